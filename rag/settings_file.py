@@ -9,7 +9,7 @@ from typing import Any
 
 from indexer.config import SOURCE_SETTINGS, CrawlLimits, settings_of
 from indexer.errors import ConfigError, SourceError
-from indexer.network.credentials import Basic, Credential, InEnvironment, InFile, SecretPlace, site_of
+from indexer.network.credentials import Basic, Credential, InEnvironment, InFile, SecretPlace, parse_origin
 from indexer.read.extraction import collect
 from indexer.sources.addresses import address_kind, full_name, refuse_secret
 from indexer.text.toml import load_toml
@@ -149,7 +149,7 @@ def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credentia
     """Read one of [[credentials]]. No secret is read, and no value quoted."""
     refuse_unknown(table, _CREDENTIAL_KEYS, where)
     try:
-        site = site_of(table["origin"] if isinstance(table.get("origin"), str) else "")
+        site = parse_origin(table["origin"] if isinstance(table.get("origin"), str) else "")
     except ConfigError as error:
         raise SettingsError(f"{where}: {error}") from None
     where = f"{where} ({site})"

@@ -229,7 +229,7 @@ class _Crawl:
             return [*listed.notes, *self._frontier.enqueue(listed.urls, 0)]
         if (refusal := reader.refusal(page.url)) is not None:
             return [Skip(page.url, refusal), *self._frontier.enqueue(page.links, 1)]
-        return self._accept(_Due(url, 0, ""), result)
+        return self._take_result(_Due(url, 0, ""), result)
 
     def enqueue_sitemaps(self) -> list[Item]:
         """Enqueue the pages in sitemaps: those of robots.txt, or a well-known one if the start page has no links."""
@@ -278,7 +278,7 @@ class _Crawl:
         """Wait for the fetch that was submitted first, and return its items."""
         due, future = self._fetches.popleft()
         try:
-            return self._accept(due, future.result())
+            return self._take_result(due, future.result())
         except NotWanted as error:
             return [Skip(due.url, str(error))]
         except FetchError as error:
@@ -296,7 +296,7 @@ class _Crawl:
         is_full = self._frontier.requested >= self._limits.max_pages
         return f"over the limit of {self._limits.max_pages:,} pages" if is_full else ""
 
-    def _accept(self, due: _Due, result: _Result) -> list[Item]:
+    def _take_result(self, due: _Due, result: _Result) -> list[Item]:
         """Return the pages, and the skips of their links; several pages may have the same content."""
         items = list[Item]()
         self._frontier.mark_seen(visit.page.url for visit in result.visits)
@@ -309,7 +309,7 @@ class _Crawl:
             if page.url in self._yielded:
                 items += [Skip(due.url, "leads to a page already read")] if visit is result.visits[0] else []
                 continue
-            if isinstance(page, Page) and (reason := self._repeats(due, visit, page)):
+            if isinstance(page, Page) and (reason := self._repeat_reason(due, visit, page)):
                 items += [*self._follow(page, due)] if page.content_type in MARKUP else []
                 items.append(Skip(page.url, reason))
                 continue
@@ -321,7 +321,7 @@ class _Crawl:
         self.submit_fetches()
         return items
 
-    def _repeats(self, due: _Due, visit: Visit, page: Page) -> str:
+    def _repeat_reason(self, due: _Due, visit: Visit, page: Page) -> str:
         """Return why a page that only repeats other pages is left out; empty if it does not."""
         if page.noindex or page.content_hash in self._followed:
             return ""

@@ -237,7 +237,7 @@ class Fetcher:
         limit = self._limits.max_bytes if request.max_length is None else request.max_length
         may_be_long = request.long_types is None or declared in request.long_types
         max_length = max(limit, MAX_SITEMAP_LENGTH) if may_be_long else limit
-        pieces = content_codings.decoded(response.iter_stream(), headers.get("Content-Encoding", ""))
+        pieces = content_codings.decode_body(response.iter_stream(), headers.get("Content-Encoding", ""))
         if _TEXT.match(header):
             pieces = content_codings.without_gzip(pieces)  # compressed without a header, or twice
         names = file_names(url, headers.get("Content-Disposition", ""))

@@ -8,7 +8,7 @@ from indexer.config import matches
 from indexer.crawl.fetch import Fetcher, PageRequest
 from indexer.crawl.http_response import product_token
 from indexer.errors import FetchError, NotWanted
-from indexer.network.urls import one_spelling, origin
+from indexer.network.urls import normalise_escapes, origin
 
 _MAX_BYTES = 500 * 1024  # RFC 9309, 2.5
 _MAX_DELAY = 60.0  # seconds
@@ -34,7 +34,7 @@ class Robots:
                 self.delay = max(self.delay, min(float(value), _MAX_DELAY))
             if key in _OTHER_RULES or not value:
                 continue
-            pattern, allows = re.sub(r"\*+", "*", one_spelling(quote(value, safe=_UNESCAPED))), key == "allow"
+            pattern, allows = re.sub(r"\*+", "*", normalise_escapes(quote(value, safe=_UNESCAPED))), key == "allow"
             wildcards = pattern.count("*") + pattern.endswith("$")
             wildcards_left -= wildcards
             if not wildcards:
@@ -49,7 +49,7 @@ class Robots:
     def allows(self, url: str) -> bool:
         """Return whether an address may be fetched. The longest rule wins, and `allow` among rules of equal length."""
         url_parts = urlsplit(url)
-        path = one_spelling(f"{url_parts.path}?{url_parts.query}" if url_parts.query else url_parts.path)
+        path = normalise_escapes(f"{url_parts.path}?{url_parts.query}" if url_parts.query else url_parts.path)
         length = next((n for n in self._lengths if n <= len(path) and path[:n] in self._plain), 0)
         is_allowed = self._plain[path[:length]] if length else True
         for pattern_length, allows, pattern in self._wild:

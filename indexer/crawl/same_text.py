@@ -104,7 +104,7 @@ class SiteTexts:
         if text:
             self._texts[url] = Sample.of(text)
         self._links[url] = _sample_links(links)
-        self._url_by_name.setdefault(_name(url), url)
+        self._url_by_name.setdefault(_base_name(url), url)
 
     def has_text(self, url: str, text: Collection[int]) -> bool:
         """Return whether a page has a text, by its shingles; True if either is unknown."""
@@ -115,7 +115,10 @@ class SiteTexts:
         """Return whether a page is only another view of its referrer, or of a page with the same name."""
         if not text:
             return False
-        sample, originals = Sample.of(text), {referrer, self._url_by_name.get(_name(page.url), "")} - {"", page.url}
+        sample, originals = (
+            Sample.of(text),
+            {referrer, self._url_by_name.get(_base_name(page.url), "")} - {"", page.url},
+        )
         is_same = any(self._is_view_of(page, sample, original) for original in originals)
         pattern = view_pattern(referrer, page.url) if referrer else None
         if pattern is not None and (is_same or pattern in self._votes):
@@ -200,7 +203,7 @@ def _page_paths(path: str) -> list[list[str]]:
     return [[*folder, name], folder] if name == "index" else [[*folder, name]]
 
 
-def _name(url: str) -> str:
+def _base_name(url: str) -> str:
     """Return the path of an address without suffixes and without `index`."""
     folder, _, last = urlsplit(url).path.rpartition("/")
     name = _SUFFIX.sub("", _SUFFIX.sub("", last))

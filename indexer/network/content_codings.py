@@ -23,7 +23,7 @@ class CutShort(FetchError):
     """A body that is truncated."""
 
 
-def decoded(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+def decode_body(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     """Undo the codings that a Content-Encoding header names, at most 256 KiB at a time.
 
     The first bytes show whether a body is really compressed as its header says. Raises CutShort if the body is
@@ -32,13 +32,13 @@ def decoded(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     names = [name for word in encoding.lower().split(",") if (name := word.strip()) not in ("", "identity")]
     if len(names) > _MAX_CODINGS:
         raise FetchError(f"more than {_MAX_CODINGS} content encodings")
-    return _without(pieces, names)
+    return _decode_all(pieces, names)
 
 
-def bounded(pieces: Iterable[bytes], encoding: str, max_length: int) -> bytes:
+def decode_limited(pieces: Iterable[bytes], encoding: str, max_length: int) -> bytes:
     """Return a decoded body of at most `max_length` bytes. Raises FetchError, also for a longer one."""
     body = bytearray()
-    for piece in decoded(pieces, encoding):
+    for piece in decode_body(pieces, encoding):
         body += piece
         if len(body) > max_length:
             raise FetchError(f"larger than {max_length:,} bytes")
@@ -46,8 +46,8 @@ def bounded(pieces: Iterable[bytes], encoding: str, max_length: int) -> bytes:
 
 
 def without_gzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Decode gzip that no header names, if the first bytes show it. Raises as `decoded` does."""
-    return _without(pieces, [""])
+    """Decode gzip that no header names, if the first bytes show it. Raises as `decode_body` does."""
+    return _decode_all(pieces, [""])
 
 
 def is_text(body: bytes) -> bool:
@@ -55,7 +55,7 @@ def is_text(body: bytes) -> bool:
     return body.startswith(_BOMS) or not body[:_SAMPLE].translate(None, _TEXT)
 
 
-def _without(pieces: Iterable[bytes], names: list[str]) -> Iterator[bytes]:
+def _decode_all(pieces: Iterable[bytes], names: list[str]) -> Iterator[bytes]:
     received = 0
 
     def counted(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -74,17 +74,17 @@ def _without(pieces: Iterable[bytes], names: list[str]) -> Iterator[bytes]:
 
     result = counted(pieces)
     for name in reversed(names):
-        result = checked(_unpacked(result, name), name)
+        result = checked(_decode_one(result, name), name)
     return result
 
 
-def _unpacked(stream: Iterator[bytes], name: str) -> Iterator[bytes]:
+def _decode_one(stream: Iterator[bytes], name: str) -> Iterator[bytes]:
     head = b""
     while len(head) < _SAMPLE and (piece := next(stream, None)) is not None:
         head += piece
     pieces = chain([head], stream)
     is_plain = is_text(head) or head.startswith(_BINARY_SIGNATURES)
-    wbits = _wbits(name, head, is_plain)
+    wbits = _window_bits(name, head, is_plain)
     if wbits == 0:
         if name and not is_plain:
             raise FetchError(
@@ -93,14 +93,14 @@ def _unpacked(stream: Iterator[bytes], name: str) -> Iterator[bytes]:
         yield from pieces
         return
     try:
-        yield from _inflated(pieces, wbits)
+        yield from _inflate(pieces, wbits)
     except EOFError as error:
         raise CutShort(f"{name or 'gzip'} body ends too early") from error
     except zlib.error as error:
         raise FetchError(f"damaged {name or 'gzip'} body") from error
 
 
-def _wbits(name: str, head: bytes, is_plain: bool) -> int:
+def _window_bits(name: str, head: bytes, is_plain: bool) -> int:
     """Return zlib's parameter for a body with this beginning, or 0 if it is not compressed or not by zlib."""
     if head.startswith(GZIP):
         return 31
@@ -111,7 +111,7 @@ def _wbits(name: str, head: bytes, is_plain: bool) -> int:
     return -15 if name == "deflate" else 0  # raw deflate, which some servers send
 
 
-def _inflated(pieces: Iterator[bytes], wbits: int) -> Iterator[bytes]:
+def _inflate(pieces: Iterator[bytes], wbits: int) -> Iterator[bytes]:
     """Decode gzip with several members or padding, zlib, or raw deflate."""
     decoder = zlib.decompressobj(wbits)
     slices = (piece[start : start + _SLICE] for piece in pieces for start in range(0, len(piece), _SLICE))

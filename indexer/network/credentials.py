@@ -127,7 +127,7 @@ def credential_for(source: str, credentials: Iterable[Credential]) -> Credential
     return next((credential for credential in credentials if credential.origin in origins), None)
 
 
-def site_of(text: str) -> str:
+def parse_origin(text: str) -> str:
     """Return the origin that a user specifies.
 
     Raises ConfigError unless it has only scheme, host and port, and uses https or is this machine.
@@ -212,10 +212,10 @@ class Session:
 
     def _read_headers(self) -> dict[str, str]:
         credential = self._credential
-        headers = {name: _read(place, _HEADER_VALUE) for name, place in credential.headers.items()}
+        headers = {name: _read_secret(place, _HEADER_VALUE) for name, place in credential.headers.items()}
         secrets = [*headers.values(), *(value.rpartition(" ")[2] for value in headers.values())]  # `Bearer TOKEN`
         if credential.bearer is not None:
-            secrets.append(_read(credential.bearer, _TOKEN))
+            secrets.append(_read_secret(credential.bearer, _TOKEN))
             headers["Authorization"] = f"Bearer {secrets[-1]}"
         if (basic := credential.basic) is not None:
             password = basic.password.read()
@@ -263,7 +263,7 @@ class Session:
         self._spellings = tuple(sorted(spellings, key=len, reverse=True))
 
 
-def sessions_of(credentials: Iterable[Credential]) -> dict[str, Session]:
+def make_sessions(credentials: Iterable[Credential]) -> dict[str, Session]:
     """Return a session with each origin, by origin."""
     return {credential.origin: Session(credential) for credential in credentials}
 
@@ -272,7 +272,7 @@ def _spellings(secret: str) -> tuple[str, ...]:
     return secret, quote(secret, safe=""), quote_plus(secret), html.escape(secret), json.dumps(secret)[1:-1]
 
 
-def _read(place: SecretPlace, allowed: re.Pattern[str]) -> str:
+def _read_secret(place: SecretPlace, allowed: re.Pattern[str]) -> str:
     text = place.read()
     if not allowed.fullmatch(text):
         raise CredentialsError(f"{place} has characters that no header can have")

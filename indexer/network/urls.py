@@ -50,7 +50,7 @@ def normalise(base: str, href: str, *, keep_session: bool = False) -> str | None
     host = _ROOT_DOT.sub("", host.rpartition("@")[2])
     if "=" in query:
         query = "&".join(pair for pair in query.split("&") if not _TRACKING.match(pair))
-    url = f"{scheme}://{host}/{one_spelling(path)}{'?' if query else ''}{query}"
+    url = f"{scheme}://{host}/{normalise_escapes(path)}{'?' if query else ''}{query}"
     if not keep_session:
         url = without_session(url)
     return url if len(url) <= _MAX_LENGTH else None
@@ -87,7 +87,7 @@ def with_anchor(url: str, anchor: str | None) -> str:
     return f"{url}#{quote(anchor, safe=_IN_FRAGMENT)}" if anchor else url
 
 
-def one_spelling(path: str) -> str:
+def normalise_escapes(path: str) -> str:
     """Write reserved characters as upper-case escapes, and others as themselves."""
 
     def spell(escape: re.Match[str]) -> str:

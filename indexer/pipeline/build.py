@@ -20,13 +20,13 @@ from indexer.cut.chunking import MAX_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.manifest import GENERATIONS, current_id, read_manifest
 from indexer.generation.previous import PreviousGeneration, record_of, sections_of
-from indexer.network.credentials import sessions_of
+from indexer.network.credentials import make_sessions
 from indexer.pipeline.draft import BuildPlan, Draft, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, BuildReport, Progress
 from indexer.publish.source_settings import limits_differ, without_sources
 from indexer.read.access_list import LISTED, NOBODY
 from indexer.read.document_reader import Unwanted, read_document
-from indexer.read.ocr.pages import NO_OCR, Ocr, find
+from indexer.read.ocr.pages import NO_OCR, Ocr, find_engine
 from indexer.read.reader_process import ReaderPool, busy_seconds, most_at_once
 from indexer.records import CarriedPage, Document, Failure, Item, Outcome, Page, PageRecord, PageState, Skip
 from indexer.sources.addresses import full_name, refuse_secret
@@ -74,7 +74,7 @@ def build(
         MemoryShort: the process may not use enough memory.
         ClusterError: the cluster failed.
     """
-    ocr = find(config.ocr)
+    ocr = find_engine(config.ocr)
     store = PushedStore(index_dir)
     if not sources and not store.last():
         raise SourceError("no source given; name a site, folder or file")
@@ -244,7 +244,7 @@ class _Build:
             limits=plan.config.crawl,
             report_due=plan.progress.found,
             earlier=self._earlier,
-            sessions=sessions_of(plan.config.credentials),
+            sessions=make_sessions(plan.config.credentials),
             templates=self._templates,
             rested=rested,
             pushed=self._pushed,

@@ -64,7 +64,7 @@ class Member:
     failed: str = ""
 
 
-def with_parts(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
+def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
     """Yield an item of a source, and its members if it is an archive or a mail; an archive itself is not a document."""
     reader = reader_of(item.content_type) if isinstance(item, Page) else None
     if reader != CONTAINER:
@@ -154,16 +154,15 @@ class _Metered:
 def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
     """Yield the members of an archive; runs in a reader process. See `expand` for `no_images`.
 
-    Raises:
-        ParseError: the archive is damaged, encrypted or a bomb.
+    Raises ParseError: the archive is damaged, encrypted or a bomb.
     """
     try:
-        yield from (_zip if body.startswith(b"PK") else _tar)(body, max_bytes, no_images)
+        yield from (_zip_members if body.startswith(b"PK") else _tar)(body, max_bytes, no_images)
     except DAMAGED as error:
         raise ParseError("truncated or damaged archive") from error
 
 
-def _zip(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
+def _zip_members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
     budget = UnpackBudget(len(body))
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         infos = archive.infolist()
@@ -176,14 +175,14 @@ def _zip(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
                 continue
             if stat.S_ISLNK(info.external_attr >> 16):
                 yield Member(name, skipped="symbolic link")
-            elif reason := unwanted(name, no_images, lists):
+            elif reason := skip_reason(name, no_images, lists):
                 yield Member(name, skipped=reason)
             elif info.flag_bits & 1:
                 yield Member(name, failed="encrypted")
             else:
                 try:
                     with archive.open(info) as file:
-                        yield _read(name, _Metered(file, budget), max_bytes)
+                        yield _read_member(name, _Metered(file, budget), max_bytes)
                 except DAMAGED:
                     yield Member(name, failed="damaged in the archive")
 
@@ -196,12 +195,12 @@ def _tar(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
     for (info, archive), name in zip(_tar_members(body), names, strict=True):
         if info.isdir():
             continue
-        reason = "symbolic link, pipe or device" if not info.isreg() else unwanted(name, no_images, lists)
+        reason = "symbolic link, pipe or device" if not info.isreg() else skip_reason(name, no_images, lists)
         content = None if reason else archive.extractfile(info)
         if content is None:
             yield Member(name, skipped=reason or "no file")
         else:
-            yield _read(name, content, max_bytes)
+            yield _read_member(name, content, max_bytes)
 
 
 def _tar_members(body: bytes) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile]]:
@@ -216,7 +215,7 @@ def _tar_members(body: bytes) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile
             yield info, archive
 
 
-def _read(name: str, file: IO[bytes] | _Metered, max_bytes: int) -> Member:
+def _read_member(name: str, file: IO[bytes] | _Metered, max_bytes: int) -> Member:
     pieces, length = [], 0
     while piece := file.read(_PIECE):
         length += len(piece)
@@ -226,11 +225,8 @@ def _read(name: str, file: IO[bytes] | _Metered, max_bytes: int) -> Member:
     return Member(name, b"".join(pieces))
 
 
-def unwanted(name: str, no_images: str, lists: Collection[str] = ()) -> str:
-    """Return why a member is not read, or an empty string. See `expand` for `no_images`.
-
-    For `no_images` see `expand`.
-    """
+def skip_reason(name: str, no_images: str, lists: Collection[str] = ()) -> str:
+    """Return why a member is not read, or an empty string. See `expand` for `no_images`."""
     steps = name.split("/")
     if len(name) > _MAX_NAME_LENGTH or ":" in steps[0] or not name.isprintable():
         return "a name that is not for a file"

@@ -104,10 +104,12 @@ def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = N
         with borrowed() as process:
             return read_document(page, process, ocr)
     else:
-        content, scans = _read(reader, page, process, ocr)
+        content, scans = _read_content(reader, page, process, ocr)
     if content.is_link_list:
         raise Unwanted("a list of links")
-    sections = tuple(sorted((*content.sections, *scans.sections), key=_page_of) if scans.sections else content.sections)
+    sections = tuple(
+        sorted((*content.sections, *scans.sections), key=_page_number) if scans.sections else content.sections
+    )
     declared, stated = content.declared, page.sender_facts
     confidence = {} if scans.confidence is None else {"ocr_confidence": (f"{scans.confidence:.0f}",)}
     name = visible(PurePosixPath(unquote(path, errors="replace")).name)  # fallback title
@@ -130,7 +132,7 @@ def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = N
     )
 
 
-def _read(reader: str, page: Page, process: ReaderProcess, ocr: Ocr) -> tuple[Extraction, Scans]:
+def _read_content(reader: str, page: Page, process: ReaderProcess, ocr: Ocr) -> tuple[Extraction, Scans]:
     """Read a page in another process: its text, and the scanned pages that have none."""
     if reader == SCANS:
         if ocr.obstacle:
@@ -152,6 +154,6 @@ def _read(reader: str, page: Page, process: ReaderProcess, ocr: Ocr) -> tuple[Ex
     return content, read_scans(page.body, page.content_type, content.scanned, ocr, process)
 
 
-def _page_of(section: Section) -> int:
+def _page_number(section: Section) -> int:
     match = _PAGE.fullmatch(section.anchor or "")
     return int(match[1]) if match else 0

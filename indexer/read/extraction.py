@@ -60,8 +60,8 @@ def from_json(answer: Mapping[str, Any]) -> Extraction:
         pairs = [(name, value) for name, values in answer["metadata"].items() for value in values]
         access = checked_names(answer.get("access"))
         return Extraction(
-            title=_line(answer["title"] or "") or None,
-            sections=tuple(section for fields in answer["sections"] if (section := _section(*fields))),
+            title=_clean_heading(answer["title"] or "") or None,
+            sections=tuple(section for fields in answer["sections"] if (section := _checked_section(*fields))),
             declared=Declared(language_of(answer["language"]), day_of(answer["date"]), collect(pairs), access),
             is_link_list=answer.get("is_link_list") is True,
             detected=language_of(answer.get("detected")),
@@ -72,22 +72,22 @@ def from_json(answer: Mapping[str, Any]) -> Extraction:
         raise ParseError("the reader process returned invalid data") from error
 
 
-def _section(path: list[Any], anchor: Any, text: Any, marks: list[Any], blocks: list[Any]) -> Section | None:
+def _checked_section(path: list[Any], anchor: Any, text: Any, marks: list[Any], blocks: list[Any]) -> Section | None:
     cleaned = clean(text)
     if not cleaned:
         return None
     checked_marks, checked_blocks = list[tuple[int, str]](), list[SectionBlock]()
     if cleaned == text:
         for place, name in marks:
-            if (mark := _anchor(name)) and isinstance(place, int) and 0 <= place < len(text):
+            if (mark := _clean_anchor(name)) and isinstance(place, int) and 0 <= place < len(text):
                 checked_marks.append((place, mark))
         for start, end, head in blocks:
             after = checked_blocks[-1].end if checked_blocks else 0
             if isinstance(start, int) and isinstance(end, int) and after <= start < end <= len(text):
                 checked_blocks.append(SectionBlock(start, end, None if head is None else visible(head)))
-    headings = tuple(heading for name in path[:_MAX_DEPTH] if (heading := _line(name)))
+    headings = tuple(heading for name in path[:_MAX_DEPTH] if (heading := _clean_heading(name)))
     marks_in_order = tuple(sorted(checked_marks, key=lambda mark: mark[0]))
-    return Section(headings, _anchor(anchor), cleaned, marks_in_order, tuple(checked_blocks))
+    return Section(headings, _clean_anchor(anchor), cleaned, marks_in_order, tuple(checked_blocks))
 
 
 def clean_notes(untrusted: object) -> tuple[str, ...]:
@@ -115,11 +115,11 @@ def tidy(text: str) -> str:
     return _EMPTY_LINES.sub("\n\n", "\n".join(line.rstrip() for line in visible(text).split("\n")))
 
 
-def _line(text: str) -> str:
+def _clean_heading(text: str) -> str:
     return shorten(fold(text), _MAX_HEADING_LENGTH)
 
 
-def _anchor(anchor: str | None) -> str | None:
+def _clean_anchor(anchor: str | None) -> str | None:
     line = fold(anchor) if anchor is not None else ""
     return line if 0 < len(line) <= _MAX_ANCHOR_LENGTH else None
 

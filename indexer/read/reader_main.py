@@ -128,7 +128,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
     except GeneratorExit:
         raise
     except BaseException as error:  # noqa: BLE001 - libraries may raise anything, even panics of Rust
-        yield {"error": _reason(error)}, b""
+        yield {"error": _failure_reason(error)}, b""
     else:
         yield last | {"done": True}, b""
 
@@ -151,7 +151,7 @@ def _outside_code(section: Section) -> str:
     return "".join([*texts, section.text[end:]])
 
 
-def _reason(error: BaseException) -> str:
+def _failure_reason(error: BaseException) -> str:
     cause: BaseException | None = error
     visited: list[BaseException] = []  # an error may be its own cause
     while cause is not None and cause not in visited:
@@ -208,7 +208,7 @@ def confine(memory: int) -> dict[str, str]:
     has_none = capset is not None and _LIBC.syscall(capset, head, sets) == 0
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # last, as other changes of rights unset it
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    version = _landlock()
+    version = _apply_landlock()
     return {
         "namespaces": "user, network, IPC" if has_namespaces else "",
         "root folder": root,
@@ -218,7 +218,7 @@ def confine(memory: int) -> dict[str, str]:
     }
 
 
-def _landlock() -> int:
+def _apply_landlock() -> int:
     """Forbid all files, connections and signals that the kernel can; return the version, or 0 without Landlock."""
     version: int = _LIBC.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ABI)
     if version < 1:
@@ -260,13 +260,13 @@ def _restrict_calls() -> bool:
     architecture = _ARCHITECTURES.get(platform.machine())
     if architecture is None:
         return False
-    code = b"".join(struct.pack("HBBI", *instruction) for instruction in _filter(*architecture))
+    code = b"".join(struct.pack("HBBI", *instruction) for instruction in _filter_instructions(*architecture))
     instructions = ctypes.create_string_buffer(code, len(code))
     program = _Program(len(code) // 8, ctypes.addressof(instructions))
     return bool(_LIBC.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program), 0, 0) == 0)
 
 
-def _filter(column: int, architecture: int) -> Iterator[_Instruction]:
+def _filter_instructions(column: int, architecture: int) -> Iterator[_Instruction]:
     yield _LOAD, 0, 0, _ARCHITECTURE
     yield _EQUAL, 1, 0, architecture
     yield _RETURN, 0, 0, _KILL

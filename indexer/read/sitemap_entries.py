@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 from lxml import etree
 
 from indexer.errors import FetchError, ParseError
-from indexer.network.content_codings import GZIP, bounded
+from indexer.network.content_codings import GZIP, decode_limited
 from indexer.read.formats import MAX_ENTRIES, MAX_SITEMAP_LENGTH
 
 _MAX_ADDRESS_LENGTH = 2_000  # characters; longer ones are traps or data
@@ -31,15 +31,17 @@ def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
     try:
         for _ in range(2):  # it may be compressed twice
             if body.startswith(GZIP):
-                body = bounded([body], "gzip", MAX_SITEMAP_LENGTH)
+                body = decode_limited([body], "gzip", MAX_SITEMAP_LENGTH)
         if (encoding := _UTF_16.get(body[:2])) is not None:
             body = _DECLARATION.sub(b"", body.decode(encoding, "replace").encode(), count=1)
         body = body.lstrip(_BEFORE)
         try:
-            entries = _first(_lines(body) if body and not body.startswith(b"<") else _addresses(body))
+            entries = _take_entries(_text_entries(body) if body and not body.startswith(b"<") else _xml_entries(body))
         except etree.XMLSyntaxError:  # bare ampersands, odd bytes, or a wrong declaration
             body = _DECLARATION.sub(b"", body, count=1).translate(None, _CONTROLS)
-            entries = _first(_addresses(_BARE_AMPERSAND.sub(b"&amp;", body.decode("utf-8", "replace").encode())))
+            entries = _take_entries(
+                _xml_entries(_BARE_AMPERSAND.sub(b"&amp;", body.decode("utf-8", "replace").encode()))
+            )
         return {"addresses": entries}
     except FetchError as error:
         raise ParseError(str(error)) from error
@@ -47,12 +49,12 @@ def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
         raise ParseError(f"a list of pages that cannot be read: {' '.join(str(error).split())[:100]}") from error
 
 
-def _first(entries: Iterator[tuple[str, str]]) -> list[list[str]]:
+def _take_entries(entries: Iterator[tuple[str, str]]) -> list[list[str]]:
     usable = ([name, address] for name, address in entries if address and len(address) <= _MAX_ADDRESS_LENGTH)
     return list(islice(usable, MAX_ENTRIES))
 
 
-def _lines(body: bytes) -> Iterator[tuple[str, str]]:
+def _text_entries(body: bytes) -> Iterator[tuple[str, str]]:
     lines = (line.split(None, 1) for line in body.decode("utf-8", "replace").splitlines())
     words = [line[0] for line in lines if line and not line[0].startswith("#")]
     for number, word in enumerate(words):
@@ -62,7 +64,7 @@ def _lines(body: bytes) -> Iterator[tuple[str, str]]:
             raise ParseError("neither a page nor a sitemap or feed")
 
 
-def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
+def _xml_entries(body: bytes) -> Iterator[tuple[str, str]]:
     events = etree.iterparse(
         BytesIO(body),
         events=("start", "end"),
@@ -75,7 +77,7 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
     )
     has_address = False
     for event, element in events:
-        name, parent = _name(element), element.getparent()
+        name, parent = _local_name(element), element.getparent()
         if parent is None:
             if event == "end":  # ignore the rest
                 return
@@ -89,7 +91,7 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
         if event == "start":
             has_address = has_address and name not in _ENTRIES
             continue
-        above = _name(parent)
+        above = _local_name(parent)
         if above in _ENTRIES:
             address = element.text or "" if name == ("link" if above in ("item", "entry") else "loc") else ""
             if not address.strip() and name == "link" and element.get("rel", "alternate") == "alternate":
@@ -99,7 +101,11 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
                 yield above, address
                 continue
         if name in _ENTRIES:  # memory does not grow with the list
-            ids = [child for child in element if _name(child) in ("guid", "id") and child.get("isPermaLink") != "false"]
+            ids = [
+                child
+                for child in element
+                if _local_name(child) in ("guid", "id") and child.get("isPermaLink") != "false"
+            ]
             if not has_address and ids and (ids[0].text or "").strip().startswith(("http://", "https://")):
                 yield name, str(ids[0].text).strip()
             element.clear()
@@ -107,5 +113,5 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
                 del parent[0]
 
 
-def _name(element: etree._Element) -> str:
+def _local_name(element: etree._Element) -> str:
     return str(etree.QName(element).localname).lower()

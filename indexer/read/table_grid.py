@@ -38,7 +38,7 @@ class Cell(NamedTuple):
     colspan: int = 1
 
 
-def spread(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
+def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     """Return the grid of a table, with the text of a cell at every place that it spans.
 
     A row of one cell is not repeated, and the last cell of a row adds no columns that other rows lack. Long texts are
@@ -111,7 +111,7 @@ def column_names(rows: Sequence[Sequence[str]]) -> list[str]:
         lower = rows[number + 1] if number + 1 < len(rows) else []
         before = ""
         for column, text in enumerate(row):
-            goes_on = not text and column and _at(lower, column) and _at(lower, column - 1)
+            goes_on = not text and column and _cell_at(lower, column) and _cell_at(lower, column - 1)
             before = before if goes_on else text
             if before and not names[column].endswith(before):
                 names[column] = f"{names[column]} {before}".strip()
@@ -131,7 +131,7 @@ def _end_of_head(rows: Sequence[Sequence[str]], begin: int, by_numbers: bool) ->
         if any(len(text) > _MAX_NAME_LENGTH for text in row) or not _numbers_name(row, below):
             break
         if end > begin and (
-            _is_title(row) or not (_divides(rows[end - 1], row) or _contrasts(row, below, rows[end - 1]))
+            _is_title(row) or not (_divides_groups(rows[end - 1], row) or _contrasts(row, below, rows[end - 1]))
         ):
             break
         end += 1
@@ -141,12 +141,12 @@ def _end_of_head(rows: Sequence[Sequence[str]], begin: int, by_numbers: bool) ->
     return end if len(names) > 1 and is_head else begin
 
 
-def _divides(upper: Sequence[str], lower: Sequence[str]) -> bool:
+def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
     """Return whether a row names columns below the groups of the row above, and nothing else."""
     divides = False
     for column, text in enumerate(lower if len(set(upper)) > 1 else ()):
-        above = _at(upper, column)
-        before, after = _at(upper, column - 1) if column else None, _at(upper, column + 1)
+        above = _cell_at(upper, column)
+        before, after = _cell_at(upper, column - 1) if column else None, _cell_at(upper, column + 1)
         is_group = column < len(upper) and (above in (before, after) or (after == "" and column + 1 < len(upper)))
         if text and text != above and above and not is_group:
             return False
@@ -160,9 +160,9 @@ def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequen
     for column, text in enumerate(row):
         if not text:
             continue
-        texts = list(filter(None, (_at(lower, column) for lower in below)))
+        texts = list(filter(None, (_cell_at(lower, column) for lower in below)))
         if 2 * sum(map(_is_value, texts)) <= len(texts):
-            is_new = is_new or (above is not None and bool(_LETTER.search(text)) and text != _at(above, column))
+            is_new = is_new or (above is not None and bool(_LETTER.search(text)) and text != _cell_at(above, column))
             continue
         is_word = _LETTER.search(text) is not None and text.casefold() not in _MISSING
         if not (_TIME.fullmatch(text) or (not _is_value(text) and (is_word or text in _SIGNS))):
@@ -176,7 +176,7 @@ def _numbers_name(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     columns = [column for column, text in enumerate(row) if _is_value(text)]
     if not columns:
         return True
-    rows_below = [[_at(other, column) for column in columns] for other in below if any(other)]
+    rows_below = [[_cell_at(other, column) for column in columns] for other in below if any(other)]
     texts = [text for other in rows_below for text in other if text]
     if not texts or not any(map(_is_value, texts)):
         return bool(texts)
@@ -197,5 +197,5 @@ def _is_value(text: str) -> bool:
     return _VALUE.match(text) is not None and len(_LETTER.findall(text)) <= sum(map(str.isdigit, text))
 
 
-def _at(row: Sequence[str], column: int) -> str:
+def _cell_at(row: Sequence[str], column: int) -> str:
     return row[column] if column < len(row) else ""

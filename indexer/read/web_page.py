@@ -37,7 +37,7 @@ def page_parts(
     if is_html or requested["links"] or requested["needs_rendering"]:
         tree = parse_html(html if is_html else markdown.render(html).html)
     if requested["links"]:
-        links = _links_of(tree)
+        links = _collect_links(tree)
         yield {"links": links}, b""
         if links["refresh"] or links["leads_on"] or not {"noindex", "none"}.isdisjoint(links["directives"]):
             return None
@@ -58,7 +58,7 @@ def page_parts(
     return main_content.extract(html, site, tree=tree, is_page=True)
 
 
-def _links_of(tree: HtmlTree) -> dict[str, Any]:
+def _collect_links(tree: HtmlTree) -> dict[str, Any]:
     """Return links and robots directives of a page, JSON-ready. Raises ParseError if it has too many links."""
     result = dict[str, Any](base=None, canonical=None, asks_password=False, nofollow=0, has_script=False)
     hrefs: dict[str, None] = {}
@@ -99,7 +99,7 @@ def _links_of(tree: HtmlTree) -> dict[str, Any]:
     is_listing = title is not None and _LISTING.fullmatch(fold(title.text()[:_MAX_ADDRESS_LENGTH])) is not None
     # leads on to other pages rather than being read
     may_lead_on = has_refresh or bool(frames["iframe"]) or not hrefs
-    length, prose, refresh, is_at_once = _leads(tree) if may_lead_on or is_listing else (0, 0, None, False)
+    length, prose, refresh, is_at_once = _measure_text(tree) if may_lead_on or is_listing else (0, 0, None, False)
     is_bare = may_lead_on and length < _MAX_BARE_LENGTH
     every = [*hrefs, *frames["frame"], *(frames["iframe"] if is_bare else ())]
     if refresh is not None and not is_at_once:
@@ -124,7 +124,7 @@ _MAX_ENTRY_LENGTH = 120  # characters between two entries of a listing
 _MIN_PROSE_LENGTH = 300  # characters; more than a listing has
 
 
-def _leads(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
+def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
     """Measure a page that may only lead on.
 
     Returns: characters of text outside links, those beyond a date and a size between two links, the address of its

@@ -22,7 +22,7 @@ from indexer.errors import FetchError, SourceError
 from indexer.network import content_codings
 from indexer.network.proxies import ENVIRONMENT
 from indexer.read.access_list import closed_paths
-from indexer.read.container import with_parts
+from indexer.read.container import with_members
 from indexer.read.formats import CONTENT_TYPES, content_type_of
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
@@ -134,7 +134,7 @@ class _Bucket:
         context.report_due(len(sizes))
         with closing(self._read_ahead(wanted())) as items:
             for item in items:
-                yield from with_parts(item, self._limits.max_bytes, context.no_images)
+                yield from with_members(item, self._limits.max_bytes, context.no_images)
 
     def _list(self) -> Generator[list[StoredFile], None, None]:
         """Yield the objects below the prefix, or the one of its name; note what the access lists above it are for."""
@@ -209,7 +209,7 @@ class _Bucket:
         if content_type_of(file.path.decode("utf-8", "replace")) is None and content_type not in CONTENT_TYPES:
             return Skip(self._files.url(file.path), f"media type {content_type or 'unknown'} is not read")
         parts = map(bytes, answer.stream(_PIECE))
-        body = content_codings.bounded(parts, headers.get("content-encoding", ""), self._limits.max_bytes)
+        body = content_codings.decode_limited(parts, headers.get("content-encoding", ""), self._limits.max_bytes)
         found = file._replace(version=_file(answer.meta).version)
         return self._files.page(found, body, content_type, charset)
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from indexer.errors import ParseError, SourceError
 from indexer.generation.manifest import BUILDING, GENERATIONS, LOCK
 from indexer.read.access_list import FILE, NOBODY, closed_paths, read_list
-from indexer.read.container import with_parts
+from indexer.read.container import with_members
 from indexer.read.formats import ASCIIDOC, reader_of, refusal_of, type_by_content
 from indexer.read.markup.includes import Includes
 from indexer.records import NO_SENDER_FACTS, Failure, Item, Page, Readers, Skip
@@ -150,7 +150,7 @@ class _FolderReading:
             raise SourceError(f"cannot read {self._context.source}: {page.reason}")
         if reader_of(page.content_type) == ASCIIDOC:
             page = self._includes(self._walk(), ()).resolve(path.name, page)
-        yield from with_parts(page, self._context.limits.max_bytes, self._context.no_images)
+        yield from with_members(page, self._context.limits.max_bytes, self._context.no_images)
 
     def all_files(self) -> Iterator[Item]:
         """Read every file of the folder. Raises SourceError."""
@@ -161,7 +161,7 @@ class _FolderReading:
             item = self._page(entry) if isinstance(entry, _File) else entry
             if isinstance(item, Page) and isinstance(entry, _File):
                 item = includes.resolve(self._name(entry.path), item)
-            yield from with_parts(item, self._context.limits.max_bytes, self._context.no_images)
+            yield from with_members(item, self._context.limits.max_bytes, self._context.no_images)
 
     def _includes(self, entries: Iterable[Item | _File], documents: Iterable[str] | None = None) -> Includes:
         files = {self._name(entry.path): entry for entry in entries if isinstance(entry, _File)}

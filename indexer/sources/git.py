@@ -27,7 +27,7 @@ from indexer.errors import CredentialsError, NotWanted, SourceError
 from indexer.network.credentials import Session
 from indexer.network.proxies import proxy_for, unused_proxy
 from indexer.network.urls import origin
-from indexer.read.container import with_parts
+from indexer.read.container import with_members
 from indexer.read.markup.includes import Includes
 from indexer.records import Item, Page, Skip
 from indexer.source_context import SourceContext
@@ -299,7 +299,7 @@ def _read_commit(
         includes = Includes(readers, lambda name: _read_blob(blobs, stored[name]), context.limits.max_bytes)
         for file in files.wanted():
             for item in read(file) if isinstance(file, StoredFile) else [file]:
-                yield from with_parts(item, context.limits.max_bytes, context.no_images)
+                yield from with_members(item, context.limits.max_bytes, context.no_images)
 
 
 def _name(file: StoredFile) -> str:

@@ -13,7 +13,7 @@ from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
 from indexer.generation.versions import editions_of
 from indexer.network.credentials import Session
-from indexer.read.container import with_parts
+from indexer.read.container import with_members
 from indexer.read.formats import OCR_OFF
 from indexer.records import CarriedPage, Item, Page, Skip
 from indexer.source_context import SourceContext
@@ -107,7 +107,7 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
         page = documents.page(url)
         if page is None:  # it has been withdrawn meanwhile
             continue
-        for item in with_parts(page, context.limits.max_bytes, context.no_images):
+        for item in with_members(page, context.limits.max_bytes, context.no_images):
             if isinstance(item, Page) and item is not page:  # an attachment, with a title of its own
                 item = replace(item, sender_facts=page.sender_facts._replace(title=""), content_hash="")
             yield item

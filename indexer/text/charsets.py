@@ -54,8 +54,8 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
     declaration of markup, which is dropped. A document without a declaration is UTF-8, even with a few invalid bytes,
     or is guessed.
     """
-    declared = _declared(body, charset, markup)
-    name = declared or _undeclared(body, markup)
+    declared = _declared_encoding(body, charset, markup)
+    name = declared or _guess_encoding(body, markup)
     text = decode_as(name, body).removeprefix("\ufeff")
     if declared and text.count("\ufffd") > body.count(_REPLACEMENT):
         reader_notes.add(f"bytes that do not fit the declared encoding: {name}")
@@ -66,7 +66,7 @@ def is_binary(body: bytes, charset: str | None) -> bool:
     """Return whether bytes are binary: some are zero, and nothing declares UTF-16 or UTF-32."""
     if not body[:_BINARY_SAMPLE].count(0):
         return False
-    name = _declared(body, charset, markup=False)
+    name = _declared_encoding(body, charset, markup=False)
     return name is None or not name.startswith(("utf-16", "utf-32"))
 
 
@@ -75,16 +75,16 @@ def has_only_text(body: bytes) -> bool:
     return body.startswith(tuple(mark for mark, _ in _MARKS)) or _NOT_TEXT.search(body) is None
 
 
-def _declared(body: bytes, charset: str | None, markup: bool) -> str | None:
+def _declared_encoding(body: bytes, charset: str | None, markup: bool) -> str | None:
     if name := next((name for mark, name in _MARKS if body.startswith(mark)), None):
         return name
-    if charset and (name := name_of(charset, is_page=markup)):
+    if charset and (name := encoding_name(charset, is_page=markup)):
         if markup or charset.lower() not in _ASCII_NAMES:
             return name
         broken = body.decode("utf-8", "replace").count("\ufffd") - body.count(_REPLACEMENT)
         return name if broken else "utf-8"  # some programs send mail like this
     for label in _labels_in_markup(body[:_META_WITHIN]) if markup else ():
-        if name := name_of(label.decode("latin-1"), is_page=True):
+        if name := encoding_name(label.decode("latin-1"), is_page=True):
             # it was read as ASCII, so it is not UTF-16
             return {"utf-16le": "utf-8", "utf-16be": "utf-8", "x-user-defined": "windows-1252"}.get(name, name)
     return None
@@ -105,7 +105,7 @@ def _labels_in_markup(head: bytes) -> Iterator[bytes]:
                 yield from _CHARSET.findall(attributes.get(b"content", b""))[:1]
 
 
-def _undeclared(body: bytes, markup: bool) -> str:
+def _guess_encoding(body: bytes, markup: bool) -> str:
     if _JAPANESE.search(body) and body.isascii():
         name = "iso-2022-jp"
     else:
@@ -144,7 +144,7 @@ def _detect(sample: bytes) -> str:
         from chardetng_py import detect  # not installed for serving, nor available on every machine
     except ImportError:
         return "windows-1252"
-    return name_of(detect(sample)) or "windows-1252"
+    return encoding_name(detect(sample)) or "windows-1252"
 
 
 _CODE_PAGES = ("cp850", "cp852")
@@ -190,7 +190,7 @@ _BEYOND = frozenset(
 _REFUSED = {"iso-2022-kr": "iso2022_kr", "csiso2022kr": "iso2022_kr", "hz-gb-2312": "hz"}
 
 
-def name_of(label: str, *, is_page: bool = False) -> str | None:
+def encoding_name(label: str, *, is_page: bool = False) -> str | None:
     """Return the name by which `decode_as` knows the encoding of a label, or None."""
     label = label.strip("\t\n\f\r \"'")
     try:
@@ -205,16 +205,16 @@ def name_of(label: str, *, is_page: bool = False) -> str | None:
 
 
 def decode_as(name: str, body: bytes) -> str:
-    """Decode bytes by an encoding that `name_of` returned; invalid ones become U+FFFD."""
+    """Decode bytes by an encoding that `encoding_name` returned; invalid ones become U+FFFD."""
     if name in _DECODERS:
         return _DECODERS[name](body)
     if name in webencodings.LABELS and not name.startswith("utf-"):
-        return codecs.charmap_decode(body, "strict", _single_bytes(name))[0]
+        return codecs.charmap_decode(body, "strict", _byte_characters(name))[0]
     return body.decode(name, "replace")
 
 
 @cache
-def _single_bytes(name: str) -> str:
+def _byte_characters(name: str) -> str:
     codec = {**webencodings.PYTHON_NAMES, "x-user-defined": "ascii"}.get(name, name)
     characters = [bytes([byte]).decode(codec, "replace") for byte in range(256)]
     if name.startswith("windows-"):  # control characters, as in Windows
@@ -224,7 +224,7 @@ def _single_bytes(name: str) -> str:
     return "".join(characters)
 
 
-def _gb18030(body: bytes) -> str:
+def _decode_gb18030(body: bytes) -> str:
     return body.decode("gb18030", "indexer.gb18030").translate(_GB18030)
 
 
@@ -262,18 +262,18 @@ def _euc_jp_character(pair: str) -> str:
     return bytes([lead, trail]).decode("cp932", "replace")[:1]
 
 
-def _euc_jp(body: bytes) -> str:
+def _decode_euc_jp(body: bytes) -> str:
     return _EUC_JP_CHARACTER.sub(lambda pair: _euc_jp_character(pair[0]), body.decode("latin-1"))
 
 
-def _iso_2022_jp(body: bytes) -> str:
+def _decode_iso_2022_jp(body: bytes) -> str:
     first, *pieces = re.split(rb"\x1b(\([BJI]|\$[@B])", body)
     text = [first.decode("ascii", "replace")]
     for escape, piece in zip(pieces[::2], pieces[1::2], strict=True):
         if escape == b"(I":
             text.append(piece.translate(_HIGH).decode("cp932", "replace"))
         elif escape.startswith(b"$"):
-            text.append(_euc_jp(piece.translate(_HIGH)))
+            text.append(_decode_euc_jp(piece.translate(_HIGH)))
         else:
             plain = piece.decode("ascii", "replace")
             text.append(plain.translate({0x5C: "¥", 0x7E: "‾"}) if escape == b"(J" else plain)
@@ -297,11 +297,11 @@ _GB18030 = str.maketrans(  # private characters that have a place in GB 18030 no
 )
 _DECODERS: dict[str, Callable[[bytes], str]] = {
     "big5": lambda body: _BIG5_PAIR.sub(lambda pair: _big5_character(pair[0]), body.decode("latin-1")),
-    "euc-jp": _euc_jp,
+    "euc-jp": _decode_euc_jp,
     "euc-kr": lambda body: body.decode("cp949", "replace"),
-    "gb18030": _gb18030,
-    "gbk": _gb18030,
-    "iso-2022-jp": _iso_2022_jp,
+    "gb18030": _decode_gb18030,
+    "gbk": _decode_gb18030,
+    "iso-2022-jp": _decode_iso_2022_jp,
     "replacement": lambda body: "\ufffd" if body else "",
     "shift_jis": lambda body: body.decode("cp932", "replace"),
 }

@@ -63,7 +63,7 @@ def doctor(settings: Settings) -> Result:
             check_installed()
     with _warning(warnings):
         config = settings.ocr_config()
-        scans = ocr.find(config)
+        scans = ocr.find_engine(config)
         report["ocr"] = {"use": scans.obstacle or ", ".join(config.languages)}
     report["credentials"] = {}
     with _warning(warnings):

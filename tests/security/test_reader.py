@@ -14,13 +14,13 @@ from indexer.config import OcrConfig
 from indexer.errors import ParseError
 from indexer.read.document_reader import read_document
 from indexer.read.extraction import from_json
-from indexer.read.ocr.pages import find
+from indexer.read.ocr.pages import find_engine
 from indexer.read.reader_process import ReaderProcess
 from rag.commands.doctor import readers
 from tests.indexer.conftest import make_page
 from tests.security.bombs import pdf_of_image
 
-FOUND = find(OcrConfig())
+FOUND = find_engine(OcrConfig())
 ENDED = "made a forbidden system call"
 # what is tried, as Python with ctypes, a libc, os and the path of a file outside at hand; what becomes of it
 ATTEMPTS = {

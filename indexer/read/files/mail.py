@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from indexer.errors import ParseError
 from indexer.read.access_list import LISTED, closed_paths
-from indexer.read.container import Member, UnpackBudget, unwanted
+from indexer.read.container import Member, UnpackBudget, skip_reason
 from indexer.read.extraction import day_of, tidy
 from indexer.read.formats import content_type_of
 from indexer.read.html.main_content import extract
@@ -162,7 +162,7 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
                 yield Member(name, failed="damaged in the message")
                 continue
             budget.spend(len(data))
-            if reason := LISTED if has_list else unwanted(name, no_images):
+            if reason := LISTED if has_list else skip_reason(name, no_images):
                 yield Member(name, skipped=reason)
             elif len(data) > max_bytes:
                 yield Member(name, failed=f"larger than {max_bytes:,} bytes")

@@ -12,7 +12,7 @@ from itertools import groupby, zip_longest
 
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.noise import classes, holds
-from indexer.read.table_grid import Cell, column_names, find_head, spread
+from indexer.read.table_grid import Cell, column_names, find_head, spread_cells
 from indexer.records import COLUMNS, Section, SectionBlock
 from indexer.text.cleaning import fold
 
@@ -301,7 +301,7 @@ def _grid(rows: Sequence[Row]) -> list[list[str]]:
     for row in reversed(rows):
         group, left = row.group, left + 1 if row.group is group else 1
         cells.append([Cell(" ".join(cell.blocks), min(cell.rowspan, left), cell.colspan) for cell in row.cells])
-    return spread(reversed(cells))
+    return spread_cells(reversed(cells))
 
 
 def _heads(rows: Sequence[Row], grid: Sequence[Sequence[str]]) -> dict[int, int]:

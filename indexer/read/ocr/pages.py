@@ -36,7 +36,7 @@ class Ocr(NamedTuple):
 NO_OCR = Ocr(obstacle=OCR_OFF)
 
 
-def find(config: OcrConfig) -> Ocr:
+def find_engine(config: OcrConfig) -> Ocr:
     """Return the engine of a build. Raises ConfigError if OCR is on but not installed."""
     if config.mode == "off":
         return NO_OCR
@@ -87,7 +87,7 @@ class Scans:
 
 def count_pages(body: bytes, content_type: str, process: ReaderProcess) -> int:
     """Return the number of pages of an image file. Raises ParseError."""
-    pages = _ask(body, content_type, 0, process).get("pages")
+    pages = _request(body, content_type, 0, process).get("pages")
     if not isinstance(pages, int):
         raise ParseError("the reader process returned invalid data")
     return pages
@@ -109,7 +109,7 @@ def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, p
             unread[page] = f"not tried after {_MAX_FAILED_PAGES} pages that could not be read"
             continue
         try:
-            results[page] = _checked(_ask(body, content_type, page, process))
+            results[page] = _checked_page(_request(body, content_type, page, process))
         except ParseError as error:
             unread[page] = str(error)
             failed += 1
@@ -133,7 +133,7 @@ def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, p
     )
 
 
-def _checked(answer: Mapping[str, Any]) -> _PageText:
+def _checked_page(answer: Mapping[str, Any]) -> _PageText:
     try:
         confidence = min(100.0, max(0.0, float(answer["confidence"])))
         lines, left_out = int(answer["lines"]), int(answer["left_out"])
@@ -142,7 +142,7 @@ def _checked(answer: Mapping[str, Any]) -> _PageText:
         raise ParseError("the reader process returned invalid data") from error
 
 
-def _ask(body: bytes, content_type: str, page: int, process: ReaderProcess) -> dict[str, Any]:
+def _request(body: bytes, content_type: str, page: int, process: ReaderProcess) -> dict[str, Any]:
     with closing(process.ask(SCANS, f"{content_type}\n{page}", body)) as answers:
         [(answer, _)] = answers
     return answer

@@ -53,48 +53,50 @@ class _FormatSection(NamedTuple):
 def format_value(value: Value, code: str = GENERAL) -> str:
     """Return a value as a workbook displays it."""
     if isinstance(value, float):  # most frequent
-        return _plain(value) if code == GENERAL else _number(value, code)
+        return _format_plain(value) if code == GENERAL else _format_number(value, code)
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return str(value).upper()
-    return format_value(float(value), code) if isinstance(value, int) else _dated(value, code)
+    return format_value(float(value), code) if isinstance(value, int) else _format_date(value, code)
 
 
-def _plain(value: float) -> str:
+def _format_plain(value: float) -> str:
     text = f"{value:.15g}"
     if "e" not in text:
         return text
     return f"{Decimal(text):f}" if _MAX_EXACT <= abs(value) < _MAX_INTEGER else text.upper()
 
 
-def _dated(value: date | datetime | time | timedelta, code: str) -> str:
+def _format_date(value: date | datetime | time | timedelta, code: str) -> str:
     if isinstance(value, timedelta):
         minutes, seconds = divmod(abs(round(value.total_seconds())), 60)
         return f"{'-' * (value < timedelta(0))}{minutes // 60}:{minutes % 60:02}:{seconds:02}"
-    if dates := _sections_of(code)[0].dates:
-        return _moment(datetime.combine(_EPOCH, value) if isinstance(value, time) else value, dates)
+    if dates := _parse_format(code)[0].dates:
+        return _format_moment(datetime.combine(_EPOCH, value) if isinstance(value, time) else value, dates)
     if isinstance(value, datetime | time):
         has_seconds = value.second or value.microsecond
         return value.isoformat(timespec="seconds" if has_seconds else "minutes").replace("T", " ")
     return value.isoformat()
 
 
-def _moment(moment: date, dates: str) -> str:
+def _format_moment(moment: date, dates: str) -> str:
     if isinstance(moment, datetime):
         moment = min(moment, datetime.max - timedelta(seconds=1)) + timedelta(milliseconds=500)
     return moment.strftime(dates)
 
 
-def _number(value: float, code: str) -> str:
-    sections = _sections_of(code)
+def _format_number(value: float, code: str) -> str:
+    sections = _parse_format(code)
     place = 1 if value < 0 else 2 if value == 0 else 0
     section = sections[place] if place < len(sections[:3]) else sections[0]
     is_signed = value < 0 and section is not sections[0]
     if section.dates and 0 <= value < _LAST_DAY:
-        return _moment(_EPOCH + timedelta(days=value), section.dates)
+        return _format_moment(_EPOCH + timedelta(days=value), section.dates)
     if not section.form:
-        return _plain(value) if section.text is None or (len(sections) == 1 and not section.text) else section.text
+        return (
+            _format_plain(value) if section.text is None or (len(sections) == 1 and not section.text) else section.text
+        )
     text = format(abs(value) * section.factor, section.form)
     integer, point, rest = text.partition(".")
     if section.least != 1 or section.decimals < len(rest):
@@ -106,7 +108,7 @@ def _number(value: float, code: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _sections_of(code: str) -> tuple[_FormatSection, ...]:
+def _parse_format(code: str) -> tuple[_FormatSection, ...]:
     sections: list[list[tuple[str, str]]] = [[]]
     for token in _TOKEN.finditer("@" if _PLAIN.search(code) else code[:_MAX_FORMAT_LENGTH]):
         kind = token.lastgroup
@@ -114,13 +116,13 @@ def _sections_of(code: str) -> tuple[_FormatSection, ...]:
             sections.append([])
         elif kind is not None:
             sections[-1].append((kind, token[kind]))
-    return tuple(map(_section_of, sections))
+    return tuple(map(_parse_section, sections))
 
 
-def _section_of(tokens: list[tuple[str, str]]) -> _FormatSection:
+def _parse_section(tokens: list[tuple[str, str]]) -> _FormatSection:
     kinds = [kind for kind, _ in tokens]
     if "field" in kinds:
-        return _FormatSection(dates=_dates(tokens))
+        return _FormatSection(dates=_date_format(tokens))
     texts = [text for kind, text in tokens if kind != "digits"]
     if "general" in kinds or kinds.count("digits") > 1:
         return _FormatSection()
@@ -138,7 +140,7 @@ def _section_of(tokens: list[tuple[str, str]]) -> _FormatSection:
     )
 
 
-def _dates(tokens: list[tuple[str, str]]) -> str:
+def _date_format(tokens: list[tuple[str, str]]) -> str:
     names = ["", *(text.lower() for kind, text in tokens if kind == "field"), ""]
     pieces: list[str] = []
     place = 0  # last field

@@ -98,7 +98,7 @@ class Package:
         if listing not in self:
             return {}
         return {
-            item.get("Id", ""): (item.get("Type", "").rpartition("/")[2], resolve(name, item.get("Target", "")))
+            item.get("Id", ""): (item.get("Type", "").rpartition("/")[2], resolve_target(name, item.get("Target", "")))
             for item in self.xml(listing).iter(_RELATIONS)
             if item.get("TargetMode") != "External"
         }
@@ -116,7 +116,7 @@ def parse_xml(data: bytes) -> Any:
     return root
 
 
-def resolve(base: str, target: str) -> str:
+def resolve_target(base: str, target: str) -> str:
     """Return the name of the entry that `target` refers to in the entry `base`, always inside the package."""
     path = unquote(target.partition("#")[0])
     joined = path if path.startswith("/") else posixpath.join(posixpath.dirname(base), path)
@@ -159,10 +159,10 @@ def read_epub(body: bytes, charset: str | None) -> Extraction:
     if any(mark in package for mark in ("META-INF/rights.xml", "META-INF/license.lcpl")):
         raise ParseError("encrypted: it is protected against copying")
     rootfile = next(package.xml("META-INF/container.xml").iter(_ROOTFILE), None)
-    name = resolve("", rootfile.get("full-path", "") if rootfile is not None else "")
+    name = resolve_target("", rootfile.get("full-path", "") if rootfile is not None else "")
     root = package.xml(name)
     items = {
-        item.get("id"): resolve(name, item.get("href", ""))
+        item.get("id"): resolve_target(name, item.get("href", ""))
         for item in root.iter(f"{_OPF}item")
         if item.get("media-type") in _CHAPTER and "nav" not in item.get("properties", "").split()
     }
@@ -186,12 +186,12 @@ DELETED = (f"{W}del", f"{W}moveFrom")
 _IN_FONT = re.compile("[\uf020-\uf0ff]")
 
 
-def _table(runs: str) -> dict[int, str]:
+def _symbol_table(runs: str) -> dict[int, str]:
     return {int(run[:2], 16) + place: character for run in runs.split() for place, character in enumerate(run[2:])}
 
 
 _RUNS: dict[str, str] = tomllib.loads(Path(__file__).with_name("symbols.toml").read_text("utf-8"))
-_FONTS = {font: _table(runs) for font, runs in _RUNS.items()}
+_FONTS = {font: _symbol_table(runs) for font, runs in _RUNS.items()}
 
 
 def text_of_symbol(element: Any) -> str:
@@ -202,7 +202,7 @@ def text_of_symbol(element: Any) -> str:
         return ""
 
 
-def readable(text: str, font: str) -> str:
+def decode_font_text(text: str, font: str) -> str:
     """Return a text with its private-use characters replaced by those of a font."""
     return text if text.isascii() else _IN_FONT.sub(lambda match: _character(ord(match[0]), font or "Symbol"), text)
 
@@ -237,9 +237,9 @@ def equation_text(node: Any) -> str:
         return node.text or ""
     if name == f"{W}sym":
         return text_of_symbol(node)
-    texts = [(_local(child), equation_text(child)) for child in node.iterchildren(tag=etree.Element)]
+    texts = [(_local_name(child), equation_text(child)) for child in node.iterchildren(tag=etree.Element)]
     cells = [text.strip() for kind, text in texts if kind in ("e", "mr")]
-    properties = {_local(entry): str(entry.get(f"{M}val", "")) for entry in node.iterfind(f"{node.tag}Pr/*")}
+    properties = {_local_name(entry): str(entry.get(f"{M}val", "")) for entry in node.iterfind(f"{node.tag}Pr/*")}
     if name == "d":
         separator = properties.get("sepChr", "|")
         return f"{properties.get('begChr', '(')}{separator.join(cells)}{properties.get('endChr', ')')}"
@@ -248,12 +248,12 @@ def equation_text(node: Any) -> str:
     if name not in _SHAPES:
         return "".join(text for _, text in texts)
     pieces = defaultdict(str, {kind: text.strip() for kind, text in texts})
-    pieces |= {kind.upper(): _group(text) for kind, text in pieces.items()} | {"chr": properties.get("chr", "∫")}
+    pieces |= {kind.upper(): _parenthesise(text) for kind, text in pieces.items()} | {"chr": properties.get("chr", "∫")}
     pieces["limits"] = "".join(f"{sign}{pieces[kind]}" for sign, kind in (("_", "SUB"), ("^", "SUP")) if pieces[kind])
     return _SHAPES[name].format_map(pieces)
 
 
-def _group(text: str) -> str:
+def _parenthesise(text: str) -> str:
     return text if _SINGLE.fullmatch(text) else f"({text})"
 
 
@@ -267,7 +267,7 @@ _SAYING = frozenset({"t", "docPr", "cNvPr", "chart", "relIds", "textpath", "imag
 _NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif|bmp|tiff?|svg|emf|wmf)", re.I | re.S)
 
 
-def children(node: Any) -> Iterator[Any]:
+def visible_children(node: Any) -> Iterator[Any]:
     """Yield the child elements without deleted ones; of alternatives only the first with content."""
     for child in node.iterchildren(tag=etree.Element):
         if child.tag != f"{_MC}AlternateContent":
@@ -275,13 +275,13 @@ def children(node: Any) -> Iterator[Any]:
                 yield child
             continue
         forms = list(child.iterchildren(f"{_MC}Choice", f"{_MC}Fallback"))
-        speaking = (form for form in forms if any(_local(element) in _SAYING for element in form.iter("{*}*")))
-        yield from children(next(speaking, forms[0] if forms else child))
+        speaking = (form for form in forms if any(_local_name(element) in _SAYING for element in form.iter("{*}*")))
+        yield from visible_children(next(speaking, forms[0] if forms else child))
 
 
 def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[str]:
     """Yield the paragraphs in an element of `DRAWN`."""
-    kind = _local(element)
+    kind = _local_name(element)
     if kind == "textpath":
         yield element.get("string", "")
     elif kind in ("OLEObject", "oleObj"):
@@ -289,7 +289,7 @@ def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[
     elif kind == "chart":
         _, name = relations.get(element.get(f"{_R}id", ""), ("", ""))
         titles = package.xml(name).iter(f"{_C}title") if element.tag.startswith(_C) and name in package else ()
-        yield from filter(None, map(_words, titles))
+        yield from filter(None, map(_drawing_words, titles))
         reader_notes.add("the figures of a chart were not read")
     elif kind == "relIds":
         _, name = relations.get(element.get(f"{_R}dm", ""), ("", ""))
@@ -297,7 +297,7 @@ def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[
             reader_notes.add("a diagram was not read")
             return
         for point in package.xml(name).iter(f"{_D}pt"):
-            if point.get("type", "node") in ("node", "asst") and (text := _words(point)):
+            if point.get("type", "node") in ("node", "asst") and (text := _drawing_words(point)):
                 yield text
     elif element.get("hidden") not in ("1", "true"):
         around = element.getparent()  # shape with the alternative text of imagedata
@@ -305,15 +305,15 @@ def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[
         description = " ".join(description.split())
         if description and not _NAME_ONLY.fullmatch(description):
             yield description
-        elif kind == "imagedata" or _local(around) == "nvPicPr" or next(around.iter(_PICTURE), None) is not None:
+        elif kind == "imagedata" or _local_name(around) == "nvPicPr" or next(around.iter(_PICTURE), None) is not None:
             reader_notes.add("a picture without a description was left out")
 
 
-def _local(element: Any) -> str:
+def _local_name(element: Any) -> str:
     return str(element.tag).rpartition("}")[2] if element is not None else ""
 
 
-def _words(element: Any) -> str:
+def _drawing_words(element: Any) -> str:
     paragraphs = ("".join(text.text or "" for text in lines.iter(f"{_A}t")) for lines in element.iter(f"{_A}p"))
     return " ".join(" ".join(paragraphs).split())
 

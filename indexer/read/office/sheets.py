@@ -53,7 +53,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
     if not body.startswith(b"PK"):
         if body.startswith(OLE):
             refuse_ole(body, is_workbook=True)
-        return Extraction(None, tuple(map(_section, _sheets(body, None))), Declared())
+        return Extraction(None, tuple(map(_sheet_section, _read_sheets(body, None))), Declared())
     package = Package(body)
     if _MANIFEST in package and _ENCRYPTED.search(package.read(_MANIFEST)):
         raise ParseError("encrypted: it opens only with a password")
@@ -62,11 +62,11 @@ def read(body: bytes, charset: str | None) -> Extraction:
         sheets = _ods_sheets(package.xml(_CONTENT))
     else:
         package.check_sizes()  # Calamine has no limits
-        sheets = _sheets(body, package)
-    return Extraction(title, tuple(map(_section, sheets)), declared)
+        sheets = _read_sheets(body, package)
+    return Extraction(title, tuple(map(_sheet_section, sheets)), declared)
 
 
-def _section(sheet: _Sheet) -> Section:
+def _sheet_section(sheet: _Sheet) -> Section:
     is_cut = any(row < sheet.height for row in sheet.hidden_rows)
     if is_cut or any(last >= 0 and first < sheet.width for first, last in sheet.hidden_columns):
         reader_notes.add("hidden rows or columns of a sheet were left out")
@@ -76,13 +76,13 @@ def _section(sheet: _Sheet) -> Section:
         reach = max(reach, last + 1)
     rows = (
         [cell for column, cell in enumerate(row) if column not in hidden] if hidden else row
-        for place, row in enumerate(_filled(sheet))
+        for place, row in enumerate(_fill_merged(sheet))
         if place not in sheet.hidden_rows
     )
     return Section((sheet.name,), None, "\n".join(filter(None, (rows_to_text(rows), *sheet.boxes))))
 
 
-def _filled(sheet: _Sheet) -> Iterator[list[str]]:
+def _fill_merged(sheet: _Sheet) -> Iterator[list[str]]:
     """Yield the rows, with the text of a merged range in all its cells, or only in the first if it spans whole rows."""
     starting: defaultdict[int, list[Range]] = defaultdict(list)
     allowance = _MAX_MERGED_CELLS
@@ -107,7 +107,7 @@ def _filled(sheet: _Sheet) -> Iterator[list[str]]:
         yield row
 
 
-def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
+def _read_sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
     names, codes = _sheet_parts(package) if package is not None else ([], {})
     try:
         book = CalamineWorkbook.from_filelike(BytesIO(body))
@@ -137,8 +137,8 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
                 reader_notes.add("formulas without a stored value were left out")
             related = [(kind, name) for kind, name in package.relations(names[number]).values() if name in package]
             _find_hidden(sheet, data, west, [package.read(name) for kind, name in related if kind == "table"])
-            sheet.boxes = _boxes(package, related)
-        sheet.rows = _shown_rows(values, west, _formats(data, codes))
+            sheet.boxes = _text_boxes(package, related)
+        sheet.rows = _shown_rows(values, west, _cell_formats(data, codes))
         sheet.merged = [
             (top, first - west, bottom, last - west) for (top, first), (bottom, last) in values.merged_cell_ranges or ()
         ]
@@ -195,7 +195,7 @@ def _find_hidden(sheet: _Sheet, data: bytes, west: int, tables: Sequence[bytes])
             sheet.hidden_columns.append((first, last))
 
 
-def _boxes(package: Package, related: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _text_boxes(package: Package, related: Sequence[tuple[str, str]]) -> Iterator[str]:
     for kind, name in related:
         if kind == "drawing":
             for shape in package.xml(name).iter(_SHAPE):
@@ -211,18 +211,18 @@ def _boxes(package: Package, related: Sequence[tuple[str, str]]) -> Iterator[str
                     yield " ".join("".join(text.text or "" for text in comment.iter("{*}t", "{*}text")).split())
 
 
-def _formats(data: bytes, codes: Mapping[int, str]) -> Iterator[tuple[int, dict[int, str]]]:
+def _cell_formats(data: bytes, codes: Mapping[int, str]) -> Iterator[tuple[int, dict[int, str]]]:
     if not codes:
         return
     # the pattern filters by style, twice as fast with few styles
     styles = b"|".join(b"%d" % style for style in codes) if len(codes) < _MAX_STYLES_IN_PATTERN else rb"\d{1,7}"
     cells = re.finditer(rb'<(?:\w+:)?c\s(?=[^<>]*?\bs="(' + styles + rb')")' + _PLACE, data)
     for row, row_cells in groupby(cells, key=lambda cell: cell[3]):
-        yield int(row) - 1, {_column(cell[2]): codes.get(int(cell[1]), GENERAL) for cell in row_cells}
+        yield int(row) - 1, {_column_number(cell[2]): codes.get(int(cell[1]), GENERAL) for cell in row_cells}
 
 
 @lru_cache(maxsize=1_024)
-def _column(letters: bytes) -> int:
+def _column_number(letters: bytes) -> int:
     number = 0
     for letter in letters:
         number = number * 26 + letter - 64
@@ -274,13 +274,13 @@ def _ods_sheets(root: Any) -> Iterator[_Sheet]:
         etree.strip_elements(table, _ANNOTATION, with_tail=False)
         column = cells = 0
         for entry in table.iter(f"{_TABLE}table-column"):
-            count = _count(entry, "columns-repeated")
+            count = _repeat_count(entry, "columns-repeated")
             if _is_hidden(entry):
                 sheet.hidden_columns.append((column, column + count - 1))
             column += count
         for row in table.iter(f"{_TABLE}table-row"):
             texts = _ods_row(row, sheet, len(rows))
-            count = _count(row, "rows-repeated") if texts else 1
+            count = _repeat_count(row, "rows-repeated") if texts else 1
             cells += len(texts) * count
             if cells > _MAX_CELLS or len(rows) + count > _MAX_ROWS:
                 raise ParseError(f"more than {_MAX_CELLS:,} cells in sheet {sheet.name[:50]}")
@@ -301,19 +301,19 @@ def _ods_row(row: Any, sheet: _Sheet, place: int) -> list[str]:
     texts: list[str] = []
     column = 0
     for cell in row.iterchildren(*_CELLS):
-        count = min(_count(cell, "columns-repeated"), _MAX_COLUMNS)
+        count = min(_repeat_count(cell, "columns-repeated"), _MAX_COLUMNS)
         is_covered = cell.tag != _CELLS[0]
         lines = () if is_covered else cell.iterchildren(f"{_TEXT}p", f"{_TEXT}h")
         text = "\n".join("".join(line.itertext()) for line in lines)
         if (text or is_covered) and column + count <= _MAX_COLUMNS:
             texts += [""] * (column - len(texts)) + [text] * count
         column += count
-        across, down = _count(cell, "columns-spanned"), _count(cell, "rows-spanned")
+        across, down = _repeat_count(cell, "columns-spanned"), _repeat_count(cell, "rows-spanned")
         if across > 1 or down > 1:
             sheet.merged.append((place, column - count, place + down - 1, column - count + across - 1))
     return texts
 
 
-def _count(element: Any, name: str) -> int:
+def _repeat_count(element: Any, name: str) -> int:
     text = element.get(f"{_TABLE}number-{name}", "1")
     return max(1, int(text)) if text.isdecimal() and len(text) < 8 else 1

@@ -7,14 +7,14 @@ from indexer.read.office.package import (
     DRAWN,
     M,
     Package,
-    children,
+    decode_font_text,
     document_properties,
     drawing_texts,
     equation_text,
     main_part,
-    readable,
+    visible_children,
 )
-from indexer.read.table_grid import Cell, column_names, find_head, spread
+from indexer.read.table_grid import Cell, column_names, find_head, spread_cells
 from indexer.records import COLUMNS, Extraction, Section
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -62,7 +62,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _blocks(node: Any, package: Package, relations: _Relations) -> Iterator[tuple[str, list[str]]]:
-    for child in children(node):
+    for child in visible_children(node):
         names = next((element.find(f"{_P}cNvPr") for element in child.iterchildren(*_PROPERTIES)), None)
         if names is not None and names.get("hidden") in ("1", "true"):
             continue
@@ -84,7 +84,7 @@ def _table(table: Any) -> list[str]:
         text = cell.get(name, "1")
         return min(int(text), 1_000) if text.isdecimal() and len(text) < 6 else 1
 
-    grid = spread(
+    grid = spread_cells(
         [
             Cell(" ".join(_lines(cell)), span(cell, "rowSpan"), span(cell, "gridSpan"))
             for cell in row.iterchildren(f"{_A}tc")
@@ -98,18 +98,18 @@ def _table(table: Any) -> list[str]:
 
 
 def _lines(shape: Any) -> list[str]:
-    paragraphs = ("".join(_words(paragraph)) for paragraph in shape.iter(f"{_A}p"))
+    paragraphs = ("".join(_run_texts(paragraph)) for paragraph in shape.iter(f"{_A}p"))
     return [line for paragraph in paragraphs for line in paragraph.split("\n") if line.strip()]
 
 
-def _words(node: Any) -> Iterator[str]:
-    for child in children(node):
+def _run_texts(node: Any) -> Iterator[str]:
+    for child in visible_children(node):
         if child.tag == f"{_A}t":
             fonts = node.find(f"{_A}rPr/{_A}sym")
-            yield readable(child.text or "", fonts.get("typeface", "") if fonts is not None else "")
+            yield decode_font_text(child.text or "", fonts.get("typeface", "") if fonts is not None else "")
         elif child.tag == f"{_A}br":
             yield "\n"
         elif child.tag.startswith(M):
             yield equation_text(child)
         else:
-            yield from _words(child)
+            yield from _run_texts(child)

@@ -19,13 +19,13 @@ from indexer.read.office.package import (
     M,
     Package,
     W,
-    children,
+    decode_font_text,
     document_properties,
     drawing_texts,
     equation_text,
     main_part,
-    readable,
     text_of_symbol,
+    visible_children,
 )
 from indexer.records import Extraction
 from indexer.text import reader_notes
@@ -95,7 +95,7 @@ class _Walker:
 
     def blocks(self, root: Any) -> Iterator[str]:
         """Yield the paragraphs and tables in an element as HTML."""
-        for child in children(root):
+        for child in visible_children(root):
             if child.tag == _PARAGRAPH:
                 yield self._paragraph(child)
             elif child.tag == _TABLE:
@@ -126,7 +126,7 @@ class _Walker:
         if is_large_letter or any(properties.find(f"{W}rPr/{mark}") is not None for mark in DELETED):
             self._carried = text
             return following
-        outline = _value(properties.find(f"{W}outlineLvl"))
+        outline = _attribute(properties.find(f"{W}outlineLvl"))
         level = _number(outline, _NO_HEADING) if outline else self._styles.inherited(properties, "level", _NO_HEADING)
         if level >= _NO_HEADING and self._styles.is_item(properties):
             return f"<ul><li>{text}</li></ul>{following}"
@@ -140,15 +140,15 @@ class _Walker:
             deleted, hidden, before, head = (
                 row.find(f"{W}trPr/{W}{name}") for name in ("del", "hidden", "gridBefore", "tblHeader")
             )
-            if deleted is not None or _switch(hidden):
+            if deleted is not None or _is_on(hidden):
                 continue
-            column = min(_number(_value(before), 0), _MAX_COLSPAN)
+            column = min(_number(_attribute(before), 0), _MAX_COLSPAN)
             cells = [_Cell("", column)] if column else []
             below: dict[int, _Cell] = {}
             for element in _within(row, f"{W}tc"):
                 spanned, down = (element.find(f"{W}tcPr/{W}{name}") for name in ("gridSpan", "vMerge"))
-                span = min(max(1, _number(_value(spanned), 1)), _MAX_COLSPAN)
-                if down is not None and _value(down) != "restart" and column in above:
+                span = min(max(1, _number(_attribute(spanned), 1)), _MAX_COLSPAN)
+                if down is not None and _attribute(down) != "restart" and column in above:
                     above[column].rows += 1
                     below[column] = above[column]
                 else:
@@ -157,7 +157,7 @@ class _Walker:
                         below[column] = cells[-1]
                 column += span
             above = below
-            rows.append(("th" if _switch(head) else "td", cells))
+            rows.append(("th" if _is_on(head) else "td", cells))
         lines = (
             "".join(f"<{tag} colspan={cell.columns} rowspan={cell.rows}>{cell.html}</{tag}>" for cell in cells)
             for tag, cells in rows
@@ -165,7 +165,7 @@ class _Walker:
         return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
     def _inline(self, node: Any) -> Iterator[str]:
-        for child in children(node):
+        for child in visible_children(node):
             tag = child.tag
             if tag in _PROPERTIES:
                 continue
@@ -173,17 +173,17 @@ class _Walker:
             if tag == _TEXT and is_shown:
                 text = child.text or ""
                 fonts = None if text.isascii() else node.find(f"{W}rPr/{W}rFonts")
-                yield escape(readable(text, fonts.get(f"{W}ascii", "") if fonts is not None else ""))
+                yield escape(decode_font_text(text, fonts.get(f"{W}ascii", "") if fonts is not None else ""))
             elif tag == _RUN and is_shown:
                 properties, hidden = child.find(f"{W}rPr"), self._is_hidden
                 if properties is not None:
-                    state = _switch(properties.find(f"{W}vanish"))
+                    state = _is_on(properties.find(f"{W}vanish"))
                     hidden = self._styles.inherited(properties, "hidden", hidden, "rStyle") if state is None else state
                 if not hidden:
                     yield from self._inline(child)
             elif tag == _FIELD:
                 self._field(child.get(f"{W}fldCharType", ""))
-                yield escape(_choice(child))
+                yield escape(_form_value(child))
             elif tag in _REFERENCES:
                 note = self._notes.pop((tag.removesuffix("Reference"), child.get(f"{W}id", "")), None)
                 self._after += self.blocks(note) if note is not None else ()
@@ -213,30 +213,30 @@ class _Walker:
             self._fields.pop()
 
 
-def _choice(field: Any) -> str:
+def _form_value(field: Any) -> str:
     box, choices = (field.find(f"{W}ffData/{W}{name}") for name in ("checkBox", "ddList"))
     if box is not None:
-        ticked = [_switch(box.find(f"{W}{name}")) for name in ("checked", "default")]
+        ticked = [_is_on(box.find(f"{W}{name}")) for name in ("checked", "default")]
         return "☒" if next((state for state in ticked if state is not None), False) else "☐"
     if choices is None:
         return ""
-    number = _value(choices.find(f"{W}result")) or _value(choices.find(f"{W}default"))
-    return dict(enumerate(map(_value, choices.iterchildren(f"{W}listEntry")))).get(_number(number, 0), "")
+    number = _attribute(choices.find(f"{W}result")) or _attribute(choices.find(f"{W}default"))
+    return dict(enumerate(map(_attribute, choices.iterchildren(f"{W}listEntry")))).get(_number(number, 0), "")
 
 
 def _within(node: Any, tag: str) -> Iterator[Any]:
-    for child in children(node):
+    for child in visible_children(node):
         if child.tag == tag:
             yield child
         else:
             yield from _within(child, tag)
 
 
-def _value(element: Any) -> str:
+def _attribute(element: Any) -> str:
     return element.get(f"{W}val", "") if element is not None else ""
 
 
-def _switch(element: Any) -> bool | None:
+def _is_on(element: Any) -> bool | None:
     return None if element is None else element.get(f"{W}val", "true") not in ("0", "false", "off", "none")
 
 
@@ -263,18 +263,18 @@ class _Styles:
         self._styles: dict[str, _Style] = {}
         for style in root.iterchildren(f"{W}style"):
             identity, level = style.get(f"{W}styleId", ""), None
-            names = [_value(style.find(f"{W}name")).lower(), identity.lower()]
-            if outline := _value(style.find(f"{W}pPr/{W}outlineLvl")):
+            names = [_attribute(style.find(f"{W}name")).lower(), identity.lower()]
+            if outline := _attribute(style.find(f"{W}pPr/{W}outlineLvl")):
                 level = _number(outline, _NO_HEADING)
             elif style.get(f"{W}type", "paragraph") == "paragraph":
                 numbers = (int(match[1]) - 1 for name in names if (match := _HEADING.fullmatch(name)))
                 level = 0 if "title" in names else next(numbers, None)
-            hidden, numbering = _switch(style.find(f"{W}rPr/{W}vanish")), style.find(f"{W}pPr/{W}numPr")
-            self._styles[identity] = _Style(_value(style.find(f"{W}basedOn")), level, hidden, numbering)
+            hidden, numbering = _is_on(style.find(f"{W}rPr/{W}vanish")), style.find(f"{W}pPr/{W}numPr")
+            self._styles[identity] = _Style(_attribute(style.find(f"{W}basedOn")), level, hidden, numbering)
 
     def inherited(self, properties: Any, name: str, default: Any = None, kind: str = "pStyle") -> Any:
         """Return an attribute of the style of a paragraph or run, or of the styles it is based on."""
-        identity = _value(properties.find(W + kind))
+        identity = _attribute(properties.find(W + kind))
         for _ in range(30):
             style = self._styles.get(identity)
             if style is None:
@@ -289,4 +289,4 @@ class _Styles:
         numbering = properties.find(f"{W}numPr")
         if numbering is None:
             numbering = self.inherited(properties, "numbering")
-        return numbering is not None and _value(numbering.find(f"{W}numId")) != "0"  # 0 turns a list off
+        return numbering is not None and _attribute(numbering.find(f"{W}numId")) != "0"  # 0 turns a list off

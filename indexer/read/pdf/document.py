@@ -65,15 +65,15 @@ def read(body: bytes, charset: str | None) -> Extraction:
             for place, block in enumerate(blocks):
                 if HYPHEN in block.text:
                     blocks[place] = replace(block, text=hyphens.resolve(block.text), head=hyphens.resolve(block.head))
-        headings = _by_outline(document, pages)
+        headings = _headings_by_outline(document, pages)
         if len(headings) < 3:
-            headings = _by_type(pages)
+            headings = _headings_by_type(pages)
         title = document.get_metadata_value("Title").strip()
         changed = document.get_metadata_value("ModDate") or document.get_metadata_value("CreationDate")
         day = _DATE.match(changed)
         return Extraction(
             None if _MADE_UP.search(title) else title,
-            _sections(pages, headings),
+            _build_sections(pages, headings),
             Declared(date="-".join(day.groups()) if day else None),
             scanned=tuple(scanned),
         )
@@ -81,7 +81,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
         document.close()
 
 
-def _by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
+def _headings_by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
     """Return the blocks that bookmarks lead to: the first on the page with the title."""
     headings: dict[Place, Level] = {}
     on_page: defaultdict[int, list[Level]] = defaultdict(list)
@@ -93,11 +93,13 @@ def _by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Plac
     for page, marks in on_page.items():
         places: defaultdict[str, list[int]] = defaultdict(list)
         for place, block in enumerate(pages[page]):
-            for key in _keys(block.text) if block.is_short else ():
+            for key in _title_keys(block.text) if block.is_short else ():
                 places[key].append(place)
         after = -1
         for level, title in marks:
-            free = (place for key in _keys(title) for place in places.get(key, ()) if (page, place) not in headings)
+            free = (
+                place for key in _title_keys(title) for place in places.get(key, ()) if (page, place) not in headings
+            )
             place = min(free, key=lambda place: (place <= after, place), default=-1)
             if place >= 0:
                 headings[page, place] = level, " ".join(pages[page][place].text.split())
@@ -105,11 +107,11 @@ def _by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Plac
     return headings
 
 
-def _keys(text: str) -> set[str]:
+def _title_keys(text: str) -> set[str]:
     return {key for variant in (text, _NUMBER.sub("", text, count=1)) if (key := _NOT_WORD.sub("", variant).casefold())}
 
 
-def _by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
+def _headings_by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
     """Return the blocks in larger or heavier type than the text; the largest are the outermost."""
     blocks = {(page, place): block for page, page_blocks in enumerate(pages) for place, block in enumerate(page_blocks)}
     sizes: Counter[float] = Counter()
@@ -172,7 +174,7 @@ class _Draft:
         self.last = block
 
 
-def _sections(pages: Sequence[Sequence[PdfBlock]], headings: Mapping[Place, Level]) -> tuple[Section, ...]:
+def _build_sections(pages: Sequence[Sequence[PdfBlock]], headings: Mapping[Place, Level]) -> tuple[Section, ...]:
     above: list[Level] = []
     drafts: list[_Draft] = []
     for page, blocks in enumerate(pages):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from indexer.read.pdf.lines import HYPHEN, PdfLine, merge_pieces, rows_of, separator
+from indexer.read.pdf.lines import HYPHEN, PdfLine, group_rows, merge_pieces, separator
 from indexer.read.pdf.page import PdfPage, read_page
-from indexer.read.pdf.tables import Table, boxed_tables, ruled_tables
+from indexer.read.pdf.tables import Table, find_boxed_tables, find_ruled_tables
 
 _MIN_LINES = 3
 _MAX_GAPS = 24  # tried as a gap
@@ -27,14 +27,14 @@ _DIGITS = re.compile(r"\d+")
 Unit = PdfLine | Table
 
 
-def _in_order(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
-    split = (_gap(units) or _strip(units)) if depth < 3 else None
+def _order_columns(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
+    split = (_column_gap(units) or _empty_strip(units)) if depth < 3 else None
     if split is None:
         return [sorted(units, key=lambda unit: (-unit.base, unit.x0))] if units else []
     columns: list[list[Unit]] = []
-    spanning, bands = _bands(units, *split)
+    spanning, bands = _split_bands(units, *split)
     for place, (left, right) in enumerate(bands):
-        columns += _in_order(left, depth + 1) + _in_order(right, depth + 1)
+        columns += _order_columns(left, depth + 1) + _order_columns(right, depth + 1)
         if place < len(spanning):
             if left or right or not columns or not place:
                 columns.append([])
@@ -42,7 +42,7 @@ def _in_order(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
     return [column for column in columns if column]
 
 
-def _gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
+def _column_gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
     """Return the edge of a column and the outer edges of both columns, or None if there is one column."""
     prose = sorted((unit for unit in units if unit.is_prose), key=lambda unit: unit.x0)
     if len(prose) < 2 * _MIN_LINES:
@@ -57,7 +57,9 @@ def _gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
     pairs = _neighbours(units)
     columns = [edge for _, edge in starts if edge > west + _EDGE_TOLERANCE][:_MAX_GAPS]
     scores = [
-        (_rows_beside(units, edge - 1.0, west, east), edge) for edge in columns if not _are_terms(pairs, edge - 1.0)
+        (_count_parallel_lines(units, edge - 1.0, west, east), edge)
+        for edge in columns
+        if not _separates_terms(pairs, edge - 1.0)
     ]
     best = max((score for score, _ in scores), default=0)
     if best < _MIN_LINES:
@@ -66,7 +68,7 @@ def _gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
     return min(edge for score, edge in scores if score >= 0.8 * best) - 1.0, west, east
 
 
-def _strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
+def _empty_strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
     """Return the widest empty strip between texts that do not share base lines, or None.
 
     It separates cards, whose lines are short, but not the columns of tables, whose rows share base lines.
@@ -86,7 +88,7 @@ def _strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
         few, many = sorted(sides, key=len)
         places = ((base, bisect_left(many, base - _BASE_TOLERANCE)) for base in few)
         shared = sum(place < len(many) and many[place] <= base + _BASE_TOLERANCE for base, place in places)
-        if len(few) >= _MIN_CARD_LINES and shared < 0.5 * len(few) and not _are_terms(pairs, x):
+        if len(few) >= _MIN_CARD_LINES and shared < 0.5 * len(few) and not _separates_terms(pairs, x):
             return x, ordered[0].x0, end
     return None
 
@@ -96,17 +98,17 @@ def _neighbours(units: Sequence[Unit]) -> list[tuple[Unit, Unit]]:
     return [(a, b) for a, b in rows if abs(a.base - b.base) <= _BASE_TOLERANCE and a.x1 <= b.x0]
 
 
-def _are_terms(pairs: Sequence[tuple[Unit, Unit]], x: float) -> bool:
+def _separates_terms(pairs: Sequence[tuple[Unit, Unit]], x: float) -> bool:
     """Return whether a place separates bold terms from their definitions."""
     across = [(a.is_bold, b.is_bold) for a, b in pairs if a.x1 <= x <= b.x0]
     return len(across) >= _MIN_LINES and across.count((True, False)) >= 0.8 * len(across)
 
 
-def _rows_beside(units: Sequence[Unit], x: float, west: float, east: float) -> int:
+def _count_parallel_lines(units: Sequence[Unit], x: float, west: float, east: float) -> int:
     """Return the number of lines of text next to each other at both sides of a place, or 0 if these are not columns."""
     total = 0
     widths: tuple[list[float], list[float]] = [], []
-    for band in _bands(units, x, west, east)[1]:
+    for band in _split_bands(units, x, west, east)[1]:
         left_units, right = texts = [[unit for unit in side if unit.is_prose] for side in band]
         lines = min(map(len, texts))
         if lines < _MIN_LINES or any(3 * len(text) < len(side) for text, side in zip(texts, band, strict=True)):
@@ -128,7 +130,7 @@ def _typical_pitch(units: Sequence[Unit]) -> float:
     return steps[len(steps) // 3] if steps else 12.0
 
 
-def _bands(
+def _split_bands(
     units: Sequence[Unit], x: float, west: float, east: float
 ) -> tuple[list[Unit], list[tuple[list[Unit], list[Unit]]]]:
     """Return the units across a place, from the top down, and those left and right of it in the bands between them."""
@@ -158,10 +160,10 @@ class Edge(NamedTuple):
     lines: tuple[int, ...]  # identities
 
 
-def _edges_of(page: PdfPage) -> list[Edge]:
+def _edge_rows(page: PdfPage) -> list[Edge]:
     bottom, top = page.height
     reach = _EDGE_SHARE * (top - bottom)
-    rows = rows_of(page.lines)
+    rows = group_rows(page.lines)
     usual = sorted(line.size for line in page.lines)[len(page.lines) // 2] if rows else 0.0
     edges = []
     for is_top, inwards in ((True, rows), (False, rows[::-1])):
@@ -179,7 +181,7 @@ def _edges_of(page: PdfPage) -> list[Edge]:
     return edges
 
 
-def _running(
+def _running_lines(
     page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[int], count: int, is_short: bool
 ) -> set[int]:
     """Return the identities of the lines of a page that are a running head or foot.
@@ -195,7 +197,7 @@ def _running(
     for is_top in (True, False):
         rows = [edge for edge in edges[page] if edge.is_top == is_top]
         near = [(pages, edge) for pages, edge in rivals if edge.is_top == is_top]
-        deepest = max((edge.place for edge in rows if _comes_again(edge, near, is_short)), default=-1)
+        deepest = max((edge.place for edge in rows if _recurs(edge, near, is_short)), default=-1)
         # rows outside of a running head belong to it, as in a letterhead
         gone = [edge for edge in rows if edge.place <= deepest]
         # the first page keeps its head, so that it is read once
@@ -203,7 +205,7 @@ def _running(
     return heads
 
 
-def _comes_again(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
+def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
     """Return whether a row also appears on other pages, given with their distances."""
     if edge.place and not edge.is_apart:  # the first lines of forms and tables may be alike
         return False
@@ -230,7 +232,7 @@ def _is_page_number(text: str, page: int, count: int) -> bool:
     return (numbers == [page] and not letters) or (numbers == [page, count] and letters <= 12)
 
 
-def _ends_of(page: PdfPage) -> Counter[tuple[str, str, int]]:
+def _line_ends(page: PdfPage) -> Counter[tuple[str, str, int]]:
     return Counter((line.words[0].text, line.words[-1].text, round(line.base)) for line in page.lines)
 
 
@@ -261,9 +263,9 @@ class Hyphens:
 
     def resolve(self, text: str) -> str:
         """Return a text with divided words joined."""
-        return _PARTED.sub(self._unparted, text).replace(HYPHEN, "") if HYPHEN in text else text
+        return _PARTED.sub(self._rejoin, text).replace(HYPHEN, "") if HYPHEN in text else text
 
-    def _unparted(self, match: re.Match[str]) -> str:
+    def _rejoin(self, match: re.Match[str]) -> str:
         first, second = match.groups()
         with_hyphen, without = (self._counts[(first + hyphen + second).casefold()] for hyphen in ("-", ""))
         around = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
@@ -298,14 +300,14 @@ def read_pages(document: Any, scanned: list[int]) -> Iterator[list[PdfBlock]]:
             page = read_page(document, index)
             if page.is_scan:
                 scanned.append(index + 1)
-            near[index] = page, _edges_of(page), _ends_of(page)
+            near[index] = page, _edge_rows(page), _line_ends(page)
         number = index - _NEAR_PAGES
         if number >= 0:
             page, _, ends = near[number]
             twins = [each for each, other in near.items() if each != number and _are_twins(ends, other[2])]
             edges = {each: other[1] for each, other in near.items()}
             is_short = sum(len(line.words) for line in page.lines) < _MIN_WORDS
-            yield _lay_out(page, _running(number, edges, twins, count, is_short))
+            yield _lay_out(page, _running_lines(number, edges, twins, count, is_short))
             near.pop(number - _NEAR_PAGES, None)
 
 
@@ -314,23 +316,23 @@ def _lay_out(page: PdfPage, heads: Collection[int]) -> list[PdfBlock]:
     blocks = [PdfBlock("page", page.text)] if page.text.strip() else []
     if page.lines:
         lines = [line for line in page.lines if id(line) not in heads] or page.lines  # a whole page is no head
-        in_boxes, lines, rules = boxed_tables(lines, page.drawn)
-        tables, lines = ruled_tables(lines, rules)
-        for column in _in_order([*in_boxes, *tables, *lines]):
-            blocks += _blocks_of(_whole_lines(column))
+        in_boxes, lines, rules = find_boxed_tables(lines, page.drawn)
+        tables, lines = find_ruled_tables(lines, rules)
+        for column in _order_columns([*in_boxes, *tables, *lines]):
+            blocks += _group_blocks(_merge_lines(column))
     return blocks + [PdfBlock("text", note) for note in page.notes]
 
 
-def _whole_lines(column: Sequence[Unit]) -> list[Unit]:
+def _merge_lines(column: Sequence[Unit]) -> list[Unit]:
     units_of_rows: list[Unit] = []
     for _, units in groupby(column, key=lambda unit: isinstance(unit, Table)):
         run = list(units)
         lines = [unit for unit in run if isinstance(unit, PdfLine)]
-        units_of_rows += map(merge_pieces, rows_of(lines)) if lines else run
+        units_of_rows += map(merge_pieces, group_rows(lines)) if lines else run
     return units_of_rows
 
 
-def _blocks_of(column: Sequence[PdfLine | Table]) -> Iterator[PdfBlock]:
+def _group_blocks(column: Sequence[PdfLine | Table]) -> Iterator[PdfBlock]:
     pitch = _typical_pitch(column)
     lines = [unit for unit in column if isinstance(unit, PdfLine)]
     ends = sorted(line.x1 for line in lines)
@@ -343,7 +345,7 @@ def _blocks_of(column: Sequence[PdfLine | Table]) -> Iterator[PdfBlock]:
     run: list[PdfLine] = []
     for unit in column:
         if isinstance(unit, Table):
-            yield from _block(run, right)
+            yield from _make_block(run, right)
             run = []
             yield PdfBlock("table", unit.text, unit.size, head=unit.head)
             continue
@@ -351,12 +353,12 @@ def _blocks_of(column: Sequence[PdfLine | Table]) -> Iterator[PdfBlock]:
         if run and id(unit) in code and id(run[-1]) in code:
             is_other = abs(unit.size - run[-1].size) > 0.1 or run[-1].base - unit.base > 3.2 * unit.size
         elif run:
-            is_other = id(unit) in code or id(run[-1]) in code or _opens(unit, run, pitch, right)
+            is_other = id(unit) in code or id(run[-1]) in code or _opens_block(unit, run, pitch, right)
         if is_other:
-            yield from _block(run, right)
+            yield from _make_block(run, right)
             run = []
         run.append(unit)
-    yield from _block(run, right)
+    yield from _make_block(run, right)
 
 
 def _is_item(text: str) -> bool:
@@ -364,7 +366,7 @@ def _is_item(text: str) -> bool:
     return bool(rest) and bool(_ITEM.fullmatch(mark))
 
 
-def _opens(line: PdfLine, run: Sequence[PdfLine], pitch: float, right: float) -> bool:
+def _opens_block(line: PdfLine, run: Sequence[PdfLine], pitch: float, right: float) -> bool:
     last = run[-1]
     step = last.base - line.base
     if step > 1.25 * max(pitch, 1.05 * line.size) or step < -line.size:
@@ -374,19 +376,19 @@ def _opens(line: PdfLine, run: Sequence[PdfLine], pitch: float, right: float) ->
         and _is_wrapped(last, line, right)
     ):
         return True
-    if line.is_bold != last.is_bold and (last.is_bold or _is_stop(last)):
+    if line.is_bold != last.is_bold and (last.is_bold or _ends_sentence(last)):
         return True
     is_list = _is_item(run[0].text)
-    if _is_item(line.text) and (is_list or _is_stop(last) or line.x0 > last.x0 - 1):
+    if _is_item(line.text) and (is_list or _ends_sentence(last) or line.x0 > last.x0 - 1):
         return True
     if is_list:
-        return line.x0 <= run[0].x0 + 1 and _is_stop(last)
+        return line.x0 <= run[0].x0 + 1 and _ends_sentence(last)
     if line.x0 > last.x0 + _INDENT * line.size:
-        return _is_stop(last) or last.x1 < right - 2 * line.size
+        return _ends_sentence(last) or last.x1 < right - 2 * line.size
     return False
 
 
-def _is_stop(line: PdfLine) -> bool:
+def _ends_sentence(line: PdfLine) -> bool:
     return line.words[-1].text.rstrip("”\"')]»").endswith((".", ":", "!", "?", "。"))
 
 
@@ -396,15 +398,15 @@ def _is_wrapped(line: PdfLine, after: PdfLine, right: float) -> bool:
     if line.is_row or after.is_row:
         return False
     return line.x1 + 0.25 * line.size + (word.x1 - word.x0) > right - 2.0 * line.size or (
-        not _is_stop(line) and word.text[0].islower()
+        not _ends_sentence(line) and word.text[0].islower()
     )
 
 
-def _block(run: Sequence[PdfLine], right: float) -> Iterator[PdfBlock]:
+def _make_block(run: Sequence[PdfLine], right: float) -> Iterator[PdfBlock]:
     if not run:
         return
     if len(run) > 1 and all(line.is_fixed for line in run):
-        yield PdfBlock("code", _code(run), run[0].size)
+        yield PdfBlock("code", _code_text(run), run[0].size)
         return
     texts = [line.text for line in run]
     pieces = texts[:1]
@@ -419,11 +421,11 @@ def _block(run: Sequence[PdfLine], right: float) -> Iterator[PdfBlock]:
         all(line.is_bold for line in run),
         is_short=len(run) <= 4,
         is_bullet=is_item and not first.text[0].isalnum() and first.text[0] not in "([",
-        goes_on=not _is_stop(run[-1]) and run[-1].x1 > right - 4 * first.size,
+        goes_on=not _ends_sentence(run[-1]) and run[-1].x1 > right - 4 * first.size,
     )
 
 
-def _code(run: Sequence[PdfLine]) -> str:
+def _code_text(run: Sequence[PdfLine]) -> str:
     widths = sorted((word.x1 - word.x0) / len(word.text) for line in run for word in line.words)
     width = max(widths[len(widths) * 3 // 4], 0.2 * run[0].size)
     min_x = min(line.x0 for line in run)

@@ -42,12 +42,12 @@ class Glyph(NamedTuple):
 Sequenced = tuple[Glyph | None, bool]  # None is a space; whether it is read from right to left
 
 
-def runs_of(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
+def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
     """Return whether a page is read from right to left, and its words; then distances are from its right edge.
 
     Names and addresses on such a page are often in Latin letters.
     """
-    kinds = _kinds(glyphs)
+    kinds = _bidi_kinds(glyphs)
     from_the_right = 2 * kinds.count("R") >= kinds.count("L")
     words: list[Glyph] = []
     for row in _rows(glyphs):
@@ -62,7 +62,7 @@ def runs_of(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
                 x0, x1 = min(glyph.x0 for glyph in word), max(glyph.x1 for glyph in word)
                 if from_the_right:
                     x0, x1 = -x1, -x0
-                text = "".join(_plain(glyph.text) for glyph in word)
+                text = "".join(_base_letters(glyph.text) for glyph in word)
                 runs.append(Glyph(text, x0, x1, word[0].base, max(glyph.size for glyph in word), word[0].place))
             if any(a.x0 > b.x0 for a, b in pairwise(runs)):
                 start, end = min(run.x0 for run in runs), max(run.x1 for run in runs)
@@ -97,10 +97,10 @@ def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
         around = range(max(0, place - 2), min(len(nearest), place + 2))
         best = min(around, key=lambda one: abs((nearest[one].x0 + nearest[one].x1) / 2 - middle))
         nearest[best] = nearest[best]._replace(text=nearest[best].text + mark.text)
-    return [_once(row) for row in rows]
+    return [_remove_shadows(row) for row in rows]
 
 
-def _once(row: Sequence[Glyph]) -> list[Glyph]:
+def _remove_shadows(row: Sequence[Glyph]) -> list[Glyph]:
     glyphs: list[Glyph] = []
     for glyph in row:
         if glyph.text not in (other.text for other in glyphs[-3:] if glyph.x0 - other.x0 <= _SHADOW * glyph.size):
@@ -114,7 +114,7 @@ def _words(piece: Sequence[Glyph], from_the_right: bool) -> Iterator[list[Glyph]
         if glyph.x0 - last.x1 > 0.17 * max(glyph.size, last.size):
             visual.append(None)
         visual.append(glyph)
-    kinds = _kinds(piece)
+    kinds = _bidi_kinds(piece)
     right_count, left_count = kinds.count("R"), kinds.count("L")
     stops = piece[0].text in _STOPS, piece[-1].text in _STOPS
     if not right_count or not left_count:
@@ -123,19 +123,19 @@ def _words(piece: Sequence[Glyph], from_the_right: bool) -> Iterator[list[Glyph]
         is_right = stops[0]
     else:
         is_right = 4 * right_count >= left_count if from_the_right else right_count > left_count
-    letters = _mirrored(list(_in_order(visual, _with_numbers(visual), is_right)))
+    letters = _mirror_brackets(list(_reading_order(visual, _kinds_with_numbers(visual), is_right)))
     for is_word, word in groupby(letters, key=lambda letter: letter is not None):
         if is_word:
             yield [glyph for glyph in word if glyph]
 
 
-def _kinds(glyphs: Sequence[Glyph | None]) -> str:
+def _bidi_kinds(glyphs: Sequence[Glyph | None]) -> str:
     return "".join(_KINDS.get(unicodedata.bidirectional(glyph.text[0]), "O") if glyph else "O" for glyph in glyphs)
 
 
-def _with_numbers(visual: Sequence[Glyph | None]) -> str:
+def _kinds_with_numbers(visual: Sequence[Glyph | None]) -> str:
     """Return the kind of each letter, with signs and separators of numbers as digits."""
-    kinds = list(_kinds(visual))
+    kinds = list(_bidi_kinds(visual))
     is_arabic = False
     for place in range(len(visual) - 1, -1, -1):
         glyph = visual[place]
@@ -150,14 +150,14 @@ def _with_numbers(visual: Sequence[Glyph | None]) -> str:
     return "".join(kinds)
 
 
-def _in_order(visual: Sequence[Glyph | None], kinds: str, is_right: bool) -> Iterator[Sequenced]:
+def _reading_order(visual: Sequence[Glyph | None], kinds: str, is_right: bool) -> Iterator[Sequenced]:
     """Yield letters in reading order; numbers and words of other scripts keep their direction."""
     if not is_right:
         start = 0
         for span in _RIGHT_IN_LEFT.finditer(kinds):
             yield from ((glyph, False) for glyph in visual[start : span.start()])
             start = span.end()
-            yield from _in_order(visual[span.start() : start], span[0], is_right=True)
+            yield from _reading_order(visual[span.start() : start], span[0], is_right=True)
         yield from ((glyph, False) for glyph in visual[start:])
         return
     end = len(visual)
@@ -168,7 +168,7 @@ def _in_order(visual: Sequence[Glyph | None], kinds: str, is_right: bool) -> Ite
     yield from ((glyph, True) for glyph in reversed(visual[:end]))
 
 
-def _mirrored(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
+def _mirror_brackets(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
     """Yield letters with brackets mirrored that open where they should close, as in some files."""
     is_open = False
     for place, (glyph, is_right) in enumerate(sequence):
@@ -182,7 +182,7 @@ def _mirrored(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
         yield glyph
 
 
-def _plain(text: str) -> str:
+def _base_letters(text: str) -> str:
     """Return letters without presentation forms, and ligatures in reading order."""
     if _FORMS.search(text):
         text = "".join(unicodedata.normalize("NFKC", letter).strip() for letter in text)
@@ -235,7 +235,7 @@ class PdfLine(NamedTuple):
         return len(self.words) >= 3 and self.x1 - self.x0 >= 8 * self.size
 
 
-def spaced_words(words: Sequence[Word]) -> list[Word]:
+def join_spaced_words(words: Sequence[Word]) -> list[Word]:
     """Return words with spaced letters (`H A R B O U R`) joined."""
     joined: list[Word] = []
     done = 0
@@ -243,7 +243,7 @@ def spaced_words(words: Sequence[Word]) -> list[Word]:
         first = run.start()
         while first < run.end():
             end = first + 1
-            while end < run.end() and _gap(words[end - 1], words[end]) is not None:
+            while end < run.end() and _word_gap(words[end - 1], words[end]) is not None:
                 end += 1
             if end - first >= _MIN_PIECES:
                 joined += [*words[done:first], *_join_letters(words[first:end])]
@@ -252,7 +252,7 @@ def spaced_words(words: Sequence[Word]) -> list[Word]:
     return [*joined, *words[done:]]
 
 
-def _gap(word: Word, after: Word) -> float | None:
+def _word_gap(word: Word, after: Word) -> float | None:
     """Return the distance to the next word of a line in points, or None if it is far away or on another line."""
     size = max(word.size, after.size)
     gap = after.x0 - word.x1
@@ -294,7 +294,7 @@ def _is_like_a_word(text: str) -> bool:
     return 3 * len(letters) >= 2 * len(text) and len(set(letters)) >= 3 and is_cased and not is_list and has_vowel
 
 
-def lines_of(words: Iterable[Word]) -> list[PdfLine]:
+def find_lines(words: Iterable[Word]) -> list[PdfLine]:
     """Return the pieces of lines, from the top down and from left to right."""
     runs: list[PdfLine] = []
     run: list[Word] = []
@@ -309,16 +309,16 @@ def lines_of(words: Iterable[Word]) -> list[PdfLine]:
             goes_on = is_script and -0.3 * size_limit <= gap <= _TIGHT * size_limit
         if not (run and goes_on):
             if run:
-                runs.append(line_of(run, base, size))
+                runs.append(make_line(run, base, size))
             run, x1, base, size = [], word.x1, word.base, word.size
         run.append(word)
         x1 = max(x1, word.x1)
         if word.size > 1.1 * size:
             base, size = word.base, word.size
     if run:
-        runs.append(line_of(run, base, size))
+        runs.append(make_line(run, base, size))
     pieces: list[PdfLine] = []
-    for row in rows_of(runs):  # pieces may have any order in the file
+    for row in group_rows(runs):  # pieces may have any order in the file
         last: PdfLine | None = None
         for line in row:
             gap = line.x0 - last.x1 if last else 0.0
@@ -327,14 +327,14 @@ def lines_of(words: Iterable[Word]) -> list[PdfLine]:
             elif last and -0.5 * last.size <= gap <= _TIGHT * max(last.size, line.size):
                 big = max(last, line, key=lambda one: (one.size, len(one.words)))
                 both = sorted((*last.words, *line.words), key=lambda word: word.x0)
-                pieces[-1] = line_of(both, big.base, big.size)
+                pieces[-1] = make_line(both, big.base, big.size)
             else:
                 pieces.append(line)
             last = pieces[-1]
     return pieces
 
 
-def line_of(words: Sequence[Word], base: float, size: float) -> PdfLine:
+def make_line(words: Sequence[Word], base: float, size: float) -> PdfLine:
     """Return words as a line with the size of most of its characters."""
     usual = max(words, key=lambda word: len(word.text)).size
     length = sum(len(word.text) for word in words)
@@ -350,10 +350,10 @@ def merge_pieces(row: Sequence[PdfLine]) -> PdfLine:
         return row[0]
     big = max(row, key=lambda line: len(line.text))
     is_row = any(after.x0 - line.x1 > 2.5 * after.size for line, after in pairwise(row))
-    return line_of([word for line in row for word in line.words], big.base, big.size)._replace(is_row=is_row)
+    return make_line([word for line in row for word in line.words], big.base, big.size)._replace(is_row=is_row)
 
 
-def rows_of(lines: Iterable[PdfLine]) -> list[list[PdfLine]]:
+def group_rows(lines: Iterable[PdfLine]) -> list[list[PdfLine]]:
     """Group lines by base line, from the top down; each row from left to right."""
     rows: list[list[PdfLine]] = []
     for line in sorted(lines, key=lambda line: -line.base):

@@ -16,7 +16,16 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from indexer.read.extraction import tidy
-from indexer.read.pdf.lines import FROM_THE_RIGHT, MARK, Glyph, PdfLine, Word, lines_of, runs_of, spaced_words
+from indexer.read.pdf.lines import (
+    FROM_THE_RIGHT,
+    MARK,
+    Glyph,
+    PdfLine,
+    Word,
+    find_lines,
+    join_spaced_words,
+    words_of_glyphs,
+)
 from indexer.text import reader_notes
 
 _MAX_LINE_WIDTH = 3.0  # points
@@ -60,15 +69,15 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
         if kind != pdfium.FPDF_PAGEOBJ_PATH:
             continue
         pdfium.FPDFPageObj_GetBounds(thing, x0, bottom, x1, top)
-        near, far = _at(matrix, x0.value, bottom.value), _at(matrix, x1.value, top.value)
-        line = _line(near, far)
+        near, far = _transform(matrix, x0.value, bottom.value), _transform(matrix, x1.value, top.value)
+        line = _line_between(near, far)
         if line:
             yield line
         elif min(abs(far[0] - near[0]), abs(far[1] - near[1])) > _MAX_LINE_WIDTH and segments < 20_000:
             segment_count = pdfium.FPDFPath_CountSegments(thing)
             if segment_count <= 1_000:
                 segments += segment_count
-                yield from _sides(thing, segment_count, _placed(thing, matrix))
+                yield from _outline_sides(thing, segment_count, _combine_matrices(thing, matrix))
 
 
 def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[Any, int, Matrix]]:
@@ -83,11 +92,11 @@ def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[An
             kind = pdfium.FPDFPageObj_GetType(thing)
             if kind == pdfium.FPDF_PAGEOBJ_FORM:
                 inner = pdfium.FPDFFormObj_CountObjects(thing)
-                todo.append((thing, pdfium.FPDFFormObj_GetObject, inner, _placed(thing, matrix)))
+                todo.append((thing, pdfium.FPDFFormObj_GetObject, inner, _combine_matrices(thing, matrix)))
             yield thing, kind, matrix
 
 
-def _line(start: Point, end: Point) -> Rule | Upright | None:
+def _line_between(start: Point, end: Point) -> Rule | Upright | None:
     """Return the line that a narrow box or a stroke between two points is, or None."""
     (x0, x1), (bottom, top) = sorted((start[0], end[0])), sorted((start[1], end[1]))
     if x1 - x0 >= _MIN_LINE_LENGTH and top - bottom <= _MAX_LINE_WIDTH:
@@ -97,7 +106,7 @@ def _line(start: Point, end: Point) -> Rule | Upright | None:
     return None
 
 
-def _sides(path: Any, segment_count: int, matrix: Matrix) -> Iterator[Rule | Upright]:
+def _outline_sides(path: Any, segment_count: int, matrix: Matrix) -> Iterator[Rule | Upright]:
     fill, stroke = ctypes.c_int(), ctypes.c_int()
     pdfium.FPDFPath_GetDrawMode(path, fill, stroke)
     x, y = ctypes.c_float(), ctypes.c_float()
@@ -110,7 +119,7 @@ def _sides(path: Any, segment_count: int, matrix: Matrix) -> Iterator[Rule | Upr
         pdfium.FPDFPathSegment_GetPoint(segment, x, y)
         if kind == pdfium.FPDF_SEGMENT_MOVETO or not figures:
             figures.append([])
-        figures[-1].append(_at(matrix, x.value, y.value))
+        figures[-1].append(_transform(matrix, x.value, y.value))
         if pdfium.FPDFPathSegment_GetClose(segment):
             figures[-1].append(figures[-1][0])
     sides = [tuple(zip(*points, strict=True)) for points in figures]
@@ -118,10 +127,10 @@ def _sides(path: Any, segment_count: int, matrix: Matrix) -> Iterator[Rule | Upr
         ends = [pair for points in figures for pair in pairwise(points)]
     else:
         ends = [((min(xs), min(ys)), (max(xs), max(ys))) for xs, ys in sides]
-    yield from filter(None, (_line(*pair) for pair in ends))
+    yield from filter(None, (_line_between(*pair) for pair in ends))
 
 
-def _placed(thing: Any, outer: Matrix) -> Matrix:
+def _combine_matrices(thing: Any, outer: Matrix) -> Matrix:
     placement = pdfium.FS_MATRIX(1, 0, 0, 1, 0, 0)
     pdfium.FPDFPageObj_GetMatrix(thing, placement)
     m, n, o, p, q, r = outer
@@ -132,7 +141,7 @@ def _placed(thing: Any, outer: Matrix) -> Matrix:
     )
 
 
-def _at(matrix: Matrix, x: float, y: float) -> Point:
+def _transform(matrix: Matrix, x: float, y: float) -> Point:
     a, b, c, d, e, f = matrix
     return a * x + c * y + e, b * x + d * y + f
 
@@ -152,9 +161,9 @@ def read_annotations(document: Any, page: Any) -> tuple[list[BoxText], list[str]
                 continue
             if kind == pdfium.FPDF_ANNOT_FILEATTACHMENT:
                 reader_notes.add("a file attached to a PDF was not read")
-            text = _value(form, annotation) if kind == pdfium.FPDF_ANNOT_WIDGET and form else ""
+            text = _field_value(form, annotation) if kind == pdfium.FPDF_ANNOT_WIDGET and form else ""
             if kind not in _NO_NOTES:
-                text = _string(partial(pdfium.FPDFAnnot_GetStringValue, annotation, b"Contents"))
+                text = _read_string(partial(pdfium.FPDFAnnot_GetStringValue, annotation, b"Contents"))
             if text and kind in (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_FREETEXT):
                 box = pdfium.FS_RECTF()
                 pdfium.FPDFAnnot_GetRect(annotation, box)
@@ -166,22 +175,24 @@ def read_annotations(document: Any, page: Any) -> tuple[list[BoxText], list[str]
     return filled, list(opened)
 
 
-def _value(form: Any, annotation: Any) -> str:
+def _field_value(form: Any, annotation: Any) -> str:
     kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
     if kind in _BOXES:
         return "☒" if pdfium.FPDFAnnot_IsChecked(form, annotation) else "☐"
     if kind in _CHOICES:
         options = range(min(pdfium.FPDFAnnot_GetOptionCount(form, annotation), 1_000))
         selected = (option for option in options if pdfium.FPDFAnnot_IsOptionSelected(form, annotation, option))
-        labels = [_string(partial(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, option)) for option in selected]
+        labels = [
+            _read_string(partial(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, option)) for option in selected
+        ]
         if any(labels):
             return ", ".join(labels)
     elif kind != pdfium.FPDF_FORMFIELD_TEXTFIELD or pdfium.FPDFAnnot_GetFormFieldFlags(form, annotation) & _PASSWORD:
         return ""
-    return _string(partial(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation))
+    return _read_string(partial(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation))
 
 
-def _string(call: Callable[..., int]) -> str:
+def _read_string(call: Callable[..., int]) -> str:
     """Return the UTF-16 text that a function of PDFium writes into a buffer, as lines."""
     size = min(call(None, 0), 50_000)
     buffer = (ctypes.c_ushort * (size // 2))()
@@ -252,11 +263,11 @@ def read_page(document: Any, index: int) -> PdfPage:
         if from_the_right:
             a, b = -a, -b
         drawn = list(drawn_lines(page, (a, b, c, d)) if words else ())
-        words = spaced_words(words)
+        words = join_spaced_words(words)
         words += _words_in_boxes(boxes, (a, b, c, d), sorted(word.size for word in words))
         west, south, east, north = page.get_bbox()
         low, high = sorted((c * west + d * south, c * east + d * north))
-        return PdfPage("", lines_of(words), drawn, (low, high), [*turned_texts, *opened], is_scan)
+        return PdfPage("", find_lines(words), drawn, (low, high), [*turned_texts, *opened], is_scan)
     return PdfPage()
 
 
@@ -292,26 +303,26 @@ def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
     count = pdfium.FPDFText_CountChars(text_page)
     text = _all_text(text_page, count) if 0 < count <= _MAX_CHARACTERS else ""
     if not text:
-        return _simple(text_page) if count else "", {}
+        return _plain_text(text_page) if count else "", {}
     strange = len(_STRANGE.findall(text))  # glyph numbers or private-use characters
     if 5 * strange > len(text):
         reader_notes.add("a PDF font that does not say what its letters are: its text may be unreadable")
     edges, raw = page.get_bbox(), text_page.raw  # once for all calls
-    style = _styles(raw)
+    style = _style_reader(raw)
     needs_letters = FROM_THE_RIGHT.search(text) or len(list(islice(_OVERPRINTED.finditer(text), 2))) == 2
-    frames: Frames = {} if needs_letters else _words(raw, text, edges, style)
+    frames: Frames = {} if needs_letters else _read_words(raw, text, edges, style)
     if not frames:
-        for turn, glyphs in _glyphs(raw, text, edges).items():
-            is_right, runs = runs_of(glyphs)
-            frames[turn] = is_right, [Word(_written(run.text), *run[1:5], *style(run.place)) for run in runs]
+        for turn, glyphs in _read_glyphs(raw, text, edges).items():
+            is_right, runs = words_of_glyphs(glyphs)
+            frames[turn] = is_right, [Word(_normalise_word(run.text), *run[1:5], *style(run.place)) for run in runs]
     total = sum(len(words) for _, words in frames.values())
     is_slanted = len(frames.get(None, (False, []))[1]) > _MAX_SLANTED_SHARE * total
     if is_slanted:
         reader_notes.add("a PDF page of vertical or slanted text: its layout was not followed")
-    return (_simple(text_page), {}) if is_slanted or total > _MAX_WORDS else ("", frames)
+    return (_plain_text(text_page), {}) if is_slanted or total > _MAX_WORDS else ("", frames)
 
 
-def _simple(text_page: Any) -> str:
+def _plain_text(text_page: Any) -> str:
     text = _HYPHEN.sub("", text_page.get_text_bounded()).replace("\r\n", "\n")
     return _WRAPPED.sub(" ", tidy(text))
 
@@ -325,7 +336,7 @@ def _all_text(text_page: Any, count: int) -> str:
     return "".join(chr(code) if 0 < code < 0x110000 else " " for code in codes)
 
 
-def _turn(a: float, b: float, c: float, d: float) -> int | None:
+def _quarter_turns(a: float, b: float, c: float, d: float) -> int | None:
     """Return the quarter turns to the right that set text upright, or None if it is slanted."""
     if abs(b) <= _MAX_SLOPE * abs(a):
         return 0 if a > 0 else 2
@@ -334,7 +345,7 @@ def _turn(a: float, b: float, c: float, d: float) -> int | None:
     return None
 
 
-def _words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> Frames:
+def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> Frames:
     west, south, east, north = edges
     x, y, x0, x1, bottom, top = (ctypes.c_double() for _ in range(6))
     at, box = (ctypes.byref(x), ctypes.byref(y)), [ctypes.byref(side) for side in (x0, x1, bottom, top)]
@@ -350,7 +361,7 @@ def _words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> F
         pdfium.FPDFText_GetMatrix(text_page, first, matrix)
         own_matrix = matrix.a, matrix.b, matrix.c, matrix.d
         if own_matrix != last_matrix:
-            last_matrix, direction, scale = own_matrix, _turn(*own_matrix), math.hypot(matrix.c, matrix.d)
+            last_matrix, direction, scale = own_matrix, _quarter_turns(*own_matrix), math.hypot(matrix.c, matrix.d)
             a, b, c, d = _TURNS[direction or 0]
         size = abs(pdfium.FPDFText_GetFontSize(text_page, first)) * scale
         start, base = a * x.value + b * y.value, c * x.value + d * y.value
@@ -359,15 +370,15 @@ def _words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> F
         lows = c * x0.value + d * bottom.value, c * x1.value + d * top.value
         is_askew = end < start or min(lows) > base + 2 * size or max(lows) < base - 2 * size
         turn = None if is_askew else direction
-        words[turn].append(Word(_written(match[0]), start, end, base, size, *style(first)))
+        words[turn].append(Word(_normalise_word(match[0]), start, end, base, size, *style(first)))
         spans[turn].append(match.span())
     return {
-        turn: (False, _joined(text_page, line_words, spans[turn], *_TURNS[turn or 0][:2]))
+        turn: (False, _join_words(text_page, line_words, spans[turn], *_TURNS[turn or 0][:2]))
         for turn, line_words in words.items()
     }
 
 
-def _joined(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: float, b: float) -> list[Word]:
+def _join_words(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: float, b: float) -> list[Word]:
     """Join words that PDFium divides at wide gaps between letters, as in `Nort h`."""
     joined: list[Word] = []
     start, spaced = 0, (0.0, 0.0)  # first word of a run; base line of the last run of several words, its letter gap
@@ -412,7 +423,7 @@ def _gap_between(text_page: Any, place: int, after: int, a: float, b: float) -> 
     return float(a * x.value + b * y.value - max(a * box.left + b * box.bottom, a * box.right + b * box.top))
 
 
-def _glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | None, list[Glyph]]:
+def _read_glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | None, list[Glyph]]:
     west, south, east, north = edges
     x, y = ctypes.c_double(), ctypes.c_double()
     matrix, box = pdfium.FS_MATRIX(), pdfium.FS_RECTF()
@@ -425,7 +436,7 @@ def _glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | Non
         if not (west <= x.value <= east and south <= y.value <= north):
             continue
         pdfium.FPDFText_GetMatrix(text_page, place, matrix)
-        turn = _turn(matrix.a, matrix.b, matrix.c, matrix.d)
+        turn = _quarter_turns(matrix.a, matrix.b, matrix.c, matrix.d)
         a, b, c, d = _TURNS[turn or 0]
         start, base = a * x.value + b * y.value, c * x.value + d * y.value
         if MARK.match(match[0]):  # has ink, but no width
@@ -446,7 +457,7 @@ def _glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | Non
     return glyphs
 
 
-def _written(word: str) -> str:
+def _normalise_word(word: str) -> str:
     """Return a word with surrogate pairs joined and all hyphens as `-`."""
     if word.isascii() and word[-1] != "\x02":
         return word
@@ -457,7 +468,7 @@ def _written(word: str) -> str:
     return word.replace("\u00ad", "-")
 
 
-def _styles(text_page: Any) -> Style:
+def _style_reader(text_page: Any) -> Style:
     """Return a function for the style of a character, which is cached by text object."""
     buffer, flags = ctypes.create_string_buffer(128), ctypes.c_int()
     styles: dict[int, tuple[bool, bool]] = {}

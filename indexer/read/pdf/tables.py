@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise, product
 from typing import TypeVar
 
-from indexer.read.pdf.lines import PdfLine, Word, line_of, rows_of, separator
+from indexer.read.pdf.lines import PdfLine, Word, group_rows, make_line, separator
 from indexer.read.pdf.page import Rule, Upright
-from indexer.read.table_grid import Cell, column_names, find_head, spread
+from indexer.read.table_grid import Cell, column_names, find_head, spread_cells
 from indexer.records import COLUMNS
 from indexer.text import reader_notes
 
@@ -35,7 +35,7 @@ class Table:
     is_bold: bool = False
 
 
-def _table_of(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[PdfLine]) -> Table:
+def _make_table(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[PdfLine]) -> Table:
     """Return a table of rows of cells, at the place of its lines; the first `heads` rows name the columns."""
     rows = [COLUMNS.join(row).rstrip(" |") if any(row) else "" for row in cells]
     head = "\n".join(filter(None, rows[:heads]))
@@ -59,29 +59,31 @@ class _Box:
 
     @property
     def text(self) -> str:
-        rows = [" ".join(line.text for line in row) for row in rows_of(self.lines)]
+        rows = [" ".join(line.text for line in row) for row in group_rows(self.lines)]
         return "".join(rows[:1] + [piece for a, b in pairwise(rows) for piece in (separator(a, b), b)])
 
 
-def boxed_tables(
+def find_boxed_tables(
     lines: Sequence[PdfLine], drawn: Sequence[Rule | Upright]
 ) -> tuple[list[Table], list[PdfLine], list[Rule]]:
     """Return the tables with drawn cells, and the text and the rules outside of them."""
     tables: list[Table] = []
-    free = _united([line for line in drawn if isinstance(line, Rule)])
+    free = _join_strokes([line for line in drawn if isinstance(line, Rule)])
     ordered = sorted(lines, key=lambda line: -_middle(line))
     middles = [-_middle(line) for line in ordered]
     gone: set[int] = set()
-    for rules, uprights in _groups(free, _united([line for line in drawn if isinstance(line, Upright)])):
-        ys = _places([*(line.y for line in rules), *(y for line in uprights for y in (line.bottom, line.top))])[::-1]
-        xs = _places([*(line.x for line in uprights), *(x for line in rules for x in (line.x0, line.x1))])
+    for rules, uprights in _connected_lines(free, _join_strokes([line for line in drawn if isinstance(line, Upright)])):
+        ys = _cluster_positions(
+            [*(line.y for line in rules), *(y for line in uprights for y in (line.bottom, line.top))]
+        )[::-1]
+        xs = _cluster_positions([*(line.x for line in uprights), *(x for line in rules for x in (line.x0, line.x1))])
         if len(ys) < 2 or len(xs) < 3 or (len(ys) - 1) * (len(xs) - 1) > 10_000:
             continue
         if len(ys) == 2 and len(uprights) < len(xs):  # a single row has both sides
             continue
-        boxes = _boxes(rules, uprights, xs, ys)
+        boxes = _find_cells(rules, uprights, xs, ys)
         near = ordered[bisect_left(middles, -ys[0]) : bisect_right(middles, -ys[-1])]
-        inside = _fill(boxes, [line for line in near if id(line) not in gone], xs, ys) if boxes else []
+        inside = _fill_cells(boxes, [line for line in near if id(line) not in gone], xs, ys) if boxes else []
         texts = [box.text for box in boxes]
         if not inside or sum(map(bool, texts)) < 0.4 * len(boxes):
             continue
@@ -96,7 +98,7 @@ def _middle(line: PdfLine) -> float:
     return line.base + 0.25 * line.size
 
 
-def _united(strokes: Iterable[S]) -> list[S]:
+def _join_strokes(strokes: Iterable[S]) -> list[S]:
     strokes_united: list[S] = []
     for stroke in sorted(strokes, key=lambda stroke: (round(stroke[2]), stroke[0])):
         start, end, at = strokes_united[-1] if strokes_united else stroke
@@ -107,7 +109,7 @@ def _united(strokes: Iterable[S]) -> list[S]:
     return strokes_united
 
 
-def _groups(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[tuple[list[Rule], list[Upright]]]:
+def _connected_lines(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[tuple[list[Rule], list[Upright]]]:
     uprights = sorted(uprights, key=lambda line: line.x)
     if not rules or not uprights or len(rules) + len(uprights) > 5_000:
         return
@@ -138,7 +140,7 @@ def _groups(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[tupl
     yield from groups.values()
 
 
-def _places(values: Sequence[float]) -> list[float]:
+def _cluster_positions(values: Sequence[float]) -> list[float]:
     clusters: list[list[float]] = []
     for value in sorted(values):
         if not clusters or value - clusters[-1][-1] > _TOLERANCE:
@@ -147,10 +149,12 @@ def _places(values: Sequence[float]) -> list[float]:
     return [(values[0] + values[-1]) / 2 for values in clusters]
 
 
-def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[float], ys: Sequence[float]) -> list[_Box]:
+def _find_cells(
+    rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[float], ys: Sequence[float]
+) -> list[_Box]:
     downwards = [-y for y in ys]
-    floors = _sides([(-line.y, line.x0, line.x1) for line in rules], downwards, xs)
-    walls = _sides([(line.x, -line.top, -line.bottom) for line in uprights], xs, downwards)
+    floors = _drawn_sides([(-line.y, line.x0, line.x1) for line in rules], downwards, xs)
+    walls = _drawn_sides([(line.x, -line.top, -line.bottom) for line in uprights], xs, downwards)
     height, width = len(ys) - 1, len(xs) - 1
     boxes: list[_Box] = []
     covered: set[Place] = set()
@@ -175,7 +179,9 @@ def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[floa
     return boxes
 
 
-def _sides(lines: Sequence[tuple[float, float, float]], across: Sequence[float], along: Sequence[float]) -> set[Place]:
+def _drawn_sides(
+    lines: Sequence[tuple[float, float, float]], across: Sequence[float], along: Sequence[float]
+) -> set[Place]:
     """Return the drawn sides: number across the lines, and place along them."""
     middles = [(a + b) / 2 for a, b in pairwise(along)]
     drawn: set[Place] = set()
@@ -187,7 +193,9 @@ def _sides(lines: Sequence[tuple[float, float, float]], across: Sequence[float],
     return drawn
 
 
-def _fill(boxes: Sequence[_Box], lines: Sequence[PdfLine], xs: Sequence[float], ys: Sequence[float]) -> list[PdfLine]:
+def _fill_cells(
+    boxes: Sequence[_Box], lines: Sequence[PdfLine], xs: Sequence[float], ys: Sequence[float]
+) -> list[PdfLine]:
     home = {(row, column): box for box in boxes
             for row in range(box.top, box.bottom) for column in range(box.left, box.right)}  # fmt: skip
     downwards = [-y for y in ys]
@@ -201,7 +209,7 @@ def _fill(boxes: Sequence[_Box], lines: Sequence[PdfLine], xs: Sequence[float], 
         by_box = groupby(zip(columns, line.words, strict=True), key=lambda pair: id(home[row, pair[0]]))
         for _, pairs in by_box:
             cell_words = list(pairs)
-            home[row, cell_words[0][0]].lines.append(line_of([word for _, word in cell_words], line.base, line.size))
+            home[row, cell_words[0][0]].lines.append(make_line([word for _, word in cell_words], line.base, line.size))
     return inside
 
 
@@ -213,25 +221,25 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) ->
     rows: list[list[Cell]] = []
     for number, row in enumerate(by_row):
         texts = [[box.text for box in row]]
-        cells = [rows_of(box.lines) for box in row]
+        cells = [group_rows(box.lines) for box in row]
         lengths = set(map(len, cells))
         if number not in spanned and len(lengths) == 1 and max(lengths) > _MAX_CELL_LINES:  # rows without lines between
             texts = [[" ".join(line.text for line in cell) for cell in level] for level in zip(*cells, strict=True)]
         spans = [(box.bottom - box.top, box.right - box.left) for box in row]
         rows += ([Cell(text, *span) for text, span in zip(one, spans, strict=True)] for one in texts)
-    grid = spread(rows)
+    grid = spread_cells(rows)
     begin, end = find_head(grid, by_numbers=True)
     if end - begin > 1:
         grid[begin:end] = [column_names(grid[begin:end])]
         end = begin + 1
-    return _table_of(grid, end, lines)
+    return _make_table(grid, end, lines)
 
 
-def ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[Table], list[PdfLine]]:
+def find_ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[Table], list[PdfLine]]:
     """Return the tables between horizontal lines of the same width, and the lines of text outside of them."""
     tables: list[Table] = []
     free = sorted(lines, key=lambda line: -line.base)
-    for stack in _stacks(rules):
+    for stack in _rule_stacks(rules):
         west, east = stack[0].x0 - _TOLERANCE, stack[0].x1 + _TOLERANCE
         inside = [line for line in free if west <= line.x0 and line.x1 <= east and _is_below(line, stack[0])]
         groups: list[list[PdfLine]] = []  # lines between two rules
@@ -243,7 +251,7 @@ def ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[
                 groups.append(inside[begin:end])
             begin = end
         sure = [line for group in groups if _are_cells(group) for line in group]
-        borders = _borders(rows_of(sure), max(line.size for line in sure)) if sure else []
+        borders = _column_borders(group_rows(sure), max(line.size for line in sure)) if sure else []
         bands: list[list[list[PdfLine]]] = [[]]
         for group in groups:  # other lines separate tables
             if _are_cells(group) or _keep_within(group, borders):
@@ -263,7 +271,7 @@ def _is_below(line: PdfLine, rule: Rule) -> bool:
     return line.base + 0.3 * line.size <= rule.y
 
 
-def _stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
+def _rule_stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
     """Return stacks of at least two drawn lines of the same width, from the top down, the largest first."""
     stacks: dict[tuple[int, int], list[Rule]] = {}
     for rule in sorted((rule for rule in rules if rule.x1 - rule.x0 >= _MIN_RULE_LENGTH), key=lambda rule: -rule.y):
@@ -276,7 +284,7 @@ def _stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
 
 
 def _are_cells(lines: Sequence[PdfLine]) -> bool:
-    rows = rows_of(lines)
+    rows = group_rows(lines)
     return len(rows) == 1 or 2 * sum(len(row) > 1 for row in rows) >= len(rows)
 
 
@@ -289,27 +297,27 @@ def _keep_within(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
 
 def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]]) -> Table | None:
     """Return lines as a table, or None if no white space separates columns. Drawn lines separate the groups."""
-    rows = rows_of(lines)
-    borders = _borders(rows, max(line.size for line in lines))
+    rows = group_rows(lines)
+    borders = _column_borders(rows, max(line.size for line in lines))
     if not borders or len(rows) < 2:
         return None
-    split = [[_cells(row, borders) for row in rows_of(group)] for group in groups]
+    split = [[_split_row(row, borders) for row in group_rows(group)] for group in groups]
     several = [group for group in split if len(group) > 1]
     ones = sum(map(_is_one_row, several))
     is_sure = sum(map(_is_full, several)) <= ones > 0
     is_grid = len(split) >= 3 and (is_sure or sorted(map(len, split))[len(split) // 2] <= _MAX_CELL_LINES)
     cells: list[list[str]] = []
     if is_grid and (is_sure or max(map(len, split)) <= 8):
-        cells += map(_as_one, split)
+        cells += map(_merge_rows, split)
     else:
         for row in rows:
-            cells_of_row = _cells(row, borders)
+            cells_of_row = _split_row(row, borders)
             if cells and not cells_of_row[0] and cells[-1][0]:
-                cells[-1] = _as_one([cells[-1], cells_of_row])
+                cells[-1] = _merge_rows([cells[-1], cells_of_row])
             else:
                 cells.append(cells_of_row)
     heads = 1 if is_grid else len(split[0]) if len(split) > 1 and len(split[0]) <= 3 else 0
-    return _table_of(cells, heads, lines)
+    return _make_table(cells, heads, lines)
 
 
 def _is_full(rows: Sequence[Sequence[str]]) -> bool:
@@ -323,11 +331,11 @@ def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
     return is_short and sum(all(column) for column in zip(*rows, strict=True)) <= 1
 
 
-def _as_one(rows: Sequence[Sequence[str]]) -> list[str]:
+def _merge_rows(rows: Sequence[Sequence[str]]) -> list[str]:
     return [" ".join(filter(None, texts)) for texts in zip(*rows, strict=True)]
 
 
-def _borders(rows: Sequence[Sequence[PdfLine]], size: float) -> list[float]:
+def _column_borders(rows: Sequence[Sequence[PdfLine]], size: float) -> list[float]:
     """Return the borders between columns: the middles of strips that almost no row crosses."""
     several = [[word for line in row for word in line.words] for row in rows if len(row) > 1]
     gaps = sorted(b.x0 - a.x1 for row in rows if len(row) > 1 for line in row for a, b in pairwise(line.words))
@@ -355,7 +363,7 @@ def _borders(rows: Sequence[Sequence[PdfLine]], size: float) -> list[float]:
     return borders
 
 
-def _cells(row: Sequence[PdfLine], borders: Sequence[float]) -> list[str]:
+def _split_row(row: Sequence[PdfLine], borders: Sequence[float]) -> list[str]:
     cells: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
     place = 0
     for word in (word for line in row for word in line.words):

@@ -17,7 +17,7 @@ from indexer.crawl.http_response import (
     retry_after,
     x_robots_directives,
 )
-from indexer.network.content_codings import decoded
+from indexer.network.content_codings import decode_body
 from indexer.network.credentials import Credential, Session
 from indexer.network.urls import normalise
 from indexer.read.formats import OPENAPI
@@ -176,7 +176,7 @@ HEADER_READERS: dict[str, Callable[[str], object]] = {
     "Content-Language": lambda text: content_language(httpx.Headers({"Content-Language": text})),
     "X-Robots-Tag": lambda text: x_robots_directives(httpx.Headers({"X-Robots-Tag": text})),
     "Location": lambda text: normalise("http://a.test/", text),
-    "Content-Encoding": lambda text: list(decoded([b"x"], text)),
+    "Content-Encoding": lambda text: list(decode_body([b"x"], text)),
     "Set-Cookie": lambda text: Session(Credential("http://a.test")).take_cookies("http://a.test/", text.split(",")),
     "body": lambda text: (looks_like_sitemap(text.encode()), detect_media_type("", (text,), text.encode())),
 }

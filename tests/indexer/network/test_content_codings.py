@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from indexer.errors import FetchError
-from indexer.network.content_codings import decoded, without_gzip
+from indexer.network.content_codings import decode_body, without_gzip
 from tests.indexer.crawl.test_fetch import get
 from tests.indexer.server import Reply, Site
 
@@ -18,8 +18,8 @@ PAGE = b"<!DOCTYPE html><title>T</title><p>Some words of a page that is packed o
 
 def unpacked(body: bytes, encoding: str) -> bytes:
     """Return the body that comes whole, and check that it is the same byte by byte."""
-    whole = b"".join(decoded([body], encoding))
-    assert b"".join(decoded((body[at : at + 1] for at in range(len(body))), encoding)) == whole
+    whole = b"".join(decode_body([body], encoding))
+    assert b"".join(decode_body((body[at : at + 1] for at in range(len(body))), encoding)) == whole
     return whole
 
 
@@ -30,14 +30,14 @@ def test_a_bomb_is_stopped_at_the_limit(site: Site, encoding: str) -> None:
     with pytest.raises(FetchError, match="larger than 10,000 bytes"):
         get(site)
     with pytest.raises(FetchError, match="grows more than 200-fold"):
-        list(decoded([packed], encoding))
-    assert len(next(decoded([packed], encoding))) < 1 << 20
+        list(decode_body([packed], encoding))
+    assert len(next(decode_body([packed], encoding))) < 1 << 20
 
 
 @pytest.mark.parametrize("encoding", ["compress", "X-Compress", "gzip, dcz", "exi", "br", "zstd"])
 def test_packings_not_asked_for_are_refused(encoding: str) -> None:
     with pytest.raises(FetchError, match="is not supported"):
-        list(decoded([b"\x1f\x9d\x90" * 50], encoding))
+        list(decode_body([b"\x1f\x9d\x90" * 50], encoding))
 
 
 @pytest.mark.parametrize("encoding", ["", " ", "UTF-8", "none", "Identity, identity", "text/html", ",", "x" * 500])
@@ -66,17 +66,17 @@ def test_packings_are_undone_also_where_the_header_names_another(encoding: str, 
 
 def test_gzip_that_no_header_names() -> None:
     for body in (PAGE, gzip.compress(PAGE)):
-        assert b"".join(without_gzip(decoded([body], ""))) == PAGE
+        assert b"".join(without_gzip(decode_body([body], ""))) == PAGE
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "gzip, br"])
 @pytest.mark.parametrize("body", [PAGE, b"", b"ok", "<p>Ü</p>".encode("utf-16"), b"%PDF-1.4\n\x00\x01", b'{"a": 1}'])
 def test_a_body_that_is_not_packed_is_read_as_it_is(encoding: str, body: bytes) -> None:
-    assert b"".join(decoded([body], encoding)) == body
+    assert b"".join(decode_body([body], encoding)) == body
 
 
 @pytest.mark.parametrize("encoding", PACKERS)
 def test_damaged_bodies_are_failures(encoding: str) -> None:
     for body in (bytes(50), PACKERS[encoding](random.Random(1).randbytes(3000))[:-12]):
         with pytest.raises(FetchError, match=rf"damaged {encoding} body|ends too early"):
-            list(decoded([body], encoding))
+            list(decode_body([body], encoding))

@@ -12,7 +12,7 @@ from indexer.config import CrawlLimits
 from indexer.crawl.crawler import crawl
 from indexer.crawl.fetch import Fetcher
 from indexer.errors import ConfigError, CredentialsError, SessionEnded, SourceError
-from indexer.network.credentials import Basic, Credential, InEnvironment, InFile, Session, sessions_of, site_of
+from indexer.network.credentials import Basic, Credential, InEnvironment, InFile, Session, make_sessions, parse_origin
 from indexer.records import Failure, Page, Skip
 from indexer.source_context import SourceContext
 from tests.indexer.crawl.doors import Door, noting
@@ -65,7 +65,7 @@ def cookie_line(name: str, value: str) -> str:
 
 def read(start: str, *credentials: Credential) -> tuple[list[str], dict[str, str]]:
     """Paths of the pages that a crawl gives, and why others were left out."""
-    items = list(crawl(SourceContext(start, LIMITS), sessions_of(credentials)))
+    items = list(crawl(SourceContext(start, LIMITS), make_sessions(credentials)))
     pages = [item.url.split("/", 3)[3] for item in items if isinstance(item, Page)]
     return pages, {item.url.split("/", 3)[3]: item.reason for item in items if isinstance(item, Skip | Failure)}
 
@@ -74,7 +74,7 @@ def sent_to(site: Site, credential: Credential) -> dict[str, str]:
     """Headers of a request with a credential."""
     seen: list[dict[str, str]] = []
     site.routes["/p"] = noting(seen, Reply(b"x"))
-    with closing(Fetcher(LIMITS, sessions=sessions_of([credential]))) as fetcher:
+    with closing(Fetcher(LIMITS, sessions=make_sessions([credential]))) as fetcher:
         fetcher.get(f"{site.url}/p")
     return seen[0]
 
@@ -91,7 +91,7 @@ def test_every_kind_goes_to_its_origin_and_no_other(site: Site, tmp_path: Path) 
         away = Reply(b"", 302, {"Location": f"{site.url}/r", "Set-Cookie": "theirs=x; Path=/"})
         other.routes["/q"] = noting(there, away)
         given = Credential(site.url, basic=Basic("me", SECRET), headers={"X-Key": SECRET}, cookies=cookies)
-        with closing(Fetcher(LIMITS, sessions=sessions_of([given]))) as fetcher:
+        with closing(Fetcher(LIMITS, sessions=make_sessions([given]))) as fetcher:
             assert fetcher.get(f"{site.url}/p").body == b"end"
     finally:
         other.close()
@@ -115,7 +115,7 @@ def test_cookies_that_a_site_sets_come_back_where_they_may(site: Site) -> None:
     site.routes["/set"] = sets
     site.routes["/p"] = site.routes["/deep/p"] = noting(seen, Reply(b"x"))
     for credentials in ([Credential(site.url)], []):
-        with closing(Fetcher(LIMITS, sessions=sessions_of(credentials))) as fetcher:
+        with closing(Fetcher(LIMITS, sessions=make_sessions(credentials))) as fetcher:
             for path in ("/set", "/p", "/deep/p"):
                 assert "Set-Cookie" not in fetcher.get(f"{site.url}{path}").headers
     assert [sent.get("cookie", "").split("; ") for sent in seen] == [["all=1"], ["deep=2", "all=1"], [""], [""]]
@@ -227,10 +227,10 @@ def test_places_of_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("text", ["https://a.test", "https://A.test:443/", "https://a.test:8443", "http://[::1]:80"])
 def test_origins_that_secrets_may_be_sent_to(text: str) -> None:
-    assert site_of(text) in {"https://a.test", "https://a.test:8443", "http://[::1]"}
+    assert parse_origin(text) in {"https://a.test", "https://a.test:8443", "http://[::1]"}
     for other in ("http://a.test", "http://localhost.a.test", "http://127.0.0.1.a.test", "ftp://a.test"):
         with pytest.raises(ConfigError):
-            site_of(other)
+            parse_origin(other)
 
 
 @pytest.mark.parametrize("source", ["https://me:s3cret@a.test/", "HTTP://s3cret@a.test"])

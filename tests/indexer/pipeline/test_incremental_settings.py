@@ -22,14 +22,14 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress, token_use
 from indexer.publish.publish import problems_of, verify
 from indexer.read.document_reader import read_document
-from indexer.read.ocr.pages import EXTRA, Ocr, find
+from indexer.read.ocr.pages import EXTRA, Ocr, find_engine
 from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
 from tests.indexer.pipeline.incremental import Work, zoo
 from tests.indexer.read.ocr.drawn import encoded, picture, scanned
 from tests.indexer.server import Reply, Site, page
 
-FOUND = find(OcrConfig())
+FOUND = find_engine(OcrConfig())
 MISSING = Ocr(obstacle=f"OCR needs {EXTRA}")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from indexer.read.table_grid import Cell, column_names, find_head, spread
+from indexer.read.table_grid import Cell, column_names, find_head, spread_cells
 from indexer.text import reader_notes
 
 GRIDS = {
@@ -23,11 +23,11 @@ GRIDS = {
 @pytest.mark.parametrize(("rows", "expected"), GRIDS.values(), ids=GRIDS)
 def test_merged_cells_stand_at_every_place_that_they_span(rows: list[list[object]], expected: list[str]) -> None:
     cells = [[Cell(cell) if isinstance(cell, str) else Cell(*cell) for cell in row] for row in rows]  # type: ignore[misc]
-    assert ["|".join(row) for row in spread(cells)] == expected
+    assert ["|".join(row) for row in spread_cells(cells)] == expected
 
 
 def test_a_long_text_is_not_repeated() -> None:
-    assert spread([[Cell("long " * 100, 2), Cell("a")], [Cell("b")]])[1] == ["", "b"]
+    assert spread_cells([[Cell("long " * 100, 2), Cell("a")], [Cell("b")]])[1] == ["", "b"]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_long_text_is_not_repeated() -> None:
 )
 def test_hostile_spans_are_bounded(rows: list[list[Cell]]) -> None:
     reader_notes.take()
-    assert sum(map(len, spread(rows))) < sum(map(len, rows)) + 60_000
+    assert sum(map(len, spread_cells(rows))) < sum(map(len, rows)) + 60_000
     assert len(reader_notes.take()) == 1
 
 

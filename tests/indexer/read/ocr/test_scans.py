@@ -9,7 +9,7 @@ from indexer.config import OcrConfig
 from indexer.errors import ParseError
 from indexer.read.document_reader import Unwanted, read_document
 from indexer.read.ocr import pages
-from indexer.read.ocr.pages import NO_OCR, Ocr, find
+from indexer.read.ocr.pages import NO_OCR, Ocr, find_engine
 from indexer.read.reader_process import ReaderProcess
 from indexer.records import Page
 from tests.indexer.conftest import make_page
@@ -18,7 +18,7 @@ from tests.indexer.read.ocr.drawn import encoded, picture, scanned
 from tests.indexer.read.ocr.fake import OCR, reading
 from tests.security.bombs import png
 
-FOUND = find(OcrConfig())
+FOUND = find_engine(OcrConfig())
 needs_tesseract = pytest.mark.skipif(bool(FOUND.obstacle), reason=FOUND.obstacle)
 
 
@@ -141,15 +141,15 @@ def test_an_engine_that_cannot_be_loaded_is_named() -> None:
 
 def test_what_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(pages, "is_installed", lambda: False)
-    assert find(OcrConfig()).obstacle == "OCR needs pip install 'pilotlight[ocr]'"
-    assert find(OcrConfig(mode="off")) == NO_OCR
+    assert find_engine(OcrConfig()).obstacle == "OCR needs pip install 'pilotlight[ocr]'"
+    assert find_engine(OcrConfig(mode="off")) == NO_OCR
     with pytest.raises(pages.ConfigError, match="ocr is on, but OCR needs pip install"):
-        find(OcrConfig(mode="on"))
+        find_engine(OcrConfig(mode="on"))
     monkeypatch.setattr(pages, "is_installed", lambda: True)
     monkeypatch.setattr(pages, "_folders", lambda: [tmp_path])
     (tmp_path / "fra.traineddata").touch()
-    assert find(OcrConfig(languages=("fra",))).engine == f"{tmp_path}\nfra"
-    obstacle = find(OcrConfig(languages=("fra", "chi_sim"))).obstacle
+    assert find_engine(OcrConfig(languages=("fra",))).engine == f"{tmp_path}\nfra"
+    obstacle = find_engine(OcrConfig(languages=("fra", "chi_sim"))).obstacle
     assert obstacle.startswith("OCR has no data for chi_sim: apt-get install tesseract-ocr-chi-sim")
 
 

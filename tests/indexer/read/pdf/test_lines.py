@@ -6,12 +6,12 @@ from indexer.read.pdf.lines import (
     HYPHEN,
     PdfLine,
     Word,
-    line_of,
-    lines_of,
+    find_lines,
+    group_rows,
+    join_spaced_words,
+    make_line,
     merge_pieces,
-    rows_of,
     separator,
-    spaced_words,
 )
 
 
@@ -21,7 +21,7 @@ def word(text: str, left: float, base: float = 700, size: float = 10, *, width: 
 
 
 def texts(words: list[Word]) -> list[str]:
-    return [line.text for line in lines_of(words)]
+    return [line.text for line in find_lines(words)]
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def test_words_of_one_line_are_together(words: list[Word], expected: list[str]) 
 
 
 def test_a_line_has_the_size_and_the_weight_of_most_of_it() -> None:
-    bold = line_of([word("heading", 50, bold=True), word("a", 90, size=7)], 700, 10)
+    bold = make_line([word("heading", 50, bold=True), word("a", 90, size=7)], 700, 10)
     assert (bold.size, bold.is_bold) == (10, True)
-    mixed = line_of([word("term", 50, bold=True), word("explained", 75)], 700, 10)
+    mixed = make_line([word("term", 50, bold=True), word("explained", 75)], 700, 10)
     assert not mixed.is_bold
     assert (mixed.x0, mixed.x1) == (50, 120)
 
@@ -57,16 +57,16 @@ def test_a_line_has_the_size_and_the_weight_of_most_of_it() -> None:
     ],
 )
 def test_prose_is_three_words_and_wide(words: list[Word], is_prose: bool) -> None:
-    assert line_of(words, 700, 10).is_prose is is_prose
+    assert make_line(words, 700, 10).is_prose is is_prose
 
 
 def piece(text: str, left: float, base: float = 700, size: float = 10) -> PdfLine:
-    return line_of([word(text, left, base, size)], base, size)
+    return make_line([word(text, left, base, size)], base, size)
 
 
 def test_rows_are_from_the_top_down_and_from_left_to_right() -> None:
     pieces = [piece("d", 90, 688), piece("c", 50, 690), piece("b", 90), piece("a", 50, 699)]
-    assert [[line.text for line in row] for row in rows_of(pieces)] == [["a", "b"], ["c", "d"]]
+    assert [[line.text for line in row] for row in group_rows(pieces)] == [["a", "b"], ["c", "d"]]
 
 
 @pytest.mark.parametrize(("left", "is_row"), [(80, False), (100, True)])
@@ -91,7 +91,7 @@ def test_letters_set_apart_are_words(letters: str, gaps: list[float], expected: 
     for letter, gap in zip(letters, [*gaps, 0], strict=True):
         words.append(word(letter, left))
         left = words[-1].x1 + gap
-    assert [one.text for one in spaced_words(words)] == expected
+    assert [one.text for one in join_spaced_words(words)] == expected
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from indexer.read.pdf.lines import PdfLine, Word, line_of
+from indexer.read.pdf.lines import PdfLine, Word, make_line
 from indexer.read.pdf.page import Rule, Upright
-from indexer.read.pdf.tables import boxed_tables, ruled_tables
+from indexer.read.pdf.tables import find_boxed_tables, find_ruled_tables
 
 
 def line(text: str, left: float, base: float) -> PdfLine:
@@ -12,7 +12,7 @@ def line(text: str, left: float, base: float) -> PdfLine:
     for word in text.split():
         words.append(Word(word, at, at + 5 * len(word), base, 10))
         at += 5 * len(word) + 3
-    return line_of(words, base, 10)
+    return make_line(words, base, 10)
 
 
 def grid(xs: list[float], ys: list[float]) -> list[Rule | Upright]:
@@ -25,7 +25,9 @@ TEXT = line("A line below it all", 50, 600)
 
 def test_cells_that_are_drawn_are_a_table_and_the_rest_is_text() -> None:
     lines = [line(*cell) for cell in CELLS]
-    tables, free, rules = boxed_tables([*lines, TEXT], [*grid([50, 150, 250], [720, 700, 680]), Rule(50, 250, 590)])
+    tables, free, rules = find_boxed_tables(
+        [*lines, TEXT], [*grid([50, 150, 250], [720, 700, 680]), Rule(50, 250, 590)]
+    )
     assert [(table.text, table.head) for table in tables] == [("Zone | Fare\nPort | 2.50", "Zone | Fare")]
     assert free == [TEXT]
     assert rules == [Rule(50, 250, 590)]
@@ -35,14 +37,14 @@ def test_cells_that_are_drawn_are_a_table_and_the_rest_is_text() -> None:
 @pytest.mark.parametrize(("left", "expected"), [(130, "Harbour | b"), (136, " | Harbour b")])
 def test_a_word_across_a_side_belongs_to_the_cell_of_its_middle(left: float, expected: str) -> None:
     lines = [line("Harbour", left, 705), line("b", 200, 705), line("c", 55, 685), line("d", 155, 685)]
-    [table], _, _ = boxed_tables(lines, grid([50, 150, 250], [720, 700, 680]))
+    [table], _, _ = find_boxed_tables(lines, grid([50, 150, 250], [720, 700, 680]))
     assert table.text == f"{expected}\nc | d"
 
 
 def test_a_cell_without_the_side_between_spans_both_columns() -> None:
     sides = [Rule(50, 250, y) for y in (720, 700, 680, 660)] + [Upright(660, 720, x) for x in (50, 250)]
     lines = [line("Fares", 55, 705), line("Day", 55, 685), line("Week", 155, 685), line("2", 55, 665)]
-    [table], _, _ = boxed_tables([*lines, line("9", 155, 665)], [*sides, Upright(660, 700, 150)])
+    [table], _, _ = find_boxed_tables([*lines, line("9", 155, 665)], [*sides, Upright(660, 700, 150)])
     assert table.text == "Fares\nDay | Week\n2 | 9"
 
 
@@ -53,7 +55,7 @@ def test_a_cell_without_the_side_between_spans_both_columns() -> None:
 )
 def test_boxes_are_no_table(xs: list[float], ys: list[float]) -> None:
     lines = [line(*cell) for cell in CELLS]
-    tables, free, _ = boxed_tables(lines, grid(xs, ys))
+    tables, free, _ = find_boxed_tables(lines, grid(xs, ys))
     assert tables == []
     assert free == lines
 
@@ -65,7 +67,7 @@ def rows(*texts: tuple[str, ...], top: float = 700) -> list[PdfLine]:
 
 def test_rows_between_lines_of_one_width_are_a_table() -> None:
     lines = rows(("Name", "Size"), ("Tom", "30"), ("Ann", "28"))
-    tables, free = ruled_tables([*lines, TEXT], [Rule(50, 300, y) for y in (712, 696, 660)])
+    tables, free = find_ruled_tables([*lines, TEXT], [Rule(50, 300, y) for y in (712, 696, 660)])
     assert [(table.text, table.head) for table in tables] == [("Name | Size\nTom | 30\nAnn | 28", "Name | Size")]
     assert free == [TEXT]
 
@@ -81,9 +83,9 @@ def test_rows_between_lines_of_one_width_are_a_table() -> None:
 )
 def test_lines_that_part_no_rows_leave_the_text(rules: list[Rule]) -> None:
     lines = rows(("Name", "Size"), ("Tom", "30"))
-    assert ruled_tables(lines, rules) == ([], sorted(lines, key=lambda line: -line.base))
+    assert find_ruled_tables(lines, rules) == ([], sorted(lines, key=lambda line: -line.base))
 
 
 def test_prose_between_lines_is_no_table() -> None:
     prose = [line("words of a text that runs on and on", 55, 700 - 12 * number) for number in range(4)]
-    assert ruled_tables(prose, [Rule(50, 300, 712), Rule(50, 300, 650)])[0] == []
+    assert find_ruled_tables(prose, [Rule(50, 300, 712), Rule(50, 300, 650)])[0] == []
