@@ -159,7 +159,7 @@ def scans(docs: Path) -> Path:
 
 @pytest.mark.skipif(bool(FOUND.obstacle), reason=FOUND.obstacle)
 def test_scans_are_read_anew_once_they_can_be(work: Work, scans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_module, "find", lambda config: MISSING)
+    monkeypatch.setattr(build_module, "find_engine", lambda config: MISSING)
     work.build(scans)
     monkeypatch.undo()
     report = work.build(scans)

@@ -163,7 +163,7 @@ def test_bombs(mode: str) -> None:
 
 
 def test_too_many_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container, "_MOST_MEMBERS", 2)
+    monkeypatch.setattr(container, "_MAX_MEMBERS", 2)
     with pytest.raises(ParseError, match="more than 2 files"):
         list(container.members(zipped(FILES), 1000, ""))
 
