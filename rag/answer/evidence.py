@@ -15,7 +15,7 @@ MIN_SAME_WORDS = 0.85  # share of a quotation's words that an altered one has in
 _ANCHORS, _POSITIONS_PER_ANCHOR = 8, 50  # words by which an altered quotation is located
 _DRIFT = 4  # tokens
 _NEAR = 8  # words between a number and a word of its sentence
-_GAP = "\0"  # between two tokens
+_GAP = "\0"
 _SIGNS = str.maketrans(
     dict.fromkeys("“”„‟«»″＂", '"') | dict.fromkeys("‘’‚‛‹›′`´", "'") | dict.fromkeys("‐‑‒–—―−", "-")
 )
@@ -112,17 +112,17 @@ class Evidence:
         places = [place for place, key in enumerate(self._keys) if key == number]
         return any(not context.isdisjoint(self._keys[max(0, at - _NEAR) : at + _NEAR + 1]) for at in places)
 
-    def find(self, parts: Sequence[Sequence[str]]) -> Match | None:
-        """Find the parts of a quotation in order, word for word but for the case of the first letter."""
+    def find(self, clauses: Sequence[Sequence[str]]) -> Match | None:
+        """Find the clauses of a quotation in order, word for word but for the case of the first letter."""
         first, stop = -1, 0
-        for part in parts:
-            initial = part[0][0].swapcase() + part[0][1:]
-            places = [self._joined.find(join([word, *part[1:]]), stop) for word in (part[0], initial)]
+        for clause in clauses:
+            initial = clause[0][0].swapcase() + clause[0][1:]
+            places = [self._joined.find(join([word, *clause[1:]]), stop) for word in (clause[0], initial)]
             place = min((each for each in places if each >= 0), default=None)
             if place is None:
                 return None
             first = place if first < 0 else first
-            stop = place + len(join(part)) - 1
+            stop = place + len(join(clause)) - 1
         begin = self._joined.count(_GAP, 0, first)
         return Match(self, self._span(begin, begin + self._joined.count(_GAP, first, stop)))
 

@@ -1,7 +1,7 @@
-"""Proof of an answer without a model: its quotations and facts are compared with the passages that it cites.
+"""Proof of answers without a model: quotations and facts are compared with the cited passages.
 
-A quotation has to stand in a passage word for word. Of other sentences, the numbers, names, code and addresses have to
-stand there; whether a paraphrase means the same is not checked. The time is linear in the length of the answer.
+A passage must have a quotation word for word, and the numbers, names, code and addresses of other sentences. What a
+paraphrase means is not checked. The time is linear in the length of the answer.
 """
 
 import re
@@ -23,10 +23,10 @@ Lookup = Callable[[str], Sequence[Hit]]
 """Finds passages of the index with some words, among those that the caller may see."""
 
 MAX_LOOKUPS = 20  # searches for one answer
-LEFT_OUT = "[…]"  # in place of a sentence
+LEFT_OUT = "[…]"
 _MIN_COVERAGE, _MIN_COVERAGE_ELSEWHERE = 0.2, 0.6  # share of a sentence's content words in a passage
 _MIN_CONTENT_WORDS = 4
-_MIN_STOP_WORDS = 2  # by which a sentence is known to be in the language of the passage
+_MIN_STOP_WORDS = 2  # proof that a sentence is in the language of the passage
 _MAX_REASON = 200  # characters
 _SEVERITY = ("not there", "altered", "elsewhere", "found", "unchecked")
 _MARKUP = re.compile(r"\*\*|__|(?<!\w)\*(?=\w)|(?<=\w)\*(?!\w)|`|\[\d{1,3}\]")
@@ -54,7 +54,7 @@ class Prover:
         """
         self._evidence = [Evidence(hit, number if are_numbered else None) for number, hit in enumerate(hits, 1)]
         language = hits[0].language if hits else None
-        self._asked = {key_of(word, language) for word in words(question).findall(question)}
+        self._question_keys = {key_of(word, language) for word in words(question).findall(question)}
         self._question_tokens = join(tokens_of(question.lower()))
         self._lookup, self._lookups_left = lookup, MAX_LOOKUPS
         self._splitter = SentenceSplitter()
@@ -65,92 +65,86 @@ class Prover:
 
     def check(self, sentence: Sentence) -> Proof:
         """Compare a sentence with the passages that it cites, or with all of them where it cites none."""
-        cited = self._cited(number for _, number in sentence.citations)
+        cited = self._passages(number for _, number in sentence.citations)
         proofs = [self._check_facts(sentence, cited)]
         for quote in sentence.quotes:
-            nearest = self._cited(citations_after(sentence, quote.end)) or cited
+            nearest = self._passages(citations_after(sentence, quote.end)) or cited
             proofs.append(self._check_quote(quote, nearest, is_cited=bool(sentence.citations)))
         worst = min(proofs, key=lambda proof: _SEVERITY.index(proof.verdict))
         differing = sorted({span for proof in proofs for span in proof.differing})
         is_quotation = worst is not proofs[0]
         return replace(worst, start=sentence.start, end=sentence.end, differing=differing, is_quotation=is_quotation)
 
-    def _cited(self, numbers: Iterable[int]) -> list[Evidence]:
+    def _passages(self, numbers: Iterable[int]) -> list[Evidence]:
         return [self._evidence[number - 1] for number in dict.fromkeys(numbers) if 0 < number <= len(self._evidence)]
 
     def _check_quote(self, quote: Excerpt, cited: Sequence[Evidence], *, is_cited: bool) -> Proof:
-        parts = [tokens_of(part.strip(_EDGES)) for part in _ELLIPSIS.split(_MARKUP.sub("", quote.text))]
-        parts = [part for part in parts if any(token[0].isalnum() for token in part)]
-        tokens = [token for part in parts for token in part]
-        if not parts or (not is_cited and join(token.lower() for token in tokens) in self._question_tokens):
+        clauses = [tokens_of(clause.strip(_EDGES)) for clause in _ELLIPSIS.split(_MARKUP.sub("", quote.text))]
+        clauses = [clause for clause in clauses if any(token[0].isalnum() for token in clause)]
+        tokens = [token for clause in clauses for token in clause]
+        if not clauses or (not is_cited and join(token.lower() for token in tokens) in self._question_tokens):
             return _proof("unchecked", "The question says it.")
-        named = cited or self._evidence
-        others = [each for each in self._evidence if each not in named]
-        if match := _find(parts, named):
+        first_choice = cited or self._evidence
+        names, uncited = _names(first_choice), [each for each in self._evidence if each not in first_choice]
+        if match := _find(clauses, first_choice):
             return _proof("found", f"Word for word in {match.passage.name}.", match)
-        if match := _find(parts, others):
-            return _proof("elsewhere", f"Not in {_names(named)}, but word for word in {match.passage.name}.", match)
-        altered = _find_altered(parts, named)
-        if not altered and (match := _find(parts, self._look_up(" ".join(tokens)))):
+        if match := _find(clauses, uncited):
+            return _proof("elsewhere", f"Not in {names}, but word for word in {match.passage.name}.", match)
+        altered = _find_altered(clauses, first_choice)
+        if not altered and (match := _find(clauses, self._look_up(" ".join(tokens)))):
             verdict = "elsewhere" if self._evidence else "found"
-            return _proof(verdict, f"Not in {_names(named)}, but word for word in another document.", match)
-        if altered := altered or _find_altered(parts, others):
-            spans = _spans_of(quote, tokens, altered.differing)
-            words_changed = ", ".join(quote.text[a - quote.start : b - quote.start] for a, b in spans)
-            reason = f"Not as {altered.passage.name} has it: {words_changed or 'signs or capitals'}."
-            return _proof("altered", reason, altered, spans)
-        return _proof("not there", f"Not in {_names(named)}.", None, [(quote.start, quote.end)])
+            return _proof(verdict, f"Not in {names}, but word for word in another document.", match)
+        if altered := altered or _find_altered(clauses, uncited):
+            spans = _token_spans(quote, tokens, altered.differing)
+            changed = ", ".join(quote.text[start - quote.start : end - quote.start] for start, end in spans)
+            return _proof(
+                "altered", f"Not as {altered.passage.name} has it: {changed or 'signs or capitals'}.", altered, spans
+            )
+        return _proof("not there", f"Not in {names}.", None, [(quote.start, quote.end)])
 
     def _look_up(self, text: str) -> list[Evidence]:
         if self._lookup is None or not self._lookups_left:
             return []
         self._lookups_left -= 1
-        with suppress(RagError):  # what cannot be looked up is not there
+        with suppress(RagError):  # a failed search is no proof
             return [Evidence(hit) for hit in self._lookup(text)]
         return []
 
     def _check_facts(self, sentence: Sentence, cited: Sequence[Evidence]) -> Proof:
-        """Check what a sentence says outside of its quotations."""
-        named = cited or self._evidence
-        language = named[0].hit.language if named else None
-        facts = [fact for fact in facts_of(sentence, language) if key_of(fact.text, language) not in self._asked]
-        missing = [fact for fact in facts if not any(_has(each, fact, sentence) for each in named)]
-        if missing or (cited and not facts and self._is_foreign(sentence.prose, named)):
-            content = _content(sentence.prose, language)
-            others = [each for each in self._evidence if each not in named]
-            having = [each for each in others if all(_has(each, fact, sentence) for fact in facts)]
-            best = max(having, key=lambda each: _coverage(content, [each]), default=None)
-            if best and _coverage(content, [best]) >= _MIN_COVERAGE_ELSEWHERE:
-                reason = f"Not in {_names(named)}, but {best.name} has its words."
-                return _proof("elsewhere", reason, Match(best, None), _spans(missing))
-            reason = (
-                f"Not in {_names(named)}: {_listed(missing)}." if missing else f"Hardly a word is in {_names(named)}."
-            )
-            return _proof("not there", reason, None, _spans(missing))
-        if not facts:
-            return _proof("unchecked", "It has no quotation, number, name or code that could be checked.")
-        best = max(named, key=lambda each: sum(_has(each, fact, sentence) for fact in facts))
-        reason = f"In {best.name}: {_listed(facts)}. What else it says is not checked."
-        return _proof("found", reason, Match(best, None))
-
-    def _is_foreign(self, text: str, named: Sequence[Evidence]) -> bool:
-        """Return whether a sentence in the language of the passages has next to no word of them."""
-        language = named[0].hit.language or "en"
-        content = _content(text, language)
-        stop_words = sum(is_stop_word(word.lower(), language) for word in words(text).findall(text))
-        is_comparable = len(content) >= _MIN_CONTENT_WORDS and stop_words >= _MIN_STOP_WORDS
-        return is_comparable and _coverage(content, named) < _MIN_COVERAGE
+        """Check the numbers, names, code and addresses outside of quotations."""
+        passages = cited or self._evidence
+        language = passages[0].hit.language if passages else None
+        facts = [
+            fact for fact in facts_of(sentence, language) if key_of(fact.text, language) not in self._question_keys
+        ]
+        missing = [fact for fact in facts if not any(_has(each, fact, sentence) for each in passages)]
+        if not missing and facts:
+            best = max(passages, key=lambda each: sum(_has(each, fact, sentence) for fact in facts))
+            reason = f"In {best.name}: {_listed(facts)}. The rest of the wording is not checked."
+            return _proof("found", reason, Match(best, None))
+        if not missing and not (cited and _is_foreign(sentence.prose, cited)):
+            return _proof("unchecked", "It has no quotation, number, name or code to check.")
+        content, names = _content(sentence.prose, language), _names(passages)
+        spans = [(fact.start, fact.end) for fact in missing]
+        for other in self._evidence:
+            has_facts = other not in passages and all(_has(other, fact, sentence) for fact in facts)
+            if has_facts and _coverage(content, [other]) >= _MIN_COVERAGE_ELSEWHERE:
+                return _proof(
+                    "elsewhere", f"Not in {names}, but {other.name} has its words.", Match(other, None), spans
+                )
+        reason = f"Not in {names}: {_listed(missing)}." if missing else f"Hardly a word is in {names}."
+        return _proof("not there", reason, None, spans)
 
 
 class ProvedText:
     """The text of an answer with the proofs of its sentences, as events."""
 
     def __init__(self, prover: Prover, *, is_strict: bool) -> None:
-        """Take whether sentences are left out that have a quotation of no passage."""
+        """Take whether to leave out sentences with a quotation of no passage."""
         self._prover, self._is_strict = prover, is_strict
-        self._pending = ""  # text whose sentence is not complete, where the answer is strict
+        self._pending = ""  # text of a strict answer without a proof yet
         self._read = self._removed = 0  # characters
-        self.corrected: list[int] = []  # numbers of passages that have what another one is cited for
+        self.corrected: list[int] = []  # numbers of passages that prove what another was cited for
 
     def feed(self, text: str, *, is_last: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
         """Take the next piece; yield the names and values of events."""
@@ -162,19 +156,22 @@ class ProvedText:
             if proof.verdict == "elsewhere" and proof.number is not None:
                 self.corrected.append(proof.number)
             if self._is_strict:
-                shown = self._pending[: proof.end - self._read]
-                self._pending, self._read = self._pending[len(shown) :], proof.end
-                length, start, removed = proof.end - proof.start, proof.start - self._removed, 0
-                if proof.is_quotation and proof.verdict == "not there":
-                    shown, removed = f"{shown[:-length]}{LEFT_OUT}", length - len(LEFT_OUT)
-                    proof = replace(proof, differing=[])
-                spans = [(first - self._removed, last - self._removed) for first, last in proof.differing]
-                proof = replace(proof, start=start, end=start + length - removed, differing=spans)
-                self._removed += removed
+                shown, proof = self._take(proof)
                 yield "token", {"text": shown}
             yield "proof", to_builtins(proof)
         if is_last and self._pending:
             yield "token", {"text": self._pending}
+
+    def _take(self, proof: Proof) -> tuple[str, Proof]:
+        """Return the text up to the end of a sentence, or LEFT_OUT in its place, and the proof with its new place."""
+        text, self._pending = self._pending[: proof.end - self._read], self._pending[proof.end - self._read :]
+        offset, self._read = self._removed, proof.end
+        spans = [(start - offset, end - offset) for start, end in proof.differing]
+        if proof.is_quotation and proof.verdict == "not there":
+            length, spans = proof.end - proof.start, []
+            text = text[:-length] + LEFT_OUT
+            self._removed += length - len(LEFT_OUT)
+        return text, replace(proof, start=proof.start - offset, end=proof.end - self._removed, differing=spans)
 
 
 def citations_after(sentence: Sentence, end: int) -> list[int]:
@@ -220,33 +217,41 @@ def _has(passage: Evidence, fact: Excerpt, sentence: Sentence) -> bool:
 
 
 def _content(text: str, language: str | None) -> list[str]:
-    """Return the terms of the words of a sentence that are not too common to tell anything."""
-    spoken = words(text).findall(text)
-    return [key_of(word, language) for word in spoken if not is_stop_word(word.lower(), language or "en")]
+    """Return the terms of a sentence without stop words."""
+    return [
+        key_of(word, language) for word in words(text).findall(text) if not is_stop_word(word.lower(), language or "en")
+    ]
 
 
 def _coverage(content: Sequence[str], passages: Sequence[Evidence]) -> float:
-    found = sum(any(term in each.terms for each in passages) for term in content)
-    return found / max(1, len(content))
+    return sum(any(term in each.terms for each in passages) for term in content) / max(1, len(content))
 
 
-def _find(parts: Sequence[Sequence[str]], passages: Iterable[Evidence]) -> Match | None:
-    return next(filter(None, (each.find(parts) for each in passages)), None)
+def _is_foreign(text: str, passages: Sequence[Evidence]) -> bool:
+    """Return whether a sentence in the language of the passages has next to no word of them."""
+    language = passages[0].hit.language or "en"
+    content = _content(text, language)
+    stop_words = len(words(text).findall(text)) - len(content)
+    is_comparable = len(content) >= _MIN_CONTENT_WORDS and stop_words >= _MIN_STOP_WORDS
+    return is_comparable and _coverage(content, passages) < _MIN_COVERAGE
 
 
-def _find_altered(parts: Sequence[Sequence[str]], passages: Iterable[Evidence]) -> Match | None:
-    return next(filter(None, (each.find_altered(parts[0]) for each in passages)), None) if len(parts) == 1 else None
+def _find(clauses: Sequence[Sequence[str]], passages: Iterable[Evidence]) -> Match | None:
+    return next(filter(None, (each.find(clauses) for each in passages)), None)
 
 
-def _spans_of(quote: Excerpt, tokens: Sequence[str], numbers: Sequence[int]) -> list[Span]:
+def _find_altered(clauses: Sequence[Sequence[str]], passages: Iterable[Evidence]) -> Match | None:
+    candidates = passages if len(clauses) == 1 else ()
+    return next(filter(None, (each.find_altered(clauses[0]) for each in candidates)), None)
+
+
+def _token_spans(quote: Excerpt, tokens: Sequence[str], numbers: Sequence[int]) -> list[Span]:
     """Return the characters of some tokens of a quotation in the answer."""
-    spans, at = list[Span](), 0
+    spans, stop = list[Span](), 0
     for number, token in enumerate(tokens):
-        place = quote.text.find(token, at)
-        if place >= 0:
-            at = place + len(token)
-            if number in numbers:
-                spans.append((quote.start + place, quote.start + at))
+        if (place := quote.text.find(token, stop)) >= 0:
+            stop = place + len(token)
+            spans += [(quote.start + place, quote.start + stop)] * (number in numbers)
     return spans
 
 
@@ -262,17 +267,11 @@ def _listed(facts: Sequence[Excerpt]) -> str:
     return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}…"
 
 
-def _spans(pieces: Sequence[Excerpt]) -> list[Span]:
-    return [(piece.start, piece.end) for piece in pieces]
-
-
 def _proof(verdict: str, reason: str, match: Match | None = None, differing: Sequence[Span] = ()) -> Proof:
     proof = Proof(0, 0, verdict, reason, list(differing))  # type: ignore[arg-type]  # one of the verdicts
     if match is None:
         return proof
-    passage, span = match.passage, match.span
+    passage, span, _ = match
+    shared = {name: getattr(passage.hit, name) for name in ("id", "url", "title", "section")}
     source = passage.text[slice(*span)] if span else None
-    facts = {"url": passage.hit.url, "title": passage.hit.title, "section": passage.hit.section}
-    return replace(
-        proof, number=passage.number, id=passage.hit.id, **facts, span=span, source=source, link=passage.link(span)
-    )
+    return replace(proof, number=passage.number, **shared, span=span, source=source, link=passage.link(span))

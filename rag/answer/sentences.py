@@ -27,7 +27,7 @@ _CITATION = re.compile(r"\[(\d{1,3})\]")
 _MARKS = "\"“”„‟«»‹›‘’‚'`「」『』"
 _ABBREVIATED = re.compile(r"(?:^[ \t]*\d{1,3}|(?:^|[\s(])(?:[^\W\d_]|(?:\w\.)+\w))$", re.MULTILINE)
 _GOES_ON = re.compile(r"[^\S\n]+[a-z0-9]")
-_FOLLOWED = re.compile(r"[ \t]*(?:[^\s\[]|\n|\[(?:\D|\d{1,3}[^\d\]]))")  # by no citation
+_FOLLOWED = re.compile(r"[ \t]*(?:[^\s\[]|\n|\[(?:\D|\d{1,3}[^\d\]]))")
 
 
 class Excerpt(NamedTuple):
@@ -47,7 +47,7 @@ class Sentence(NamedTuple):
 
     start: int
     end: int
-    prose: str  # with spaces in place of quotations, code and citations
+    prose: str  # spaces for quotations, code and citations
     quotes: Sequence[Excerpt]
     code: Sequence[Excerpt]
     citations: Sequence[tuple[int, int]]  # place and number
@@ -58,7 +58,7 @@ class SentenceSplitter:
 
     def __init__(self) -> None:
         self._pending = ""
-        self._offset = 0  # of what is pending, in the answer
+        self._offset = 0  # characters
 
     def feed(self, text: str, *, is_last: bool = False) -> list[Sentence]:
         """Take the next piece; return the sentences that are complete now."""

@@ -12,7 +12,7 @@ from rag.messages import Proof, Verification
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, Hit
 
-MAX_SENTENCES = 1_000  # of one text
+MAX_SENTENCES = 1_000
 PASSAGES = 6  # compared with one sentence
 _QUERY_WORDS = 60
 _WORD = re.compile(r"\w+")

@@ -22,8 +22,9 @@ MIN_SAME_WORDS = 0.4  # share of the words that two forms of a sentence have in 
 MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.2  # documents in which the same change is furniture
 _MAX_STAMP_WORDS = 5  # besides the date
 _MAX_HEADING_CHARS, _MAX_HEADING_WORDS = 100, 10
-_MAX_PLACES = 20  # sections with one sentence by which a moved one is recognised
-_MAX_ALIGNED = 5_000  # sentences of a document that are compared in order
+_MAX_PLACES = 20  # more sections share a sentence that says nothing about a move
+_MAX_ALIGNMENTS = 1_000_000  # pairs of equal sentences of a document; with more, their order is ignored
+_MAX_FORMS = 10_000  # pairs of sentences that are compared by their words
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^\sa-z])|(?<=[。！？])|\n+")
 _NO_HEADING = re.compile(r"[|={}();<>\\]|[.!?:;,…。、]$")
 _SPACE = re.compile(r"\s+")
@@ -39,16 +40,11 @@ _WORD = re.compile(r"\w+")
 class TextLine:
     """A sentence or a line of a document, and the section that it is in."""
 
-    plain: str  # as it is compared
+    plain: str  # the form that is compared
     text: str
-    section: str  # headings below the title, as they are shown
+    section: str  # headings below the title
     url: str
-    headings: tuple[str, ...]  # the same as they are compared
-
-    @property
-    def heading(self) -> str:
-        """The last heading."""
-        return self.headings[-1]
+    headings: tuple[str, ...]  # their forms that are compared
 
 
 @dataclass
@@ -60,7 +56,7 @@ class DocumentText:
     title: str
     version: str = ""
     lines: list[TextLine] = field(default_factory=list)
-    headings: dict[str, tuple[str, str]] = field(default_factory=dict)  # section and address by heading
+    headings: dict[str, tuple[str, str]] = field(default_factory=dict)  # heading to section and address
 
     def add_passage(self, headings: str, url: str, text: str) -> None:
         """Add a passage with its heading path."""
@@ -73,13 +69,13 @@ class DocumentText:
                 self._add_heading(section, url)
                 continue
             bare = self._bare_headings(section)
-            for part in _SENTENCE_END.split(block):
-                if plain := self._plain(part):
-                    self.lines.append(TextLine(plain, part.strip(), section, url, bare))
+            for sentence in _SENTENCE_END.split(block):
+                if plain := self._plain(sentence):
+                    self.lines.append(TextLine(plain, sentence.strip(), section, url, bare))
 
     @property
     def name(self) -> str:
-        """The title as it is compared."""
+        """The title in the form that is compared."""
         return self._bare_headings(self.title)[-1]
 
     def _add_heading(self, section: str, url: str) -> None:
@@ -103,7 +99,7 @@ class DocumentText:
 
 
 def is_heading(block: str) -> bool:
-    """Return whether a block that others follow looks like a heading: one short line that is no sentence or code."""
+    """Return whether a block above others looks like a heading: one short line, neither a sentence nor code."""
     line = block.strip()
     is_short = len(line) <= _MAX_HEADING_CHARS and len(line.split()) <= _MAX_HEADING_WORDS and "\n" not in line
     return bool(line) and is_short and not line[0].islower() and line[0].isalnum() and not _NO_HEADING.search(line)
@@ -114,99 +110,96 @@ class SectionDiff:
     """The sentences of one section that differ."""
 
     document: int
-    section: str
-    url: str
-    heading: str
+    line: TextLine  # the first that differs
     pairs: list[Edit] = field(default_factory=list)
-    gone: list[TextLine] = field(default_factory=list)
-    come: list[TextLine] = field(default_factory=list)
+    removed: list[TextLine] = field(default_factory=list)
+    added: list[TextLine] = field(default_factory=list)
 
-    def edits(self) -> Iterator[Edit]:
-        """Yield the sentences that differ."""
-        yield from self.pairs
-        yield from (Edit(line.text, None) for line in self.gone)
-        yield from (Edit(None, line.text) for line in self.come)
+    def edits(self) -> tuple[Edit, ...]:
+        """Return the sentences that differ."""
+        removed, added = (
+            [Edit(line.text, None) for line in self.removed],
+            [Edit(None, line.text) for line in self.added],
+        )
+        return (*self.pairs, *removed, *added)
+
+
+DocumentPair = tuple[DocumentText | None, DocumentText | None]
 
 
 def compare(
     old: Mapping[str, DocumentText], new: Mapping[str, DocumentText], total: int
 ) -> tuple[list[DocumentChange], int]:
-    """Compare the documents that differ; return the changes, and the number of sections with noise only.
+    """Compare documents; return the changes, and the number of sections in which only noise differs.
 
     Args:
-        old: documents by what is the same in both snapshots, such as their address; only those that may differ.
+        old: the documents that may differ, by a key that is the same in both snapshots.
         new: the same of the later snapshot.
-        total: the number of all documents, by which changes of furniture are known.
+        total: the number of all documents; changes that many of them share are furniture.
     """
-    moved = _find_moved_documents(old, new)
+    gone, arrived = ([each[key] for key in sorted(each.keys() - other)] for each, other in ((old, new), (new, old)))
+    origins = _find_origins([each.lines for each in gone], [each.lines for each in arrived])
+    moved = {arrived[place].key: gone[origin].key for place, origin in origins.items()}
     keys = [key for key in {**new, **old} if key not in moved.values()]
     documents = [(old.get(moved.get(key, key)), new.get(key)) for key in keys]
-    groups = [group for number, pair in enumerate(documents) for group in _align(number, *pair)]
-    limit = max(MIN_NOISE_DOCUMENTS, round(MIN_NOISE_SHARE * total))
-    counts = Counter(key for _, key in {(each.document, key) for each in groups for key in _noise_keys(each.edits())})
-
-    def is_noise(*edit: str | None) -> bool:
-        return any(counts[key] >= limit for key in _noise_keys([Edit(*edit)]))
-
-    noise, sections = 0, [list[SectionChange]() for _ in documents]
-    for group in groups:
-        group.pairs = [edit for edit in group.pairs if not is_noise(edit.old, edit.new)]
-        group.gone = [line for line in group.gone if not is_noise(line.text, None)]
-        group.come = [line for line in group.come if not is_noise(None, line.text)]
-        noise += not any(group.edits())
-    origins = _find_moved(groups)
-    for place, group in enumerate(groups):
-        if place not in origins.values():
-            origin = groups[origins[place]] if place in origins else None
-            sections[group.document] += _section_changes(group, origin, *documents[group.document])
-    for number, (before, after) in enumerate(documents):
-        sections[number] += _renamed(before, after, sections[number])
-    changes = [_document_change(*pair, found) for pair, found in zip(documents, sections, strict=True)]
-    return [change for change in changes if change], noise
+    diffs = [diff for number, pair in enumerate(documents) for diff in _align(number, *pair)]
+    noise = _drop_noise(diffs, max(MIN_NOISE_DOCUMENTS, round(MIN_NOISE_SHARE * total)))
+    origins = _find_origins(
+        [[] if diff.pairs or diff.added else diff.removed for diff in diffs],
+        [[] if diff.pairs or diff.removed else diff.added for diff in diffs],
+    )
+    sections = [list[SectionChange]() for _ in documents]
+    for place, diff in enumerate(diffs):
+        if place in origins:
+            sections[diff.document].append(_moved_section(diffs[origins[place]], diff))
+        elif place not in origins.values() and diff.edits():
+            sections[diff.document].append(_section_change(diff, documents[diff.document]))
+    for pair, changes in zip(documents, sections, strict=True):
+        changes += _renamed_sections(*pair, changes)
+    changed = [_document_change(*pair, changes) for pair, changes in zip(documents, sections, strict=True)]
+    return [change for change in changed if change], noise
 
 
 def _align(number: int, before: DocumentText | None, after: DocumentText | None) -> Iterable[SectionDiff]:
     """Return the sections of a document in which sentences differ."""
     old, new = before.lines if before else [], after.lines if after else []
-    groups: dict[str, SectionDiff] = {}
-
-    def group_of(line: TextLine) -> SectionDiff:
-        return groups.setdefault(line.heading, SectionDiff(number, line.section, line.url, line.heading))
-
-    if max(len(old), len(new)) > _MAX_ALIGNED:
-        known_old, known_new = {line.plain for line in old}, {line.plain for line in new}
+    counts = [Counter(line.plain for line in lines) for lines in (old, new)]
+    if sum(count * counts[1][plain] for plain, count in counts[0].items()) > _MAX_ALIGNMENTS:
         runs = [
             (
-                [line for line in old if line.plain not in known_new],
-                [each for each in new if each.plain not in known_old],
+                [line for line in old if line.plain not in counts[1]],
+                [line for line in new if line.plain not in counts[0]],
             )
         ]
     else:
         matcher = SequenceMatcher(None, [line.plain for line in old], [line.plain for line in new], autojunk=False)
         runs = [(old[a:b], new[c:d]) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
-    old_frames, new_frames = (_frames(each.headings) if each else frozenset() for each in (before, after))
-    for gone, come in runs:
-        rest = [line for line in come if _frame(line.plain) not in old_frames]
-        for line in gone:
-            if _frame(line.plain) in new_frames:  # a line that counts as a heading where others follow it
-                continue
-            same = next((each for each in rest if _are_forms(line.text, each.text)), None)
-            if same is None:
-                group_of(line).gone.append(line)
-            else:
-                group_of(same).pairs.append(Edit(line.text, same.text))
-                rest.remove(same)
-        for line in rest:
-            group_of(line).come.append(line)
-    return groups.values()
+    diffs: dict[str, SectionDiff] = {}
+
+    def diff_of(line: TextLine) -> SectionDiff:
+        return diffs.setdefault(line.headings[-1], SectionDiff(number, line))
+
+    # a short line counts as a heading only where others follow it
+    old_headings, new_headings = (
+        {_frame(each) for each in side.headings} if side else set() for side in (before, after)
+    )
+    for removed, added in runs:
+        added = [line for line in added if _frame(line.plain) not in old_headings]
+        are_few = len(removed) * len(added) <= _MAX_FORMS
+        for line in removed:
+            form = next((each for each in added if _are_forms(line.text, each.text)), None) if are_few else None
+            if form is not None:
+                diff_of(form).pairs.append(Edit(line.text, form.text))
+                added.remove(form)
+            elif _frame(line.plain) not in new_headings:
+                diff_of(line).removed.append(line)
+        for line in added:
+            diff_of(line).added.append(line)
+    return diffs.values()
 
 
 def _frame(text: str) -> str:
     return _DIGITS.sub("#", text)
-
-
-def _frames(headings: Iterable[str]) -> frozenset[str]:
-    return frozenset(map(_frame, headings))
 
 
 def _are_forms(old: str, new: str) -> bool:
@@ -215,106 +208,100 @@ def _are_forms(old: str, new: str) -> bool:
     return (first & second).total() >= MIN_SAME_WORDS * max(first.total(), second.total(), 1)
 
 
-def _find_moved(groups: Sequence[SectionDiff]) -> dict[int, int]:
-    """Return the group that a group came from, for those whose new sentences are gone elsewhere."""
+def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
+    """Drop the edits that so many documents share; return the number of sections in which nothing else differs."""
+    keys = {(diff.document, key) for diff in diffs for edit in diff.edits() for key in _noise_keys(edit)}
+    counts = Counter(key for _, key in keys)
+
+    def is_change(edit: Edit) -> bool:
+        return all(counts[key] < limit for key in _noise_keys(edit))
+
+    for diff in diffs:
+        diff.pairs = list(filter(is_change, diff.pairs))
+        diff.removed = [line for line in diff.removed if is_change(Edit(line.text, None))]
+        diff.added = [line for line in diff.added if is_change(Edit(None, line.text))]
+    return sum(not diff.edits() for diff in diffs)
+
+
+def _noise_keys(edit: Edit) -> Iterator[tuple[str, str]]:
+    """Yield an edit in the forms that other documents may share: as it is, and without numbers if only they differ."""
+    old, new = edit.old or "", edit.new or ""
+    yield old, new
+    if (frame := _frame(old)) == _frame(new):
+        yield frame, frame
+
+
+def _find_origins(removed: Sequence[list[TextLine]], added: Sequence[list[TextLine]]) -> dict[int, int]:
+    """Return the place of the removed text by the place of the added text that has most of its sentences."""
     places: dict[str, list[int]] = defaultdict(list)
-    for place, group in enumerate(groups):
-        for line in group.gone:
+    for place, lines in enumerate(removed):
+        for line in lines:
             places[line.plain].append(place)
     origins: dict[int, int] = {}
-    for place, group in enumerate(groups):
+    for place, lines in enumerate(added):
         shared = Counter[int]()
-        for line in group.come:
-            if len(others := places.get(line.plain, ())) <= _MAX_PLACES:
-                shared.update(dict.fromkeys(others, len(line.plain)))
-        size = sum(len(line.plain) for line in group.come)
+        for line in lines:
+            if len(sections := places.get(line.plain, ())) <= _MAX_PLACES:
+                shared.update(dict.fromkeys(sections, len(line.plain)))
         for origin, length in shared.most_common():
-            lost = sum(len(line.plain) for line in groups[origin].gone)
-            is_whole = not (groups[origin].pairs or groups[origin].come or group.pairs or group.gone)
-            if is_whole and origin not in origins.values() and length >= MIN_SAME_TEXT * max(size, lost):
+            size = max(sum(len(line.plain) for line in each) for each in (lines, removed[origin]))
+            if origin not in origins.values() and length >= MIN_SAME_TEXT * size:
                 origins[place] = origin
                 break
     return origins
 
 
-def _section_changes(
-    group: SectionDiff, origin: SectionDiff | None, before: DocumentText | None, after: DocumentText | None
-) -> Iterator[SectionChange]:
-    """Yield the change of a section."""
-    section, url, edits = group.section, group.url, tuple(group.edits())
-    if origin is not None:
-        known, shown = {line.plain for line in origin.gone}, {line.plain for line in group.come}
-        rest = [line.text for line in origin.gone if line.plain not in shown]
-        more = [line.text for line in group.come if line.plain not in known]
-        edits = tuple(Edit(*pair) for pair in zip_longest(rest, more))
-        is_here = origin.document == group.document
-        kind: Literal["moved", "renamed"] = "renamed" if is_here and origin.heading != group.heading else "moved"
-        yield SectionChange(kind, section, url, edits, origin.section, origin.url)
-    elif edits:
-        is_new = before is None or (group.heading != "" and group.heading not in before.headings)
-        is_gone = after is None or (group.heading != "" and group.heading not in after.headings)
-        if is_new and not group.gone and not group.pairs:
-            yield SectionChange("added", section, url, edits)
-        elif is_gone and not group.come and not group.pairs:
-            yield SectionChange("removed", section, url, edits)
-        else:
-            yield SectionChange("rewritten", section, url, edits)
+def _moved_section(old: SectionDiff, new: SectionDiff) -> SectionChange:
+    before, after = {line.plain for line in old.removed}, {line.plain for line in new.added}
+    removed = [line.text for line in old.removed if line.plain not in after]
+    added = [line.text for line in new.added if line.plain not in before]
+    edits = tuple(Edit(*texts) for texts in zip_longest(removed, added))
+    is_renamed = old.document == new.document and old.line.headings[-1] != new.line.headings[-1]
+    kind: Literal["moved", "renamed"] = "renamed" if is_renamed else "moved"
+    return SectionChange(kind, new.line.section, new.line.url, edits, old.line.section, old.line.url)
 
 
-def _renamed(
-    before: DocumentText | None, after: DocumentText | None, known: Sequence[SectionChange]
-) -> Iterator[SectionChange]:
-    """Yield the sections of which only the heading differs."""
+def _section_change(diff: SectionDiff, documents: DocumentPair) -> SectionChange:
+    kind: Literal["added", "removed", "rewritten"] = "rewritten"
+    heading = diff.line.headings[-1]
+    is_missing = [side is None or (heading != "" and heading not in side.headings) for side in documents]
+    if is_missing[0] and not (diff.pairs or diff.removed):
+        kind = "added"
+    elif is_missing[1] and not (diff.pairs or diff.added):
+        kind = "removed"
+    return SectionChange(kind, diff.line.section, diff.line.url, diff.edits())
+
+
+def _renamed_sections(
+    before: DocumentText | None, after: DocumentText | None, changes: Sequence[SectionChange]
+) -> list[SectionChange]:
+    """Return the sections of which only the heading differs."""
     if before is None or after is None:
-        return
-    sections = {each.section for each in known if each.kind != "rewritten"} | {each.old_section for each in known}
-    lost = {line.plain: [each for each in line.headings if each not in after.headings] for line in before.lines}
-    bodies: dict[str, Counter[str]] = defaultdict(Counter)
+        return []
+    reported = {each.section for each in changes if each.kind != "rewritten"}
+    removed = {
+        line.plain: [each for each in line.headings if each and each not in after.headings] for line in before.lines
+    }
+    names: dict[str, Counter[str]] = defaultdict(Counter)  # old headings by new heading
     for line in after.lines:
         for heading in line.headings:
             if heading not in before.headings:
-                bodies[heading].update(dict.fromkeys(filter(None, lost.get(line.plain, ())), len(line.plain)))
+                names[heading].update(dict.fromkeys(removed.get(line.plain, ()), len(line.plain)))
+    renamed = []
     for heading, (section, url) in after.headings.items():
-        for other, _ in bodies[heading].most_common(1):
-            if section not in sections:
-                old_section, old_url = before.headings[other]
-                yield SectionChange("renamed", section, url, (), old_section, old_url)
-
-
-def _find_moved_documents(old: Mapping[str, DocumentText], new: Mapping[str, DocumentText]) -> dict[str, str]:
-    """Return the old key by the new key of documents that have most sentences of one that is gone."""
-    places, moved = defaultdict[str, list[str]](list), dict[str, str]()
-    for key in old.keys() - new.keys():
-        for line in old[key].lines:
-            places[line.plain].append(key)
-    for key in sorted(new.keys() - old.keys()):
-        shared = Counter[str]()
-        for line in new[key].lines:
-            if len(others := places.get(line.plain, ())) <= _MAX_PLACES:
-                shared.update(dict.fromkeys(others, len(line.plain)))
-        size = sum(len(line.plain) for line in new[key].lines)
-        best = max(shared, key=lambda each: shared[each], default="")
-        if best and best not in moved.values() and shared[best] >= MIN_SAME_TEXT * size:
-            moved[key] = best
-    return moved
-
-
-def _noise_keys(edits: Iterable[Edit]) -> Iterator[tuple[str, str]]:
-    """Yield an edit as other documents may have it: as it is, and without its numbers if only these differ."""
-    for edit in edits:
-        old, new = edit.old or "", edit.new or ""
-        yield old, new
-        if (frame := _frame(old)) == _frame(new):
-            yield frame, frame
+        if names[heading] and section not in reported:
+            old_section, old_url = before.headings[names[heading].most_common(1)[0][0]]
+            renamed.append(SectionChange("renamed", section, url, (), old_section, old_url))
+    return renamed
 
 
 def _document_change(
     old: DocumentText | None, new: DocumentText | None, sections: list[SectionChange]
 ) -> DocumentChange | None:
-    """Return the change of a document, None where nothing but noise differs."""
-    document = new or old
-    assert document is not None  # noqa: S101 - a pair has one
+    """Return the change of a document, None if only noise differs."""
     if old is None or new is None:
+        document = new or old
+        assert document is not None  # noqa: S101 - a pair has one
         return DocumentChange("added" if new else "removed", document.url, document.title, sections)
     is_moved, is_renamed = old.key != new.key, old.name != new.name
     if not (sections or is_moved or is_renamed):

@@ -17,8 +17,7 @@ from indexer.publish.publish import list_collections
 from rag.commands import models
 from rag.commands.verb import PATH, Result, verb
 from rag.errors import DatasetError, InsightsError, SettingsError
-from rag.insights.report import MOST_DAYS as MAX_DAYS
-from rag.insights.report import judged_questions, report, write_dataset
+from rag.insights.report import MAX_DAYS, judged_questions, report, write_dataset
 from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, SearchRequest, fields_of, key_of, names_of
 from rag.settings import Settings, did_you_mean
 
