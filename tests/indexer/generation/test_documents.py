@@ -3,6 +3,7 @@
 import gc
 import io
 import json
+import re
 import shutil
 import sqlite3
 from contextlib import closing, suppress
@@ -16,9 +17,11 @@ from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.documents import DocumentReader, document_id
 from indexer.generation.generation import Generation
+from indexer.generation.manifest import DOCUMENTS, VECTORS
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_documents
+from indexer.publish.publish import SelfCheck
 from tests.dummy import DummyEmbedder
 
 PAGES = 150  # more than are read at once
@@ -166,13 +169,16 @@ def read_everything(generation: Generation) -> None:
             read()
 
 
-def test_files_that_are_damaged_while_they_are_open_are_refused_or_read(index: Path, tmp_path: Path) -> None:
+def test_files_that_are_damaged_while_they_are_open_are_refused_or_found_damaged(index: Path, tmp_path: Path) -> None:
     chance = np.random.default_rng(3)
     live = Generation.open(index)
+    rows = np.arange(live.manifest.counts.chunks)
+    documents, vectors = [*live.documents()], live.vectors(rows)
     for name in live.manifest.files:
         for share in (0.00001, 0.1):  # of the bytes; at least one bit
             folder = tmp_path / live.manifest.id
             shutil.copytree(live.folder, folder)
+            files = SelfCheck(folder, live.manifest)
             with closing(Generation(folder)) as generation, (folder / name).open("r+b") as file:
                 content = np.frombuffer(file.read(), np.uint8).copy()
                 places = chance.integers(0, len(content), max(1, int(share * len(content))))
@@ -181,4 +187,12 @@ def test_files_that_are_damaged_while_they_are_open_are_refused_or_read(index: P
                 file.write(content)
                 file.flush()
                 read_everything(generation)
+                with pytest.raises(IndexCorrupt, match=re.escape(name)):
+                    files.contents()
+                if name != DOCUMENTS:  # what is in other files is read as it was
+                    assert [*generation.documents()] == documents
+                if name != VECTORS:
+                    assert (generation.vectors(rows) == vectors).all()
+            with pytest.raises(IndexCorrupt, match=re.escape(name)):
+                Generation(folder)
             shutil.rmtree(folder)
