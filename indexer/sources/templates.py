@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from indexer.errors import ParseError
 from indexer.read.document_reader import PageParts, read_page_parts
 from indexer.read.formats import HTML, effective_type, reader_of
-from indexer.read.html.template import MOST_BLOCKS, Template, read_template
+from indexer.read.html.template import MAX_BLOCKS, Template, read_template
 from indexer.read.reader_process import borrowed, most_at_once
 from indexer.records import CarriedPage, Item, Page, PageBlocks, PageReading
 
@@ -118,7 +118,7 @@ class Templates:
 
 def _may_have(reading: PageReading, template: str) -> bool:
     """Return whether a page that was read without a template may have some of it."""
-    if reading.template or reading.blocks is None or len(reading.blocks.blocks) == MOST_BLOCKS:
+    if reading.template or reading.blocks is None or len(reading.blocks.blocks) == MAX_BLOCKS:
         return True
     texts, places = read_template(template).texts, read_template(template).places
     blocks = reading.blocks.blocks

@@ -1,4 +1,4 @@
-"""Read code exactly as a browser shows it, formulas as one line of TeX, and alternative texts of pictures."""
+"""Read code with its white space, formulas as one line of TeX, and alternative texts of images."""
 
 import re
 from functools import lru_cache
@@ -9,23 +9,23 @@ from indexer.read.html.noise import classes, has_noise_class, holds, is_folded, 
 from indexer.text.cleaning import fold
 
 _PREFORMATTED = frozenset({"pre", "listing", "xmp"})
-MAY_BE_CODE = _PREFORMATTED | {"div"}  # names of elements that are worth to be asked about
-_LINES = frozenset({"div", "p", "li", "tr", "ol", "ul", "table"})  # elements that begin and end a line
-_ONLY_CLASS = {"class"}  # attributes of an element that only colours its text
+MAY_BE_CODE = _PREFORMATTED | {"div"}
+_LINES = frozenset({"div", "p", "li", "tr", "ol", "ul", "table"})  # elements on lines of code
+_ONLY_CLASS = {"class"}  # attributes of highlighted tokens
 _NOT_IN_LINES = frozenset("p pre ul ol dl table section h1 h2 h3 h4 h5 h6".split())
 _PILCROWS = frozenset("¶ § 🔗".split())
 
 
 def is_code(tag: Element) -> bool:
-    """Return whether an element's white space is shown as it is."""
+    """Return whether an element is a block of code."""
     return tag.name in _PREFORMATTED or _is_fragment(tag)
 
 
 def code_of(tag: Element) -> str:
-    """Return a block of code; empty if it only numbers the lines of another."""
+    """Return a block of code; empty for the line numbers of another block."""
     pieces: list[str] = []
     loose = tag.name != "pre" and _is_fragment(tag)
-    # what else it has are explanations of names, which a pointer opens
+    # the other children are tooltips
     lines_only = [node for node in tag.tags if _is_line(node)] if loose else None
     todo: list[Element | str | tuple[int]] = list(reversed(lines_only or tag.children))
     while todo:
@@ -61,7 +61,7 @@ def _is_sign(tag: Element) -> bool:
 
 
 def _is_fragment(tag: Element) -> bool:
-    """Return whether an element begins with lines of code, each an element of its own, as Doxygen writes them."""
+    """Return whether an element holds one element for each line of code, as Doxygen writes them."""
     first = next((child for child in tag.children if isinstance(child, Element)), None)
     if first is None or not _is_line(first) or holds(first, _NOT_IN_LINES):
         return False
@@ -73,7 +73,7 @@ def _is_line(tag: Element) -> bool:
 
 
 def _numbers_lines(tag: Element, words: list[str]) -> bool:
-    """Return whether a block of these words stands in a table beside another, and only counts."""
+    """Return whether a block only numbers the lines of the code in the next table cell."""
     first = int(words[0]) if words and words[0].isdecimal() and len(words[0]) < 9 else -1
     cell = next((parent for parent in tag.parents() if parent.name in ("td", "th")), None) if first >= 0 else None
     if cell is None or cell.parent is None or words != [str(first + place) for place in range(len(words))]:
@@ -81,18 +81,18 @@ def _numbers_lines(tag: Element, words: list[str]) -> bool:
     return any(other.name == "pre" for node in cell.parent.tags if node is not cell for other in node.elements())
 
 
-_SAYING = ("data-latex", "aria-label", "alttext")  # attributes of a drawing
-_FORMULAS = frozenset({"math", "script", "mjx-container"})  # elements that may be formulas
-_UNREAD = frozenset({"annotation", "annotation-xml", "mphantom"})
+_LABEL_ATTRIBUTES = ("data-latex", "aria-label", "alttext")
+_FORMULAS = frozenset({"math", "script", "mjx-container"})
+_ANNOTATIONS = frozenset({"annotation", "annotation-xml", "mphantom"})
 _DISPLAYSTYLE = re.compile(r"\{\\(?:display|text)style (.*)\}", re.DOTALL)
 
 
 def simplify(tree: HtmlTree, markup: str) -> None:
-    """Make every formula of a page one text."""
+    """Replace every formula by its text."""
     if not any(sign in markup for sign in ("math", "MathJax", "mjx-", "katex")):
         return
     done: set[int] = set()
-    drawn: set[int] = set()
+    rendered: set[int] = set()
     for element in tree.elements:
         is_formula = element.name in _FORMULAS or "class" in element.attributes
         text = _formula(element) if is_formula and id(element) not in done else None
@@ -100,33 +100,33 @@ def simplify(tree: HtmlTree, markup: str) -> None:
             continue
         done.update(id(node) for node in element.elements())
         if element.name != "script":
-            drawn.add(id(element))
-        elif element.parent is not None and len(element.parent.children) <= 500:  # MathJax 2 drew it before its source
-            siblings = element.parent.children
+            rendered.add(id(element))
+        elif element.parent is not None and len(element.parent.children) <= 500:
+            siblings = element.parent.children  # MathJax 2 puts its rendering before the source
             place = next(place for place, node in enumerate(siblings) if node is element)
             for node in reversed(siblings[:place]):
-                if isinstance(node, Element) and id(node) in drawn:
+                if isinstance(node, Element) and id(node) in rendered:
                     node.children = []
                 elif isinstance(node, Element) or not node.isspace():
                     break
-        _show(element, text)
+        _unhide(element, text)
         is_block = element.get("display") in ("block", "true") or "mode=display" in element.get("type")
         element.name, element.attributes, element.children = "div" if is_block else "span", {}, [text]
 
 
 def _formula(element: Element) -> str | None:
-    """Return the text of the formula that an element is; None if it is none."""
+    """Return the TeX of an element, or None if it is no formula."""
     if element.name == "math":
-        return _of_math(element)
+        return _tex_of(element)
     if element.name == "script" and element.get("type").startswith("math/"):
         return _clean(element.text().removeprefix("% <![CDATA[").removesuffix("%]]>"))
     if element.name != "mjx-container" and not _is_rendered(element.get("class")):
         return None
     inside = list(element.elements(5_000))
     if math := [node for node in inside if node.name == "math"]:
-        return _of_math(math[0])
-    said = (node.get(key) for key in _SAYING for node in (element, *inside))
-    return _clean(next(filter(None, said), "") or element.text())
+        return _tex_of(math[0])
+    labels = (node.get(key) for key in _LABEL_ATTRIBUTES for node in (element, *inside))
+    return _clean(next(filter(None, labels), "") or element.text())
 
 
 @lru_cache(maxsize=4_096)
@@ -134,13 +134,13 @@ def _is_rendered(names: str) -> bool:
     return any(name == "katex" or name.startswith("MathJax") for name in names.split())
 
 
-def _show(formula: Element, text: str) -> None:
-    """Show what hides a formula and nothing else, and take away a picture of it that says the same."""
-    around, said = formula, "".join(text.split())
+def _unhide(formula: Element, text: str) -> None:
+    """Unhide the ancestors that hold only a formula, and drop its image."""
+    around, content = formula, "".join(text.split())
     for parent in formula.parents(3):
         if len(parent.children) < 12:
             pictures = [node for node in parent.tags if node.name == "img"]
-            same = [node for node in pictures if "".join(_clean(node.get("alt")).split()) == said]
+            same = [node for node in pictures if "".join(_clean(node.get("alt")).split()) == content]
             parent.children = [node for node in parent.children if node not in same]
         if any(node is not around and not (isinstance(node, str) and node.isspace()) for node in parent.children):
             return
@@ -149,11 +149,11 @@ def _show(formula: Element, text: str) -> None:
         around = parent
 
 
-def _of_math(math: Element) -> str:
+def _tex_of(math: Element) -> str:
     for node in math.elements(5_000):
         if node.name == "annotation" and node.get("encoding").lower() in ("application/x-tex", "tex", "latex"):
             return _clean(node.text())
-    return _clean(math.get("alttext") or " ".join(text for text in math.nodes(_UNREAD) if isinstance(text, str)))
+    return _clean(math.get("alttext") or " ".join(text for text in math.nodes(_ANNOTATIONS) if isinstance(text, str)))
 
 
 def _clean(tex: str) -> str:
@@ -161,31 +161,31 @@ def _clean(tex: str) -> str:
     for begin, end in (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]")):
         if len(text) > len(begin + end) and text.startswith(begin) and text.endswith(end):
             text = text[len(begin) : -len(end)].strip()
-    found = _DISPLAYSTYLE.fullmatch(text)
-    return found[1].strip() if found else text
+    match = _DISPLAYSTYLE.fullmatch(text)
+    return match[1].strip() if match else text
 
 
-_FEWEST_WORDS = 3
+_MIN_ALT_WORDS = 3
 _MATH = frozenset({"math", "tex", "latex", "equation", "formula"})
 _TEX = re.compile(r"\\[A-Za-z]{2}|[\^_]\{|^\$.*\$$|\w\^\w", re.DOTALL)
-_SIGN = re.compile(r"(?:^|[\W_])(?:icons?|logos?|badges?|avatars?|spinner|sprite|emoji)(?:[\W_]|$)", re.IGNORECASE)
+_ICON_NAME = re.compile(r"(?:^|[\W_])(?:icons?|logos?|badges?|avatars?|spinner|sprite|emoji)(?:[\W_]|$)", re.IGNORECASE)
 _FILE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|avif|bmp)(?=$|[?#])", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def alternative_text(image: Element) -> str:
-    """Return what a picture says in the text it stands in, or nothing."""
+    """Return the alternative text of an image if it belongs to the text, else an empty string."""
     attributes = image.attributes
     alt = fold(attributes.get("alt", ""))
     if not alt or len(alt) > 1_000 or attributes.get("role") in ("presentation", "none"):
         return ""
     names = f"{attributes.get('class', '')} {attributes.get('id', '')}"
-    is_drawn = not alt.isascii() and not any(map(str.isalnum, alt))  # a character, such as an emoji
+    is_drawn = not alt.isascii() and not any(map(str.isalnum, alt))  # an emoji
     if is_drawn or not _MATH.isdisjoint(names.lower().split()) or _TEX.search(alt):
         return alt
     source = attributes.get("src", "").rpartition("/")[2]
-    if len(_WORD.findall(alt)) < _FEWEST_WORDS or _SIGN.search(f"{names} {source}") or _FILE.search(alt):
+    if len(_WORD.findall(alt)) < _MIN_ALT_WORDS or _ICON_NAME.search(f"{names} {source}") or _FILE.search(alt):
         return ""
     links = (parent for parent in image.parents(4) if parent.name == "a" and "href" in parent.attributes)
-    leads_elsewhere = any(not _FILE.search(link.get("href")) for link in links)  # than to a larger one
+    leads_elsewhere = any(not _FILE.search(link.get("href")) for link in links)
     return "" if leads_elsewhere else f" {alt} "

@@ -1,4 +1,4 @@
-"""HTML to a tree of plain objects, however deep: that of libxml2 ends at a depth of 2,048, its events do not."""
+"""Parse HTML into plain objects by the events of libxml2, whose own tree ends at 2,048 levels."""
 
 import weakref
 from collections import defaultdict
@@ -12,20 +12,20 @@ from indexer.errors import ParseError
 from indexer.read.extraction import refresh_in
 
 HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
-MOST_ELEMENTS = 1_000_000
-_FEW = 200  # nodes
-_DEEPEST = 200_000  # elements within elements; browsers stop at 512
+MAX_ELEMENTS = 1_000_000
+_MAX_SHORT_TEXT_NODES = 200
+_MAX_DEPTH = 200_000  # browsers stop at 512
 _NOT_TEXT = frozenset({"script", "style", "template"})
-_NONE: Mapping[str, str] = {}  # lxml's own mapping without anything in it is slow to ask
+_NO_ATTRIBUTES: Mapping[str, str] = {}  # faster than the empty mapping of lxml
 
 
 class Element:
-    """One element. It does not keep its parent alive, so that a tree is gone as soon as nobody uses it."""
+    """One element. It holds its parent weakly, so that a tree is freed without the garbage collector."""
 
     __slots__ = ("__weakref__", "_parent", "attributes", "children", "depth", "name")
 
     def __init__(self, name: str, attributes: Mapping[str, str], parent: "Element | None") -> None:
-        self.name = name  # in lower case
+        self.name = name  # lower case
         self.attributes = attributes
         self.children: list[Element | str] = []  # neighbouring texts are one, unless a comment stands between them
         self._parent = weakref.ref(parent) if parent is not None else None
@@ -33,15 +33,15 @@ class Element:
 
     @property
     def parent(self) -> "Element | None":
-        """Return the element around this one."""
+        """Return the parent."""
         return self._parent() if self._parent is not None else None
 
-    def parents(self, most: int = 20) -> Iterator["Element"]:
-        """Yield the elements around this one, from the nearest; a limit, so that depth costs little."""
+    def parents(self, limit: int = 20) -> Iterator["Element"]:
+        """Yield up to `limit` ancestors, the nearest first."""
         parent = self.parent
-        while parent is not None and most > 0:
+        while parent is not None and limit > 0:
             yield parent
-            parent, most = parent.parent, most - 1
+            parent, limit = parent.parent, limit - 1
 
     @property
     def tags(self) -> "list[Element]":
@@ -54,14 +54,14 @@ class Element:
 
     @property
     def anchor(self) -> str | None:
-        """Return the id, which a browser can go to."""
+        """Return the id that a URL fragment can name."""
         attributes = self.attributes
-        if "id" in attributes and (found := attributes["id"].strip()):
-            return found
+        if "id" in attributes and (anchor := attributes["id"].strip()):
+            return anchor
         return attributes["name"].strip() or None if self.name == "a" and "name" in attributes else None
 
     def nodes(self, without: Collection[str] = ()) -> Iterator["Element | str"]:
-        """Yield everything below, in document order, but elements of some names and what is in them."""
+        """Yield the descendants in document order, without elements of some names and their content."""
         todo = self.children[::-1]
         while todo:
             node = todo.pop()
@@ -71,59 +71,59 @@ class Element:
                 yield node
                 todo += reversed(node.children)
 
-    def elements(self, most: int | None = None) -> Iterator["Element"]:
-        """Yield the elements below, in document order; those among the first `most` nodes."""
-        return (node for node in islice(self.nodes(), most) if isinstance(node, Element))
+    def elements(self, limit: int | None = None) -> Iterator["Element"]:
+        """Yield the elements among the first `limit` descendants, in document order."""
+        return (node for node in islice(self.nodes(), limit) if isinstance(node, Element))
 
     def text(self) -> str:
-        """Return all text below, as it is written; that of scripts and styles is left out unless this is one."""
+        """Return all text as it is written, without nested scripts and styles."""
         return "".join([node for node in self.nodes(_NOT_TEXT) if isinstance(node, str)])
 
-    def short_text(self, most: int) -> str | None:
-        """Return all text below, if it has so many characters at most, white space around it apart, in few nodes."""
+    def short_text(self, limit: int) -> str | None:
+        """Return all text, or None if it has more than `limit` characters or more than 200 nodes."""
         pieces: list[str] = []
         for place, node in enumerate(self.nodes(_NOT_TEXT)):
-            if place > _FEW:
+            if place > _MAX_SHORT_TEXT_NODES:
                 return None
             if isinstance(node, str):
                 pieces.append(node)
-                most -= len(node.strip())
-                if most < 0:
+                limit -= len(node.strip())
+                if limit < 0:
                     return None
         return "".join(pieces)
 
 
 class HtmlTree:
-    """A page."""
+    """A parsed page."""
 
     def __init__(self) -> None:
         self.root = Element("", {}, None)
-        self.elements: list[Element] = []  # in document order
-        self.by_name: dict[str, list[Element]] = defaultdict(list)  # as they were parsed
-        self.characters = 0  # of all text, scripts included, as it was parsed
+        self.elements: list[Element] = []  # document order
+        self.by_name: dict[str, list[Element]] = defaultdict(list)
+        self.characters = 0  # length of all text, scripts included
 
-    def named(self, name: str) -> list[Element]:
-        """Return the elements that were parsed with a name and still have it, in document order."""
+    def find_all(self, name: str) -> list[Element]:
+        """Return the elements of a name in document order, without elements that were renamed to it."""
         return [element for element in self.by_name[name] if element.name == name]
 
     def first(self, name: str) -> Element | None:
-        """Return the first element of a name."""
+        """Return the first element of a name, or None."""
         return next((element for element in self.by_name[name] if element.name == name), None)
 
     @property
     def body(self) -> Element:
-        """Return what is shown of the page."""
+        """Return the body, or the root of a page without one."""
         return self.first("body") or self.root
 
     @property
     def redirects(self) -> bool:
-        """Return whether a browser goes on to another page at once, so that nobody sees this one."""
-        metas = (tag.get("content") for tag in self.named("meta") if tag.get("http-equiv").lower() == "refresh")
+        """Return whether the page sends a browser to another page at once."""
+        metas = (tag.get("content") for tag in self.find_all("meta") if tag.get("http-equiv").lower() == "refresh")
         return (refresh_in(next(metas, "")) or (1, ""))[0] == 0
 
 
 def _show_shadow_roots(elements: Sequence[Element]) -> None:
-    """Put what is in declarative shadow roots in the place of their hosts' children, and these into its slots."""
+    """Replace the children of each host by its declarative shadow root, whose slots they fill."""
     for root in reversed(elements):  # the innermost first
         host = root.parent
         if root.name != "template" or "shadowrootmode" not in root.attributes or host is None:
@@ -139,52 +139,52 @@ def _show_shadow_roots(elements: Sequence[Element]) -> None:
 
 
 def parse_html(markup: str) -> HtmlTree:
-    """Parse HTML as it comes, broken or not; text without any markup is a page too.
+    """Parse HTML, well-formed or not; plain text is a page too.
 
     Raises:
-        lxml.etree.LxmlError, ValueError: it cannot be read at all.
-        ParseError: it has too many elements, or they are nested too deep.
+        lxml.etree.LxmlError, ValueError: the markup cannot be parsed.
+        ParseError: there are too many elements, or they are nested too deep.
     """
     if not markup.strip():
         return HtmlTree()
     tree = HtmlTree()
-    elements, by_name, within, pieces = tree.elements, tree.by_name, [tree.root], list[str]()
+    elements, by_name, open_elements, pieces = tree.elements, tree.by_name, [tree.root], list[str]()
 
     def end_text(_comment: str = "") -> None:
         if pieces:
             text = pieces[0] if len(pieces) == 1 else "".join(pieces)
-            within[-1].children.append(text)
+            open_elements[-1].children.append(text)
             tree.characters += len(text)
             pieces.clear()
 
     def start(name: str, attributes: Mapping[str, str]) -> None:
         if pieces:
             end_text()
-        if len(elements) >= MOST_ELEMENTS:
-            raise ParseError(f"more than {MOST_ELEMENTS:,} elements")
-        if len(within) > _DEEPEST:
-            raise ParseError(f"more than {_DEEPEST:,} elements within each other")
-        parent = within[-1]
-        element = Element(name, attributes or _NONE, parent)
+        if len(elements) >= MAX_ELEMENTS:
+            raise ParseError(f"more than {MAX_ELEMENTS:,} elements")
+        if len(open_elements) > _MAX_DEPTH:
+            raise ParseError(f"more than {_MAX_DEPTH:,} elements within each other")
+        parent = open_elements[-1]
+        element = Element(name, attributes or _NO_ATTRIBUTES, parent)
         parent.children.append(element)
-        within.append(element)
+        open_elements.append(element)
         elements.append(element)
         by_name[name].append(element)
 
     def end(name: str) -> None:
-        """Close an element, which is the innermost one unless the parser is confused."""
+        """Close the innermost element, unless the parser reports another."""
         if pieces:
             end_text()
-        if within[-1].name == name:
-            within.pop()
+        if open_elements[-1].name == name:
+            open_elements.pop()
 
     target = SimpleNamespace(start=start, end=end, data=pieces.append, comment=end_text, close=end_text)
-    # "huge" lifts limits of depth and of length: both are those of the page, whose size is limited already
+    # "huge" lifts the limits of depth and length: the size of the page is limited already
     parser = etree.HTMLParser(target=target, huge_tree=True, no_network=True, encoding="utf-8")
     try:
         etree.fromstring(markup.encode("utf-8", "replace"), parser)
         if "shadowrootmode" in markup:
             _show_shadow_roots(elements)
         return tree
-    finally:  # the parser and its target, which live until the garbage collector comes, keep nothing of the page
-        tree, elements, by_name, within = HtmlTree(), [], {}, []
+    finally:  # the parser and its target are a cycle: they must not keep the page
+        tree, elements, by_name, open_elements = HtmlTree(), [], {}, []

@@ -1,11 +1,12 @@
-"""HTML to sections of readable text: which part of a page counts, and what it is called."""
+"""Find the main part of a page, and read its sections, title and metadata."""
 
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.elements import simplify
+from indexer.read.html.furniture import drop_furniture, drop_trail
 from indexer.read.html.html_tree import HtmlTree, parse_html
 from indexer.read.html.names import declares_article, is_published
-from indexer.read.html.noise import drop_trail
 from indexer.read.html.panels import unfold
+from indexer.read.html.parts import build_tables
 from indexer.read.html.single_page import find_container, layout_cell, main_part, measure, unwrap
 from indexer.read.html.template import Template, read_template, strip
 from indexer.read.html.walk import Walker
@@ -13,11 +14,11 @@ from indexer.records import Declared, Extraction
 from indexer.text.charsets import decode
 from indexer.text.cleaning import fold
 
-_LOST = 0.5  # share of the characters of a page that are read, below which its main part is looked for again
+_MIN_SHARE_READ = 0.5  # of all characters; below it the main part is looked for again
 
 
 def read(body: bytes, argument: str | None) -> Extraction:
-    """Read a page by its charset, and on a second line the template of its site; raises what `extract` does."""
+    """Read a page as `extract` does; `argument` is its charset and, on a second line, the template of its site."""
     charset, _, template = (argument or "").partition("\n")
     markup = decode(body, charset or None, markup=True)
     return extract(markup, read_template(template) if template else None, is_page=True)
@@ -28,9 +29,16 @@ def extract(
 ) -> Extraction:
     """Find the main part of an HTML page and cut it into sections of plain text.
 
-    Paragraphs are separated by a blank line, list items and table rows by a line end; <pre> is kept as it is. What the
-    template of its site has is left out, unless that is all there is. A `tree` is what `prepare` made of the markup.
-    Raises lxml.etree.LxmlError or ValueError if it cannot be read.
+    Blank lines separate paragraphs, line ends separate list items and table rows; <pre> keeps its white space.
+
+    Args:
+        markup: the page.
+        template: the template of its site, whose text is left out unless the page has no other.
+        tree: the tree that `prepare` returned for the markup.
+        is_page: whether the markup is a page of a site, which has furniture.
+
+    Raises:
+        lxml.etree.LxmlError, ValueError: the markup cannot be parsed.
     """
     tree = tree or prepare(parse_html(markup), markup)
     drop_trail(tree)
@@ -38,17 +46,17 @@ def extract(
     body = tree.body
     is_single = is_page and not is_stripped and is_published(tree)
     if is_single:
-        part = main_part(tree, is_article=declares_article(tree, markup))
+        container = main_part(tree, is_article=declares_article(tree, markup))
     else:
-        part = find_container(tree) or (layout_cell(tree) if is_page else None) or body
-    walker = Walker(part)
-    if not is_single and walker.text_length < _LOST * tree.characters:
+        container = find_container(tree) or (layout_cell(tree) if is_page else None) or body
+    walker = Walker(container)
+    if not is_single and walker.text_length < _MIN_SHARE_READ * tree.characters:
         texts = (node for node in body.nodes(("script",)) if isinstance(node, str))
-        if walker.text_length < _LOST * sum(map(len, texts)):
+        if walker.text_length < _MIN_SHARE_READ * sum(map(len, texts)):
             unwrap(body, measure(body))
-            part = find_container(tree, measure(body, with_noise=False)) or body
-            walker = Walker(part)
-    if not walker.text_length and part is not body:
+            container = find_container(tree, measure(body, with_noise=False)) or body
+            walker = Walker(container)
+    if not walker.text_length and container is not body:
         walker = Walker(body)
     if is_stripped and not walker.text_length:
         return extract(markup)
@@ -58,45 +66,50 @@ def extract(
 
 
 def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
-    """Make formulas of a page text, and show what it shows after a click."""
+    """Turn formulas into text, drop furniture, and unfold hidden panels."""
     simplify(tree, markup)
+    drop_furniture(tree)
+    build_tables(tree)
     unfold(tree)
     return tree
 
 
 def _title(tree: HtmlTree, headings: list[str]) -> str | None:
-    """Return the page's own title; of `Heading - Site name` only the heading, if the page has it."""
+    """Return the title of the page; of `Heading - Site name` only the heading, if the page has that heading."""
     title = tree.first("title")
-    named = fold(title.text()) if title is not None else ""
+    page_title = fold(title.text()) if title is not None else ""
     for heading in headings[:3]:
-        if len(heading) > 2 and named.lower().startswith(heading.lower()):
+        if len(heading) > 2 and page_title.lower().startswith(heading.lower()):
             return heading
-    return named or (headings[0] if headings else None)
+    return page_title or (headings[0] if headings else None)
 
 
-OWN = "pilotlight:"  # <meta name="pilotlight:KEY" content="VALUE">
-_DATES = (  # names and properties, the surest first: when a page was changed goes before when it was published
+METADATA_PREFIX = "pilotlight:"  # <meta name="pilotlight:KEY" content="VALUE">
+# Names and properties of <meta>, by precedence: dates of modification, then of publication.
+_DATES = (
     "article:modified_time og:updated_time dcterms.modified last-modified "
     "article:published_time dcterms.date dc.date date"
 ).split()
 
 
 def declared(tree: HtmlTree) -> Declared:
-    """Read the facts of a page; what cannot be read counts as not declared."""
+    """Read the language, date and metadata that a page declares."""
     head = list((tree.first("head") or tree.root).elements())
     metas: list[tuple[str, str]] = []
     for tag in head:
         if tag.name == "meta":
             key = (tag.get("name") or tag.get("property") or tag.get("http-equiv")).strip()
-            metas.append((key if key.lower().startswith(OWN) else key.lower(), tag.get("content")))
-    named = dict(reversed(metas))  # the first of a name wins
+            metas.append((key if key.lower().startswith(METADATA_PREFIX) else key.lower(), tag.get("content")))
+    values = dict(reversed(metas))
     root = tree.first("html") or tree.root
-    languages = (root.get("lang"), root.get("xml:lang"), named.get("content-language", "").partition(",")[0])
-    articles = tree.named("article")
-    inside = articles[0].elements() if len(articles) == 1 else ()  # under the heading, as blogs have it
+    languages = (root.get("lang"), root.get("xml:lang"), values.get("content-language", "").partition(",")[0])
+    articles = tree.find_all("article")
+    inside = articles[0].elements() if len(articles) == 1 else ()  # blogs have the date under the heading
     times = [day for tag in inside if tag.name == "time" and (day := tag.get("datetime"))]
+    prefix = METADATA_PREFIX
+    facts = ((key[len(prefix) :], value) for key, value in metas if key.lower().startswith(prefix))
     return Declared(
         language=next((code for tag in languages if (code := language_of(tag))), None),
-        date=first_day([*(named.get(name) for name in _DATES), *times[:1]]),
-        metadata=collect((key[len(OWN) :], value) for key, value in metas if key.lower().startswith(OWN)),
+        date=first_day([*(values.get(name) for name in _DATES), *times[:1]]),
+        metadata=collect(facts),
     )

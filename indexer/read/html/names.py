@@ -1,12 +1,12 @@
-"""Tell what a page says of itself: that it is published or an article, and what its boxes are by their names."""
+"""Recognise articles by the metadata of a page, and boxes of furniture by their class names."""
 
 import re
 from functools import lru_cache
 
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 
-_LONGEST_NAME = 300  # characters of the names of an element
-# Words of names; they begin where the name does, or after "-", "_", a digit or before a capital.
+_MAX_NAME_CHARS = 300
+# Words at the start of a name, or after "-", "_", a digit or before a capital letter.
 _STRONG = (
     r"comments\b|comment.?(?:list|area|form|section|wrap|thread|block|container)|kommentare|commentaires|comentarios"
     r"|commenti\b|reacties|disqus|respond\b|livefyre"
@@ -25,36 +25,36 @@ _WEAK = (
     r"|masthead|toolbar|copyright|post.?(?:meta|info)|article.?(?:meta|info|tools)|pop.?up|modal|overlay|lightbox"
     r"|comment\b|(?:next|prev|previous)\b|info.?items?\b"
 )
-_POSTERS = (  # who wrote a post of a thread, and what to do with it
+_POSTERS = (  # author and controls of a post in a thread
     r"\w*profile\b|user\b|user.?(?:info|details|cell|card|name|title)|poster\b|joined"
     r"|(?:post|message).?(?:author|buttons|menu|stats|user|meta|info)|author\b|answers.?sub.?header"
 )
-_NAME = re.compile(rf"\b(?:(?P<strong>{_STRONG})|(?P<poster>{_POSTERS})|(?P<weak>{_WEAK}))")
+_FURNITURE_NAME = re.compile(rf"\b(?:(?P<strong>{_STRONG})|(?P<poster>{_POSTERS})|(?P<weak>{_WEAK}))")
 _TEXT_NAME = re.compile(
     r"\b(?:article|post|entry|story|blog|news|page|artikel|beitrag|articolo|noticia|nota|main|name|text)s?-*"
     r"(?:body|content|text|copy|contenu|inhalt|texto?|cuerpo|corpo)\b|\b(?:body-?(?:copy|text)|mw-content-text)\b"
 )
-_PARTS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+")
+_WORD_BREAKS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+")
 _NEVER_NAMED = frozenset("html body main article a span b i em strong td tr tbody".split()) | HEADINGS
-_BOXES = frozenset("aside div footer form nav ol table ul".split())  # whose id may say what they are
-_FEEDS = frozenset({"application/rss+xml", "application/atom+xml", "application/ld+json"})  # types of links and scripts
+_BOXES = frozenset("aside div footer form nav ol table ul".split())  # elements with telling ids
+_FEEDS = frozenset({"application/rss+xml", "application/atom+xml", "application/ld+json"})
 
 
 def is_published(tree: HtmlTree) -> bool:
-    """Return whether a page says that it is made to be shown by other sites, or followed."""
-    keys = (meta.get("property") or meta.get("name") for meta in tree.named("meta"))
-    types = (element.get("type") for name in ("link", "script") for element in tree.named(name))
+    """Return whether a page has metadata for sharing or for feeds."""
+    keys = (meta.get("property") or meta.get("name") for meta in tree.find_all("meta"))
+    types = (element.get("type") for name in ("link", "script") for element in tree.find_all(name))
     return any(key.startswith(("og:", "article:", "fb:", "twitter:")) for key in keys) or not _FEEDS.isdisjoint(types)
 
 
-_KINDS = r"(?:\w*Article|BlogPosting|Report|Review)"  # of schema.org
-_ARTICLE = re.compile(rf'"@type"\s*+:\s*+(?:\[\s*+)?"{_KINDS}"')
-_ARTICLE_ITEM = re.compile(rf"itemtype\s*+=\s*+[\"']?https?://schema\.org/{_KINDS}\b")  # a list of posts has several
+_ARTICLE_TYPES = r"(?:\w*Article|BlogPosting|Report|Review)"  # types of schema.org
+_ARTICLE = re.compile(rf'"@type"\s*+:\s*+(?:\[\s*+)?"{_ARTICLE_TYPES}"')
+_ARTICLE_ITEM = re.compile(rf"itemtype\s*+=\s*+[\"']?https?://schema\.org/{_ARTICLE_TYPES}\b")
 
 
 def declares_article(tree: HtmlTree, markup: str) -> bool:
-    """Return whether a page's metadata says that it is one article: Open Graph or schema.org."""
-    for element in tree.named("meta"):
+    """Return whether Open Graph or schema.org metadata declares a single article."""
+    for element in tree.find_all("meta"):
         key = element.get("property") or element.get("name")
         if key.startswith("article:") or (key == "og:type" and element.get("content") == "article"):
             return True
@@ -62,29 +62,29 @@ def declares_article(tree: HtmlTree, markup: str) -> bool:
 
 
 def kind_of(element: Element) -> str:
-    """Return the kind of furniture that the names of an element say it is, or an empty text."""
+    """Return the kind of furniture by the class or id of an element, or an empty string."""
     attributes = element.attributes
     if element.name in _NEVER_NAMED or not ("class" in attributes or "id" in attributes):
         return ""
     names, name = attributes.get("class", ""), attributes.get("id", "")
     if not names and len(name) < 40 and element.name in _BOXES:
         names = name
-    return kind_named(names[:_LONGEST_NAME])
+    return kind_named(names[:_MAX_NAME_CHARS])
 
 
 @lru_cache(maxsize=4_096)
 def kind_named(names: str) -> str:
-    """Return the kind of furniture that names say an element is, or an empty text."""
-    kinds = [found.lastgroup or "" for found in _NAME.finditer(_PARTS.sub("-", names).lower())]
+    """Return the kind of furniture by class names, or an empty string."""
+    kinds = [match.lastgroup or "" for match in _FURNITURE_NAME.finditer(_WORD_BREAKS.sub("-", names).lower())]
     return "" if "hentry" in names or not kinds else "strong" if "strong" in kinds else kinds[0]
 
 
 def is_text(element: Element) -> bool:
-    """Return whether the names of an element say that it holds the text of the page."""
+    """Return whether an element is named as the main text."""
     names = f"{element.get('class')} {element.get('id')}"
-    return _is_text_named(names[:_LONGEST_NAME]) or "articleBody" in element.get("itemprop")
+    return _is_text_named(names[:_MAX_NAME_CHARS]) or "articleBody" in element.get("itemprop")
 
 
 @lru_cache(maxsize=4_096)
 def _is_text_named(names: str) -> bool:
-    return _TEXT_NAME.search(_PARTS.sub("-", names).lower()) is not None
+    return _TEXT_NAME.search(_WORD_BREAKS.sub("-", names).lower()) is not None

@@ -1,7 +1,7 @@
-"""Show what a page shows after a click, before it is read: tabs, accordions, carousels, and their titles.
+"""Unfold hidden panels and keep their titles: tabs, accordions, carousels.
 
-A panel is known by the control that names it, by the title before it, or by the siblings that are like it; menus,
-dialogs, tooltips and messages are none.
+A panel is recognised by the control that names it, by the title before it, or by similar siblings. Menus, dialogs,
+tooltips and messages stay hidden.
 """
 
 import re
@@ -9,74 +9,67 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from indexer.read.html.furniture import POPUP
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.noise import (
-    DEEP,
     HIDING,
-    LOOKED_AT,
-    NEAR,
+    MAX_DEPTH,
+    MAX_NEAR,
+    MAX_NODES,
     NOISE_ROLES,
-    POPUP,
     classes,
-    drop_furniture,
-    first_texts,
     holds,
     is_folded,
     is_menu,
     is_noise,
+    leading_texts,
     texts,
 )
-from indexer.read.html.parts import name_grids
 from indexer.text import reader_notes
 
 _WORD = re.compile(r"\w+")
 _LETTER = re.compile(r"[^\W\d_]")
-_TITLED = HEADINGS | {"dt", "summary", "th", "legend", "caption"}  # elements whose only words may be a control
-_BEFORE_PANELS = HEADINGS | {"dt", "button", "summary", "input"}
+_TITLES = HEADINGS | {"dt", "summary", "th", "legend", "caption"}  # they may have a control as only text
+_PANEL_TITLES = HEADINGS | {"dt", "button", "summary", "input"}
 _PANELS = frozenset(
     "div section article li dd dl tr tbody ul ol table p pre figure blockquote details fieldset".split()
 )
-_NAMING = frozenset("button a label li summary input option".split())  # elements that may open what they name
-_CONTROLS = frozenset({"a", "button", "label"})  # elements that may be controls without saying so
+_CONTROL_ELEMENTS = frozenset("button a label li summary input option".split())
+_CONTROLS = frozenset({"a", "button", "label"})  # elements that may be controls without a role
 _NO_IDS = frozenset({"", "true", "false"})
-_MARKS = frozenset(
+_CONTROL_ATTRIBUTES = frozenset(
     "hidden aria-hidden style role aria-expanded aria-controls data-toggle data-bs-toggle onclick".split()
 )
-_ROLES_AROUND = frozenset({"tab", "tablist", "button", "switch"})  # of elements that may hold more than a control
+_CONTROL_ROLES = frozenset({"tab", "tablist", "button", "switch"})
 _EXPANDING = frozenset({"aria-expanded", "aria-controls"})
 _TOGGLES = ("data-toggle", "data-bs-toggle")
 _OPENING = _EXPANDING.union(_TOGGLES, {"onclick"})
-_POPUPS = frozenset({"modal", "dropdown", "tooltip", "popover", "offcanvas"})  # what such a toggle opens, but no text
+_POPUPS = frozenset({"modal", "dropdown", "tooltip", "popover", "offcanvas"})
 _FURNITURE = frozenset({"nav", "footer", "dialog", "template", "menu"})
-_ROLES_OF_FURNITURE = frozenset("navigation search banner contentinfo menu menubar toolbar dialog alertdialog".split())
+_FURNITURE_ROLES = frozenset("navigation search banner contentinfo menu menubar toolbar dialog alertdialog".split())
 _PLACEHOLDER = re.compile(r"\{\{|\{%|<%|\$\{|\[\[")
-_QUOTED = re.compile(r"['\"]#?([\w-]+)['\"]")  # ids in what a control runs
+_QUOTED = re.compile(r"['\"]#?([\w-]+)['\"]")  # ids in scripts of controls
 _BLOCKS_IN_BUTTONS = frozenset("div p ul table".split())
 _CONTENT_IN_BUTTONS = HEADINGS | {"code", "pre", "kbd", "samp"}
 _OPERATION = re.compile(r"^\s*[1-5]\d\d\s*$|/[\w{]+|\w\(\)")  # an HTTP status, a path or a call
-_SENTENCE = 6  # words of a button that says more than what it does
-_TITLE = 200  # characters of what stands before a panel
+_MIN_SENTENCE_WORDS = 6  # longer texts of buttons are content
+_MAX_TITLE_CHARS = 200
 
 
 def unfold(tree: HtmlTree) -> None:
-    """Show the panels of a page, and make their titles text."""
-    drop_furniture(tree)
-    name_grids(tree)
-    marked = [
-        tag
-        for tag in tree.elements
-        if (tag.name in _CONTROLS or (tag.attributes and not _MARKS.isdisjoint(tag.attributes))) and tag.depth < DEEP
-    ]
+    """Show the hidden panels of a page, and turn their controls into text."""
+    shallow = (tag for tag in tree.elements if tag.depth < MAX_DEPTH)
+    marked = [tag for tag in shallow if tag.name in _CONTROLS or not _CONTROL_ATTRIBUTES.isdisjoint(tag.attributes)]
     hidden = [element for element in marked if not HIDING.isdisjoint(element.attributes) and is_folded(element)]
     controls = [element for element in marked if _is_opener(element)]
     if hidden:
         names = {name for element in hidden for name in _ids_of(element)}
-        naming = (tag for name in _NAMING for tag in tree.named(name)) if names else ()
+        naming = (tag for name in _CONTROL_ELEMENTS for tag in tree.find_all(name)) if names else ()
         _show_panels(hidden, _named_by_controls((*controls, *naming), names))
-    for element in controls:  # a heading is no control, nor is what holds headings or panels
-        inside = element.elements(LOOKED_AT) if element.get("role") in _ROLES_AROUND else ()
+    for element in controls:  # elements around headings or panels are no controls
+        inside = element.elements(MAX_NODES) if element.get("role") in _CONTROL_ROLES else ()
         is_around = any(tag.name in HEADINGS or tag.get("role") == "tabpanel" for tag in inside)
-        if is_around or element.name in _TITLED:
+        if is_around or element.name in _TITLES:
             element.attributes = {name: value for name, value in element.attributes.items() if name != "role"}
     contents = [control for control in controls if _is_content(control)]
     for control in contents:
@@ -85,7 +78,7 @@ def unfold(tree: HtmlTree) -> None:
     controls = [control for control in controls if control.name != "div" or control not in contents]
     if controls:
         _name_panels(controls)
-        _read_titles(controls, {tag.anchor: tag for tag in reversed(tree.elements) if "id" in tag.attributes})
+        _keep_titles(controls, {tag.anchor: tag for tag in reversed(tree.elements) if "id" in tag.attributes})
 
 
 def _is_opener(element: Element) -> bool:
@@ -94,26 +87,26 @@ def _is_opener(element: Element) -> bool:
         return True
     href = attributes.get("href", "") if element.name == "a" else ""
     leads_nowhere = href == "#" or href.startswith("javascript:")
-    return leads_nowhere or attributes.get("role") in _ROLES_AROUND
+    return leads_nowhere or attributes.get("role") in _CONTROL_ROLES
 
 
 def _is_content(control: Element) -> bool:
     """Return whether a button holds a heading, code, several texts with a block or a path or status, or a sentence."""
     if "button" not in (control.name, control.get("role")) or control.name == "a" or _opens_popup(control):
         return False
-    texts = [text for text, _ in first_texts(control)]
+    texts = [text for text, _ in leading_texts(control)]
     pieces = [text for text in texts if _WORD.search(text)]
-    is_sentence = sum(len(_WORD.findall(text)) for text in pieces) >= _SENTENCE
-    is_titled = any(parent.name in _TITLED for parent in control.parents(4))
+    is_sentence = sum(len(_WORD.findall(text)) for text in pieces) >= _MIN_SENTENCE_WORDS
+    is_titled = any(parent.name in _TITLES for parent in control.parents(4))
     is_operation = len(texts) > 1 and any(map(_OPERATION.search, texts))
     holds_blocks = len(pieces) > 1 and holds(control, _BLOCKS_IN_BUTTONS)
     return not is_titled and (is_sentence or is_operation or holds_blocks or holds(control, _CONTENT_IN_BUTTONS))
 
 
 def _name_panels(controls: Sequence[Element]) -> None:
-    """Write the names of tabs before the panels that follow them, as many as there are names."""
+    """Put the name of each tab before its panel, if the next element has a panel for each tab."""
     tabs = (control for control in controls if control.name == "label" or control.get("role") == "tab")
-    bars: dict[int, list[Element]] = defaultdict(list)  # tabs, by the id of what is around them
+    bars: dict[int, list[Element]] = defaultdict(list)  # tabs by the id of their parent
     for tab in tabs:
         bars[id(tab.parent)].append(tab)
     for tabs_of_bar in bars.values():
@@ -132,7 +125,7 @@ def _name_panels(controls: Sequence[Element]) -> None:
 
 
 def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> None:
-    """Show hidden elements that are panels, among them those of which controls have one of the names `shown`."""
+    """Show the hidden elements that are panels; `shown` are the ids and classes that controls name."""
     folded = {id(element) for element in hidden}
     panels: list[Element] = []
     prose: set[int] = set()
@@ -140,13 +133,13 @@ def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> None:
         children = parent.tags if parent is not None else []
         open_ones = [child for child in children if id(child) not in folded]
         kinds = {kind for child in open_ones for kind in _kinds(child)}
-        texts = {_beginning(child) for child in open_ones} if kinds else set()
+        texts = {_leading_words(child) for child in open_ones} if kinds else set()
         before: Element | None = None
         for child in children:
             if id(child) not in folded:
                 before = child
                 continue
-            text = _beginning(child)
+            text = _leading_words(child)
             words = len(_WORD.findall(text))
             if not words or _is_popup(child) or _PLACEHOLDER.search(text):
                 continue
@@ -158,7 +151,7 @@ def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> None:
                 prose.add(id(child))
             is_panel = is_panel or (role == "region" and "aria-labelledby" in child.attributes)
             is_like_open_ones = words > 1 and text not in texts and not kinds.isdisjoint(_kinds(child))
-            is_titled = before is not None and words >= 5 and _is_title(before)  # a message says less
+            is_titled = before is not None and words >= 5 and _is_title(before)  # messages have fewer words
             if is_panel or is_like_open_ones or is_titled or not _ids_of(child).isdisjoint(shown):
                 panels.append(child)
                 texts.add(text)
@@ -174,24 +167,24 @@ def _ids_of(panel: Element) -> set[str]:
 
 
 def _kinds(element: Element) -> set[tuple[str, str]]:
-    said = classes(element) or (_NO_IDS if element.name in ("tr", "li", "dd") else ())
-    return {(element.name, name) for name in said}
+    names = classes(element) or (_NO_IDS if element.name in ("tr", "li", "dd") else ())
+    return {(element.name, name) for name in names}
 
 
 def _named_by_controls(controls: Iterable[Element], names: Collection[str]) -> set[str]:
-    """Return those of the names that are in a control which opens no popup."""
+    """Return the names of elements that controls open, except popups."""
     shown: set[str] = set()
     for control in controls:
         ids = (name for key, value in control.attributes.items() for name in _ids_in(key, value))
-        named = [name for name in ids if name in names and name not in shown]
-        if named and not _opens_popup(control):
-            shown.update(named)
+        new_ids = [name for name in ids if name in names and name not in shown]
+        if new_ids and not _opens_popup(control):
+            shown.update(new_ids)
     return shown
 
 
 def _ids_in(key: str, value: str) -> Iterable[str]:
     if key == "aria-controls" or key.startswith("data-"):
-        return [part.removeprefix("#") for part in value.split()] if len(value) < _TITLE else ()
+        return [word.removeprefix("#") for word in value.split()] if len(value) < _MAX_TITLE_CHARS else ()
     if key == "onclick" or (key == "href" and value.startswith("javascript:")):
         return _QUOTED.findall(value)
     return (value[1:],) if key == "href" and value.startswith("#") else ()
@@ -201,7 +194,7 @@ def _opens_popup(control: Element) -> bool:
     attributes = control.attributes
     if attributes.get("aria-haspopup", "false") != "false" or any(attributes.get(key) in _POPUPS for key in _TOGGLES):
         return True
-    return any(tag.name in _FURNITURE or tag.get("role") in _ROLES_OF_FURNITURE for tag in control.parents())
+    return any(tag.name in _FURNITURE or tag.get("role") in _FURNITURE_ROLES for tag in control.parents())
 
 
 def _is_popup(element: Element) -> bool:
@@ -210,44 +203,44 @@ def _is_popup(element: Element) -> bool:
     return element.get("role") in NOISE_ROLES or "aria-modal" in element.attributes
 
 
-def _beginning(element: Element) -> str:
-    return " ".join(" ".join(text for text, _ in first_texts(element)).split())
+def _leading_words(element: Element) -> str:
+    return " ".join(" ".join(text for text, _ in leading_texts(element)).split())
 
 
 def _is_title(element: Element) -> bool:
-    """Return whether an element is, or only holds, a heading or a control."""
+    """Return whether an element is, or holds little but, a heading or a control."""
     if "onclick" in element.attributes:
         return True
-    inside = element.elements(NEAR) if element.short_text(_TITLE) is not None else ()
-    return any(tag.name in _BEFORE_PANELS or tag.get("role") in ("button", "tab") for tag in (element, *inside))
+    inside = element.elements(MAX_NEAR) if element.short_text(_MAX_TITLE_CHARS) is not None else ()
+    return any(tag.name in _PANEL_TITLES or tag.get("role") in ("button", "tab") for tag in (element, *inside))
 
 
-def _read_titles(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
-    """Make text of the controls that are all the words of a title, or that stand before panels of text like others."""
-    following: dict[int, Element] = {}  # by the id of an element, the one after it
+def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
+    """Turn controls into text that are the only words of a title, or the titles of similar panels."""
+    following: dict[int, Element] = {}  # next siblings by the id of an element
     for parent in {id(control.parent): control.parent for control in controls}.values():
         following |= {id(tag): after for tag, after in pairwise(parent.tags if parent is not None else ())}
     alike: dict[tuple[object, ...], list[Element]] = defaultdict(list)
     for control in controls:
-        if control.name in _TITLED or control.get("role") == "tablist" or not _LETTER.search(_beginning(control)):
+        if control.name in _TITLES or control.get("role") == "tablist" or not _LETTER.search(_leading_words(control)):
             continue
-        title = next((parent for parent in control.parents() if parent.name in _TITLED), None)
+        title = next((parent for parent in control.parents() if parent.name in _TITLES), None)
         panel = following.get(id(control))
         is_opener = not _EXPANDING.isdisjoint(control.attributes)
         if is_opener:
-            named = (ids.get(name) for key, value in control.attributes.items() for name in _ids_in(key, value))
-            panel = next((element for element in named if element is not None), panel)
+            targets = (ids.get(name) for key, value in control.attributes.items() for name in _ids_in(key, value))
+            panel = next((element for element in targets if element is not None), panel)
         if title is not None:
-            if not any(_LETTER.search(text) for text, _ in texts(title.children, is_noise, LOOKED_AT)):
-                _make_text(control, "span")  # all the words of the title
+            if not any(_LETTER.search(text) for text, _ in texts(title.children, is_noise, MAX_NODES)):
+                _make_text(control, "span")
         elif control.get("role") == "tab" or _opens_popup(control):
             continue
         elif panel is not None and panel.name in _PANELS and not _is_popup(panel) and not is_menu(panel):
             alike[control.name, classes(control), panel.name, classes(panel), is_opener].append(control)
-    openers = [control for key, some in alike.items() if len(some) > 1 or key[-1] for control in some]
-    said = Counter(_beginning(control) for control in openers)
+    openers = [control for key, group in alike.items() if len(group) > 1 or key[-1] for control in group]
+    counts = Counter(_leading_words(control) for control in openers)
     for control in openers:
-        if said[_beginning(control)] == 1:  # others say only what they do
+        if counts[_leading_words(control)] == 1:  # repeated labels are commands, such as "Show"
             _make_text(control, "p")
 
 

@@ -1,4 +1,4 @@
-"""Find the text of a page that is read alone, and remove the furniture around and within it."""
+"""Find the text of a single page without its site, and remove the furniture around and within it."""
 
 import re
 from collections import Counter, deque
@@ -7,10 +7,10 @@ from itertools import takewhile
 
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.names import is_text, kind_named, kind_of
-from indexer.read.html.noise import DEEP, LOOKED_AT, classes, holds, is_noise
+from indexer.read.html.noise import MAX_DEPTH, MAX_NODES, classes, holds, is_noise
 from indexer.text.cleaning import fold
 
-_MAIN_SHARE = 1 / 3  # of the page's text outside links; a smaller <main> is a bar
+_MIN_MAIN_SHARE = 1 / 3  # of the text outside links
 _BLOCKS = frozenset(
     "address article aside blockquote body button caption center dd details dialog div dl dt fieldset figcaption "
     "figure footer form h1 h2 h3 h4 h5 h6 header hgroup html iframe label legend li main menu nav noscript ol option "
@@ -20,68 +20,72 @@ _CONTAINERS = frozenset("article center div form main section table tbody td tr"
 _LINK_BOXES = _CONTAINERS | {"aside", "nav", "ol", "ul"}
 _CAPTIONS = HEADINGS | {"div", "figcaption", "figure", "p", "section", "span"}
 _NO_TEXT = frozenset("script style template svg head select textarea iframe object".split())
-_SENTENCE = 80  # characters of a block that is prose
-_LINKED = 0.5  # share of the text of a block inside links above which it is no prose
-_MOST = 0.5  # share of the prose of a page above which a box is no furniture
-_REST = 0.5  # share of the prose of a page that is not comments
-_MENU_LINKS = 3  # links
-_ALL_LINKED = 0.8  # of the text of a box
-_TEASER_LENGTH = 400  # characters
-_TITLE_LENGTH = 20  # characters
-_CAPTION_LENGTH = 40  # characters
-_RECENT = 12  # blocks
-_LEGAL_LENGTH = 1_000  # characters
-_BOX_LENGTH = 600  # characters
-_SHOWN = frozenset({"pre", "code", "table", "dl", "ul", "ol"})
+_MIN_PROSE_CHARS = 80
+_MAX_LINK_SHARE = 0.5  # of prose
+_MIN_REST = 0.5  # of the text, after boxes are removed
+_MIN_THREAD_REST = 0.5  # of the prose, outside comments
+_MIN_MENU_LINKS = 3
+_LINK_BOX_SHARE = 0.8  # of a box of links
+_MAX_TEASER_CHARS = 400
+_MIN_TITLE_CHARS = 20
+_MIN_CAPTION_CHARS = 40
+_RECENT_BLOCKS = 12
+_MAX_LEGAL_CHARS = 1_000
+_MAX_BOX_CHARS = 600
+_CONTENT = frozenset({"pre", "code", "table", "dl", "ul", "ol"})
 _FIELDS = frozenset({"input", "textarea", "select"})
 _COPYRIGHT = re.compile(r"©|\ball rights reserved\b", re.IGNORECASE)
-_ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".split())  # names and roles
+_PAGE_ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".split())  # names or roles
 
 
 @dataclass(slots=True)
 class Size:
-    """Characters of text in an element, how many are inside links, and how many are prose."""
+    """The numbers of characters in an element: all, inside links, and of prose."""
 
     text: int = 0
     linked: int = 0
     prose: int = 0
-    own: int = 0  # outside of blocks within it
-    own_linked: int = 0
-    has_prose: bool = False  # outside of blocks within it
-    is_titled: bool = False  # whether it holds a main heading
+    direct: int = 0  # outside nested blocks
+    direct_linked: int = 0
+    has_prose: bool = False  # outside nested blocks
+    is_titled: bool = False  # has a main heading
 
     @property
     def bare(self) -> int:
-        """Return the characters outside of links."""
+        """Return the number of characters outside links."""
         return self.text - self.linked
 
 
-Sizes = dict[int, Size]  # by the id of an element
+Sizes = dict[int, Size]  # keys are ids of elements
 
 
 def measure(root: Element, *, with_noise: bool = True) -> Sizes:
-    """Measure an element and all below it."""
-    order: list[tuple[Element, Size, Size | None]] = []  # each element with its size, and that of the one around it
+    """Measure an element and its descendants."""
+    order: list[tuple[Element, Size, Size | None]] = []  # element, its size, that of its parent
     todo: list[tuple[Element, Size | None]] = [(root, None)]
     sizes: Sizes = {}
     while todo:
         element, around = todo.pop()
         size = sizes[id(element)] = Size()
         order.append((element, size, around))
-        own = 0
+        direct = 0
         for node in element.children:
             if isinstance(node, str):
-                own += len(node) if len(node) < 3 else len(node.strip())
+                direct += len(node) if len(node) < 3 else len(node.strip())
             elif node.name not in _NO_TEXT and (with_noise or not is_noise(node)):
                 todo.append((node, size))
-        size.text = size.own = own
+        size.text = size.direct = direct
     for element, size, around in reversed(order):
         name = element.name
         if name == "a" and "href" in element.attributes:
-            size.linked, size.own_linked, size.prose = size.text, size.own, 0
+            size.linked, size.direct_linked, size.prose = size.text, size.direct, 0
         is_block = name in _BLOCKS
-        if is_block and size.own - size.own_linked >= _SENTENCE and size.own_linked <= _LINKED * size.own:
-            size.prose += size.own
+        if (
+            is_block
+            and size.direct - size.direct_linked >= _MIN_PROSE_CHARS
+            and size.direct_linked <= _MAX_LINK_SHARE * size.direct
+        ):
+            size.prose += size.direct
             size.has_prose = True
         if around is None:
             continue
@@ -93,16 +97,15 @@ def measure(root: Element, *, with_noise: bool = True) -> Sizes:
         around.linked += size.linked
         around.prose += size.prose
         if not is_block:
-            around.own += size.own
-            around.own_linked += size.own_linked
+            around.direct += size.direct
+            around.direct_linked += size.direct_linked
     return sizes
 
 
 def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
-    """Remove the furniture of a page, and return the element that holds its text.
+    """Remove the furniture of a page, and return the element with its text.
 
-    Boxes within the text are removed only of a page that declares itself an article: a list of links is the text of
-    other pages.
+    Boxes within the text are removed only from articles: on other pages, lists of links may be the text.
     """
     body = tree.body
     sizes = measure(body)
@@ -112,20 +115,20 @@ def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
     start = find_container(tree, sizes) or body
     if is_article and _remove_other_articles(start, sizes):
         sizes = measure(body, with_noise=False)
-    named = _named_part(start, sizes) if is_article else start
-    leads = _leads(named, start, sizes)
-    part, core = _trim(named, sizes, is_article)
+    text_element = _named_element(start, sizes) if is_article else start
+    leads = _find_leads(text_element, start, sizes)
+    outer, core = _trim(text_element, sizes, is_article)
     if is_article:
         _remove_teasers(core, sizes)
-        _remove_repeats(part, sizes)
-    part.children[:0] = leads
-    return part
+        _remove_repeats(outer, sizes)
+    outer.children[:0] = leads
+    return outer
 
 
-def _named_part(start: Element, sizes: Sizes) -> Element:
-    """Return the innermost element named as the text of a page; `start` if there is none with enough of it."""
+def _named_element(start: Element, sizes: Sizes) -> Element:
+    """Return the innermost element that is named as main text and has most of it, or `start`."""
     total = sizes[id(start)]
-    named: list[Element] = []
+    text_elements: list[Element] = []
     times = Counter[str]()
     for element in [start, *start.elements()]:
         size = sizes.get(id(element))
@@ -134,86 +137,86 @@ def _named_part(start: Element, sizes: Sizes) -> Element:
         times[element.get("class")] += 1
         is_enough = size.prose >= max(1, 0.5 * total.prose) and size.bare >= 0.3 * total.bare
         if is_enough and is_text(element):
-            named.append(element)
-    return next((tag for tag in reversed(named) if times[tag.get("class")] == 1 or not tag.get("class")), start)
+            text_elements.append(element)
+    return next((tag for tag in reversed(text_elements) if times[tag.get("class")] == 1 or not tag.get("class")), start)
 
 
 def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Element]:
-    """Remove the furniture around the prose of an element; return two elements within it.
+    """Remove the furniture around the prose of an element.
 
-    The first holds all other text, the second most of the prose.
+    Returns: the element with all text that is left, and the one with most of the prose.
     """
-    part = inner = start
-    is_alone = True  # whether nothing but furniture stands around `inner`
+    outer = inner = start
+    is_alone = True  # only furniture was around `inner`
     while True:
         half = max(1, 0.5 * sizes[id(inner)].prose)
         blocks = [tag for tag in inner.tags if id(tag) in sizes and sizes[id(tag)].text]
         cores = (tag for tag in blocks if tag.name in _CONTAINERS and sizes[id(tag)].prose >= half)
-        core = next((tag for tag in cores if not (is_article and _teases(tag))), None)
+        core = next((tag for tag in cores if not (is_article and _is_teaser_box(tag))), None)
         if core is None:
-            return part, inner
+            return outer, inner
         place = blocks.index(core)
         for box in blocks[:place]:
             _clean_title(box, sizes, is_article=is_article)
         around = blocks[:place] + blocks[place + 1 :]
-        gone = {id(tag) for tag in around if _is_furniture(tag, sizes, is_article=is_article)}
-        gone |= {id(tag) for tag in blocks[place + 1 :] if _is_legal(tag, sizes)}
-        inner.children = [node for node in inner.children if id(node) not in gone]
-        is_alone = is_alone and len(gone) == len(blocks) - 1
+        removed = {id(tag) for tag in around if _is_furniture(tag, sizes, is_article=is_article)}
+        removed |= {id(tag) for tag in blocks[place + 1 :] if _is_legal(tag, sizes)}
+        inner.children = [node for node in inner.children if id(node) not in removed]
+        is_alone = is_alone and len(removed) == len(blocks) - 1
         inner = core
         if is_alone:
-            part = inner
+            outer = inner
 
 
 def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
-    """Return whether an element next to the prose of a page leads elsewhere, and does nothing else."""
+    """Return whether an element next to the prose is a menu, a form, or a box of links."""
     size = sizes[id(element)]
     if size.is_titled or element.name in HEADINGS:
         return False
     is_named = not size.prose and kind_of(element)
     is_form = (element.name == "form" or holds(element, ("form",))) and holds(element, _FIELDS)
-    if size.text < _BOX_LENGTH and (is_named or is_form) and not holds(element, _SHOWN):
+    if size.text < _MAX_BOX_CHARS and (is_named or is_form) and not holds(element, _CONTENT):
         return True
     if is_article:
-        return size.linked > _LINKED * size.text or _teases(element)
-    links = sum(tag.name == "a" for tag in element.elements())  # a signature has a few links, to its types
-    return size.linked > _ALL_LINKED * size.text and links >= _MENU_LINKS
+        return size.linked > _MAX_LINK_SHARE * size.text or _is_teaser_box(element)
+    links = sum(tag.name == "a" for tag in element.elements())  # signatures have a few links to types
+    return size.linked > _LINK_BOX_SHARE * size.text and links >= _MIN_MENU_LINKS
 
 
 def _clean_title(box: Element, sizes: Sizes, *, is_article: bool) -> None:
     """Remove the furniture around the main heading in a box."""
     while id(box) in sizes and sizes[id(box)].is_titled:
         blocks = [tag for tag in box.tags if id(tag) in sizes and sizes[id(tag)].text]
-        gone = {id(tag) for tag in blocks if _is_furniture(tag, sizes, is_article=is_article)}
-        box.children = [node for node in box.children if id(node) not in gone]
+        removed = {id(tag) for tag in blocks if _is_furniture(tag, sizes, is_article=is_article)}
+        box.children = [node for node in box.children if id(node) not in removed]
         box = next((tag for tag in blocks if sizes[id(tag)].is_titled), box.tags[0])
 
 
 def _is_legal(element: Element, sizes: Sizes) -> bool:
     """Return whether an element is a notice of copyright."""
-    return sizes[id(element)].text < _LEGAL_LENGTH and _COPYRIGHT.search(element.text()) is not None
+    return sizes[id(element)].text < _MAX_LEGAL_CHARS and _COPYRIGHT.search(element.text()) is not None
 
 
-def _teases(box: Element) -> bool:
-    """Return whether a box announces other pages: its headings, or the first words of its items, are links to them."""
+def _is_teaser_box(box: Element) -> bool:
+    """Return whether the headings of a box, or the beginnings of its items, link to other pages."""
     if box.name not in _LINK_BOXES:
         return False
     headings = [tag for tag in box.elements() if tag.name in HEADINGS and not tag.text().isspace()]
     leading = sum(any(map(_leads_elsewhere, (*tag.parents(4), *tag.tags))) for tag in headings)
     if leading >= 2 and leading >= len(headings) - 1:  # the box may have a title
-        return box.short_text(_TEASER_LENGTH * leading) is not None
+        return box.short_text(_MAX_TEASER_CHARS * leading) is not None
     items = [tag for tag in box.tags if tag.name not in HEADINGS]
     return len(items) >= 3 and all(map(_is_teaser, items)) and len({tag.name for tag in items}) == 1
 
 
 def _is_teaser(item: Element) -> bool:
-    """Return whether an item begins with the title of another page, and says little more."""
+    """Return whether an item is a linked title with a few more words."""
     link = next((tag for tag in item.elements() if tag.name == "a" and not tag.text().isspace()), None)
-    text = item.short_text(_TEASER_LENGTH)
+    text = item.short_text(_MAX_TEASER_CHARS)
     if link is None or text is None or not _leads_elsewhere(link) or holds(item, ("pre", "code", "table")):
         return False
     title = link.text().strip()
-    return len(title) >= _TITLE_LENGTH and text.strip().startswith(title)
+    return len(title) >= _MIN_TITLE_CHARS and text.strip().startswith(title)
 
 
 def _leads_elsewhere(element: Element) -> bool:
@@ -221,43 +224,43 @@ def _leads_elsewhere(element: Element) -> bool:
 
 
 def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
-    """Remove further posts from the page of one, which has the main heading; return whether there were any."""
+    """Remove other posts from the page of the post with the main heading; return whether there were any."""
     articles = [tag for tag in start.elements() if tag.name == "article" and id(tag) in sizes]
     titled = [tag for tag in articles if sizes[id(tag)].is_titled and sizes[id(tag)].prose]
     if len(titled) != 1 or len(articles) < 3:
         return False
-    kept = {id(tag) for tag in (titled[0], *titled[0].parents(), *titled[0].elements())}
-    gone = {id(tag) for tag in articles} - kept
-    posts = (tag for tag in articles if id(tag) in gone and not holds(tag, ("article",)))
+    ids_of_post = {id(tag) for tag in (titled[0], *titled[0].parents(), *titled[0].elements())}
+    removed = {id(tag) for tag in articles} - ids_of_post
+    posts = (tag for tag in articles if id(tag) in removed and not holds(tag, ("article",)))
     if any(sizes[id(tag)].prose > sizes[id(titled[0])].prose for tag in posts):
         return False
-    for parent in [tag.parent for tag in articles if id(tag) in gone]:
+    for parent in [tag.parent for tag in articles if id(tag) in removed]:
         if parent is not None:
-            parent.children = [node for node in parent.children if id(node) not in gone]
-    return bool(gone)
+            parent.children = [node for node in parent.children if id(node) not in removed]
+    return bool(removed)
 
 
 def _remove_teasers(start: Element, sizes: Sizes) -> None:
-    """Remove boxes within an article of which nearly all is links, or that announce other pages, but not most of it."""
+    """Remove boxes of links and teasers from an article, up to half of its text."""
     half = 0.5 * sizes[id(start)].text
     todo = [start]
     while todo:
         element = todo.pop()
-        gone: set[int] = set()
+        removed: set[int] = set()
         for node in element.tags:
             size = sizes.get(id(node))
             if size is None or not size.text or node.name not in _LINK_BOXES:
                 continue
-            if size.text < half and (size.linked > _ALL_LINKED * size.text or _teases(node)):
-                gone.add(id(node))
+            if size.text < half and (size.linked > _LINK_BOX_SHARE * size.text or _is_teaser_box(node)):
+                removed.add(id(node))
             else:
                 todo.append(node)
-        element.children = [node for node in element.children if id(node) not in gone]
+        element.children = [node for node in element.children if id(node) not in removed]
 
 
 def _remove_repeats(start: Element, sizes: Sizes) -> None:
-    """Remove blocks that repeat one of the last few, such as captions of a gallery for each size of screen."""
-    recent = deque[tuple[str, Element | None]](maxlen=_RECENT)
+    """Remove blocks that repeat a recent one, such as captions for each screen size."""
+    recent = deque[tuple[str, Element | None]](maxlen=_RECENT_BLOCKS)
     todo: list[Element] = [start]
     while todo:
         element = todo.pop()
@@ -273,34 +276,34 @@ def _remove_repeats(start: Element, sizes: Sizes) -> None:
         else:
             text = fold(element.text())
             is_repeat = any(text == other and parent is not element.parent for other, parent in recent)
-            if is_repeat and len(text) >= _CAPTION_LENGTH:
+            if is_repeat and len(text) >= _MIN_CAPTION_CHARS:
                 element.children = []
         recent.append((text, element.parent))
 
 
 def unwrap(body: Element, sizes: Sizes) -> None:
-    """Make plain divisions of elements that look like furniture but hold nearly all of a page."""
+    """Rename elements to <div> that look like furniture but hold nearly all text of a page."""
     around = body
-    for _ in range(DEEP):
-        whole = sizes[id(around)]
+    for _ in range(MAX_DEPTH):
+        total = sizes[id(around)]
         for node in around.tags:
-            part = sizes.get(id(node))
-            if part and (part.prose >= 0.75 * whole.prose if whole.prose else part.text >= 0.95 * whole.text > 0):
+            size = sizes.get(id(node))
+            if size and (size.prose >= 0.75 * total.prose if total.prose else size.text >= 0.95 * total.text > 0):
                 around = node
                 break
         else:
             return
-        is_end = around.name in _ENDS or around.get("role") in _ENDS
-        if (not is_end or part.is_titled) and is_noise(around):
+        is_end = around.name in _PAGE_ENDS or around.get("role") in _PAGE_ENDS
+        if (not is_end or size.is_titled) and is_noise(around):
             around.name = "div"
             around.attributes = {"id": around.get("id")}
 
 
-def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
-    """Find the title, code and prose that stand before a part, such as the lead of an article."""
-    found: list[Element] = []
-    inner = part
-    for around in part.parents(3):
+def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Element]:
+    """Find title, code and prose before the main text, such as the lead of an article."""
+    all_leads: list[Element] = []
+    inner = text_element
+    for around in text_element.parents(3):
         if inner is start or id(around) not in sizes:
             break
         leads: list[Element] = []
@@ -309,20 +312,20 @@ def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
                 size = sizes.get(id(node))
                 if size is None:
                     continue
-                is_prose = size.has_prose and size.own == size.text and not kind_of(node)
+                is_prose = size.has_prose and size.direct == size.text and not kind_of(node)
                 if node.name == "pre" or (not size.linked if node.name == "h1" else is_prose):
                     leads.append(node)
-        found[:0] = leads
+        all_leads[:0] = leads
         inner = around
-    return found
+    return all_leads
 
 
 def _remove_boxes(start: Element, sizes: Sizes) -> None:
-    """Remove boxes whose names say that they are furniture, but none that hold most of the page, alone or together."""
-    total = left = sizes[id(start)].bare
+    """Remove boxes with names of furniture, unless boxes of that name hold most of the page."""
+    total = remaining = sizes[id(start)].bare
     prose = sizes[id(start)].prose
-    boxes: list[tuple[Element, Element, str, int]] = []  # what a box is in, the box, its name, its text outside links
-    weights = Counter[str]()  # by name
+    boxes: list[tuple[Element, Element, str, int]] = []  # parent, box, name, characters outside links
+    weights = Counter[str]()  # characters by name
     todo = [start]
     while todo:
         element = todo.pop()
@@ -332,64 +335,64 @@ def _remove_boxes(start: Element, sizes: Sizes) -> None:
                 continue
             kind = "" if size.is_titled else kind_of(node)
             is_poster = kind == "poster" and (not size.prose or size.text < 200)
-            is_furniture = kind == "strong" or is_poster or size.linked > _LINKED * size.text
-            if kind == "strong" and prose - size.prose >= _REST * prose and _is_thread(node):
+            is_furniture = kind == "strong" or is_poster or size.linked > _MAX_LINK_SHARE * size.text
+            if kind == "strong" and prose - size.prose >= _MIN_THREAD_REST * prose and _is_thread(node):
                 element.children = [child for child in element.children if child is not node]
-            elif kind and is_furniture and total - size.bare >= _MOST * total:
+            elif kind and is_furniture and total - size.bare >= _MIN_REST * total:
                 name = node.get("class") or node.get("id")
                 boxes.append((element, node, name, size.bare))
                 weights[name] += size.bare
             else:
                 todo.append(node)
-    gone: dict[int, Element] = {}  # by the id of a box, what it is in
+    removed: dict[int, Element] = {}  # parents by the id of a box
     for parent, box, name, weight in boxes:
-        if total - weights[name] >= _MOST * total and left - weight >= _MOST * total:
-            gone[id(box)] = parent
-            left -= weight
-    for parent in {id(parent): parent for parent in gone.values()}.values():
-        parent.children = [node for node in parent.children if id(node) not in gone]
+        if total - weights[name] >= _MIN_REST * total and remaining - weight >= _MIN_REST * total:
+            removed[id(box)] = parent
+            remaining -= weight
+    for parent in {id(parent): parent for parent in removed.values()}.values():
+        parent.children = [node for node in parent.children if id(node) not in removed]
 
 
-def _inner(part: Element, sizes: Sizes) -> Element | None:
-    """Return the element that holds nearly all of a part."""
-    whole = sizes[id(part)]
-    for node in part.tags:
+def _inner(outer: Element, sizes: Sizes) -> Element | None:
+    """Return the child that holds nearly all prose of an element, or None."""
+    total = sizes[id(outer)]
+    for node in outer.tags:
         inner = sizes.get(id(node)) if node.name in _CONTAINERS else None
-        if inner is not None and inner.prose and inner.prose >= 0.85 * whole.prose:
-            return node if inner.bare >= 0.75 * whole.bare else None
+        if inner is not None and inner.prose and inner.prose >= 0.85 * total.prose:
+            return node if inner.bare >= 0.75 * total.bare else None
     return None
 
 
 def _is_thread(box: Element) -> bool:
-    """Return whether a box begins with a heading of its own, below which several items have one form."""
-    inside = [tag for tag in box.elements(LOOKED_AT) if tag.name in HEADINGS or classes(tag)]
+    """Return whether a box is a heading followed by several similar items."""
+    inside = [tag for tag in box.elements(MAX_NODES) if tag.name in HEADINGS or classes(tag)]
     forms = Counter((tag.name, tag.get("class")) for tag in inside if kind_named(tag.get("class")))
     return bool(inside) and inside[0].name in HEADINGS and max(forms.values(), default=0) > 1
 
 
 def layout_cell(tree: HtmlTree) -> Element | None:
-    """Return the cell that holds the text of a page laid out as a table with menus around it."""
+    """Return the cell with the text of a page that is laid out as a table, or None."""
     first = tree.first("p") or tree.first("br")
     if first is None or all(around.name != "td" for around in first.parents(12)):
         return None
-    part: Element | None = tree.body
+    element: Element | None = tree.body
     cell, sizes = None, measure(tree.body)
-    while part is not None:
-        cell = part if part.name == "td" else cell
-        part = _inner(part, sizes)
+    while element is not None:
+        cell = element if element.name == "td" else cell
+        element = _inner(element, sizes)
     return cell
 
 
 def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
-    """Return the element that holds the page's own text: of a kind that occurs once, and with enough of the prose."""
-    found = {"main": tree.named("main"), "role": [], "article": tree.named("article"), "id": []}
+    """Return the main element of a page: the only one of its kind, with enough of the text; or None."""
+    candidates = {"main": tree.find_all("main"), "role": [], "article": tree.find_all("article"), "id": []}
     for element in tree.elements:
         attributes = element.attributes
         if "role" in attributes and attributes["role"] == "main":
-            found["role"].append(element)
+            candidates["role"].append(element)
         if "id" in attributes and attributes["id"] in ("main-content", "content"):
-            found["id"].append(element)
-    unique = {kind: elements[0] for kind, elements in found.items() if len(elements) == 1}
+            candidates["id"].append(element)
+    unique = {kind: elements[0] for kind, elements in candidates.items() if len(elements) == 1}
     if sizes is None:
         return next(iter(unique.values()), None)
     prose = max(size.prose for size in sizes.values())
@@ -397,6 +400,6 @@ def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None
     for kind, element in unique.items():
         size = sizes.get(id(element))
         is_marked = kind in ("main", "role")
-        if size is not None and (size.bare >= _MAIN_SHARE * bare if is_marked else size.prose >= 0.5 * prose):
+        if size is not None and (size.bare >= _MIN_MAIN_SHARE * bare if is_marked else size.prose >= 0.5 * prose):
             return element
     return None

@@ -1,4 +1,4 @@
-"""Templates of sites: text that pages share around their own; `indexer.sources.templates` counts what `find` returns.
+"""Find and remove the template of a site, the text that its pages share; see `indexer.sources.templates`.
 
 A place is the chain of element names and classes from the body down. Places and texts are compared by hashes, in which
 all numbers are equal, so that dates and versions may differ.
@@ -14,18 +14,18 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
-from indexer.read.html.noise import DEEP, classes, is_noise, texts
+from indexer.read.html.noise import MAX_DEPTH, classes, is_noise, texts
 
-_EITHER_END = 300  # blocks given, from the beginning of a page and from its end
-MOST_BLOCKS = 2 * _EITHER_END
-_LONGEST = 1_500  # characters of a block that may be of a template
-_LINKED = 0.5  # share of the text inside links in what is navigation
+_BLOCKS_AT_END = 300  # of a page
+MAX_BLOCKS = 2 * _BLOCKS_AT_END
+_MAX_BLOCK_CHARS = 1_500
+_MIN_LINK_SHARE = 0.5  # of navigation
 _BLOCKS = HEADINGS | frozenset(
     "address article aside blockquote center dd details div dl dt fieldset figure form header hgroup li main menu nav "
     "ol p pre section summary table tbody td tfoot th thead tr ul".split()
 )
 _SILENT = frozenset({"script", "style", "template", "noscript"})
-_LABEL = re.compile(r"\b\w++\s*+:|[\s|·•,;()\[\]<>«»←→-]+")  # and what separates links
+_LABEL_OR_SEPARATOR = re.compile(r"\b\w++\s*+:|[\s|·•,;()\[\]<>«»←→-]+")
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"\w")
 _ROOT = 0
@@ -33,12 +33,12 @@ _ROOT = 0
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The shared text and links around the pages of a site; all numbers are hashes."""
+    """The shared text and links of the pages of a site, as hashes."""
 
-    texts: frozenset[int]  # of a place and the text that is there
-    at: frozenset[int]  # places of these texts
-    places: frozenset[int]  # at which each page has links of its own
-    around: frozenset[int]  # all these places, and those they are in
+    texts: frozenset[int]  # hashes of a place with its text
+    at: frozenset[int]  # their places
+    places: frozenset[int]  # places of links that differ by page
+    around: frozenset[int]  # all these places, and the places around them
 
     def __str__(self) -> str:
         """Return the text form that `read_template` reads."""
@@ -58,30 +58,30 @@ class _Unit(NamedTuple):  # a block, or a run of text and inline elements betwee
 
 
 def find(tree: HtmlTree) -> dict[str, Any]:
-    """Find blocks of a prepared page that may belong to its site's template: JSON of `indexer.records.PageBlocks`."""
+    """Return the blocks of a prepared page that may belong to a template, as JSON of `indexer.records.PageBlocks`."""
     blocks = iter(()) if tree.redirects else _blocks(tree.body, _ROOT)
-    found = [*islice(blocks, _EITHER_END), *deque(blocks, _EITHER_END)]
+    blocks_at_ends = [*islice(blocks, _BLOCKS_AT_END), *deque(blocks, _BLOCKS_AT_END)]
     title = tree.first("title")
-    tags = (tag for tag in tree.elements if tag.name in HEADINGS and tag.depth < DEEP)
-    headings = [" ".join((tag.short_text(_LONGEST) or "").split()) for tag in tags]
+    tags = (tag for tag in tree.elements if tag.name in HEADINGS and tag.depth < MAX_DEPTH)
+    headings = [" ".join((tag.short_text(_MAX_BLOCK_CHARS) or "").split()) for tag in tags]
     about = "\n".join(headings) or (title.text() if title is not None else "")
-    return {"about": _hash(_ROOT, about), "blocks": found}
+    return {"about": _hash(_ROOT, about), "blocks": blocks_at_ends}
 
 
 def strip(tree: HtmlTree, template: Template) -> bool:
-    """Remove the template's text around a page's own; return whether there was any."""
-    found = list(_matches(tree.body, _ROOT, template))
-    own = [place for place, match in enumerate(found) if match is None]
-    first, last = (own[0], own[-1]) if own else (len(found), -1)
-    gone = [match for place, match in enumerate(found) if match is not None and not first < place < last]
-    away = {id(node) for match in gone for node in match.nodes}
-    for parent in {id(match.parent): match.parent for match in gone}.values():
-        parent.children = [node for node in parent.children if id(node) not in away]
-    return bool(gone)
+    """Remove the text of the template before and after that of the page; return whether there was any."""
+    matches = list(_matches(tree.body, _ROOT, template))
+    unmatched = [position for position, match in enumerate(matches) if match is None]
+    first, last = (unmatched[0], unmatched[-1]) if unmatched else (len(matches), -1)
+    removed = [match for position, match in enumerate(matches) if match is not None and not first < position < last]
+    removed_nodes = {id(node) for match in removed for node in match.nodes}
+    for parent in {id(match.parent): match.parent for match in removed}.values():
+        parent.children = [node for node in parent.children if id(node) not in removed_nodes]
+    return bool(removed)
 
 
 def _blocks(parent: Element, place: int, depth: int = 1) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield blocks that may belong to a template, in the order of the page, as `find` returns them."""
+    """Yield the blocks that may belong to a template, in order."""
     for unit in _units(parent):
         block = unit.block
         if block is not None and (is_noise(block) or block.name == "pre"):
@@ -89,31 +89,31 @@ def _blocks(parent: Element, place: int, depth: int = 1) -> Iterator[tuple[int, 
         text, linked, bare = _measure(unit.nodes)
         if text is not None and not _WORD.search(text):
             continue
-        here = _place(place, block)
+        block_place = _place(place, block)
         if text is not None and len(text) - linked <= 600:
-            yield place, here, _hash(here, f"={text}"), _is_linked(linked, bare)
+            yield place, block_place, _hash(block_place, f"={text}"), _is_linked(linked, bare)
         if block is not None and depth < 16:
-            yield from _blocks(block, here, depth + 1)
+            yield from _blocks(block, block_place, depth + 1)
 
 
 def _matches(parent: Element, place: int, template: Template) -> Iterator[_Unit | None]:
-    """Yield matches of the template in the order of the page, and None for each text of the page's own."""
+    """Yield the matches of the template in order, and None for each other text."""
     for unit in _units(parent):
-        here, block = _place(place, unit.block), unit.block
-        if here in template.around and not (block is not None and is_noise(block)):
+        block_place, block = _place(place, unit.block), unit.block
+        if block_place in template.around and not (block is not None and is_noise(block)):
             text, linked, bare = None, 0, ""
-            if here in template.at or here in template.places:
+            if block_place in template.at or block_place in template.places:
                 text, linked, bare = _measure(unit.nodes)
-            if text and _hash(here, f"={text}") in template.texts:
+            if text and _hash(block_place, f"={text}") in template.texts:
                 yield unit
                 continue
-            if text and here in template.places and _is_linked(linked, bare):
+            if text and block_place in template.places and _is_linked(linked, bare):
                 yield unit
                 continue
             if block is not None:
-                yield from _matches(block, here, template)
+                yield from _matches(block, block_place, template)
                 continue
-        if any(_WORD.search(text) for text, _ in texts(unit.nodes, _says_nothing)):
+        if any(_WORD.search(text) for text, _ in texts(unit.nodes, _is_no_text)):
             yield None
 
 
@@ -132,7 +132,7 @@ def _units(parent: Element) -> Iterator[_Unit]:
 
 
 def _measure(nodes: list[Element | str]) -> tuple[str | None, int, str]:
-    """Return the text as one line, or None if it is long, the number of its characters inside links, and the others."""
+    """Return the text as one line (None if it is long), its characters inside links, and the text outside links."""
     pieces: list[str] = []
     bare: list[str] = []
     length = linked = 0
@@ -140,9 +140,9 @@ def _measure(nodes: list[Element | str]) -> tuple[str | None, int, str]:
     while todo:
         node, is_link = todo.pop()
         if isinstance(node, str):
-            said = len(node.strip())
-            length, linked = length + said, linked + said * is_link
-            if length > _LONGEST:
+            chars = len(node.strip())
+            length, linked = length + chars, linked + chars * is_link
+            if length > _MAX_BLOCK_CHARS:
                 return None, 0, ""
             pieces.append(node)
             if not is_link:
@@ -154,11 +154,11 @@ def _measure(nodes: list[Element | str]) -> tuple[str | None, int, str]:
 
 
 def _is_linked(linked: int, bare: str) -> bool:
-    return linked > 0 and linked * (1 - _LINKED) >= _LINKED * len(_LABEL.sub("", bare))
+    return linked > 0 and linked * (1 - _MIN_LINK_SHARE) >= _MIN_LINK_SHARE * len(_LABEL_OR_SEPARATOR.sub("", bare))
 
 
-def _says_nothing(tag: Element) -> bool:
-    """Return whether an element is a heading, a link to a place of the page, or no text."""
+def _is_no_text(tag: Element) -> bool:
+    """Return whether an element is a heading, a link to a fragment of the page, or furniture."""
     return tag.name in HEADINGS or (tag.name == "a" and tag.get("href").startswith("#")) or is_noise(tag)
 
 
@@ -167,13 +167,13 @@ def _place(around: int, block: Element | None) -> int:
         return _name_hash(around, "~")
     if not block.attributes:
         return _name_hash(around, block.name)
-    own = " ".join(sorted(classes(block))) or "#" + block.get("id")
-    return _name_hash(around, f"{block.name} {own}"[:500])
+    names = " ".join(sorted(classes(block))) or "#" + block.get("id")
+    return _name_hash(around, f"{block.name} {names}"[:500])
 
 
 def _hash(around: int, name: str) -> int:
-    said = f"{around}/{_NUMBER.sub('0', name)}".encode("utf-8", "replace")
-    return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest())
+    data = f"{around}/{_NUMBER.sub('0', name)}".encode("utf-8", "replace")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
 
 
-_name_hash = lru_cache(maxsize=4_096)(_hash)  # a page repeats a few all over
+_name_hash = lru_cache(maxsize=4_096)(_hash)  # a page repeats a few

@@ -1,7 +1,7 @@
-"""The walk over a page's elements that gathers its sections.
+"""Walk over the elements of a page, and gather its sections.
 
-It keeps its own stack, so that depth costs nothing. Headings open sections; so do definition terms with an id of
-their own (a setting in a manual, a function in an API reference), because that is what readers look up and link to.
+Headings open sections, and so do terms of definition lists, such as settings of a manual and functions of an API
+reference, because readers look them up and link to them. An explicit stack allows any depth.
 """
 
 import re
@@ -9,8 +9,17 @@ from collections.abc import Sequence
 
 from indexer.read.html.elements import MAY_BE_CODE, alternative_text, code_of, is_code
 from indexer.read.html.html_tree import HEADINGS, Element
-from indexer.read.html.noise import AROUND, DEEP, MAY_BE_NOISE, NEAR, classes, is_noise, is_permalink, text_within
-from indexer.read.html.parts import BREAK, Block, Line, Row, SectionDraft, join_parts, table_lines, text_of
+from indexer.read.html.noise import (
+    HEADING_CONTAINERS,
+    MAX_DEPTH,
+    MAX_NEAR,
+    MAY_BE_NOISE,
+    classes,
+    content_of,
+    is_noise,
+    is_permalink,
+)
+from indexer.read.html.parts import BREAK, Block, Line, Row, SectionDraft, drop_pointers, join_drafts, table_lines
 from indexer.records import Section
 from indexer.text.cleaning import fold
 
@@ -19,48 +28,48 @@ _BLOCKS = frozenset(
     "header hgroup hr html legend li main menu ol p pre section summary table tbody td tfoot th thead tr ul".split()
 )
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
-_PLAIN = _BLOCKS - _LISTS - {"li", "dl", "dt", "table", "tr", "td", "th"}  # only end and begin a block
-_SHAPING = _BLOCKS | HEADINGS | {"a", "br", "img"}  # all others only carry text, and perhaps an id
+_PLAIN_BLOCKS = _BLOCKS - _LISTS - {"li", "dl", "dt", "table", "tr", "td", "th"}  # they only end and begin a block
+_STRUCTURAL = _BLOCKS | HEADINGS | {"a", "br", "img"}  # others only carry text, and perhaps an id
 _BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
 _DEFINITIONS = frozenset({"dd", "p", "div"})
-_OF_A_TABLE = frozenset({"th", "caption", "thead"})  # elements that no table for layout has
+_TABLE_NAMES = frozenset({"th", "caption", "thead"})  # layout tables have none
 _LAYOUT_ROLES = frozenset({"presentation", "none"})
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
-_DEEPEST = 10  # names in the path above a term
-_TERM_LENGTH = 80  # characters of a term shown in a path
-_DEFINITION_LENGTH = 200  # characters of a definition on the line of its term
-_MARK_AT_END = re.compile(r"[^\w)\]}>\"'”»]\Z")  # of a term, such as a colon
+_MAX_PATH = 10  # names above a term
+_MAX_TERM_CHARS = 80  # in a path
+_MAX_DEFINITION_CHARS = 200  # on the line of its term
+_PUNCTUATION_END = re.compile(r"[^\w)\]}>\"'”»]\Z")
 
 
 class Walker:
-    """Walks one element and gathers what it says."""
+    """Gathers the sections of one element."""
 
     def __init__(self, root: Element) -> None:
         """Visit everything below `root` in document order."""
         self.headings: list[str] = []
         self.text_length = 0  # characters
-        self.link_length = 0  # of these, characters inside links
-        self._parts = [SectionDraft((), None)]
+        self.link_length = 0  # characters inside links
+        self._drafts = [SectionDraft((), None)]
         self._line = Line()
-        self._kinds = ["div"]  # open elements that make blocks
-        self._tight = False  # whether the next block follows without a blank line
+        self._kinds = ["div"]  # open block elements
+        self._tight = False  # the next block follows without a blank line
         self._bullet = ""
-        self._lists: list[bool] = []  # open lists: whether an item has been written
+        self._lists: list[bool] = []  # open lists: whether one has an item yet
         self._links = 0  # open links
         self._outline: list[tuple[int, str]] = []  # open headings
-        self._heading = False  # inside a heading
-        self._term: Element | None = None  # the open <dt>
-        self._term_code = ""  # what it begins with, if that is code
-        self._term_line: Block | None = None  # the last term, if its definition may stand on its line
-        self._own_anchor: str | None = None  # id of, or in, the open heading or term
-        self._near_anchor: str | None = None  # last id since the last text
+        self._heading = False
+        self._term: Element | None = None  # open <dt>
+        self._term_code = ""  # code at its beginning
+        self._term_line: Block | None = None  # last term, if its definition may share its line
+        self._own_anchor: str | None = None  # id of the open heading or term
+        self._near_anchor: str | None = None  # last id after the last text
         self._near_is_block = False
-        self._last_anchor: str | None = None  # last id, whatever stands between
-        self._definitions: list[SectionDraft] = []  # sections in which the open <dl>s stand
-        # open ones, with their rows unless for layout, and the ids of elements that are headings among the rows
+        self._last_anchor: str | None = None  # last id
+        self._definitions: list[SectionDraft] = []  # sections around the open <dl>s
+        # open tables: the section around one, its rows (None in a layout table), and the ids of rows that are headings
         self._tables: list[tuple[SectionDraft, list[Row] | None, set[int]]] = []
-        self._rows: list[Row] = []  # open ones
+        self._rows: list[Row] = []  # open rows
         self._note_anchor(root)
         todo: list[Element | str | tuple[Element]] = list(reversed(root.children))
         while todo:
@@ -76,21 +85,24 @@ class Walker:
             elif node.name in MAY_BE_CODE and is_code(node):
                 self._preformatted(node)
             else:
-                if node.name in _SHAPING:
+                if node.name in _STRUCTURAL:
                     self._enter(node)
                     todo.append((node,))
                 elif "id" in node.attributes:
                     self._note_anchor(node)
-                todo += reversed(text_within(node) if node.name in AROUND and len(node.children) > 1 else node.children)
+                children = node.children
+                if node.name in HEADING_CONTAINERS and len(children) > 1:
+                    children = content_of(node)
+                todo += reversed(children)
         self._flush()
 
     def sections(self) -> tuple[Section, ...]:
-        """Return the sections gathered, in order; call it once."""
-        return join_parts(text_of(self._parts, is_mostly_links=self.is_mostly_links))
+        """Return the sections in order; call it once."""
+        return join_drafts(drop_pointers(self._drafts, is_mostly_links=self.is_mostly_links))
 
     @property
     def is_mostly_links(self) -> bool:
-        """Return whether this is a long page of which more leads elsewhere than not."""
+        """Return whether most text of a long page is links."""
         return self.text_length >= 5_000 and self.link_length > 0.5 * self.text_length
 
     def _enter(self, tag: Element) -> None:
@@ -101,12 +113,12 @@ class Walker:
             self._kinds.append(name)
         if "id" in tag.attributes or name == "a":
             self._note_anchor(tag)
-        if name in _PLAIN:
+        if name in _PLAIN_BLOCKS:
             return
         if name in HEADINGS:
             self._flush()
             parent = tag.parent
-            if parent is None or not classes(parent) & _BOXES:  # "Note" or "Warning" above one opens no section
+            if parent is None or not classes(parent) & _BOXES:  # titles of notes open no section
                 self._heading = True
                 around = parent.anchor if parent is not None and parent.name not in _BLOCKS else None
                 self._own_anchor = tag.anchor or around
@@ -117,7 +129,7 @@ class Walker:
         elif name == "br":
             self._line.pieces.append(BREAK)
         elif name == "img":
-            links, self._links = self._links, 0  # of what leads to a larger picture, the alternative text is text
+            links, self._links = self._links, 0  # the text of a link to a larger picture counts as text
             self._add(alternative_text(tag))
             self._links = links
         elif name == "li":
@@ -125,12 +137,12 @@ class Walker:
         elif name in _LISTS:
             self._lists.append(bool(self._lists))
         elif name == "dl":
-            self._definitions.append(self._parts[-1])
+            self._definitions.append(self._drafts[-1])
         elif name == "dt" and self._definitions and not self._rows:
             self._term = tag
             self._own_anchor = tag.anchor
         elif name == "table":
-            self._tables.append((self._parts[-1], *_rows_of(tag)))
+            self._tables.append((self._drafts[-1], *_rows_of(tag)))
         elif name == "tr" and self._tables and (rows := self._tables[-1][1]) is not None:
             if id(tag) in self._tables[-1][2]:
                 self._write_rows(rows, self._tables[-1][0])
@@ -150,14 +162,14 @@ class Walker:
             self._flush()
         if name in _BLOCKS:
             self._kinds.pop()
-            if name in _PLAIN and name != "div":
+            if name in _PLAIN_BLOCKS and name != "div":
                 return
         if name == "a":
             if "href" in tag.attributes:
                 self._links -= 1
                 self._line.tail = "".join(self._line.pieces[self._line.link_start :]), tag.attributes["href"]
-        elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose", atop a reference page
-            self._parts[-1].leads = True
+        elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose"
+            self._drafts[-1].leads = True
         elif name == "li":
             self._bullet = ""
         elif name in _LISTS and self._lists:
@@ -174,13 +186,13 @@ class Walker:
             rows.append(self._rows.pop())
 
     def _write_rows(self, rows: Sequence[Row], home: SectionDraft) -> None:
-        """Write rows of a table that stands in the section `home`."""
+        """Write rows of a table in the section `home`."""
         for row, text, head in table_lines(rows):
             if row.is_own and not self._rows and row.cells:
-                first = fold(" ".join(row.cells[0].blocks))[:_TERM_LENGTH].strip()
+                first = fold(" ".join(row.cells[0].blocks))[:_MAX_TERM_CHARS].strip()
                 if _WORD.search(first):
-                    path = (*home.path[:_DEEPEST], first)
-                    self._parts.append(SectionDraft(path, row.anchor, list_path=home.path))
+                    path = (*home.path[:_MAX_PATH], first)
+                    self._drafts.append(SectionDraft(path, row.anchor, list_path=home.path))
             self._write(Block(text, "tr", row.anchor, length=row.length, linked=row.linked, head=head))
             self._tight = "\n" not in text
 
@@ -230,7 +242,7 @@ class Walker:
             line.pieces.clear()
 
     def _take_line(self, kind: str) -> Block:
-        """End the line."""
+        """End the line, and return it as a block."""
         block, self._line = self._line.block(kind), Line()
         return block
 
@@ -240,24 +252,24 @@ class Walker:
             return
         if not _WORD.search(block.text) and block.kind != "pre":
             return
-        part = self._parts[-1]
+        draft = self._drafts[-1]
         term, self._term_line = self._term_line, None
-        if term is not None and block.kind in _DEFINITIONS and len(block.text) <= _DEFINITION_LENGTH:
-            term.text = f"{term.text}{' ' if _MARK_AT_END.search(term.text) else ': '}{block.text}"
+        if term is not None and block.kind in _DEFINITIONS and len(block.text) <= _MAX_DEFINITION_CHARS:
+            term.text = f"{term.text}{' ' if _PUNCTUATION_END.search(term.text) else ': '}{block.text}"
             term.length, term.linked = term.length + block.length, term.linked + block.linked
             term.kind, term.tail, term.bare = "dd", block.tail, f"{term.bare} {block.bare}".strip()
-            part.defined, self._tight = True, False
-            if not part.blocks or part.blocks[-1] is not term:  # a sign alone
-                part.blocks.append(term)
+            draft.defined, self._tight = True, False
+            if not draft.blocks or draft.blocks[-1] is not term:  # punctuation only
+                draft.blocks.append(term)
             return
         block.tight = self._tight
         if self._lists:
             block.tight, self._lists[-1] = block.tight or self._lists[-1], True
             block.kind = "li" if block.kind in ("p", "div") else block.kind
-        block.tight = block.tight and bool(part.blocks)
+        block.tight = block.tight and bool(draft.blocks)
         block.text = self._bullet + block.text
-        part.blocks.append(block)
-        part.defined = True
+        draft.blocks.append(block)
+        draft.defined = True
         self._bullet = ""
         self._tight = False
 
@@ -287,46 +299,46 @@ class Walker:
             self._outline.pop()
         self._outline.append((level, title))
         self.headings.append(title)
-        self._parts.append(SectionDraft(tuple(text for _, text in self._outline), anchor, title=line))
+        self._drafts.append(SectionDraft(tuple(text for _, text in self._outline), anchor, title=line))
         self._tight = False
 
     def _open_term(self, tag: Element) -> None:
         self._term = None
         anchor, self._own_anchor = self._own_anchor, None
-        line, part = self._take_line("dt"), self._parts[-1]
-        another_name = part.list_path is not None and not part.defined
+        line, draft = self._take_line("dt"), self._drafts[-1]
+        another_name = draft.list_path is not None and not draft.defined
         self._last_anchor = anchor or self._last_anchor
         if not another_name and (_WORD if anchor else _LETTER).search(line.text):
             home = self._definitions[-1]
             name = anchor if anchor and "sig" in classes(tag) else line.text.replace("\n", " ")
-            path = (*home.path[:_DEEPEST], name[:_TERM_LENGTH].strip())
-            self._parts.append(SectionDraft(path, self._last_anchor, list_path=home.path))
+            path = (*home.path[:_MAX_PATH], name[:_MAX_TERM_CHARS].strip())
+            self._drafts.append(SectionDraft(path, self._last_anchor, list_path=home.path))
         line.anchor = self._last_anchor
         code, self._term_code = self._term_code, ""
         if code and fold(code) == fold(line.text):
             line.text, line.kind = code, "pre"
         self._write(line)
-        if anchor is None and not another_name and len(line.text) <= _TERM_LENGTH and "\n" not in line.text:
+        if anchor is None and not another_name and len(line.text) <= _MAX_TERM_CHARS and "\n" not in line.text:
             self._term_line = line
-        if self._parts[-1] is not part or another_name:
-            self._parts[-1].defined = False
+        if self._drafts[-1] is not draft or another_name:
+            self._drafts[-1].defined = False
         self._tight = True
 
     def _resume(self, home: SectionDraft) -> None:
-        """Go on with the section that a list or table stands in, if terms or rows of it have opened others."""
-        if self._parts[-1].list_path is not None and self._parts[-1] is not home:
-            self._parts.append(SectionDraft(home.path, None, list_path=home.list_path, resumes=True, defined=True))
+        """Continue the section around a list or table whose terms or rows have opened sections."""
+        if self._drafts[-1].list_path is not None and self._drafts[-1] is not home:
+            self._drafts.append(SectionDraft(home.path, None, list_path=home.list_path, resumes=True, defined=True))
         self._tight = False
 
 
 def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
-    """Return a list for the rows of a table, None if it is for layout, and the ids of rows that are only a heading."""
+    """Return an empty list of rows, or None for a layout table, and the ids of rows that are only a heading."""
     headings: set[int] = set()
     if table.get("role") in _LAYOUT_ROLES:
         return None, headings
     has_names = has_code = False
     rows = 0
-    for node in table.elements(5_000 if table.depth < DEEP else NEAR):
+    for node in table.elements(5_000 if table.depth < MAX_DEPTH else MAX_NEAR):
         name = node.name
         if name in HEADINGS:
             row = next((parent for parent in node.parents() if parent.name == "tr"), table)
@@ -339,6 +351,6 @@ def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
                 return None, headings
         elif name == "table" and not has_names:
             return None, headings
-        has_names |= name in _OF_A_TABLE
+        has_names |= name in _TABLE_NAMES
         rows += name == "tr"
     return (None if has_code and rows < 2 else []), headings
