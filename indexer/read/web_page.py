@@ -7,7 +7,7 @@ from typing import Any
 from indexer.errors import ParseError
 from indexer.read.extraction import refresh_in
 from indexer.read.formats import HTML
-from indexer.read.html import main_content, single_page, template
+from indexer.read.html import main_content, single_page, site_template
 from indexer.read.html.html_tree import HtmlTree, parse_html
 from indexer.read.markup import markdown
 from indexer.records import Extraction
@@ -49,12 +49,12 @@ def page_parts(
     if is_html and (requested["blocks"] or requested["text"]):
         main_content.prepare(tree, html)
     if requested["blocks"]:
-        yield {"blocks": template.find(tree)}, b""
+        yield {"blocks": site_template.find(tree)}, b""
     if not requested["text"]:
         return None
     if not is_html:
         return markdown.read(body, charset) if requested["reader"] == "markdown" else markdown.read_mdx(body, charset)
-    site = template.read_template(requested["template"]) if requested["template"] else None
+    site = site_template.read_template(requested["template"]) if requested["template"] else None
     return main_content.extract(html, site, tree=tree, is_page=True)
 
 

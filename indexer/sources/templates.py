@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from indexer.errors import ParseError
 from indexer.read.document_reader import PageParts, read_page_parts
 from indexer.read.formats import HTML, effective_type, reader_of
-from indexer.read.html.template import MAX_BLOCKS, Template, read_template
+from indexer.read.html.site_template import MAX_BLOCKS, Template, read_template
 from indexer.read.reader_process import borrowed, most_at_once
 from indexer.records import CarriedPage, Item, Page, PageBlocks, PageReading
 

@@ -1,20 +1,20 @@
 """Find the main part of a page, and read its sections, title and metadata."""
 
 from indexer.read.extraction import collect, first_day, language_of
-from indexer.read.html.elements import simplify
+from indexer.read.html.class_names import declares_article, is_published
+from indexer.read.html.code_and_formulas import simplify
 from indexer.read.html.furniture import drop_furniture, drop_trail
+from indexer.read.html.html_tables import build_tables
 from indexer.read.html.html_tree import HtmlTree, parse_html
-from indexer.read.html.names import declares_article, is_published
 from indexer.read.html.panels import unfold
-from indexer.read.html.parts import build_tables
+from indexer.read.html.section_walker import Walker
 from indexer.read.html.single_page import find_container, layout_cell, main_part, measure, unwrap
-from indexer.read.html.template import Template, read_template, strip
-from indexer.read.html.walk import Walker
+from indexer.read.html.site_template import Template, read_template, strip
 from indexer.records import Declared, Extraction
 from indexer.text.charsets import decode
 from indexer.text.cleaning import fold
 
-_MIN_SHARE_READ = 0.5  # of all characters; below it the main part is looked for again
+_MIN_SHARE_READ = 0.5  # otherwise the main part is looked for again
 
 
 def read(body: bytes, argument: str | None) -> Extraction:

@@ -20,7 +20,7 @@ NOISE_ROLES = frozenset(
     "dialog alertdialog tooltip switch checkbox radio slider progressbar log timer doc-toc doc-pagelist".split()
 )
 _CODE = frozenset({"code", "kbd", "samp"})
-_MIN_LINK_SHARE = 0.8  # of the text of a menu
+_MIN_LINK_SHARE = 0.8
 _OPERATOR = re.compile(r"\s*(?:\(|#[^\s#])")  # names of methods
 _PERMALINKS = frozenset("¶ # § 🔗".split())
 _CONTEXTUAL = frozenset({"a", "ul", "ol", "header", "aside", "form", "label", "summary"})
@@ -122,7 +122,7 @@ def _is_contents(tag: Element) -> bool:
 def _is_box(tag: Element) -> bool:
     """Return whether an aside is a note within the text, rather than a menu or a form."""
     is_note = "epub:type" in tag.attributes or tag.get("role").startswith("doc-")
-    if tag.parent is not None:  # between paragraphs
+    if tag.parent is not None:
         is_note = is_note or sum(sibling.name == "p" for sibling in tag.parent.tags[:MAX_NODES]) > 1
     if not is_note and all(
         around.name not in ("main", "article") and around.get("role") != "main" for around in tag.parents()
@@ -209,7 +209,7 @@ def _is_in_sentence(link: Element) -> bool:
 
 
 def content_of(tag: Element) -> list[Element | str]:
-    """Return the children of one of `AROUND`, without the short links and badges beside a heading or code."""
+    """Return the children of an element, without short links and badges next to a heading or code."""
     children = tag.children
     if tag.name in TITLES:
         words = [position for position, node in enumerate(children) if not _is_edit_link(node)] or [0]

@@ -5,12 +5,12 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from itertools import takewhile
 
+from indexer.read.html.class_names import is_text, kind_named, kind_of
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
-from indexer.read.html.names import is_text, kind_named, kind_of
 from indexer.read.html.noise import MAX_DEPTH, MAX_NODES, classes, holds, is_noise
 from indexer.text.cleaning import fold
 
-_MIN_MAIN_SHARE = 1 / 3  # of the text outside links
+_MIN_MAIN_SHARE = 1 / 3
 _BLOCKS = frozenset(
     "address article aside blockquote body button caption center dd details dialog div dl dt fieldset figcaption "
     "figure footer form h1 h2 h3 h4 h5 h6 header hgroup html iframe label legend li main menu nav noscript ol option "
@@ -21,11 +21,11 @@ _LINK_BOXES = _CONTAINERS | {"aside", "nav", "ol", "ul"}
 _CAPTIONS = HEADINGS | {"div", "figcaption", "figure", "p", "section", "span"}
 _NO_TEXT = frozenset("script style template svg head select textarea iframe object".split())
 _MIN_PROSE_CHARS = 80
-_MAX_LINK_SHARE = 0.5  # of prose
-_MIN_REST = 0.5  # of the text, after boxes are removed
-_MIN_THREAD_REST = 0.5  # of the prose, outside comments
+_MAX_LINK_SHARE = 0.5
+_MIN_REST = 0.5
+_MIN_THREAD_REST = 0.5
 _MIN_MENU_LINKS = 3
-_LINK_BOX_SHARE = 0.8  # of a box of links
+_LINK_BOX_SHARE = 0.8
 _MAX_TEASER_CHARS = 400
 _MIN_TITLE_CHARS = 20
 _MIN_CAPTION_CHARS = 40

@@ -9,7 +9,7 @@ from indexer.generation.generation import Generation
 from indexer.read.document_reader import read_document, validate_blocks
 from indexer.read.html.html_tree import parse_html
 from indexer.read.html.main_content import extract, prepare
-from indexer.read.html.template import find
+from indexer.read.html.site_template import find
 from indexer.records import Failure, Page, PageBlocks
 from indexer.sources.templates import Templates, learn
 from tests.indexer.conftest import make_page

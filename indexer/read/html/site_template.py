@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.noise import MAX_DEPTH, classes, is_noise, texts
 
-_BLOCKS_AT_END = 300  # of a page
+_BLOCKS_AT_END = 300
 MAX_BLOCKS = 2 * _BLOCKS_AT_END
 _MAX_BLOCK_CHARS = 1_500
-_MIN_LINK_SHARE = 0.5  # of navigation
+_MIN_LINK_SHARE = 0.5
 _BLOCKS = HEADINGS | frozenset(
     "address article aside blockquote center dd details div dl dt fieldset figure form header hgroup li main menu nav "
     "ol p pre section summary table tbody td tfoot th thead tr ul".split()

@@ -7,7 +7,8 @@ reference, because readers look them up and link to them. An explicit stack allo
 import re
 from collections.abc import Sequence
 
-from indexer.read.html.elements import MAY_BE_CODE, alternative_text, code_of, is_code
+from indexer.read.html.code_and_formulas import MAY_BE_CODE, alternative_text, code_of, is_code
+from indexer.read.html.html_tables import Row, table_lines
 from indexer.read.html.html_tree import HEADINGS, Element
 from indexer.read.html.noise import (
     HEADING_CONTAINERS,
@@ -19,7 +20,7 @@ from indexer.read.html.noise import (
     is_noise,
     is_permalink,
 )
-from indexer.read.html.parts import BREAK, Block, Line, Row, SectionDraft, drop_pointers, join_drafts, table_lines
+from indexer.read.html.section_drafts import BREAK, Block, Line, SectionDraft, drop_pointers, join_drafts
 from indexer.records import Section
 from indexer.text.cleaning import fold
 
@@ -37,8 +38,8 @@ _LAYOUT_ROLES = frozenset({"presentation", "none"})
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
 _MAX_PATH = 10  # names above a term
-_MAX_TERM_CHARS = 80  # in a path
-_MAX_DEFINITION_CHARS = 200  # on the line of its term
+_MAX_TERM_CHARS = 80
+_MAX_DEFINITION_CHARS = 200
 _PUNCTUATION_END = re.compile(r"[^\w)\]}>\"'”»]\Z")
 
 

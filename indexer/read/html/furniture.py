@@ -1,0 +1,185 @@
+"""Empty furniture that its place or its neighbours give away: bars of links, footers, messages of controls."""
+
+import re
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from itertools import pairwise
+from operator import attrgetter
+
+from indexer.read.html.html_tree import Element, HtmlTree
+from indexer.read.html.noise import (
+    LETTER,
+    MAX_DEPTH,
+    MAX_LABEL_CHARS,
+    MAX_NODES,
+    PAGE_ELEMENTS,
+    TITLES,
+    WORD,
+    classes,
+    holds,
+    is_brief,
+    leading_texts,
+)
+from indexer.text.cleaning import fold
+
+POPUP = re.compile(
+    r"(?:^|[\s_-])(?:modal|dialog|popup|popover|tooltip|dropdown-menu|submenu|lightbox|overlay|offcanvas|toast|cookies?|"
+    r"consent|spinner|loader|loading|error|success|invalid)(?:[\s_-]|$)",
+    re.IGNORECASE,
+)
+_TITLE_ENDS = re.compile(r"\A[\W_]++|(?<![\W_])[\W_]++\Z")
+_MAX_END_CHARS = 200  # a last line without a class
+_RELATIONS = frozenset("next prev previous up top start first last contents toc index glossary".split())
+_MAX_LINKS_AT_END = 6
+_SEPARATORS = re.compile(r"[\s|·•,;/\[\]«»←→–-]+(?!>)")
+_MAX_BAR_CHARS = 300
+_NO_BARS = TITLES | {"body", "code", "pre", "form"}
+_PLACEHOLDERS = frozenset({"div", "ul", "ol", "table"})  # empty elements that scripts fill
+_MAX_FOOTER_CHARS = 400
+_FOOTER = re.compile(r"(?:^|[\s_-])footer(?:[\s_-]|$)")
+_FOOTER_ELEMENTS = frozenset({"address", "small", "font"})  # elements that may be footers
+
+
+def drop_furniture(tree: HtmlTree) -> None:
+    """Empty bars of links, footers and messages of controls."""
+    _drop_bars(tree)
+    for element in tree.elements:
+        attributes = element.attributes
+        if not attributes and element.name not in _FOOTER_ELEMENTS:
+            continue
+        is_footer, is_popup = _kinds_named(attributes["class"]) if "class" in attributes else (False, False)
+        is_footer = is_footer or ("id" in attributes and attributes["id"] == "footer")
+        if is_footer or element.name in _FOOTER_ELEMENTS:
+            length = _MAX_FOOTER_CHARS if is_footer else _MAX_END_CHARS
+            is_furniture = element.short_text(length) is not None and _ends_page(element)
+        elif "aria-live" in attributes or ("role" in attributes and attributes["role"] == "status"):
+            is_furniture = is_brief(element)
+        else:
+            is_furniture = is_popup and bool(element.children) and _is_state_message(element)
+        if is_furniture:
+            element.children = []
+        elif not element.children and element.name in _PLACEHOLDERS and "id" in attributes:
+            for state in _hidden_states(element):
+                state.children = []
+
+
+@lru_cache(maxsize=4_096)
+def _kinds_named(names: str) -> tuple[bool, bool]:
+    """Return whether class names contain the word footer, and whether they contain one for popups."""
+    return _FOOTER.search(names) is not None, POPUP.search(names) is not None
+
+
+def _drop_bars(tree: HtmlTree) -> None:
+    """Empty short bars of links that are marked as navigation, or repeated at both ends of the page."""
+    links = [tag for tag in tree.find_all("a") if "href" in tag.attributes and tag.depth < MAX_DEPTH]
+    marked = {link.get("href") for link in (*tree.find_all("link"), *links) if _is_relation(link)} - {""}
+    first, last = links[:_MAX_LINKS_AT_END], links[-_MAX_LINKS_AT_END:]
+    twice = {link.get("href") for link in first} & {link.get("href") for link in last}
+    leading = [link for link in links if link.get("href") in marked] if marked else []
+    leading += [link for link in (*first, *last) if link.get("href") in twice] if len(twice) > 1 else []
+    around = {id(link.parent): link for link in leading}.values()
+    bars: dict[int, Element] = {}
+    larger = set[int]()  # ids of ancestors of elements that are no bars
+    shared = {id(tag): tag for link in around for tag in link.parents(6) if len(tag.children) > 1}
+    for tag in sorted(shared.values(), key=attrgetter("depth"), reverse=True):
+        if id(tag) not in larger and _is_bar(tag):
+            bars[id(tag)] = tag
+        else:
+            larger.update(map(id, tag.parents(6)))
+    bars = {key: bar for key, bar in bars.items() if bars.keys().isdisjoint(map(id, bar.parents(6)))}
+    targets = {key: {tag.get("href") for tag in bar.elements() if tag.name == "a"} for key, bar in bars.items()}
+    targets = {key: hrefs for key, hrefs in targets.items() if len(hrefs) > 1}
+    for key, hrefs in targets.items():
+        targets_of_others = (targets[other] for other in targets if other != key)
+        if len(hrefs & marked) > 1 or _is_repeated(bars[key], hrefs, targets_of_others):
+            bars[key].children = []
+
+
+def _is_repeated(bar: Element, targets: Collection[str], targets_of_others: Iterable[Collection[str]]) -> bool:
+    """Return whether a bar is only links, and another bar repeats most of them."""
+    pages = {target for target in targets if not target.startswith("#")}
+    repeats = max((len(pages.intersection(other)) for other in targets_of_others), default=0)
+    if repeats < 2 or 2 * repeats < len(pages):
+        return False
+    return not any(_SEPARATORS.sub("", text) for text, is_link in leading_texts(bar) if not is_link)
+
+
+def _is_relation(link: Element) -> bool:
+    attributes = link.attributes
+    return "accesskey" in attributes or ("rel" in attributes and not _RELATIONS.isdisjoint(attributes["rel"].split()))
+
+
+def _is_bar(tag: Element) -> bool:
+    """Return whether an element is a short line of links, with at most one other word for each."""
+    if tag.name in _NO_BARS:
+        return False
+    length, word_count, link_count = 0, 0, 0
+    todo = [(node, False) for node in tag.children]
+    for _ in range(MAX_NODES):
+        if not todo:
+            return word_count <= link_count
+        node, is_link = todo.pop()
+        if isinstance(node, str):
+            length += len(node.strip())
+            word_count += 0 if is_link else len(WORD.findall(node))
+            if length > _MAX_BAR_CHARS:
+                return False
+        elif node.name in _NO_BARS:
+            return False
+        elif node.name not in ("script", "style", "template"):
+            link_count += node.name == "a"
+            todo += [(child, is_link or node.name == "a") for child in node.children]
+    return False
+
+
+def _ends_page(tag: Element) -> bool:
+    """Return whether an element is the last text of a page, outside of its main part."""
+    for around in (tag, *tag.parents()):
+        parent = around.parent
+        if around.name in ("main", "article", "section", "td", "li"):
+            return False
+        siblings = parent.children if parent is not None else []
+        for node in reversed(siblings):
+            if node is around:
+                break
+            if LETTER.search(node if isinstance(node, str) else node.text()):
+                return False
+    return True
+
+
+def _is_state_message(tag: Element) -> bool:
+    """Return whether an element is a few words with an icon before or within it."""
+    if tag.short_text(MAX_LABEL_CHARS) is None or holds(tag, ("a", *PAGE_ELEMENTS)) or tag.parent is None:
+        return False
+    before = next((other for other, node in pairwise(tag.parent.tags) if node is tag), None)
+    first = next((node for node in tag.children if not isinstance(node, str) or not node.isspace()), None)
+    return any(isinstance(node, Element) and not node.text().strip() for node in (before, first))
+
+
+def _hidden_states(placeholder: Element) -> list[Element]:
+    """Return the messages next to an empty element of which a script shows one, such as "Loading"."""
+    siblings = placeholder.parent.tags if placeholder.parent is not None else []
+    states = [tag for tag in siblings if tag is not placeholder]
+    alike = len({(tag.name, classes(tag)) for tag in states}) == 1 and all("id" in tag.attributes for tag in states)
+    is_state = alike and len(states) in (2, 3, 4) and all(map(is_brief, states))
+    return states if is_state and not any(holds(tag, ("a",)) for tag in states) else []
+
+
+def drop_trail(tree: HtmlTree) -> None:
+    """Remove the breadcrumbs before the first main heading, whose title they end with."""
+    heading = next((tag for tag in tree.elements if tag.name in ("h1", "h2")), None)
+    title = _TITLE_ENDS.sub("", fold(heading.text())) if heading is not None else ""
+    if heading is None or not title:
+        return
+    node = heading
+    for parent in heading.parents(3):
+        siblings = parent.tags
+        position = siblings.index(node)
+        for element in siblings[max(0, position - 4) : position]:
+            texts = [*leading_texts(element)] if element.short_text(300) is not None else []
+            text = "".join(text for text, _ in texts).strip()
+            rest = "".join(text for text, is_link in texts if not is_link and WORD.search(text)).strip()
+            if text.endswith(rest) and _TITLE_ENDS.sub("", fold(rest)) == title and holds(element, ("a",)):
+                parent.children = [child for child in parent.children if child is not element]
+                return
+        node = parent
