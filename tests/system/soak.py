@@ -165,7 +165,8 @@ def main(minutes: str = "60", seed: str = "0") -> int:
         index = ["--index", str(folder / "index")]
         done = run("index", *index, str(folder / "pages"))
         assert done.returncode == 0, done.stderr
-        assert run("keys", "add", "soak", "--role", "write", "--stdin", *index, stdin=KEY).returncode == 0
+        done = run("keys", "add", "soak", "--role", "write", "--stdin", *index, stdin=KEY)
+        assert done.returncode == 0, done.stderr
         with serving(folder / "index", "--workers", "2") as url:
             soak = Soak(folder, url, int(seed))
             threads = [soak.loop(soak.ask, 0.05) for _ in range(4)]
