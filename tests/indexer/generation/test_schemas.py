@@ -3,6 +3,7 @@
 `python -m tests.indexer.generation.test_schemas` writes the one of this program.
 """
 
+import base64
 import io
 import lzma
 import sys
@@ -25,7 +26,7 @@ from rag.query.retriever import Retriever
 from tests.dummy import DummyEmbedder
 
 ARCHIVES = Path(__file__).with_name("schemas")
-CURRENT = f"schema-{RESTRICTED_VERSION}-analysis-{ANALYSIS}.tar.xz"
+CURRENT = f"schema-{RESTRICTED_VERSION}-analysis-{ANALYSIS}.tar.xz.base64"
 PAGES = {
     "cats.md": "---\nlanguage: en\ndate: 2026-01-31\nteam: core\n---\n# Cats\n\n## Food\n\nCats eat fish.\n",
     "hunde.md": "---\nlanguage: de\naccess: {groups: [staff]}\n---\n# Hunde\n\nHunde bellen.\n",
@@ -42,7 +43,7 @@ def write(path: Path) -> None:
         quiet = Progress(io.StringIO(), quiet=True)
         build([name], folder / "index", DummyEmbedder(), BuildConfig(tokens=True), progress=quiet)
         export_archive(folder / "index", folder / "a.tar")
-        path.write_bytes(lzma.compress((folder / "a.tar").read_bytes(), preset=9))
+        path.write_bytes(base64.encodebytes(lzma.compress((folder / "a.tar").read_bytes(), preset=9)))
 
 
 def test_the_schema_of_this_program_is_kept() -> None:
@@ -52,7 +53,7 @@ def test_the_schema_of_this_program_is_kept() -> None:
 
 @pytest.mark.parametrize("name", sorted(path.name for path in ARCHIVES.iterdir()))
 def test_an_index_of_a_schema(name: str, tmp_path: Path) -> None:
-    (tmp_path / "a.tar").write_bytes(lzma.decompress((ARCHIVES / name).read_bytes()))
+    (tmp_path / "a.tar").write_bytes(lzma.decompress(base64.b64decode((ARCHIVES / name).read_bytes())))
     index, refusal = tmp_path / "index", ""
     try:
         import_archive(index, tmp_path / "a.tar", keep_generations=2)
