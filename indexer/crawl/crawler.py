@@ -77,40 +77,33 @@ class _Frontier:
 
     def __init__(self, context: SourceContext, reader: PageReader) -> None:
         self._context, self._reader = context, reader
-        self._queue: deque[_Due] = deque()
+        self.queue: deque[_Due] = deque()
         self._collections: deque[_Due] = deque()  # taken when nothing else is due
-        self._enqueued: set[str] = set()  # addresses enqueued or refused
-        self._max_seen = _MAX_ADDRESSES + _MAX_ADDRESSES_PER_PAGE * context.limits.max_pages
+        self.visited: set[str] = set()  # addresses enqueued or refused
+        self._max_visited = _MAX_ADDRESSES + _MAX_ADDRESSES_PER_PAGE * context.limits.max_pages
         self.follows_links = True  # False: only sitemaps
         self.requested = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._queue)
-
     def pop(self, *, is_idle: bool) -> _Due | None:
         """Return the next address, or None; collections are taken when no fetch is under way."""
-        if is_idle and not self._queue:
-            self._queue, self._collections = self._collections, self._queue
-        return self._queue.popleft() if self._queue else None
-
-    def mark_seen(self, urls: Iterable[str]) -> None:
-        """Never enqueue these addresses."""
-        self._enqueued.update(urls)
+        if is_idle and not self.queue:
+            self.queue, self._collections = self._collections, self.queue
+        return self.queue.popleft() if self.queue else None
 
     def remaining(self) -> list[str]:
         """Return the addresses that are still due."""
-        return [due.url for due in (*self._queue, *self._collections)]
+        return [due.url for due in (*self.queue, *self._collections)]
 
     def enqueue(self, links: Iterable[str], depth: int, referrer: str = "") -> list[Skip]:
         """Add new addresses; return the skips of the others."""
         limits, skips = self._context.limits, list[Skip]()
         for url in links if self.follows_links or depth == 0 else ():
-            if url in self._enqueued:
+            if url in self.visited:
                 continue
-            if len(self._enqueued) >= self._max_seen:
-                skips.append(Skip(url, f"over the limit of {self._max_seen:,} addresses of a site"))
+            if len(self.visited) >= self._max_visited:
+                skips.append(Skip(url, f"over the limit of {self._max_visited:,} addresses of a site"))
                 continue
-            self._enqueued.add(url)
+            self.visited.add(url)
             if (refusal := self._reader.refusal(url)) is not None:
                 skips.append(Skip(url, refusal))
             elif depth > limits.max_depth:
@@ -118,9 +111,9 @@ class _Frontier:
             elif not self._reader.robots.allows(url):
                 skips.append(Skip(url, "robots.txt disallows it"))
             else:
-                queue = self._collections if url.endswith(_COLLECTION) and referrer else self._queue
+                queue = self._collections if url.endswith(_COLLECTION) and referrer else self.queue
                 queue.append(_Due(url, depth, referrer))
-        due_count = self.requested + len(self._queue) + len(self._collections)
+        due_count = self.requested + len(self.queue) + len(self._collections)
         self._context.report_due(min(due_count, limits.max_pages))
         return skips
 
@@ -217,7 +210,7 @@ class _Crawl:
             raise SourceError(f"cannot read {start}: {error}") from error
         reader.is_open, self._frontier.requested = True, 1
         page = result.visits[0].page
-        self._frontier.mark_seen((start, url, page.url))
+        self._frontier.visited.update((start, url, page.url))
         if isinstance(page, Page) and is_sitemap(page):
             self._frontier.follows_links = False
             try:
@@ -238,7 +231,7 @@ class _Crawl:
         reader = self._reader
         site, sitemaps = reader.site, reader.robots.sitemaps
         listed = reader.sitemaps.read(url for name in sitemaps if (url := normalise(site, name)))
-        for path in () if sitemaps or self._frontier or self._fetches else WELL_KNOWN_SITEMAPS:
+        for path in () if sitemaps or self._frontier.queue or self._fetches else WELL_KNOWN_SITEMAPS:
             guess = reader.sitemaps.read([f"{site}{path}"])
             if guess.urls or guess.unavailable is not None:
                 listed = guess
@@ -253,7 +246,7 @@ class _Crawl:
         reader, notes = self._reader, []
         if reader.moved_from:
             notes.append(f"{reader.moved_from} redirects to {reader.site}, which was read")
-        is_alone = not (self._frontier or self._fetches) and self._limits.max_depth > 0
+        is_alone = not (self._frontier.queue or self._fetches) and self._limits.max_depth > 0
         if is_alone and (reason := reader.why_no_links) is not None:
             notes.append(f"the start page leads nowhere: {reason or 'its links are left out, or lead only to itself'}")
         if not notes:
@@ -299,7 +292,7 @@ class _Crawl:
     def _take_result(self, due: _Due, result: _Result) -> list[Item]:
         """Return the pages, and the skips of their links; several pages may have the same content."""
         items = list[Item]()
-        self._frontier.mark_seen(visit.page.url for visit in result.visits)
+        self._frontier.visited.update(visit.page.url for visit in result.visits)
         if result.alias is not None:  # one of perhaps many that name one address
             self._bytes += len(result.alias.body)
             items += self._follow(result.alias, due)

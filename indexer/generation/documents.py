@@ -216,7 +216,7 @@ class DocumentReader:
         self._texts = Database(path)
         self._filters, self._documents = Database(path), Database(path)  # which must not keep texts waiting
         self._ids: npt.NDArray[np.uint64] | None = None
-        self._blocks = blocks_column(self._texts)
+        self._blocks = column_or_empty(self._texts, "chunks", "blocks")
         counts = "SELECT count(*), coalesce(sum(chunks), 0), coalesce(max(id), -1) FROM documents"
         [(self.documents, self.chunks, last)] = self._texts.rows(counts)
         [(last_row,)] = self._texts.rows("SELECT coalesce(max(row), -1) FROM chunks")
@@ -355,14 +355,10 @@ def has_twins(database: Database) -> bool:
     return bool(database.rows("SELECT 1 FROM sqlite_master WHERE name = 'twins'"))
 
 
-def blocks_column(database: Database) -> str:
-    """Return the column of the code and tables of chunks, which older files do not have. Raises IndexCorrupt."""
-    return "blocks" if database.rows("SELECT 1 FROM pragma_table_info('chunks') WHERE name = 'blocks'") else "'[]'"
-
-
-def reasons_column(database: Database) -> str:
-    """Return the column of the reasons of pages, which older files do not have. Raises IndexCorrupt."""
-    return "reasons" if database.rows("SELECT 1 FROM pragma_table_info('pages') WHERE name = 'reasons'") else "'[]'"
+def column_or_empty(database: Database, table: str, column: str) -> str:
+    """Return a column of JSON lists, or an empty list for older files, which lack it. Raises IndexCorrupt."""
+    columns = database.rows("SELECT name FROM pragma_table_info(?)", table)
+    return column if (column,) in columns else "'[]'"
 
 
 def read_blocks(text: str) -> list[TextBlock]:

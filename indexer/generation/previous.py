@@ -20,10 +20,9 @@ from indexer.generation.documents import (
     DOCUMENT_FIELDS,
     SCHEMA,
     Database,
-    blocks_column,
+    column_or_empty,
     has_twins,
     read_blocks,
-    reasons_column,
 )
 from indexer.generation.manifest import DOCUMENTS, GENERATIONS, ROWS, TOKENS, VECTORS, Manifest
 from indexer.generation.rows import ROW, TokenReader, read_array
@@ -164,7 +163,7 @@ class PreviousGeneration:
 
     @cached_property
     def _page_query(self) -> str:
-        return _PAGE.format(reasons_column(self._database))
+        return _PAGE.format(column_or_empty(self._database, "pages", "reasons"))
 
     def resting(self, sources: Iterable[str], refresh: Collection[str]) -> set[str]:
         """Return those sources that need not be read: none is to be refreshed, and they are here as they should be."""
@@ -206,7 +205,7 @@ class PreviousGeneration:
 
     @cached_property
     def _blocks_column(self) -> str:
-        return blocks_column(self._database)
+        return column_or_empty(self._database, "chunks", "blocks")
 
     def sketch(self, document_id: int) -> bytes | None:
         """Return the sketch of a document, see `twins`; None in an older generation."""

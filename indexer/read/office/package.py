@@ -186,12 +186,11 @@ DELETED = (f"{W}del", f"{W}moveFrom")
 _IN_FONT = re.compile("[\uf020-\uf0ff]")
 
 
-def _symbol_table(runs: str) -> dict[int, str]:
-    return {int(run[:2], 16) + place: character for run in runs.split() for place, character in enumerate(run[2:])}
-
-
 _RUNS: dict[str, str] = tomllib.loads(Path(__file__).with_name("symbols.toml").read_text("utf-8"))
-_FONTS = {font: _symbol_table(runs) for font, runs in _RUNS.items()}
+_FONTS = {
+    font: {int(run[:2], 16) + place: sign for run in runs.split() for place, sign in enumerate(run[2:])}
+    for font, runs in _RUNS.items()
+}
 
 
 def text_of_symbol(element: Any) -> str:
@@ -248,13 +247,11 @@ def equation_text(node: Any) -> str:
     if name not in _SHAPES:
         return "".join(text for _, text in texts)
     pieces = defaultdict(str, {kind: text.strip() for kind, text in texts})
-    pieces |= {kind.upper(): _parenthesise(text) for kind, text in pieces.items()} | {"chr": properties.get("chr", "∫")}
+    for kind, text in list(pieces.items()):
+        pieces[kind.upper()] = text if _SINGLE.fullmatch(text) else f"({text})"
+    pieces["chr"] = properties.get("chr", "∫")
     pieces["limits"] = "".join(f"{sign}{pieces[kind]}" for sign, kind in (("_", "SUB"), ("^", "SUP")) if pieces[kind])
     return _SHAPES[name].format_map(pieces)
-
-
-def _parenthesise(text: str) -> str:
-    return text if _SINGLE.fullmatch(text) else f"({text})"
 
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"

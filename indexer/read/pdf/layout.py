@@ -232,10 +232,6 @@ def _is_page_number(text: str, page: int, count: int) -> bool:
     return (numbers == [page] and not letters) or (numbers == [page, count] and letters <= 12)
 
 
-def _line_ends(page: PdfPage) -> Counter[tuple[str, str, int]]:
-    return Counter((line.words[0].text, line.words[-1].text, round(line.base)) for line in page.lines)
-
-
 def _are_twins(one: Counter[tuple[str, str, int]], other: Counter[tuple[str, str, int]]) -> bool:
     shorter = min(one.total(), other.total())
     return shorter >= 10 and (one & other).total() > 0.5 * shorter
@@ -300,7 +296,8 @@ def read_pages(document: Any, scanned: list[int]) -> Iterator[list[PdfBlock]]:
             page = read_page(document, index)
             if page.is_scan:
                 scanned.append(index + 1)
-            near[index] = page, _edge_rows(page), _line_ends(page)
+            ends = Counter((line.words[0].text, line.words[-1].text, round(line.base)) for line in page.lines)
+            near[index] = page, _edge_rows(page), ends
         number = index - _NEAR_PAGES
         if number >= 0:
             page, _, ends = near[number]

@@ -304,7 +304,7 @@ def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]])
     split = [[_split_row(row, borders) for row in group_rows(group)] for group in groups]
     several = [group for group in split if len(group) > 1]
     ones = sum(map(_is_one_row, several))
-    is_sure = sum(map(_is_full, several)) <= ones > 0
+    is_sure = sum(all(map(all, group)) for group in several) <= ones > 0
     is_grid = len(split) >= 3 and (is_sure or sorted(map(len, split))[len(split) // 2] <= _MAX_CELL_LINES)
     cells: list[list[str]] = []
     if is_grid and (is_sure or max(map(len, split)) <= 8):
@@ -318,10 +318,6 @@ def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]])
                 cells.append(cells_of_row)
     heads = 1 if is_grid else len(split[0]) if len(split) > 1 and len(split[0]) <= 3 else 0
     return _make_table(cells, heads, lines)
-
-
-def _is_full(rows: Sequence[Sequence[str]]) -> bool:
-    return all(all(cells) for cells in rows)
 
 
 def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
