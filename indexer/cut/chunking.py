@@ -120,7 +120,7 @@ class Chunker:
             ids = _NO_IDS
             if tokenizer.splits_at_space and visible == embedded and _is_between_words(text, start, end):
                 context_tokens, head_tokens = self._cache.tokens(context), self._cache.tokens(head)
-                ids = tokenizer.join_document([context_tokens, head_tokens, tokens.part(start, end)])
+                ids = tokenizer.join_document([context_tokens, head_tokens, tokens.between(start, end)])
             else:
                 retokenized[number] = visible
             passages.append(_Passage(start, shown, visible, ids))

@@ -88,7 +88,7 @@ def cut(
         blocks: code and tables of the text.
     """
     tokens, room = tokenize(text), size
-    counts = [len(tokens.part(block.start, block.end).ids) for block in blocks]
+    counts = [len(tokens.between(block.start, block.end).ids) for block in blocks]
     shortest = [min_tokens(text[block.start : block.end]) for block in blocks]
     lengths = dict(zip(blocks, map(max, counts, shortest), strict=True))
     heads = {head: max(len(tokenize(head).ids), min_tokens(head)) for head in {block.head for block in blocks} if head}

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.late_interaction import Signs, spread
-from embedder.model.tokenizer import KNOWN
+from embedder.model.tokenizer import MAX_KNOWN_SHARE
 from indexer.errors import VectorError
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, corrupt, unreadable
 
@@ -126,7 +126,7 @@ def why_no_tokens(passages: int, broken: tuple[int, int], *, is_multilingual: bo
         return "the model is for many languages, between which tokens mislead"
     if passages > MOST_WITH_TOKENS:
         return f"there are more than {MOST_WITH_TOKENS:,} passages"
-    return "the model does not know the language" if broken[0] > KNOWN * broken[1] else ""
+    return "the model does not know the language" if broken[0] > MAX_KNOWN_SHARE * broken[1] else ""
 
 
 class TokenWriter:

@@ -73,12 +73,12 @@ def test_no_more_is_in_memory_than_a_few_texts_however_long(tokenizer, monkeypat
             self.sizes.append(sum(map(len, texts)))
             return self.real.encode_batch_fast(texts)
 
-    for name in ("_truncating", "_whole"):
+    for name in ("_truncating", "_untruncated"):
         monkeypatch.setitem(tokenizer.__dict__, name, Recorder(getattr(tokenizer, name)))
     long, many = "a, " * 100_000, ["the words of it " * 400] * 40
     assert tokenizer([long, *many], "query") == tokenizer([long[:5_000], *(text[:5_000] for text in many)], "query")
     assert tokenizer.count([long, *many], "document") == [200_002, *[1_602] * 40]
-    assert max(tokenizer._truncating.sizes + tokenizer._whole.sizes) <= 65_536
+    assert max(tokenizer._truncating.sizes + tokenizer._untruncated.sizes) <= 65_536
 
 
 @pytest.mark.parametrize(
