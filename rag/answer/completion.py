@@ -1,4 +1,4 @@
-"""Answers in words: an endpoint writes them from the hits of a search, as OpenAI's chat completions, streamed."""
+"""Written answers: an endpoint for OpenAI's chat completions streams them, from the hits of a search."""
 
 import asyncio
 import json
@@ -22,21 +22,21 @@ from rag.events import MEDIA_TYPE, Event, event_of
 from rag.messages import Exchange
 from rag.query.results import Answer
 
-BEAT_SECONDS = 1.0  # of silence, after which a caller hears that nothing has come
-MOST_BYTES = 4_000_000  # of one answer, as it comes over the wire, where a word takes some hundreds
-NOTHING_FOUND = "nothing found"  # the finish_reason of an answer that no model was asked for
-_CITED = ("id", "url", "title", "section", "link")  # of a hit that is cited
+BEAT_SECONDS = 1.0
+MAX_ANSWER_BYTES = 4_000_000  # a word takes some hundreds on the wire
+NOTHING_FOUND = "nothing found"  # finish_reason without a call of the model
+_CITATION_FIELDS = ("id", "url", "title", "section", "link")
 _INSIDE = re.compile(r"[\d^,;–\- \t]{0,120}+")
-_BLANKS = 8  # before a citation, that go with it where it is taken out
+_BLANKS = 8  # removed with a citation
 _TOKEN = re.compile(rf"```|`|\n|[ \t]{{0,{_BLANKS}}}\[({_INSIDE.pattern})\]")
-_LONGEST_TOKEN = _BLANKS + 122
+_MAX_TOKEN_CHARS = _BLANKS + 122
 _RANGE = re.compile(r"(\d++)(?:[ \t]*+[-–][ \t]*+(\d++))?")
 
 log = logging.getLogger("pilotlight")
 
 
 def write_answer(
-    found: Answer,
+    search_answer: Answer,
     endpoint: Endpoint,
     question: str,
     history: Sequence[Exchange] = (),
@@ -46,12 +46,12 @@ def write_answer(
 ) -> Generator[Event | None, None, None]:
     """Yield the events of an answer to a question: hits, then tokens and proofs, citations and done.
 
-    None is yielded for every second of silence. Closing the iterator ends the call of the endpoint.
+    None is yielded for every BEAT_SECONDS of silence. Closing the iterator ends the call of the endpoint.
 
     Args:
-        found: the search that was made for the question.
+        search_answer: the hits for the question.
         endpoint: the server that writes the answer.
-        question: the question, as it was asked.
+        question: the question of the reader.
         history: the conversation before it.
         lookup: finds passages for quotations that the hits do not have.
         is_strict: whether to leave out sentences with a quotation that is in no passage.
@@ -61,13 +61,13 @@ def write_answer(
         EndpointSlow: it took too long.
     """
     start = time.perf_counter()
-    yield event_of("hits", found.as_dict())
-    filtered = CitationFilter(len(found.hits))
-    proved = ProvedText(Prover(found.hits, question, lookup), is_strict=is_strict)
+    yield event_of("hits", search_answer.as_dict())
+    filtered = CitationFilter(len(search_answer.hits))
+    proved = ProvedText(Prover(search_answer.hits, question, lookup), is_strict=is_strict)
     first_token: float | None = None  # milliseconds
     reason = NOTHING_FOUND
-    with closing(complete(endpoint, messages(question, found.hits, history))) as written:
-        for piece in written if found.hits else ():
+    with closing(complete(endpoint, messages(question, search_answer.hits, history))) as written:
+        for piece in written if search_answer.hits else ():
             if piece is None:
                 yield None
                 continue
@@ -78,8 +78,8 @@ def write_answer(
             for name, value in proved.feed(text, is_last=is_last):
                 first_token = first_token or _milliseconds_since(start)
                 yield event_of(name, value)
-    cited = [(number, found.hits[number - 1]) for number in dict.fromkeys([*filtered.cited, *proved.corrected])]
-    citations = [{"number": number} | {name: getattr(hit, name) for name in _CITED} for number, hit in cited]
+    cited = [(number, search_answer.hits[number - 1]) for number in dict.fromkeys([*filtered.cited, *proved.corrected])]
+    citations = [{"number": number} | {name: getattr(hit, name) for name in _CITATION_FIELDS} for number, hit in cited]
     yield event_of("citations", {"citations": citations})
     took = {"first_token": first_token, "answer": _milliseconds_since(start)}
     yield event_of("done", {"finish_reason": reason, "took_ms": took})
@@ -90,25 +90,23 @@ def _milliseconds_since(start: float) -> float:
 
 
 class CitationFilter:
-    """Passes text on with every citation written [n], for n from 1 to count; others are taken out.
+    """Passes text on with every citation written [n], for n from 1 to count; others are removed.
 
-    Brackets in code are left alone: there, `[0]` is an index. Text is read in linear time: each piece once, with less
-    than a token of those before.
+    Brackets in code stay: there, `[0]` is an index. The time is linear in the length of the text.
     """
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._held = ""  # what may still become a token
-        self._fenced = False  # inside a block of code
-        self._inline = False  # inside code within a line
-        self.cited: list[int] = []  # in the order of their first use
+        self._buffer = ""  # may become a token
+        self._fenced = self._inline = False  # inside code
+        self.cited: list[int] = []  # first use first
 
     def feed(self, text: str, *, is_last: bool = False) -> str:
-        """Take the next piece of text; return what can be shown now."""
-        text = self._held + text
+        """Take the next piece of text; return the text that is ready to show."""
+        text = self._buffer + text
         cut = len(text)
         if not is_last:
-            least = max(0, cut - _LONGEST_TOKEN)
+            least = max(0, cut - _MAX_TOKEN_CHARS)
             bracket = text.rfind("[", least)
             if bracket >= 0 and _INSIDE.fullmatch(text, bracket + 1):
                 cut = bracket
@@ -117,11 +115,11 @@ class CitationFilter:
             least = max(0, cut - _BLANKS)
             while cut > least and text[cut - 1] in " \t":
                 cut -= 1
-        self._held = text[cut:]
+        self._buffer = text[cut:]
         return _TOKEN.sub(self._replace, text[:cut])
 
-    def _replace(self, found: re.Match[str]) -> str:
-        mark = found[0]
+    def _replace(self, match: re.Match[str]) -> str:
+        mark = match[0]
         if mark == "```":
             self._fenced, self._inline = not self._fenced, False
         elif mark == "`":
@@ -129,16 +127,16 @@ class CitationFilter:
         elif mark == "\n":
             self._inline = False
         elif not self._fenced and not self._inline:
-            ranges = [(int(first), int(last or first)) for first, last in _RANGE.findall(found[1])]
+            ranges = [(int(first), int(last or first)) for first, last in _RANGE.findall(match[1])]
             numbers = [number for first, last in ranges for number in range(max(1, first), min(last, self._count) + 1)]
             self.cited += [number for number in dict.fromkeys(numbers) if number not in self.cited]
             space = mark[: mark.index("[")] if numbers else ""
-            return space + "".join(f"[{number}]" for number in numbers) if ranges else mark  # a box to tick, say
+            return space + "".join(f"[{number}]" for number in numbers) if ranges else mark
         return mark
 
 
 class Finished(NamedTuple):
-    """The end of a completion, with why it ended: stop, or length where it was cut off."""
+    """The end of a completion, with its reason: stop, or length if it was cut off."""
 
     reason: str
 
@@ -149,11 +147,11 @@ def complete(endpoint: Endpoint, chat: Sequence[dict[str, str]]) -> Generator[st
     Closing the iterator ends the call at once. Raises EndpointFailed or EndpointSlow.
     """
     pieces: SimpleQueue[str | Finished | Exception] = SimpleQueue()
-    loop = asyncio.new_event_loop()  # where the call can be ended at any moment
+    loop = asyncio.new_event_loop()  # its tasks can be cancelled
     task = loop.create_task(_call(endpoint, chat, pieces.put))
 
     def run() -> None:
-        with suppress(asyncio.CancelledError):  # nobody waits for the answer any more
+        with suppress(asyncio.CancelledError):  # the caller has gone
             loop.run_until_complete(task)
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
@@ -179,7 +177,7 @@ def complete(endpoint: Endpoint, chat: Sequence[dict[str, str]]) -> Generator[st
 async def _call(
     endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Callable[[str | Finished | Exception], None]
 ) -> None:
-    """Make the call; hand over its error, if it has one."""
+    """Make the call, and put its text or its error."""
     try:
         async with asyncio.timeout(endpoint.timeout):
             await _stream(endpoint, chat, put)
@@ -188,7 +186,7 @@ async def _call(
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         log.warning("the answer endpoint failed: %r", error)
         put(EndpointFailed("the answer endpoint cannot be reached, or broke off"))
-    except Exception as error:  # noqa: BLE001 - it is raised again by whoever reads the pieces
+    except Exception as error:  # noqa: BLE001 - raised by the reader of the pieces
         put(error)
 
 
@@ -203,23 +201,23 @@ async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Calla
     ):
         if response.status_code != 200:
             start = b""
-            async for part in response.aiter_raw():
-                start += part
+            async for block in response.aiter_raw():
+                start += block
                 if len(start) > 300:
                     break
-            said = start[:300].decode("utf-8", "replace").replace(endpoint.key or "\0", "…")  # some repeat it
-            log.warning("the answer endpoint returned status %d: %r", response.status_code, said)
+            message = start[:300].decode("utf-8", "replace").replace(endpoint.key or "\0", "…")  # some echo it
+            log.warning("the answer endpoint returned status %d: %r", response.status_code, message)
             raise EndpointFailed(f"the answer endpoint returned status {response.status_code}")
         if response.headers.get("Content-Type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
             raise EndpointFailed("the answer endpoint did not stream events")
         if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-            raise EndpointFailed("the answer endpoint compresses events, which nobody asked for")
+            raise EndpointFailed("the answer endpoint compresses events, although the request forbids it")
         events, utf8, size, reason = EventData(), getincrementaldecoder("utf-8")("replace"), 0, ""
-        async for part in response.aiter_raw():
-            size += len(part)
-            if size > MOST_BYTES:
+        async for block in response.aiter_raw():
+            size += len(block)
+            if size > MAX_ANSWER_BYTES:
                 raise EndpointFailed("the answer endpoint sends without end")
-            for data in events.feed(utf8.decode(part)):
+            for data in events.feed(utf8.decode(block)):
                 if data == "[DONE]":
                     put(Finished(reason or "stop"))
                     return
@@ -232,13 +230,13 @@ async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Calla
 
 
 class EventData:
-    """Reads the data of events, of which each has one line, from text that comes in any pieces."""
+    """Reads the data of events of one line each from pieces of text."""
 
     def __init__(self) -> None:
-        self._rest: list[str] = []  # of a line without its end
+        self._rest: list[str] = []  # an incomplete line
 
     def feed(self, text: str) -> Iterator[str]:
-        """Take the next piece; yield the data of the lines that are whole now."""
+        """Take the next piece; yield the data of the complete lines."""
         head, has_end, rest = text.rpartition("\n")
         if has_end:
             lines = "".join([*self._rest, head]).split("\n")
@@ -248,14 +246,14 @@ class EventData:
 
 
 def _read(data: str, reason: str) -> tuple[str, str]:
-    """Return the text of one event, and why the completion ended, if it has."""
+    """Return the text of one event, and the reason of the end or the one so far."""
     try:
         chunk: Any = json.loads(data)
         if chunk.get("error"):
             log.warning("the answer endpoint failed: %.300r", chunk["error"])
             raise EndpointFailed("the answer endpoint failed in the middle")
         choices = chunk["choices"]
-        if not choices:  # figures of usage come without any
+        if not choices:  # usage
             return "", reason
         piece = choices[0].get("delta", {}).get("content") or ""
         reason = choices[0].get("finish_reason") or reason

@@ -1,4 +1,4 @@
-"""The endpoint that writes answers, and the prompt, in which passages and the conversation are data, never orders."""
+"""The endpoint that writes answers, and its prompt, in which passages and the conversation are data."""
 
 import re
 import unicodedata
@@ -19,7 +19,7 @@ _PATH = "/chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server that speaks OpenAI's chat completions, and which of its models is to write."""
+    """A server for OpenAI's chat completions, and the name of its model."""
 
     url: str
     model: str
@@ -33,8 +33,8 @@ class Endpoint:
         url = settings.answer_url.strip().rstrip("/")
         if not url:
             raise NotConfigured("written answers are not configured: set answer_url and answer_model")
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        address = urlsplit(url)
+        if address.scheme not in ("http", "https") or not address.hostname:
             raise SettingsError("answer_url must be an http or https address, such as http://127.0.0.1:8080/v1")
         if not settings.answer_model:
             raise SettingsError("answer_model must name a model of answer_url")
@@ -44,31 +44,33 @@ class Endpoint:
         return cls(url, settings.answer_model, settings.answer_key, http_proxy=settings.http_proxy)
 
 
-_ENOUGH = 4  # words that tell something, with which a question is understood without those before it
-_ENOUGH_SPACELESS = 10  # characters, in scripts without spaces
-_MOST_QUESTIONS = 8  # that are looked at, the last ones
+_MIN_CONTENT_WORDS = 4  # a question with fewer continues the conversation
+_MIN_SPACELESS_CHARS = 10
+_MAX_QUESTIONS = 8
 
 
-def search_text(question: str, history: Sequence[Exchange], most: int) -> str:
-    """Return what is searched for a question: "and on Windows?" goes with the last one that is understood by itself."""
+def search_text(question: str, history: Sequence[Exchange], max_chars: int) -> str:
+    """Return the query for a question; "and on Windows?" is joined with the last question that stands alone."""
 
     def stands_alone(question: str) -> bool:
         if is_spaceless(question):
-            return len(question) >= _ENOUGH_SPACELESS
-        spoken = [word.lower() for word in words(question).findall(question)]
-        return all(sum(not is_stop_word(word, language) for word in spoken) >= _ENOUGH for language in STEMMERS)
+            return len(question) >= _MIN_SPACELESS_CHARS
+        content = [word.lower() for word in words(question).findall(question)]
+        return all(
+            sum(not is_stop_word(word, language) for word in content) >= _MIN_CONTENT_WORDS for language in STEMMERS
+        )
 
     if stands_alone(question):
         return question
-    asked = [each.question for each in history[-_MOST_QUESTIONS:]]
-    topic = next(filter(stands_alone, reversed(asked)), asked[0] if asked else "")
-    room = most - len(question) - 1
+    questions = [each.question for each in history[-_MAX_QUESTIONS:]]
+    topic = next(filter(stands_alone, reversed(questions)), questions[0] if questions else "")
+    room = max_chars - len(question) - 1
     return f"{topic[:room]} {question}".strip() if room > 0 else question
 
 
-MOST_CHARACTERS = 24_000  # of all passages together
-MOST_REMEMBERED = 6_000  # characters of the conversation, its end
-_MOST_OF_ANSWER = 1_500  # characters of one answer in it
+MAX_PASSAGES_CHARS = 24_000
+MAX_CONVERSATION_CHARS = 6_000  # its end
+_MAX_ANSWER_CHARS = 1_500
 SYSTEM = Path(__file__).with_name("system.txt").read_text("utf-8").rstrip()
 
 # Our tags, and those by which chat templates mark turns, in any letters and with any padding.
@@ -94,7 +96,7 @@ def neutralise(text: str) -> str:
     if not _NAME.search(_PADDING.sub("", unicodedata.normalize("NFKC", text).casefold())):
         return text
     letters: list[str] = []
-    places: list[int] = []  # of each letter in the text
+    places: list[int] = []
     for place, character in enumerate(text):
         plain = _PADDING.sub("", unicodedata.normalize("NFKC", character).casefold())
         letters.append(plain)
@@ -108,36 +110,38 @@ def neutralise(text: str) -> str:
 
 
 def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = ()) -> list[dict[str, str]]:
-    """Return the chat that asks a model to answer from the hits, the nth of which is passage n, after the history."""
-    most = MOST_CHARACTERS // max(1, len(hits))  # of each passage
-    texts = [text if len(text := text_of(hit)) <= most else hit.text[:most] for hit in hits]
-    parts = [
+    """Return the chat that asks a model to answer from the hits, which are numbered passages, after the history."""
+    max_chars = MAX_PASSAGES_CHARS // max(1, len(hits))
+    texts = [text if len(text := text_of(hit)) <= max_chars else hit.text[:max_chars] for hit in hits]
+    blocks = [
         delimited(number, {"Title": hit.title, "Section": hit.section, "Date": hit.date or ""}, text)
         for number, (hit, text) in enumerate(zip(hits, texts, strict=True), start=1)
     ]
     if history:
-        parts.append(f"<conversation>\n{_conversation(history)}\n</conversation>")
-    parts.append(f"<question>\n{neutralise(question)}\n</question>")
-    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "\n\n".join(parts)}]
+        blocks.append(f"<conversation>\n{_conversation(history)}\n</conversation>")
+    blocks.append(f"<question>\n{neutralise(question)}\n</question>")
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "\n\n".join(blocks)}]
 
 
 def _conversation(history: Sequence[Exchange]) -> str:
-    """Return the end of a conversation, each answer cut and without its citations, which number other passages."""
-    told: list[str] = []
-    room = MOST_REMEMBERED
+    """Return the end of a conversation; answers are cut, and lose citations, which number other passages."""
+    exchanges: list[str] = []
+    room = MAX_CONVERSATION_CHARS
     for each in reversed(history):
         text = _CITATION.sub("", each.answer)
-        cut = f"{text[:_MOST_OF_ANSWER]}…" if len(text) > _MOST_OF_ANSWER else text
+        cut = f"{text[:_MAX_ANSWER_CHARS]}…" if len(text) > _MAX_ANSWER_CHARS else text
         # cut first: a client may send a hundred times as much, each bracket of which would be looked at
-        told.insert(0, f"Question: {neutralise(each.question[:MOST_REMEMBERED])}\nAnswer: {neutralise(cut)}")
-        room -= len(told[0])
+        exchanges.insert(
+            0, f"Question: {neutralise(each.question[:MAX_CONVERSATION_CHARS])}\nAnswer: {neutralise(cut)}"
+        )
+        room -= len(exchanges[0])
         if room < 0:
-            told[0] = told[0][:room] if len(told) == 1 else ""
+            exchanges[0] = exchanges[0][:room] if len(exchanges) == 1 else ""
             break
-    return "\n".join(filter(None, told))
+    return "\n".join(filter(None, exchanges))
 
 
 def delimited(number: int, heading: Mapping[str, str], text: str) -> str:
-    """Return a passage between delimiters, which neither its heading nor its text can imitate."""
+    """Return a passage between delimiters that neither its heading nor its text can imitate."""
     lines = "".join(f"{name}: {' '.join(neutralise(value).split())}\n" for name, value in heading.items() if value)
     return f'<passage number="{number}">\n{lines}\n{neutralise(text)}\n</passage>'

@@ -29,7 +29,7 @@ class ChangedAnswer(msgspec.Struct, frozen=True):
 def find_changed_answers(
     questions: Iterable[str], changes: Changes, old: Retriever, new: Retriever
 ) -> list[ChangedAnswer]:
-    """Return the questions whose first hits differ, where one that differs is in a section that changed."""
+    """Return the questions whose first hits differ by one from a document that changed."""
     reasons: dict[str, str] = {}
     for document in changes.documents:
         kinds = ", ".join(f"{each.section or document.title} {each.kind}" for each in document.sections)

@@ -39,7 +39,7 @@ Narrow = Callable[[Manifest], Filter | None]
 """Returns the filter of a caller as a generation applies it."""
 
 
-class Side(NamedTuple):
+class ComparedSnapshot(NamedTuple):
     """One of the snapshots of a comparison."""
 
     manifest: Manifest
@@ -73,7 +73,7 @@ def find_changes(
     views = (_View(side.manifest.id, side.version, narrow(side.manifest)) for side in (old, new))
     documents, noise = _compare(folder, *views)
     counts = Counter(section.kind for document in documents for section in document.sections)
-    available = [Side(each).describe() for each in manifests]
+    available = [ComparedSnapshot(each).describe() for each in manifests]
     totals = {"documents": len(documents)} | {str(kind): number for kind, number in counts.items()}
     return Changes(collection, old.describe(), new.describe(), totals, noise, documents, available)
 
@@ -107,35 +107,37 @@ def changes_as_text(changes: Changes) -> str:
     return "\n".join(lines)
 
 
-def _choose(since: str | None, until: str | None, live: Manifest, manifests: list[Manifest]) -> tuple[Side, Side]:
+def _choose(
+    since: str | None, until: str | None, live: Manifest, manifests: list[Manifest]
+) -> tuple[ComparedSnapshot, ComparedSnapshot]:
     versions = sorted({version for _, version in live.versions.values()}, key=order)
     if since in versions:
         newer = until or versions[-1]
         if newer not in versions or newer == since:
             raise FieldError("until", f"until must be another version than {since}; there are: {', '.join(versions)}.")
-        return Side(live, since), Side(live, newer)
+        return ComparedSnapshot(live, since), ComparedSnapshot(live, newer)
     new = _find("until", until, manifests) if until else live
     older = [each for each in manifests if each.id < new.id]
     if since is None and not older:
         raise FieldError("since", "since: there is only one generation; the next build keeps this one to compare.")
-    return Side(_find("since", since, manifests) if since else older[0]), Side(new)
+    return ComparedSnapshot(_find("since", since, manifests) if since else older[0]), ComparedSnapshot(new)
 
 
 def _find(field: str, text: str, manifests: list[Manifest]) -> Manifest:
-    """Return the generation of this id, or the one that was live on a day; the oldest for an earlier day."""
+    """Return the generation with this id, or the one of a day, by default the oldest."""
     if is_generation_id(text):
-        found = next((each for each in manifests if each.id == text), None)
+        generation = next((each for each in manifests if each.id == text), None)
     elif days := _DAYS.fullmatch(text):
         day = f"{datetime.now(UTC) - timedelta(days=int(days[1])):%Y-%m-%d}"
-        found = next((each for each in manifests if each.created_at[:10] <= day), manifests[-1])
+        generation = next((each for each in manifests if each.created_at[:10] <= day), manifests[-1])
     elif _DAY.fullmatch(text):
-        found = next((each for each in manifests if each.created_at[:10] <= text), manifests[-1])
+        generation = next((each for each in manifests if each.created_at[:10] <= text), manifests[-1])
     else:
-        found = next((each for each in manifests if text == "live"), None)
-    if found is None:
+        generation = next((each for each in manifests if text == "live"), None)
+    if generation is None:
         ids = ", ".join(each.id for each in manifests)
         raise FieldError(field, f"{field} must be a day, a number of days such as 30d, a version, or one of {ids}.")
-    return found
+    return generation
 
 
 class _View(NamedTuple):
@@ -147,12 +149,12 @@ class _View(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """A document whose texts have not been read yet."""
+    """A document without its texts."""
 
     url: str
     title: str
     rows: tuple[int, int]
-    hashes: tuple[str, ...]  # of its passages with their headings
+    hashes: tuple[str, ...]  # content hashes of passages
 
 
 @lru_cache(8)
@@ -180,7 +182,7 @@ class _Reader:
         self.close = self._database.close
 
     def records(self) -> dict[str, _Record]:
-        """Return the documents by their address, or by what it is in all versions of a manual."""
+        """Return the documents by address, or by the page that all versions of a manual share."""
         view, database = self._view, self._database
         rows = None
         if view.only is not None:

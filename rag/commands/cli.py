@@ -16,7 +16,7 @@ VERBS = {  # the module and function of each below `rag.commands`, and its summa
     "index": ("index.index", "read sources and publish a new generation of the index"),
     "remove": ("index.remove", "remove sources from the index, without reading anything again"),
     "serve": ("serve.serve", "serve the search page and the REST API"),
-    "mcp": ("serve.mcp", "offer search, read, grep and collections as tools of the Model Context Protocol"),
+    "mcp": ("serve.mcp", "offer the tools of agents over the Model Context Protocol"),
     "search": ("search.search", "answer one query on the command line"),
     "eval": ("search.evaluate", "measure search quality on a dataset in BEIR format"),
     "compare": ("search.compare", "show which of two generations or settings answers questions better"),
@@ -34,13 +34,13 @@ def load_verb(name: str) -> Verb:
     """Import the module of a verb, and return the verb."""
     place, summary = VERBS[name]
     module, _, function = place.partition(".")
-    found: Verb = getattr(import_module(f"rag.commands.{module}"), function)
-    found.short_help, found.help = summary, f"{summary[:1].upper()}{summary[1:]}."
-    return found
+    command: Verb = getattr(import_module(f"rag.commands.{module}"), function)
+    command.short_help, command.help = summary, f"{summary[:1].upper()}{summary[1:]}."
+    return command
 
 
 class _Verbs(click.Group):
-    """The verbs, each loaded when it is asked for."""
+    """The verbs, which are loaded on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -49,7 +49,7 @@ class _Verbs(click.Group):
         return load_verb(cmd_name) if cmd_name in VERBS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):  # without loading them
+        with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in VERBS.items()])
 
     def resolve_command(
@@ -57,8 +57,8 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in VERBS and not ctx.resilient_parsing:
-            meant = did_you_mean(name, VERBS)
-            raise SettingsError(f"there is no command {name!r}{meant}; see pilotlight --help for all of them")
+            suggestion = did_you_mean(name, VERBS)
+            raise SettingsError(f"there is no command {name!r}{suggestion}; see pilotlight --help for all of them")
         return super().resolve_command(ctx, args)
 
 

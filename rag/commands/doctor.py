@@ -1,4 +1,4 @@
-"""`doctor`: this machine, this model and this index, and what is slow or broken about them."""
+"""`doctor`: the machine, the model and the index in use, with warnings of slow and broken parts."""
 
 import json
 import os
@@ -31,12 +31,12 @@ from rag.serving.store_access import TOKEN
 from rag.settings import SETTINGS, Settings, nearest
 from rag.settings_file import credentials_of
 
-_OTHERS = (cpu.ISA_VARIABLE, TOKEN, "PILOTLIGHT_KEY", "PILOTLIGHT_DOCS_PORT")  # variables of no setting
+_OTHER_VARIABLES = (cpu.ISA_VARIABLE, TOKEN, "PILOTLIGHT_KEY", "PILOTLIGHT_DOCS_PORT")
 
 
 @verb("index", "embedder", "rerank", "ocr", "render", "users")
 def doctor(settings: Settings) -> Result:
-    """Show what is in use, and what about it is slow or broken."""
+    """Show the machine, the model and the index in use, and warn of slow and broken parts."""
     warnings, processor = _misspelled(), cpu.detect()
     report: dict[str, Any] = {
         "cpu": {name: getattr(processor, name) for name in ("name", "machine", "isa", "isas", "cores")}
@@ -47,15 +47,15 @@ def doctor(settings: Settings) -> Result:
     warnings += processor.notes
     if not processor.has_bf16:
         warnings.append("this CPU has no fast bf16 instructions: fp32 is used; int8 is two to three times as fast")
-    found: list[Plan] = []
+    model_plans: list[Plan] = []
     with _warning(warnings):
-        found = plans(as_built(settings))
+        model_plans = plans(as_built(settings))
         if settings.cache.exists():
             check_private(settings.cache)
-    for part, plan in zip(("embedder", "reranker"), found, strict=False):
-        report[part] = _model(plan, warnings)
+    for name, plan in zip(("embedder", "reranker"), model_plans, strict=False):
+        report[name] = _model(plan, warnings)
     with _warning(warnings):
-        report["index"] = _index(settings, found, warnings)
+        report["index"] = _index(settings, model_plans, warnings)
     report["readers"] = readers(warnings)
     report["rendering"] = {"mode": settings.render, **installed_versions()}
     with _warning(warnings):
@@ -76,15 +76,15 @@ def doctor(settings: Settings) -> Result:
         if settings.user_header and rules is None:
             warnings.append("users have no access without [[access]] in the file of --config")
     lines = []
-    for part, facts in report.items():
+    for name, facts in report.items():
         words = {name: fact if isinstance(fact, str) else json.dumps(fact) for name, fact in facts.items()}
-        lines += [part, *(f"  {name.replace('_', ' '):<24} {word}" for name, word in words.items())]
+        lines += [name, *(f"  {name.replace('_', ' '):<24} {word}" for name, word in words.items())]
     lines += [f"warning: {warning}" for warning in warnings] or ["no problems found"]
     return report | {"warnings": warnings}, "\n".join(lines)
 
 
 def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
-    """Describe how one model is run, and warn of what is slow about it."""
+    """Describe how one model runs, and warn if it is slow."""
     key = plan.package_key
     if key is None:
         warnings.append(f"engine {plan.engine} is slower than native and aot, several times for single queries")
@@ -97,13 +97,13 @@ def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
     return {"model": plan.spec.name, "folder": str(plan.spec.folder), "dimension": plan.spec.dimension} | facts
 
 
-def _index(settings: Settings, found: list[Plan], warnings: list[str]) -> dict[str, Any]:
-    """Describe the live generation, with its sources. Raises PilotlightError where it cannot be used."""
+def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> dict[str, Any]:
+    """Describe the live generation, with its sources. Raises PilotlightError if it cannot be used."""
     with closing(Generation.open(published(settings))) as generation:
         manifest = generation.manifest
     with _warning(warnings):
-        if found:
-            check_fingerprint(manifest, found[0].fingerprint)
+        if model_plans:
+            check_fingerprint(manifest, model_plans[0].fingerprint)
     if unknown := manifest.report.get("unknown"):
         warnings.append(unknown)
     return {
@@ -120,21 +120,23 @@ def _index(settings: Settings, found: list[Plan], warnings: list[str]) -> dict[s
 
 
 def readers(warnings: list[str]) -> dict[str, str | None]:
-    """Return what confines the reader processes here, as one of them finds it."""
+    """Return the means that confine reader processes on this machine."""
     with closing(ReaderProcess()) as process:
         with _warning(warnings):
             process.start()
-        found = {name: means or None for name, means in process.confinement.items()}
-    if missing := [name for name, means in found.items() if means is None]:
+        confinement = {name: means or None for name, means in process.confinement.items()}
+    if missing := [name for name, means in confinement.items() if means is None]:
         warnings.append(f"document readers run without {', '.join(missing)}: this kernel does not offer or allow it")
-    return found
+    return confinement
 
 
 def _misspelled() -> list[str]:
-    """Return a warning for each variable that nothing reads and that is nearly one of ours."""
-    known = [*(one.variable for one in SETTINGS), *_OTHERS]
-    others = [name for name in sorted(os.environ) if name.startswith("PILOTLIGHT_") and name not in known]
-    return [f"nothing reads {name}, did you mean {near}?" for name in others if (near := nearest(name, known, 0.8))]
+    """Return a warning for each unknown variable that is nearly the name of a setting."""
+    variables = [*(one.variable for one in SETTINGS), *_OTHER_VARIABLES]
+    unknown = [name for name in sorted(os.environ) if name.startswith("PILOTLIGHT_") and name not in variables]
+    return [
+        f"nothing reads {name}, did you mean {near}?" for name in unknown if (near := nearest(name, variables, 0.8))
+    ]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`verify`, `rollback`, `export`, `import` and `collections`: an index that is there, checked, moved and tidied."""
+"""`verify`, `rollback`, `export`, `import` and `collections`: checks, moves and cleans an index."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -20,7 +20,7 @@ from rag.serving.store_access import chosen_store, live_id, roll_back, verify_ge
 from rag.settings import Settings
 
 _OTHER_ARCHIVES = {".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"}
-_TO_THE_RIGHT = {"documents", "chunks", "MB"}  # columns of numbers
+_NUMBER_COLUMNS = {"documents", "chunks", "MB"}
 
 
 @verb("index", "store")
@@ -56,7 +56,7 @@ def rollback(settings: Settings, generation: str | None, *, only_list: bool = Fa
             lines.append(f"generation {report['generation']} is live; previously {before or 'none'}")
         listed = [one._asdict() for one in store.published()]
         if not listed:
-            _ = store.live_id() if settings.store else published(settings)  # says that there is none
+            _ = store.live_id() if settings.store else published(settings)  # raises the error with advice
     rows = [("", "generation", "created", "documents", "chunks", "MB", "")]
     for one in listed:
         size = "-" if one["bytes"] is None else f"{one['bytes'] / 1e6:,.1f}"
@@ -82,7 +82,7 @@ def export(settings: Settings, *, file: Path, generation: str | None, jsonl: boo
 @verb("index", "keep_generations", "embedder", without=("threads", "query_precision"))
 @click.argument("file", type=PATH, help="an archive written by export")
 def import_(settings: Settings, *, file: Path) -> Result:
-    """Publish the generation that an archive holds; say so if these settings cannot serve it."""
+    """Publish the generation of an archive; warn if these settings cannot serve it."""
     from embedder.engines.plan import Plan
 
     manifest = import_archive(
@@ -115,7 +115,7 @@ def collections(settings: Settings, *, drop: str | None, yes: bool) -> Result:
             drop_collection(settings.index_dir, drop)
         return {"dropped": drop}, f"deleted collection {drop}"
     if not folders:
-        current_id(settings.index_dir)  # says that there is no index, and how to make one
+        current_id(settings.index_dir)  # raises the error with advice
     listed: list[dict[str, Any]] = []
     for name, folder in folders.items():
         item: dict[str, Any] = dict.fromkeys(("generation", "created_at", "documents", "chunks", "bytes"))
@@ -136,10 +136,12 @@ def _facts(item: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Lay rows out in columns below the first one, which has the headings."""
+    """Lay out rows in columns; the first one has the headings."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
         cells = zip(row, widths, rows[0], strict=True)
-        lines.append("  ".join(c.rjust(width) if head in _TO_THE_RIGHT else c.ljust(width) for c, width, head in cells))
+        lines.append(
+            "  ".join(c.rjust(width) if head in _NUMBER_COLUMNS else c.ljust(width) for c, width, head in cells)
+        )
     return "\n".join(line.rstrip() for line in lines)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from indexer.config import SOURCE_SETTINGS
-from rag.commands.verb import Given, Result, verb
+from rag.commands.verb import CommandContext, Result, verb
 from rag.settings import Settings
 
 
@@ -28,25 +28,27 @@ from rag.settings import Settings
 @click.option("--allow-shrink", is_flag=True, help="believe a source that has lost most of its documents")
 @click.option("--quiet", is_flag=True, help="show no progress")
 @click.pass_obj
-def index(given: Given, /, settings: Settings, *, source: Sequence[str], quiet: bool, **flags: Any) -> Result:
-    """Read the sources that a command line names; limits given with them are for these sources, and no others."""
+def index(
+    context: CommandContext, /, settings: Settings, *, source: Sequence[str], quiet: bool, **flags: Any
+) -> Result:
+    """Read the sources of a command line; its limits are for these sources only."""
     from indexer import memory
 
-    memory.prepare()  # before FAISS is loaded, which ends a process that has too little
+    memory.prepare()  # FAISS ends a process without enough memory
     from indexer.pipeline.progress import Progress
     from rag.commands.indexing import IndexRequest, index_sources
 
-    limits = {name: getattr(settings, name) for name in SOURCE_SETTINGS if name in given.flags}
-    configured = given.file.sources if given.file else ()
+    limits = {name: getattr(settings, name) for name in SOURCE_SETTINGS if name in context.flags}
+    configured = context.file.sources if context.file else ()
     request = IndexRequest(source, configured, limits=limits, **flags)
     progress = partial(Progress, sys.stderr, quiet=quiet)
-    return index_sources(request, given.settings(without=SOURCE_SETTINGS), progress, quiet=quiet)
+    return index_sources(request, context.settings(without=SOURCE_SETTINGS), progress, quiet=quiet)
 
 
 @verb("index", "store", "keep_generations")
-@click.argument("source", nargs=-1, required=True, help="the source, as it was given to index")
+@click.argument("source", nargs=-1, required=True, help="the source, spelled as for index")
 def remove(settings: Settings, *, source: Sequence[str]) -> Result:
-    """Publish a generation without what came from these sources; nothing is fetched or embedded."""
+    """Publish a generation without the documents of these sources; nothing is fetched or embedded."""
     from indexer.pipeline.build import remove_sources
     from indexer.pipeline.progress import Progress
     from rag.commands.models import published

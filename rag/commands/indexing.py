@@ -33,35 +33,46 @@ from rag.settings_file import ConfiguredSource, credentials_of
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
-RETRY = 60.0  # seconds after which a source is tried again that could not be read
+RETRY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRequest:
-    """The sources to index, and how."""
+    """The sources to index, and how.
 
-    sources: Sequence[str] = ()  # none: those of the configuration file, or else of the live generation
-    configured: Sequence[ConfiguredSource] = ()  # in the configuration file
-    add: bool = False  # to those of the live generation
-    full: bool = False  # whether unchanged pages are asked for and cut again, the first time
-    allow_shrink: bool = False  # whether to believe a source that has lost most of its documents
-    watch: bool = False  # whether to stay and read folders and files again that have changed
-    limits: Mapping[str, Any] = field(default_factory=dict)  # settings by name, for the named sources or else for all
-    on_first: Callable[[BuildReport], None] | None = None  # gets the first build's report; its errors are raised
+    Args:
+        sources: by default, those of the configuration file, or else of the live generation.
+        configured: the sources of the configuration file.
+        add: whether to keep the other sources of the live generation.
+        full: whether the first build fetches and cuts unchanged pages again.
+        allow_shrink: whether to accept that a source has lost most of its documents.
+        watch: whether to stay, and to read changed folders and files again.
+        limits: settings by name for the named sources, or else for all.
+        on_first: gets the first build's report; its errors are raised.
+    """
+
+    sources: Sequence[str] = ()
+    configured: Sequence[ConfiguredSource] = ()
+    add: bool = False
+    full: bool = False
+    allow_shrink: bool = False
+    watch: bool = False
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    on_first: Callable[[BuildReport], None] | None = None
 
 
 def index_sources(
     request: IndexRequest, settings: Settings, progress: Callable[[], Progress], *, quiet: bool = False
 ) -> Result:
-    """Read the sources, and publish a generation unless nothing has changed; `progress` is made for each build."""
+    """Read the sources, and publish a generation unless nothing has changed; each build makes its `progress`."""
     sources = _sources(request, settings)
-    config = settings.build_config()  # before the model is loaded, so that a bad value is refused at once
-    own = {one.source: one.limits for one in sources}
+    config = settings.build_config()  # refuses bad values before the model is loaded
+    limits_by_source = {one.source: one.limits for one in sources}
     config = dataclasses.replace(
         config,
         allow_shrink=request.allow_shrink,
         credentials=credentials_of(settings),
-        crawl=dataclasses.replace(config.crawl, own=own),
+        crawl=dataclasses.replace(config.crawl, own=limits_by_source),
         metadata={one.source: one.metadata for one in sources if one.metadata},
     )
     settings = models.as_built(settings)
@@ -71,7 +82,7 @@ def index_sources(
     with _cluster(settings, embedder.fingerprint) as cluster:
         with disk_errors(settings.index_dir):
             prepare(settings.index_dir)
-        work = SourceBuilds(settings, config, embedder, tuple(own), progress, cluster, publisher)
+        work = SourceBuilds(settings, config, embedder, tuple(limits_by_source), progress, cluster, publisher)
         if not request.watch:
             report = work.build(work.sources, full=request.full)
             if request.on_first:
@@ -83,28 +94,28 @@ def index_sources(
 
 
 def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource]:
-    """Return all that is to be read. Raises SourceError for a source that cannot be one."""
+    """Return the sources to read. Raises SourceError for an invalid one."""
     folder, sources, configured = settings.collection_dir, list(request.sources), request.configured
     if request.add and not sources:
         raise SourceError("--add needs a source")
     for source in sources:
         refuse_secret(source)
-    named = sources
+    limited_sources = sources
     if not sources and not configured:
-        named = sources = live_sources(published(settings))
+        limited_sources = sources = live_sources(published(settings))
     elif request.add and folder in list_collections(settings.index_dir).values():
         sources = [*live_sources(folder), *sources]
-    limited, limits = set(map(full_name, named)), own_limits(request.limits)
-    found = [
+    limited, limits = set(map(full_name, limited_sources)), own_limits(request.limits)
+    configured_sources = [
         ConfiguredSource(source, limits=limits if source in limited else {})
         for source in dict.fromkeys(map(full_name, sources))
     ]
-    if not found:  # a file says all of it: limits that it does not name are not kept
+    if not configured_sources:  # the file replaces all earlier limits
         none = dict.fromkeys(SOURCE_SETTINGS)
-        found = [dataclasses.replace(one, limits={**none, **one.limits, **limits}) for one in configured]
-    if request.watch and all(address_kind(one.source) for one in found):
-        raise SourceError("--watch is for folders and files: have systemd or cron run index again for other sources")
-    return found
+        configured_sources = [dataclasses.replace(one, limits={**none, **one.limits, **limits}) for one in configured]
+    if request.watch and all(address_kind(one.source) for one in configured_sources):
+        raise SourceError("--watch is for folders and files: run index again by systemd or cron for other sources")
+    return configured_sources
 
 
 @dataclass(frozen=True)
@@ -115,21 +126,21 @@ class SourceBuilds:
     config: BuildConfig
     embedder: Embedder
     sources: Sequence[str]
-    progress: Callable[[], Progress]  # made for each build
-    cluster: "Cluster | None" = None  # whose machines embed; None: this one
-    on_published: Callable[[Path], None] | None = None  # given the folder after every build that ended well
+    progress: Callable[[], Progress]
+    cluster: "Cluster | None" = None
+    on_published: Callable[[Path], None] | None = None  # takes the folder
 
     def build(self, refresh: Collection[str], *, full: bool = False, keeps_others: bool = False) -> BuildReport:
-        """Read some of the sources; raises what `indexer.pipeline.build.build` raises.
+        """Read some of the sources. Raises the errors of `indexer.pipeline.build.build`.
 
-        `keeps_others` says whether the index also keeps sources that are not of these builds, as they were.
+        With `keeps_others`, the index also keeps sources that other commands have added.
         """
         folder = self.settings.collection_dir
         live = live_sources(folder) if (keeps_others or set(self.sources) - set(refresh)) and live_id(folder) else []
         config = dataclasses.replace(self.config, full=full, refresh=set(refresh))
-        named = [source for source in self.sources if source in refresh or source in live]
-        named += [source for source in live if source not in self.sources] if keeps_others else []
-        report = build(named, folder, self.embedder, config, progress=self.progress(), cluster=self.cluster)
+        build_sources = [source for source in self.sources if source in refresh or source in live]
+        build_sources += [source for source in live if source not in self.sources] if keeps_others else []
+        report = build(build_sources, folder, self.embedder, config, progress=self.progress(), cluster=self.cluster)
         if report.published:
             report.sections = count_changes(folder)
         if self.on_published:
@@ -137,16 +148,15 @@ class SourceBuilds:
         return report
 
     def watch(self, *, full: bool = False, on_first: Callable[[BuildReport], None] | None = None) -> dict[str, int]:
-        """Read everything, then folders and files whenever they change, until the process is told to stop.
+        """Read everything, then folders and files whenever they change, until SIGTERM or SIGINT.
 
-        What could not be read is tried again after a minute; with `on_first`, errors of the first build are raised.
-        Returns how many runs there were, and what became of them.
+        Failed sources are read again after a minute; with `on_first`, errors of the first build are raised. Returns the
+        numbers of runs, of published generations and of failures.
         """
         totals = dict.fromkeys(("runs", "published", "failed"), 0)
         paths = {source for source in self.sources if address_kind(source) is None}
         due: Sequence[str] = self.sources
         is_first = True
-        # a build under way leaves the live index as it was
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         watcher = Watcher(paths, self.settings.index_dir)
         with suppress(KeyboardInterrupt), ExitStack() as stack:
@@ -157,12 +167,12 @@ class SourceBuilds:
             while True:
                 failed = self._try(due, totals, full=full, keeps_others=not is_first) if due else []
                 full = is_first = False  # later, other commands may have added sources to the index
-                changed = watcher.wait(RETRY if failed else None)
+                changed = watcher.wait(RETRY_SECONDS if failed else None)
                 due = [source for source in self.sources if source in changed or source in failed]
         return totals
 
     def _try(self, refresh: Sequence[str], totals: dict[str, int], *, full: bool, keeps_others: bool) -> list[str]:
-        """Read sources; return those that failed. One that cannot be read keeps no other."""
+        """Read sources; return the failed ones, which do not prevent the others."""
         failed: list[str] = []
         try:
             report = self.build(refresh, full=full, keeps_others=keeps_others)
@@ -184,8 +194,7 @@ class SourceBuilds:
 def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cluster | None]":
     """Connect to the Ray cluster of the settings, if they name one, until the block ends.
 
-    Every node gets the embedder of the settings with the engine that its own processor runs, in the precision of this
-    machine. Raises ClusterError.
+    Nodes choose the engine for their processor, and use the precision of this machine. Raises ClusterError.
     """
     if not settings.ray:
         yield None
@@ -195,15 +204,15 @@ def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cl
     except ModuleNotFoundError as error:
         raise ClusterError("building on a cluster needs the extra ray: pip install 'pilotlight[ray]'") from error
     with ray_session(settings.ray):
-        cores = settings.threads or 1  # of a task: processes next to each other do not wait for each other
+        cores = settings.threads or 1
         values = {setting.name: getattr(settings, setting.name) for setting in SETTINGS if setting.group == "embedder"}
-        precision = resolve_precision(settings.precision)  # a node embeds documents alone
+        precision = resolve_precision(settings.precision)
         values |= {"threads": cores, "precision": precision, "query_precision": "same"}
         yield Cluster(partial(node_embedder, values), fingerprint, cores)
 
 
 def node_embedder(settings: Mapping[str, Any]) -> Embedder:
-    """Load the embedder of these settings on a node; compiled there once, by the first process that needs it."""
+    """Load the embedder of these settings on a node, where the first process compiles it."""
     from rag.serving.follower import load_embedder
 
     return load_embedder(load(settings, {}))

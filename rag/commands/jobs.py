@@ -1,6 +1,6 @@
-"""The processes that a server starts to build: `python -m rag.commands.jobs FOLDER` does the job of a folder.
+"""Processes that a server starts to build, with its settings: `python -m rag.commands.jobs FOLDER` runs a job.
 
-`python -m rag.commands.jobs` indexes what is pushed, until nothing more comes. Both have the settings of the server.
+Without a folder, the process indexes pushed documents until none are left.
 """
 
 import json
@@ -20,20 +20,20 @@ from indexer.pipeline.progress import Progress
 from rag.serving.jobs import END, JOB, write
 from rag.settings import load
 
-_NICE_JOB, _NICE_PUSHED = 10, 5  # searches come first, then documents that somebody waits for
+_NICE_JOB, _NICE_PUSHED = 10, 5
 
 Work = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def index_sources(job: dict[str, Any]) -> dict[str, Any]:
-    """Do the build that a job asks for, with the settings in the environment; return its report."""
+    """Run the build of a job with the settings in the environment; return its report."""
     from rag.commands import indexing
 
     return indexing.index_sources(indexing.IndexRequest(full=job["full"]), load(), lambda: Progress(sys.stderr))[0]
 
 
 def run_job(folder: Path, work: Work = index_sources) -> int:
-    """Do a job, and write down how it ended; return the exit code. `work` gives the report of the build."""
+    """Run a job, and record its end; return the exit code. `work` returns the report of the build."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the server may have ignored it
     job: dict[str, Any] = json.loads((folder / JOB).read_text(encoding="utf-8"))
     end: dict[str, Any] = {"state": "failed", "report": None, "error": None}
@@ -54,7 +54,7 @@ def run_job(folder: Path, work: Work = index_sources) -> int:
 
 
 def index_pushed() -> int:
-    """Index what waits, until nothing more comes or the server ends; return the exit code."""
+    """Index pushed documents until none are left or the server ends; return the exit code."""
     server = os.getppid()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)
     from rag.commands.models import lazy_embedder

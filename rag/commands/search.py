@@ -33,9 +33,7 @@ _MODE = click.option(
     default=MODES[0],
     help="how to search: hybrid (default), dense or lexical",
 )
-_RERANK = click.option(
-    "--rerank", is_flag=True, help="have the cross-encoder of rerank_model read the best candidates again"
-)
+_RERANK = click.option("--rerank", is_flag=True, help="rerank the best candidates by the cross-encoder of rerank_model")
 
 
 @verb("index", "store", "embedder", "rerank", "serve", without=("host", "port", "workers", "log_format"))
@@ -67,9 +65,9 @@ def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **
     queue = _rerank_queue(settings)
     embedder, synonyms, close = load_embedder(settings), settings.synonyms, settings.close
     retriever = Retriever(generation, embedder, reranker=queue, synonyms=synonyms, close=close)
-    retriever.warm()  # so that the times shown are those of a server
-    found = retriever.answer_query(request).as_dict()
-    return found, as_text(found)
+    retriever.warm()
+    answer = retriever.answer_query(request).as_dict()
+    return answer, as_text(answer)
 
 
 def _open(settings: Settings) -> "Searchable":
@@ -83,10 +81,10 @@ def _open(settings: Settings) -> "Searchable":
 
     names = names or list_collections(settings.index_dir) or [Settings().collection]
     folders = {name: models.published(dataclasses.replace(settings, collection=name)) for name in names}
-    found = {name: FolderStore(folder).open() for name, folder in sorted(folders.items())}
-    for generation in found.values():
-        check_fingerprint(generation.manifest, next(iter(found.values())).manifest.fingerprint)
-    return JointGeneration(found)
+    generations = {name: FolderStore(folder).open() for name, folder in sorted(folders.items())}
+    for generation in generations.values():
+        check_fingerprint(generation.manifest, next(iter(generations.values())).manifest.fingerprint)
+    return JointGeneration(generations)
 
 
 def _rerank_queue(settings: Settings) -> "RerankQueue | None":
@@ -137,9 +135,9 @@ def read_filter(pairs: Sequence[str]) -> Filter | None:
 def evaluate(
     settings: Settings, *, beir_dir: Path, from_insights: bool, from_index: bool, mode: str | None, rerank: bool
 ) -> Result:
-    """Measure retrieval quality on a BEIR folder, or make one of what people ask or of the index itself."""
+    """Measure retrieval quality on a BEIR folder, or write one from insights or from the index."""
     if from_insights or from_index:
-        found = _write_dataset(settings, beir_dir, from_index=from_index)
+        results = _write_dataset(settings, beir_dir, from_index=from_index)
     else:
         evaluation = _evaluation("eval")
         dataset = evaluation.read_dataset(beir_dir)
@@ -147,18 +145,18 @@ def evaluate(
             raise SettingsError("--rerank needs a cross-encoder: set --rerank-model")
         from rag.serving.follower import load_embedder, load_reranker
 
-        plan, *others = models.plans(settings)
-        models.prepare(plan, plan.queries, *(others if rerank else []))
+        plan, *rerank_plans = models.plans(settings)
+        models.prepare(plan, plan.queries, *(rerank_plans if rerank else []))
         reranker, tokens = load_reranker(settings) if rerank else None, settings.tokens_wanted
         embedder = load_embedder(settings)
         if settings.query_precision == "auto" and not evaluation.knows_language(dataset, embedder):
-            embedder = load_embedder(dataclasses.replace(settings, query_precision="same"))  # as `as_built` does
-        found = evaluation.evaluate(dataset, embedder, mode=mode, tokens=tokens, reranker=reranker)
+            embedder = load_embedder(dataclasses.replace(settings, query_precision="same"))
+        results = evaluation.evaluate(dataset, embedder, mode=mode, tokens=tokens, reranker=reranker)
         queries = embedder.plan.queries.precision
-        found |= {"precision": plan.precision, "query_precision": queries, "engine": plan.engine}
+        results |= {"precision": plan.precision, "query_precision": queries, "engine": plan.engine}
         if not mode:
-            return found, evaluation.modes_as_text(found)
-    return found, "\n".join(f"{name:>15}  {value}" for name, value in found.items())
+            return results, evaluation.modes_as_text(results)
+    return results, "\n".join(f"{name:>15}  {value}" for name, value in results.items())
 
 
 def _evaluation(verb: str) -> Any:
@@ -189,7 +187,7 @@ def _write_dataset(settings: Settings, folder: Path, *, from_index: bool) -> dic
     help="live or the id of a generation, and settings after it, such as live,mode=dense; with --documents also a day, "
     "30d for the last 30 days, or a version of the manual (default: the generation before the live one)",
 )
-@click.argument("b", required=False, help="what is compared with it, written likewise")
+@click.argument("b", required=False, help="the other side, in the same form")
 @click.option(
     "--queries",
     type=PATH,
@@ -197,13 +195,15 @@ def _write_dataset(settings: Settings, folder: Path, *, from_index: bool) -> dic
     help="BEIR folder with the questions and their answers; corpus-id is the address of a document",
 )
 @click.option("--documents", is_flag=True, help="show the sections that differ; with --queries the questions that do")
-@click.option("--asked", is_flag=True, help="with --documents, also show which of the most asked questions differ")
+@click.option(
+    "--asked", "adds_asked", is_flag=True, help="with --documents, also show which of the most asked questions differ"
+)
 def compare(
-    settings: Settings, *, a: str | None, b: str | None, queries: Path | None, documents: bool, asked: bool
+    settings: Settings, *, a: str | None, b: str | None, queries: Path | None, documents: bool, adds_asked: bool
 ) -> Result:
     """Say which of two generations or settings answers judged queries better, or which sections differ."""
     if documents:
-        return _compare_documents(settings, a, b, queries, asked=asked)
+        return _compare_documents(settings, a, b, queries, adds_asked=adds_asked)
     if a is None or b is None or queries is None:
         raise SettingsError("compare needs A, B and --queries DIR; or --documents, to show the sections that differ")
     evaluation = _evaluation("compare")
@@ -211,12 +211,16 @@ def compare(
     texts, judgements = evaluation.read_questions(queries)
     searched = _search_index(settings, sides, texts, evaluation.by_document(judgements))
     (first, run_a), (second, run_b) = searched
-    found = {"a": first, "b": second, **evaluation.compare(texts, evaluation.by_document(judgements), run_a, run_b)}
-    return found, evaluation.as_text(found)
+    comparison = {
+        "a": first,
+        "b": second,
+        **evaluation.compare(texts, evaluation.by_document(judgements), run_a, run_b),
+    }
+    return comparison, evaluation.as_text(comparison)
 
 
 def _compare_documents(
-    settings: Settings, since: str | None, until: str | None, queries: Path | None, *, asked: bool
+    settings: Settings, since: str | None, until: str | None, queries: Path | None, *, adds_asked: bool
 ) -> Result:
     from rag.changes.questions import find_changed_answers
     from rag.changes.snapshots import changes_as_text, find_changes
@@ -225,13 +229,13 @@ def _compare_documents(
     changes = find_changes(folder, settings.collection, since, until)
     result, text = msgspec.to_builtins(changes), changes_as_text(changes)
     questions: list[str] = []
-    if asked:
+    if adds_asked:
         questions += [question for question, _ in report(settings.insights_folder, MAX_DAYS, settings.collection).asked]
     if queries is not None:
         questions += _evaluation("compare --queries").read_questions(queries)[0].values()
     if questions:
         if changes.since.version is not None:
-            raise SettingsError("questions are asked of generations: give two of these, and no versions")
+            raise SettingsError("--queries and --asked compare generations, not versions")
         from rag.query.retriever import Retriever
         from rag.serving.follower import load_embedder
 
@@ -263,11 +267,11 @@ def _search_index(
     embedder = load_embedder(settings)
     searched = []
     with closing(store):
-        live, known = store.live_id(), [each.id for each in store.published()]
+        live, ids = store.live_id(), [each.id for each in store.published()]
         sides = [dataclasses.replace(one, generation=live) if one.generation == LIVE else one for one in sides]
         for name in (side.generation for side in sides):
-            if name not in known:
-                raise IndexMissing(f"there is no generation {name} in {store.name}; there are: {', '.join(known)}")
+            if name not in ids:
+                raise IndexMissing(f"there is no generation {name} in {store.name}; there are: {', '.join(ids)}")
         if len({dataclasses.replace(side, text="") for side in sides}) == 1:
             raise SettingsError(f"{sides[0].text} and {sides[1].text} are the same: nothing to compare")
         for side in sides:

@@ -17,7 +17,7 @@ import msgspec
 
 from embedder.errors import PilotlightError
 from indexer.config import SOURCE_SETTINGS
-from rag.commands.verb import Given, Result, verb
+from rag.commands.verb import CommandContext, Result, verb
 from rag.errors import KeysError, RagError, SettingsError
 from rag.query.request import ALL, DEFAULT_COLLECTION, parameters_of
 from rag.serving.access import Grant, Key, KeyFile, check_exposure, reader_names
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 _INDEXED_BYTE = b"i"
 _PR_SET_PDEATHSIG = 1
-MOST_WORKERS = 16  # by default; each holds the vectors in memory, and a larger machine gives each more threads instead
+MAX_DEFAULT_WORKERS = 16  # each has the vectors in memory
 
 
 _SERVED = ("index", "store", "embedder", "rerank", "serve", "page", "access", "users", "answers", "insights")
@@ -45,9 +45,9 @@ _INDEXING = ("build", "crawl", "chunk", "ocr")
     "folders and files are followed (default: serve the index as it is)",
 )
 @click.pass_obj
-def serve(given: Given, /, settings: Settings, *, source: Sequence[str]) -> Result | None:
-    """Check that there is something to serve, then become the server. Returns only where there is not."""
-    gc.disable()  # until all is imported: nothing of that is garbage
+def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[str]) -> Result | None:
+    """Check that there is an index to serve, then become the server."""
+    gc.disable()  # during the imports
     from multiprocessing import get_context
 
     from embedder import cpu
@@ -56,18 +56,18 @@ def serve(given: Given, /, settings: Settings, *, source: Sequence[str]) -> Resu
 
     check_exposure(settings)
     if settings.answer_url:
-        Endpoint.of(settings)  # says what is wrong with it
+        Endpoint.of(settings)  # checks it
     if source:
         is_indexed = start_indexing(settings, source)
-        settings = given.settings(without=SOURCE_SETTINGS)  # the server has none of the limits of a source
+        settings = context.settings(without=SOURCE_SETTINGS)
         import_module("web.server")  # while a first build runs
         is_indexed()
     settings = models.as_built(settings)
-    plan, *others = models.plans(settings)
-    plans = [plan, plan.queries, *others]
+    plan, *rerank_plans = models.plans(settings)
+    plans = [plan, plan.queries, *rerank_plans]
     with models.verifying(plans):
         from rag.serving.store_access import check_servable
-    # In a process of its own: what libraries open does not survive the fork of the workers.
+    # a separate process: files that libraries have open do not survive the fork of the workers
     check = get_context("fork").Process(target=_check, args=(check_servable, settings, plan.fingerprint))
     check.start()
     become_server: Callable[[], NoReturn] = import_module("web.server").main
@@ -75,11 +75,10 @@ def serve(given: Given, /, settings: Settings, *, source: Sequence[str]) -> Resu
     if check.exitcode and check.exitcode < 0:
         raise RagError(f"the check of the index was ended by signal {-check.exitcode}: is there too little memory?")
     if check.exitcode:
-        sys.exit(2)  # it has said why
-    models.prepare(*plans)  # compiles once, here, and not in every worker
+        sys.exit(2)  # the check has printed the error
+    models.prepare(*plans)  # once for all workers
     settings = share_cores(settings, plan.engine, cpu.detect().cores)
     query_precision = "same" if plan.queries is plan else plan.queries.precision
-    # not auto, in its status
     settings = dataclasses.replace(
         settings, engine=plan.engine, precision=plan.precision, query_precision=query_precision
     )
@@ -88,9 +87,9 @@ def serve(given: Given, /, settings: Settings, *, source: Sequence[str]) -> Resu
 
 
 def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], None]:
-    """Index sources in another process, unless the index has them; it stays and follows folders and files.
+    """Index sources in another process, unless the index has them; the process follows folders and files.
 
-    Returns the function that waits until there is an index, and ends this process where there will be none.
+    Returns the function that waits for the index, and exits if the build fails.
     """
     from indexer.sources.addresses import address_kind, full_name
     from rag.commands.models import sources_of_index
@@ -101,7 +100,7 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
     if is_live:
         print(f"using the index of {', '.join(sources)}", file=sys.stderr, flush=True)
         os.write(writer, _INDEXED_BYTE)
-    # not of multiprocessing, which would join it in this process and in the workers
+    # without multiprocessing, which would join it in this process and in the workers
     if (follows or not is_live) and os.fork() == 0:
         gc.enable()
         code = 1
@@ -115,13 +114,13 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
     def wait() -> None:
         with os.fdopen(reader, "rb") as ready:
             if ready.read(1) != _INDEXED_BYTE:
-                sys.exit(2)  # the other process has said why
+                sys.exit(2)  # the other process has printed the error
 
     return wait
 
 
 def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bool, is_live: bool) -> int:
-    """Run `index` in a fork that ends with the process that made it; return the exit code."""
+    """Run `index` in a fork that ends with its parent; return the exit code."""
     from indexer.memory import SHORT
     from rag.commands.index import index
 
@@ -138,22 +137,22 @@ def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bo
         return 2
     except KeyboardInterrupt:
         return 130
-    except Exception:  # noqa: BLE001 - not to be raised in the frames of the other process
+    except Exception:  # noqa: BLE001 - this fork has the frames of its parent
         traceback.print_exc()
         return 1
     return 0
 
 
 def share_cores(settings: Settings, engine: str, cores: int) -> Settings:
-    """Return settings with `workers` and `threads` resolved for serving; what was set stays as it was.
+    """Return settings with `workers` and `threads` resolved for serving, unless they are set.
 
-    The native engine gets one thread for each worker: threads of one call wait for each other, so they stall where
-    anything else runs on their cores, and Python is busy for about as long as the model is. Packages of the other
-    engines are compiled for a number of threads, and the index was built with the package for all cores.
+    The native engine gets one thread for each worker, because threads of one call stall if their cores are shared, and
+    Python takes about as long as the model. Packages of other engines are compiled for a number of threads, and the
+    index was built with the package for all cores.
     """
     workers, threads = settings.workers, settings.threads
     if engine == "native":
-        workers = workers or (max(1, cores // threads) if threads else min(cores, MOST_WORKERS))
+        workers = workers or (max(1, cores // threads) if threads else min(cores, MAX_DEFAULT_WORKERS))
         threads = threads or max(1, cores // workers)
     else:
         workers = workers or max(1, cores // (threads or cores))
@@ -171,7 +170,7 @@ def _check(check: Callable[[Settings, Mapping[str, object]], None], *arguments: 
 @verb("index", "store", "embedder", "rerank", prints=False)
 @click.option("--server", metavar="URL", help="ask this running server instead of reading an index")
 def mcp(settings: Settings, *, server: str | None) -> None:
-    """Offer search, read, grep and collections on the index, or a server, over standard input until the caller ends."""
+    """Offer the tools over standard input and output until the caller ends."""
     try:
         from rag.adapters.mcp import serve_stdio
     except ModuleNotFoundError as error:
@@ -247,14 +246,14 @@ def keys(
     if action == "remove":
         key = file.remove(name)
         return _facts(key), f"removed key {key.name}"
-    given = sys.stdin.readline().rstrip("\r\n") if from_stdin else None
+    secret = sys.stdin.readline().rstrip("\r\n") if from_stdin else None
     users, groups = of_key["user"], of_key["group"]
     readers = reader_names(users, groups) if users or groups else None
-    part = Grant(frozenset(of_key["collection"]) or None, read_filter(of_key["filter"]), readers)
-    shown = file.add(name, role, given, of_key["origin"], part)
-    made = next(key for key in file.read() if key.name == name)
+    grant = Grant(frozenset(of_key["collection"]) or None, read_filter(of_key["filter"]), readers)
+    shown = file.add(name, role, secret, of_key["origin"], grant)
+    key = next(key for key in file.read() if key.name == name)
     text = f"{shown}\nkey {name} ({role}) is in {file.path}; it will not be shown again"
-    return {**_facts(made), "key": shown}, text
+    return {**_facts(key), "key": shown}, text
 
 
 def _facts(key: Key) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A verb of the command line: how it is declared, and what all of them do around their own work."""
+"""Verbs of the command line: how they are declared, run and printed."""
 
 import json
 import sys
@@ -20,14 +20,14 @@ PATH = click.Path(readable=False, path_type=Path)
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """Where the settings of a run come from; a verb gets it by `click.pass_obj`."""
+class CommandContext:
+    """The flags and the file of a run, for verbs with `click.pass_obj`."""
 
     flags: Mapping[str, object]
-    file: "SettingsFile | None"  # the one that --config names
+    file: "SettingsFile | None"  # --config
 
     def settings(self, without: Sequence[str] = ()) -> Settings:
-        """Return the settings, as if some flags had not been given. Raises SettingsError."""
+        """Return the settings without some flags. Raises SettingsError."""
         flags = {name: value for name, value in self.flags.items() if name not in without}
         return load(flags, configured=self.file.settings if self.file else None)
 
@@ -52,7 +52,7 @@ class SettingOption(click.Option):
 
 
 class Verb(click.Command):
-    """A command that gets the settings that it reads, and prints its result; call it as the function it is made of."""
+    """A command that takes its settings and prints its result; call it like its function."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Do the work of the verb, without a command line."""
@@ -70,11 +70,11 @@ class Verb(click.Command):
             from rag.settings_file import read_settings_file
 
             file = read_settings_file(config)
-        ctx.obj = Given(flags, file)
-        found: Result | None = self(ctx.obj.settings(), **values)
-        if found is None:
+        ctx.obj = CommandContext(flags, file)
+        outcome: Result | None = self(ctx.obj.settings(), **values)
+        if outcome is None:
             return 0
-        result, text = found
+        result, text = outcome
         print(json.dumps(result, ensure_ascii=False) if as_json else text)
         sys.stdout.flush()
         failed = [check["what"] for check in result.get("checks", ()) if not check["ok"]]
@@ -86,15 +86,15 @@ class Verb(click.Command):
 def verb(
     *reads: str, without: Sequence[str] = (), prints: bool = True
 ) -> Callable[[Callable[..., Result | None]], Verb]:
-    """Make a verb of a function that takes the settings and, by name, what click's decorators below this one declare.
+    """Make a verb of a function that takes the settings and the parameters of click's decorators below.
 
     Args:
-        reads: groups of settings, and single settings, whose flags it has.
-        without: settings of these groups that it has no use for.
-        prints: whether there is a result to print; if not, it has no --json.
+        reads: groups of settings, and single settings, with flags.
+        without: settings of these groups without a flag.
+        prints: whether it has a result and so --json.
     """
-    known = [s for s in SETTINGS if (s.group in reads or s.name in reads) and s.name not in without]
-    hidden = [s for s in SETTINGS if s.name == "index" and s not in known]  # taken by every verb
+    shown_settings = [s for s in SETTINGS if (s.group in reads or s.name in reads) and s.name not in without]
+    hidden = [s for s in SETTINGS if s.name == "index" and s not in shown_settings]
 
     def declare(function: Callable[..., Result | None]) -> Verb:
         params = list(reversed(getattr(function, "__click_params__", [])))
@@ -102,7 +102,7 @@ def verb(
         params.append(click.Option(["--config"], metavar="FILE", type=PATH, help=config))
         if prints:
             params.append(click.Option(["--json"], is_flag=True, help="print the result as one JSON object"))
-        params += [SettingOption(setting) for setting in known]
+        params += [SettingOption(setting) for setting in shown_settings]
         params += [SettingOption(setting, hidden=True) for setting in hidden]
         return HELP(Verb(None, callback=function, params=params))
 

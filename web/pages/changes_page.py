@@ -26,12 +26,12 @@ def show_changes() -> str | Response:
     """Show the sections that changed between two snapshots; as JSON with `Accept: application/json`."""
     parameters = requests.parse_query_string(request.query_string)
     fields = requests.fields_beside_filter(parameters, ChangesRequest.__struct_fields__, "changes")
-    asked = decode({name: value for name, value in fields.items() if value}, ChangesRequest, strict=False)
-    named = places(asked.collection)
-    wanted = requests.filter_of_parameters(named.index_values(parameters))
-    found = requests.retriever().changes(asked.since, asked.until, asked.collection, wanted)
-    found = replace(found, documents=found.documents[: asked.limit])
+    query = decode({name: value for name, value in fields.items() if value}, ChangesRequest, strict=False)
+    display = places(query.collection)
+    only = requests.filter_of_parameters(display.index_values(parameters))
+    changes = requests.retriever().changes(query.since, query.until, query.collection, only)
+    changes = replace(changes, documents=changes.documents[: query.limit])
     if request.accept_mimetypes.best_match([HTML.media_type, _JSON]) == _JSON:
-        return jsonify(found)
-    documents = [(document, named.link_to(document.url)) for document in found.documents]
-    return render_template("changes.html", found=found, asked=asked, documents=documents, link_to=named.link_to)
+        return jsonify(changes)
+    documents = [(document, display.link_to(document.url)) for document in changes.documents]
+    return render_template("changes.html", found=changes, documents=documents, link_to=display.link_to)

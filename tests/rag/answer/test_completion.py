@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from rag.answer.completion import MOST_BYTES, CitationFilter, EventData, complete
-from rag.answer.prompt import MOST_CHARACTERS, MOST_REMEMBERED, Endpoint, messages, neutralise, search_text
+from rag.answer.completion import MAX_ANSWER_BYTES, CitationFilter, EventData, complete
+from rag.answer.prompt import MAX_CONVERSATION_CHARS, MAX_PASSAGES_CHARS, Endpoint, messages, neutralise, search_text
 from rag.errors import EndpointFailed, NotConfigured, SettingsError
 from rag.messages import Exchange
 from rag.settings import load
@@ -85,8 +85,8 @@ def test_a_conversation_is_data_too_and_bounded():
     content = messages("why?", [], many)[1]["content"]
     assert "question 19" in content
     assert "question 1\n" not in content
-    assert len(content) < MOST_REMEMBERED + 300
-    assert len(messages("why?", [], [Exchange("q" * 10_000, "")])[1]["content"]) < MOST_REMEMBERED + 300
+    assert len(content) < MAX_CONVERSATION_CHARS + 300
+    assert len(messages("why?", [], [Exchange("q" * 10_000, "")])[1]["content"]) < MAX_CONVERSATION_CHARS + 300
     assert "conversation>" not in messages("why?", [make_hit(1)])[1]["content"]
 
 
@@ -94,7 +94,7 @@ def test_passages_share_the_space():
     hits = [make_hit(n, text="y" * 50_000, section_text="z" * 90_000) for n in range(1, 4)]
     content = messages("q", hits)[1]["content"]
     assert "z" not in content.replace("</", "")
-    assert MOST_CHARACTERS * 0.9 < content.count("y") <= MOST_CHARACTERS
+    assert MAX_PASSAGES_CHARS * 0.9 < content.count("y") <= MAX_PASSAGES_CHARS
     short = [make_hit(1, section_text="the section around it")]
     assert "the section around it" in messages("q", short)[1]["content"]
 
@@ -175,7 +175,7 @@ def test_what_nobody_reads_is_bounded(server):
     next(pieces)
     tracemalloc.start()
     wait_for(lambda: not any(thread.name == "pilotlight-answer" for thread in threading.enumerate()))
-    assert tracemalloc.get_traced_memory()[1] < 2 * MOST_BYTES
+    assert tracemalloc.get_traced_memory()[1] < 2 * MAX_ANSWER_BYTES
     tracemalloc.stop()
     with pytest.raises(EndpointFailed, match="without end"):
         list(pieces)

@@ -125,7 +125,7 @@ def test_the_first_build_may_fail_for_good(tmp_path: Path) -> None:
 def test_a_folder_that_is_taken_away_and_put_back(
     tmp_path: Path, notes: Path, on_line: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "RETRY", 0.1)
+    monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.1)
     away = tmp_path / "away"
     said: list[str] = []
 
