@@ -17,7 +17,7 @@ from embedder.engines.native import NativeEngine
 from embedder.engines.package import ensure_package, library_file, open_private
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError
-from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs, to_signs, unit
+from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs, distinct_places, to_signs, unit
 from embedder.model.checkpoint import read_head
 from embedder.model.tokenizer import PairTokenizer, TokenIds, TokenizedText, Tokenizer
 
@@ -133,21 +133,24 @@ class Embedder:
         return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in made), strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str], rows: Sequence[TokenIds] | None = None) -> DocumentTokens:
-        """Embed documents, each as one vector and as the signs of its tokens, in one pass. Raises as `encode` does.
+        """Embed documents, each as one vector and as the signs of its distinct tokens, in one pass.
+
+        Raises as `encode` does.
 
         `rows` are the token ids of the texts, where the caller has them.
         """
         rows = self.tokenize(texts) if rows is None else rows
+        kept = [distinct_places(np.asarray(row, np.int32), self.tokenizer.short_tokens) for row in rows]
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
         signs = [np.empty((0, self.spec.hidden // 8), dtype=np.uint8)]
-        counts = np.array([len(row) for row in rows], dtype=np.int32)
-        groups = (np.cumsum(counts) // _TOKENS_TOGETHER).tolist()
+        groups = (np.cumsum([len(row) for row in rows]) // _TOKENS_TOGETHER).tolist()
         start = 0
         for _, group in groupby(groups):
             stop = start + len(list(group))
             vectors[start:stop], states = self._document_engine.encode_tokens(rows[start:stop])
-            signs += [to_signs(state) for state in states]
+            signs += [to_signs(state[places]) for state, places in zip(states, kept[start:stop], strict=True)]
             start = stop
+        counts = np.array([len(places) for places in kept], dtype=np.int32)
         return DocumentTokens(finite(vectors, self.spec.name), np.concatenate(signs), counts)
 
     def maxsim(

@@ -20,8 +20,8 @@ from indexer.generation.rows import ROW, RowFacts, ScoredRows, TermHits, TokenRe
 from indexer.generation.vectors import VectorReader
 from indexer.generation.versions import Edition, edition_at
 
-MANY_CHUNKS = 300_000  # from which a search by words takes about half a millisecond, as waking a thread does
-FILTERS = 64  # whose rows are remembered: people and pages ask with the same few
+MANY_CHUNKS = 300_000  # a search by words then takes longer than waking a thread
+MAX_CACHED_FILTERS = 64
 
 
 Rows = npt.NDArray[np.int64]
@@ -29,15 +29,15 @@ Scores = npt.NDArray[np.float32]
 
 
 class Generation:
-    """One immutable generation with every file open; its folder may be deleted while it is open.
+    """An immutable generation with open files, safe to share between threads. Open it after forking.
 
-    Every method may be called from many threads at once. Open it after forking, not before.
+    Its folder may be deleted meanwhile.
     """
 
-    names: Sequence[str] = ()  # of its collections, if it has several
+    names: Sequence[str] = ()  # of several collections
 
     def __init__(self, folder: Path, *, are_checked: bool = False) -> None:
-        """Open a generation folder, after its checksums unless these are checked; raises IndexCorrupt with the file."""
+        """Open a folder, and compare checksums unless `are_checked`; raises IndexCorrupt."""
         self.folder = folder
         self.manifest = manifests.read_manifest(folder)
         if not are_checked:
@@ -48,26 +48,26 @@ class Generation:
         self._documents = DocumentReader(folder / DOCUMENTS)
         self._rows = read_array(folder / ROWS, ROW)
         self.tokens = TokenReader(folder, counts.chunks) if TOKENS in self.manifest.files else None
-        self.select = lru_cache(FILTERS)(self._documents.select)
+        self.select = lru_cache(MAX_CACHED_FILTERS)(self._documents.select)
         self._find_headings = manifests.guarded(folder / LEXICAL, self.lexical.headings.find)
         self.read_query = self.lexical.read
         self.vectors = self._vectors.vectors
         self.facts, self.chunks, self.section = self._documents.facts, self._documents.read, self._documents.section
         self.passages, self.headings = self._documents.passages, self._documents.headings
         self.survey, self.twins = self._documents.survey, self._documents.twins()
-        self.terms_take_long = counts.chunks >= MANY_CHUNKS  # longer than handing them to another thread
-        for name, found, wanted in (
+        self.terms_take_long = counts.chunks >= MANY_CHUNKS
+        for name, actual, expected in (
             (VECTORS, (self._vectors.count, self._vectors.dimension), (counts.chunks, counts.dimension)),
             (LEXICAL, self.lexical.count, counts.chunks),
             (ROWS, len(self._rows), counts.chunks),
             (DOCUMENTS, (self._documents.documents, self._documents.chunks), (counts.documents, counts.chunks)),
         ):
-            if found != wanted:
+            if actual != expected:
                 raise manifests.corrupt(folder / name, "its counts do not match the manifest")
 
     @classmethod
     def open(cls, index_dir: Path, generation_id: str | None = None) -> Self:
-        """Open the live generation of an index, or a given one; raises IndexMissing, or IndexCorrupt with the file."""
+        """Open the live generation of an index, or another; raises IndexMissing or IndexCorrupt."""
         if generation_id is not None:
             return cls(manifests.generation_folder(index_dir, generation_id))
         while True:
@@ -75,17 +75,24 @@ class Generation:
             try:
                 return cls(index_dir / GENERATIONS / name)
             except IndexCorrupt:
-                # Two builds may have ended meanwhile, and taken away the generation that was live before them.
+                # two builds may have ended meanwhile, and removed this generation
                 if manifests.current_id(index_dir) == name:
                     raise
 
     def search_vectors(
         self, vector: npt.NDArray[np.float32], k: int, only: Filter | None = None, terms: LexicalQuery | None = None
     ) -> ScoredRows:
-        """Find the k chunks nearest to a vector, float32 (dim,), in the documents that a filter allows.
+        """Find the k chunks nearest to a vector.
 
-        `terms`, as `read_query` gives them, narrow the search by what they require and exclude. Returns cosines
-        float32 (n,), best first, and rows int64 (n,); raises VectorError as `VectorReader.search` does.
+        Args:
+            vector: float32 (dim,).
+            k: maximum of chunks.
+            only: filter for documents.
+            terms: from `read_query`; required and excluded words narrow the search.
+
+        Returns: cosines, float32 (n,), best first, and rows, int64 (n,).
+
+        Raises: VectorError as `VectorReader.search` does.
         """
         allowed = self.select(only) if only else None
         if terms is not None and terms.is_bounded:
@@ -99,7 +106,7 @@ class Generation:
         return TermHits(scores, rows, self.lexical.idf_sum(terms))
 
     def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:
-        """Return titles and headings that go on as was typed, see `Headings.find`."""
+        """Return titles and headings that begin as typed, see `Headings.find`."""
         return self._find_headings(typed, most, self.select(only) if only else None)
 
     def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
@@ -111,32 +118,29 @@ class Generation:
         return None
 
     def row_facts(self, rows: Rows) -> RowFacts:
-        """Return document and signature by row; `rows` is int64 (n,)."""
+        """Return the facts of rows, int64 (n,)."""
         return RowFacts(self._rows["document"][rows], self._rows["signature"][rows])
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Return the versions that documents are, by number; None for a document without one."""
+        """Return the editions of documents by number, None for documents without one."""
         versions = self.manifest.versions
         return {number: edition_at(each.url, each.source, versions) for number, each in self.facts(numbers).items()}
 
     def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
-        """Yield every document that a filter allows with its passages, JSON-ready, or the one with an id.
-
-        Nothing is read of a document that the filter does not allow. Raises IndexCorrupt.
-        """
+        """Yield the documents with their passages, JSON-ready; `only` and `id` select some. Raises IndexCorrupt."""
         for entry in self.entries(only, id):
             yield {"generation": self.manifest.id, **entry.facts, "passages": self.passages(entry.rows)}
 
     def entries(self, only: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
-        """Yield the documents that a filter allows, or the one with an id, without their passages."""
+        """Yield the documents without their passages; `only` and `id` select some."""
         return self._documents.entries(self.select(only) if only else None, id)
 
     def entry_of(self, chunk_id: str, only: Filter | None = None) -> tuple[DocumentEntry, int] | None:
-        """Return the document that has a chunk, and the row of the chunk; None if the filter does not allow it."""
+        """Return the document of a chunk and the row of the chunk, or None if the filter excludes it."""
         return self._documents.entry_of(chunk_id, self.select(only) if only else None)
 
     def scan(self, only: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
-        """Yield the rows and texts of passages that a filter allows, see `DocumentReader.scan`."""
+        """Yield rows and texts of passages, see `DocumentReader.scan`."""
         return self._documents.scan(self.select(only) if only else None)
 
     def close(self) -> None:

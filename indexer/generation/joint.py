@@ -1,4 +1,4 @@
-"""Generations of several collections, searched as if one index held all their passages."""
+"""Search the generations of several collections as one index."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from indexer.filter import Filter, parts_of
 from indexer.generation.documents import DocumentFacts, SectionText, StoredChunk
-from indexer.generation.generation import FILTERS, MANY_CHUNKS, Generation, Rows, Scores
+from indexer.generation.generation import MANY_CHUNKS, MAX_CACHED_FILTERS, Generation, Rows, Scores
 from indexer.generation.lexical.lexical_index import JointReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.manifest import RESTRICTED_VERSION
@@ -19,13 +19,13 @@ from indexer.generation.versions import Edition
 
 
 class JointGeneration(Generation):
-    """Generations that one embedder made, as one for searching: rows and documents of each follow those before.
+    """Generations of one embedder, searched as one; rows and document numbers are consecutive.
 
-    Scores and counts of words are those of one index of all passages. A filter may be an `EachFilter`.
+    Word statistics are those of all passages together. A filter may be an `EachFilter`.
     """
 
     def __init__(self, generations: Mapping[str, Generation]) -> None:
-        """Take generations by the names of their collections. Raises as `LexicalReader` does."""
+        """Take generations by collection. Raises as `LexicalReader` does."""
         self.names, self._members = list(generations), list(generations.values())
         counts = [each.manifest.counts for each in self._members]
         self._starts = np.cumsum([0, *(each.chunks for each in counts)])
@@ -36,7 +36,7 @@ class JointGeneration(Generation):
             counts=replace(counts[0], documents=int(self._numbers[-1]), chunks=int(self._starts[-1])),
             report={"languages": [*chain(*(each.manifest.report.get("languages", ()) for each in self._members))]},
             versions=dict(chain(*(each.manifest.versions.items() for each in self._members))),
-            schema_version=RESTRICTED_VERSION,  # the parts of a filter have no readers where they need none
+            schema_version=RESTRICTED_VERSION,  # an `EachFilter` has readers only where they are needed
         )
         self.twins = {
             number + first: frozenset(other + first for other in others)
@@ -44,11 +44,11 @@ class JointGeneration(Generation):
             for number, others in each.twins.items()
         }
         self.lexical = JointReader([each.lexical for each in self._members])
-        # None unless all have them; `score_tokens` looks at those of each
+        # `score_tokens` uses those of each generation
         self.tokens = self._members[0].tokens if all(each.tokens for each in self._members) else None
         self.read_query = self.lexical.read
         self.terms_take_long = self.lexical.count >= MANY_CHUNKS
-        self.select = lru_cache(FILTERS)(partial(_select, self._members))
+        self.select = lru_cache(MAX_CACHED_FILTERS)(partial(_select, self._members))
 
     def collections(self, rows: Sequence[int]) -> list[str]:
         """Return the name of the collection of each row."""
@@ -58,69 +58,69 @@ class JointGeneration(Generation):
         self, vector: npt.NDArray[np.float32], k: int, only: Filter | None = None, terms: LexicalQuery | None = None
     ) -> ScoredRows:
         """Find the k chunks nearest to a vector."""
-        each_with_filter = zip(self._members, parts_of(only, len(self._members)), strict=True)
-        found = [each.search_vectors(vector, k, part, terms) for each, part in each_with_filter]
-        scores = np.concatenate([scores for scores, _ in found])
-        rows = np.concatenate([rows + start for (_, rows), start in zip(found, self._starts, strict=False)])
+        filters = parts_of(only, len(self._members))
+        hits = [each.search_vectors(vector, k, f, terms) for each, f in zip(self._members, filters, strict=True)]
+        scores = np.concatenate([scores for scores, _ in hits])
+        rows = np.concatenate([rows + start for (_, rows), start in zip(hits, self._starts, strict=False)])
         order = np.lexsort((rows, -scores))[:k]
         return scores[order], rows[order]
 
     def vectors(self, rows: Rows) -> npt.NDArray[np.float32]:
         """Return stored vectors by row."""
-        found = np.empty((len(rows), self.manifest.counts.dimension), np.float32)
-        for number, places, own in _split(self._starts, rows):
-            found[places] = self._members[number].vectors(own)
-        return found
+        vectors = np.empty((len(rows), self.manifest.counts.dimension), np.float32)
+        for number, places, local_rows in _split(self._starts, rows):
+            vectors[places] = self._members[number].vectors(local_rows)
+        return vectors
 
     def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
         """Score passages by their tokens, as `Generation` does."""
-        found = np.empty(len(rows), np.float32)
-        for number, places, own in _split(self._starts, rows):
-            found[places] = score(self._members[number].tokens, own)
-        return found
+        scores = np.empty(len(rows), np.float32)
+        for number, places, local_rows in _split(self._starts, rows):
+            scores[places] = score(self._members[number].tokens, local_rows)
+        return scores
 
     def row_facts(self, rows: Rows) -> RowFacts:
         """Return document and signature by row."""
         documents, signatures = np.empty(len(rows), np.int64), np.empty(len(rows), np.uint64)
-        for number, places, own in _split(self._starts, rows):
-            facts = self._members[number].row_facts(own)
+        for number, places, local_rows in _split(self._starts, rows):
+            facts = self._members[number].row_facts(local_rows)
             documents[places], signatures[places] = facts.documents + self._numbers[number], facts.signatures
         return RowFacts(documents, signatures)
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
         """Return the facts of documents by number."""
-        found = ((first, each.facts(some)) for each, first, some in self._split_numbers(numbers))
-        return {number + first: facts for first, by_number in found for number, facts in by_number.items()}
+        groups = ((first, each.facts(some)) for each, first, some in self._split_numbers(numbers))
+        return {number + first: facts for first, by_number in groups for number, facts in by_number.items()}
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Return the versions that documents are, by number: a page of one collection is none of another's."""
-        found: dict[int, Edition | None] = {}
+        """Return the editions of documents by number; collections have no pages in common."""
+        editions: dict[int, Edition | None] = {}
         for each, first, some in self._split_numbers(numbers):
             for number, edition in each.editions(some).items():
                 place, rest = edition.page if edition else ("", "")
-                found[number + first] = edition and edition._replace(page=(f"{first}\n{place}", rest))
-        return found
+                editions[number + first] = edition and edition._replace(page=(f"{first}\n{place}", rest))
+        return editions
 
     def _split_numbers(self, numbers: Sequence[int]) -> Iterator[tuple[Generation, int, list[int]]]:
-        """Yield each generation, the number of its first document here, and some numbers of its own."""
+        """Yield each generation, the number of its first document, and the numbers of its documents in it."""
         for each, (first, end) in zip(self._members, pairwise(self._numbers.tolist()), strict=True):
             yield each, first, [number - first for number in numbers if first <= number < end]
 
     def chunks(self, rows: Sequence[int] | Rows) -> list[StoredChunk]:
         """Return chunks by row."""
-        found: dict[int, StoredChunk] = {}
-        for number, places, own in _split(self._starts, np.asarray(rows)):
-            found |= zip(places.tolist(), self._members[number].chunks(own), strict=True)
-        return [found[place] for place in range(len(rows))]
+        chunks: dict[int, StoredChunk] = {}
+        for number, places, local_rows in _split(self._starts, np.asarray(rows)):
+            chunks |= zip(places.tolist(), self._members[number].chunks(local_rows), strict=True)
+        return [chunks[place] for place in range(len(rows))]
 
     def section(self, row: int) -> SectionText:
         """Return the section of a chunk."""
-        [(number, _, own)] = _split(self._starts, np.array([row]))
-        return self._members[number].section(int(own[0]))
+        [(number, _, local_rows)] = _split(self._starts, np.array([row]))
+        return self._members[number].section(int(local_rows[0]))
 
 
 def _split(starts: Rows, rows: Rows) -> Iterator[tuple[int, npt.NDArray[np.intp], Rows]]:
-    """Yield the number of each generation that has some of the rows, their places among these, and its own rows."""
+    """Yield the number of each generation with some of the rows, their places, and the rows in that generation."""
     numbers = np.searchsorted(starts, rows, side="right") - 1
     for number in np.unique(numbers).tolist():
         places = np.flatnonzero(numbers == number)
@@ -130,8 +130,8 @@ def _split(starts: Rows, rows: Rows) -> Iterator[tuple[int, npt.NDArray[np.intp]
 def _select(members: Sequence[Generation], only: Filter) -> RowSet:
     """Return the rows that a filter allows."""
     masks = []
-    for each, part in zip(members, parts_of(only, len(members)), strict=True):
+    for each, member_filter in zip(members, parts_of(only, len(members)), strict=True):
         count = each.manifest.counts.chunks
-        mask = each.select(part).mask if part else np.full(count + 7 >> 3, 255, np.uint8)
+        mask = each.select(member_filter).mask if member_filter else np.full(count + 7 >> 3, 255, np.uint8)
         masks.append(np.unpackbits(mask, count=count, bitorder="little"))
     return RowSet(np.concatenate(masks).astype(np.bool_))

@@ -1,17 +1,16 @@
-"""Names inside an index folder, which generation of it is live, and what each consists of.
+"""Files of an index folder, and the manifest of a generation.
 
 CURRENT              id of the live generation and a line end
 generations/<id>/    published generations, never changed
-building/<id>/       a generation on its way in, or an old one on its way out
-lock                 held by the one process that may write
-keys.json            who may use a server
-jobs/<id>/           builds that a server was asked for
-pushed/              documents that were sent to a server, as they came
-insights/            what people have asked a server, where that is kept
-collections/<name>/  a named collection: a folder of the same shape, without collections of its own
+building/<id>/       a generation that is written or removed
+lock                 writer lock
+keys.json            API keys of a server
+jobs/<id>/           builds started over REST
+pushed/              documents sent to a server
+insights/            queries, if they are recorded
+collections/<name>/  a named collection, with the same files
 
-`manifest.json` of a generation is written last and checked first. It carries a checksum of itself, and is compared byte
-for byte with what its content would be written as.
+The manifest of a generation is written last and checked first. It contains its own checksum.
 """
 
 import errno
@@ -34,37 +33,37 @@ GENERATIONS = "generations"
 BUILDING = "building"
 LOCK = "lock"
 COLLECTIONS = "collections"
-REPOSITORIES = "repositories"  # copies that earlier versions kept
+REPOSITORIES = "repositories"  # of earlier versions
 KEYS = "keys.json"
 JOBS = "jobs"
 PUSHED = "pushed"
 INSIGHTS = "insights"
 NAMES = {CURRENT, "CURRENT.new", GENERATIONS, BUILDING, LOCK, COLLECTIONS, REPOSITORIES, KEYS, JOBS, PUSHED, INSIGHTS}
-DEFAULT = "default"  # the collection that is the index folder itself
+DEFAULT = "default"  # the collection in the index folder itself
 
 SCHEMA_VERSION = 3
-RESTRICTED_VERSION = 4  # as 3, with documents that not everybody may read
-ANALYSIS = 4  # how texts become terms; raise it whenever they would become others: the next build writes them again
+RESTRICTED_VERSION = 4  # with access lists
+ANALYSIS = 4  # raise it when texts become other terms; the next build writes them again
 MANIFEST = "manifest.json"
 DOCUMENTS = "documents.sqlite"
 VECTORS = "vectors.faiss"
 ROWS = "rows.npy"
-TOKENS = "tokens.npy"  # this and the next only where tokens are kept
+TOKENS = "tokens.npy"
 TOKEN_OFFSETS = "token_offsets.npy"  # noqa: S105 - no password
 LEXICAL = "lexical"  # a folder
-LARGEST = 64 * 1024 * 1024  # bytes of a manifest
+MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 _ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
 _COLLECTION = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _NAME = re.compile(r"(?:lexical/)?\w[\w.-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_PASSING = frozenset(  # errors that say nothing about the file
+_TEMPORARY = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EAGAIN}
 )
 
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """One file as it was published."""
+    """Checksum and size of a published file."""
 
     sha256: str  # hex
     size: int  # bytes
@@ -72,7 +71,7 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many documents and chunks a generation has, and the length of its vectors."""
+    """Numbers of documents, chunks and dimensions of a generation."""
 
     documents: int
     chunks: int
@@ -81,24 +80,24 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Everything known about a generation besides its content."""
+    """Description of a generation."""
 
     id: str
     created_at: str  # ISO 8601, UTC
     fingerprint: dict[str, Any]  # of the embedder that made the vectors
     counts: Counts
     files: dict[str, FileRecord]
-    settings: dict[str, Any]  # crawl and chunk settings of the build
+    settings: dict[str, Any]  # of the build
     sources: list[str]
-    report: dict[str, Any]  # what the build did
-    languages: tuple[str, ...] = ("en",)  # of documents, English if unknown; that of most passages first
+    report: dict[str, Any]  # of the build
+    languages: tuple[str, ...] = ("en",)  # of documents, the most frequent first
     versions: dict[str, tuple[str, str]] = field(default_factory=dict)  # see `indexer.generation.versions`
     schema_version: int = SCHEMA_VERSION
     analysis: int = ANALYSIS
 
     @property
     def is_restricted(self) -> bool:
-        """Whether a document has an access list."""
+        """Return whether a document has an access list."""
         return self.schema_version == RESTRICTED_VERSION
 
     def to_bytes(self) -> bytes:
@@ -108,16 +107,16 @@ class Manifest:
 
 
 def is_generation_id(text: str) -> bool:
-    """Return whether a text names a generation: time in UTC, a dash, six hex digits; sortable by time."""
+    """Return whether a text is the id of a generation: UTC time, dash, six hex digits."""
     return _ID.fullmatch(text) is not None
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check the manifest of a generation folder; raises IndexCorrupt, or IndexUnreadable for now."""
+    """Read and check the manifest of a folder; raises IndexCorrupt or IndexUnreadable."""
     path = folder / MANIFEST
     try:
         with path.open("rb") as file:
-            raw = file.read(LARGEST + 1)
+            raw = file.read(MAX_MANIFEST_BYTES + 1)
     except OSError as error:
         raise unreadable(path, error) from error
     return parse_manifest(raw, path, folder.name)
@@ -126,8 +125,8 @@ def read_manifest(folder: Path) -> Manifest:
 def parse_manifest(
     raw: bytes, where: Path | str, generation_id: str, needs: Collection[str] = (DOCUMENTS, VECTORS, ROWS)
 ) -> Manifest:
-    """Read and check what `Manifest.to_bytes` gave; `needs` names files that must be in it. Raises IndexCorrupt."""
-    if len(raw) > LARGEST:
+    """Parse and check the bytes of a manifest that must name the files in `needs`. Raises IndexCorrupt."""
+    if len(raw) > MAX_MANIFEST_BYTES:
         raise corrupt(where, "is far too large")
     try:
         content = json.loads(raw)
@@ -168,7 +167,7 @@ def record_file(path: Path) -> FileRecord:
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
-    """Compare every file with its record; raises IndexCorrupt with the first that differs, or IndexUnreadable."""
+    """Compare every file with its record; raises IndexCorrupt for the first difference, or IndexUnreadable."""
     for name, record in manifest.files.items():
         path = folder / name
         try:
@@ -182,18 +181,18 @@ def check_files(folder: Path, manifest: Manifest) -> None:
 
 
 def differing_fields(fingerprint: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
-    """Return the names of the fields in which the embedders behind two fingerprints differ."""
+    """Return the names of the fields in which two fingerprints differ."""
     return sorted(name for name in fingerprint.keys() | other.keys() if fingerprint.get(name) != other.get(name))
 
 
 def corrupt(where: Path | str, what: str) -> IndexCorrupt:
-    """Return the error for a file, or what stands in for one, that is not as it was published."""
+    """Return the error for a file that differs from the published one."""
     what = what[:1].lower() + what[1:]
     return IndexCorrupt(f"{where}: {what}; rebuild the index, or roll back to an older generation")
 
 
 def guarded(where: Path, function: Callable[..., Value]) -> Callable[..., Value]:
-    """Return a function that reads a file mapped into memory; it raises IndexCorrupt where that was damaged since."""
+    """Wrap a function that reads a mapped file: it raises IndexCorrupt if the file was damaged later."""
 
     def read(*args: Any, **kwargs: Any) -> Value:
         try:
@@ -207,8 +206,8 @@ def guarded(where: Path, function: Callable[..., Value]) -> Callable[..., Value]
 
 
 def unreadable(path: Path, error: OSError) -> IndexerError:
-    """Return the error for a file that cannot be read: not as published, or kept from us by trouble that may pass."""
-    if error.errno not in _PASSING:
+    """Return IndexUnreadable for a temporary error of the system, else IndexCorrupt."""
+    if error.errno not in _TEMPORARY:
         return corrupt(path, error.strerror or "cannot be read")
     what = "the file itself may be intact: check the disk or network, memory and open files (ulimit -n), and try again"
     return IndexUnreadable(f"{path}: {error.strerror}; {what}")
@@ -226,25 +225,22 @@ def _checksum(content: dict[str, Any]) -> str:
 
 
 def is_collection_name(name: str) -> bool:
-    """Return whether a collection may have this name; it is then safe as the name of a folder."""
+    """Return whether a name is valid for a collection; it is safe as a folder name."""
     return _COLLECTION.fullmatch(name) is not None
 
 
 def collection_dir(index_dir: Path, name: str) -> Path:
-    """Return the folder of a collection, whether or not it is there; raises ConfigError if none can have this name."""
+    """Return the folder that a collection has or would have; raises ConfigError if the name is not valid."""
     if not is_collection_name(name):
         raise ConfigError(
-            f"a collection cannot be called {name[:80]!r}: 1 to 64 lower-case letters, digits, - and _ are allowed, "
-            "and a letter or digit comes first"
+            f"the collection name {name[:80]!r} is not valid: use 1 to 64 lower-case letters, digits, - and _, "
+            "beginning with a letter or digit"
         )
     return index_dir if name == DEFAULT else index_dir / COLLECTIONS / name
 
 
 def current_id(index_dir: Path) -> str:
-    """Return the id of the live generation: one small read, cheap enough to do before every query.
-
-    Raises IndexMissing where nothing has been published, IndexCorrupt or IndexUnreadable.
-    """
+    """Return the id of the live generation. Raises IndexMissing, IndexCorrupt or IndexUnreadable."""
     path = index_dir / CURRENT
     try:
         with path.open("rb", buffering=0) as file:
@@ -262,7 +258,7 @@ def current_id(index_dir: Path) -> str:
 
 
 def generation_folder(index_dir: Path, generation_id: str) -> Path:
-    """Return the folder of a published generation; raises IndexMissing if there is none, even for an invalid id."""
+    """Return the folder of a published generation; raises IndexMissing, also for an invalid id."""
     folder = index_dir / GENERATIONS / generation_id
     if not is_generation_id(generation_id) or not folder.is_dir():
         raise IndexMissing(f"there is no generation {generation_id!r} in {index_dir}")

@@ -20,7 +20,7 @@ from typing import Self
 from indexer.errors import ArchiveError, IndexCorrupt
 from indexer.generation import manifest as manifests
 from indexer.generation.generation import Generation
-from indexer.generation.manifest import DEFAULT, GENERATIONS, LARGEST, MANIFEST, FileRecord, Manifest
+from indexer.generation.manifest import DEFAULT, GENERATIONS, MANIFEST, MAX_MANIFEST_BYTES, FileRecord, Manifest
 from indexer.publish import publish
 from indexer.publish.publish import problems_of, size_of, verify, writer_lock
 from indexer.publish.source_settings import without_private_access
@@ -82,7 +82,12 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
     with _reading(file) as tar, publish.disk_errors(index_dir):
         first = tar.next()
         generation_id, _, name = first.name.partition("/") if first else ("", "", "")
-        if not first or name != MANIFEST or not manifests.is_generation_id(generation_id) or first.size > LARGEST:
+        if (
+            not first
+            or name != MANIFEST
+            or not manifests.is_generation_id(generation_id)
+            or first.size > MAX_MANIFEST_BYTES
+        ):
             raise _wrong(file, "does not begin with the manifest of a generation")
         publish.prepare(index_dir)
         publish.prepare(target)

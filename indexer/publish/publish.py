@@ -1,9 +1,8 @@
-"""The way of a generation into the index, and out again; the checks of one that is there; the lock; the collections.
+"""Publish, verify and remove generations; the writer lock; collections.
 
-At every moment, also after a crash or a power cut, `CURRENT` is missing or names a complete generation: everything
-is written and flushed under `building/`, checked, moved, and only then named. The caller of a function that writes
-holds the writer lock; only `roll_back` and `drop_collection` take it themselves. The collection `default` is the index
-folder itself; a named one is a folder of the same shape inside it.
+A generation is written, flushed and checked in `building/`, moved to `generations/`, and then named in `CURRENT`. So
+`CURRENT` names a complete generation or none, also after a crash or a power cut. Functions that write need the writer
+lock; `roll_back` and `drop_collection` take it themselves.
 """
 
 import errno
@@ -28,16 +27,19 @@ from indexer.generation import manifest as manifests
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import BUILDING, CURRENT, GENERATIONS, LOCK, MANIFEST, Manifest
 
-_MARGIN = 64 * 1024 * 1024  # bytes that a build leaves free
-_BRIEF, _CHANGING = 30.0, 1.0  # seconds that a brief holder is waited for, and one that has no note yet, or any more
-_LOOK = 0.05  # seconds between two tries: flock waits for ever or not at all
+_MIN_FREE_BYTES = 64 * 1024 * 1024
+_BRIEF_WAIT, _UNKNOWN_WAIT = 30.0, 1.0  # seconds, for a brief holder and for one without a note
+_POLL_SECONDS = 0.05
 
 
 @contextmanager
 def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
-    """Hold the right to write an index; the file stays, the lock on it goes with the process.
+    """Hold the writer lock of an index. It ends with the process; its file stays.
 
-    Others wait for a lock that `is_brief`, held for a moment again and again. Raises BuildLocked, which says by whom.
+    Other writers wait for a brief lock, and fail at once for another.
+
+    Raises:
+        BuildLocked: another process holds the lock; the message names it.
     """
     path, began = index_dir / LOCK, time.monotonic()
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -48,14 +50,14 @@ def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
                 break
             except BlockingIOError:
                 holder = _holder(handle)
-            patience = _BRIEF if holder.get("brief") else 0.0 if holder else _CHANGING
+            patience = _BRIEF_WAIT if holder.get("brief") else 0.0 if holder else _UNKNOWN_WAIT
             if is_brief or time.monotonic() >= began + patience:
                 who = "a process that has only just started"
                 if holder:
                     who = "process {pid} on {host}, since {since}".format(**holder)
                 raise BuildLocked(f"another process is writing {index_dir}: {who}; wait for it to end, or stop it")
-            time.sleep(_LOOK)
-        if not os.path.samestat(os.fstat(handle), os.stat(path)):  # dropped, and made again, since it was opened
+            time.sleep(_POLL_SECONDS)
+        if not os.path.samestat(os.fstat(handle), os.stat(path)):  # dropped and created again
             raise BuildLocked(f"{index_dir} has just been dropped by another process; try again")
         since = datetime.now(UTC).isoformat(timespec="seconds")
         note = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, "brief": is_brief}
@@ -70,7 +72,7 @@ def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
 
 
 def _holder(handle: int) -> dict[str, object]:
-    """Return what the holder has noted; nothing where that is not there yet."""
+    """Return the note of the holder, or nothing if it is not written yet."""
     try:
         note = json.loads(os.pread(handle, 1_000, 0))
         return {name: note[name] for name in ("pid", "host", "since")} | {"brief": note.get("brief", False)}
@@ -79,13 +81,13 @@ def _holder(handle: int) -> dict[str, object]:
 
 
 def prepare(index_dir: Path) -> None:
-    """Make the index folder, unless there is one; needs no lock. Raises IndexUnwritable if it is something else."""
+    """Create the index folder if it is missing. Raises IndexUnwritable if it is something else."""
     if index_dir.exists() and not index_dir.is_dir():
         raise IndexUnwritable(f"{index_dir} is a file; name a folder for the index")
     missing = [folder for folder in (index_dir, *index_dir.parents) if not folder.is_dir()]
     for folder in reversed(missing):
         folder.mkdir(exist_ok=True)
-        sync(folder.parent)  # so that a power cut leaves none of them out
+        sync(folder.parent)
     strangers = sorted({entry.name for entry in index_dir.iterdir()} - manifests.NAMES)
     if strangers and not (index_dir / LOCK).exists():
         raise IndexUnwritable(
@@ -94,9 +96,15 @@ def prepare(index_dir: Path) -> None:
 
 
 def start(index_dir: Path, generation_id: str | None = None, size: int | None = None) -> Path:
-    """Remove what killed writers left behind, and make the folder of a generation, with a new id by default.
+    """Create the folder of a generation, and remove leftovers of killed writers.
 
-    Raises IndexUnwritable if the disk has no room for so many bytes, by default those of the live generation.
+    Args:
+        index_dir: folder of the index.
+        generation_id: a new one by default.
+        size: bytes that must be free on the disk, by default those of the live generation.
+
+    Raises:
+        IndexUnwritable: the disk is too full.
     """
     building = index_dir / BUILDING
     if building.exists():
@@ -114,19 +122,20 @@ def start(index_dir: Path, generation_id: str | None = None, size: int | None = 
 
 
 def check_space(folder: Path, size: int) -> None:
-    """Raise IndexUnwritable unless the disk of a folder has room for so many bytes and some to spare."""
+    """Raise IndexUnwritable unless the disk has room for so many bytes and a reserve."""
     free = shutil.disk_usage(folder).free
-    if free < size + _MARGIN:
+    if free < size + _MIN_FREE_BYTES:
+        needed = (size + _MIN_FREE_BYTES) / 1e6
         raise IndexUnwritable(
-            f"{folder}: the disk has {free / 1e6:,.0f} MB free, and {(size + _MARGIN) / 1e6:,.0f} MB are needed: "
+            f"{folder}: the disk has {free / 1e6:,.0f} MB free, and {needed:,.0f} MB are needed: "
             "free some space, or keep fewer generations"
         )
 
 
 def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
-    """Write the manifest of a generation whose files are written, and make it the live one.
+    """Write the manifest of a generation, and make it the live one.
 
-    Raises IndexUnwritable if what is on disk is not what was written; the live generation is then as it was.
+    Raises IndexUnwritable if the files cannot be read back; the live generation stays.
     """
     (folder / MANIFEST).write_bytes(manifest.to_bytes())
     flush(folder, manifest)
@@ -138,16 +147,16 @@ def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
 
 
 def flush(folder: Path, manifest: Manifest) -> None:
-    """Have every file and folder of a generation on disk; raises OSError."""
+    """Flush the files and folders of a generation to the disk; raises OSError."""
     paths = [folder / name for name in (*manifest.files, MANIFEST)]
     for path in (*paths, *sorted({path.parent for path in paths}, reverse=True)):
         sync(path)
 
 
 def install(index_dir: Path, folder: Path) -> None:
-    """Move a checked and flushed generation in, and make it the live one; raises OSError.
+    """Move a checked and flushed generation to `generations/`, and make it the live one; raises OSError.
 
-    Generations between the one that was live and this one go: they were rolled back from.
+    Generations between the previous live one and this one are removed: they were rolled back from.
     """
     before = live_id(index_dir)
     os.rename(folder, index_dir / GENERATIONS / folder.name)
@@ -160,7 +169,7 @@ def install(index_dir: Path, folder: Path) -> None:
 
 
 def make_live(index_dir: Path, generation_id: str) -> None:
-    """Have `CURRENT` name a generation, in one step. Raises OSError."""
+    """Name a generation in `CURRENT`, atomically. Raises OSError."""
     new = index_dir / f"{CURRENT}.new"
     new.write_bytes(f"{generation_id}\n".encode())
     sync(new)
@@ -169,9 +178,9 @@ def make_live(index_dir: Path, generation_id: str) -> None:
 
 
 def roll_back(index_dir: Path, generation_id: str) -> None:
-    """Make another generation live, after verifying it.
+    """Verify another generation, and make it live.
 
-    Raises IndexMissing, IndexCorrupt if it is not as it was published, BuildLocked or IndexUnwritable.
+    Raises IndexMissing, IndexCorrupt, BuildLocked or IndexUnwritable.
     """
     folder = manifests.generation_folder(index_dir, generation_id)
     with disk_errors(index_dir), writer_lock(index_dir):
@@ -182,7 +191,7 @@ def roll_back(index_dir: Path, generation_id: str) -> None:
 
 @contextmanager
 def disk_errors(index_dir: Path) -> Iterator[None]:
-    """Turn errors of the disk or a database into IndexUnwritable, while an index is written."""
+    """Raise IndexUnwritable for errors of the disk or the database."""
     try:
         yield
     except OSError as error:
@@ -195,7 +204,7 @@ def disk_errors(index_dir: Path) -> Iterator[None]:
 
 
 def remove_old(index_dir: Path, keep: int) -> None:
-    """Remove all but the newest generations; the live one is always kept."""
+    """Remove all generations but the live one and the newest, `keep` in all."""
     live = live_id(index_dir)
     others = [name for name in generation_ids(index_dir) if name != live]
     for name in others[keep - 1 :]:
@@ -203,17 +212,17 @@ def remove_old(index_dir: Path, keep: int) -> None:
 
 
 def remove(index_dir: Path, name: str) -> None:
-    """Remove a generation: it leaves `generations/` whole before its files go, so that none is ever seen half there."""
-    leaving = index_dir / BUILDING / _new_id(index_dir)
-    os.rename(index_dir / GENERATIONS / name, leaving)
-    shutil.rmtree(leaving)
+    """Remove a generation. It is moved out of `generations/` first, so that no reader finds part of it."""
+    moved = index_dir / BUILDING / _new_id(index_dir)
+    os.rename(index_dir / GENERATIONS / name, moved)
+    shutil.rmtree(moved)
 
 
 def _new_id(index_dir: Path) -> str:
-    """Return an id above all others in an index: the time in UTC, or the next one where the clock is behind the newest.
+    """Return an id above all others in an index: the time in UTC, or the id after the newest if the clock is behind.
 
-    Seconds stand in plain, microseconds and a random digit in hex. Raises IndexUnwritable if the newest is the last
-    possible id, which only an imported generation can have.
+    It has seconds in decimal, microseconds and a random digit in hex. Raises IndexUnwritable if no id is left, which
+    only an imported generation can cause.
     """
     now = datetime.now(UTC)
     by_clock = f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{secrets.randbelow(16):x}"
@@ -230,7 +239,7 @@ def _new_id(index_dir: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Have a file, or the names in a folder, on disk; raises OSError."""
+    """Flush a file, or the names in a folder, to the disk; raises OSError."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -243,54 +252,51 @@ class Check(NamedTuple):
 
     name: str
     ok: bool
-    what: str  # the finding, or the fault if it is not ok
+    what: str  # finding or fault
 
 
 def verify(folder: Path) -> list[Check]:
-    """Check the folder of a generation; nothing is opened unless every checksum is right.
+    """Check the folder of a generation. Files are opened only if all checksums match.
 
-    Raises IndexUnreadable if a file cannot be read for a reason that says nothing about it.
+    Raises IndexUnreadable if a file cannot be read now.
     """
     try:
         manifest = manifests.read_manifest(folder)
     except IndexCorrupt as error:
         return [Check("manifest", False, str(error))]
-    found = f"schema version {manifest.schema_version}, {len(manifest.files)} files"
-    checks = [Check("manifest", True, found)]
+    facts = f"schema version {manifest.schema_version}, {len(manifest.files)} files"
+    checks = [Check("manifest", True, facts)]
     for name, record in manifest.files.items():
         try:
             manifests.check_files(folder, replace(manifest, files={name: record}))
             checks.append(Check(f"file {name}", True, f"{record.size:,} bytes, SHA-256 {record.sha256[:12]}…"))
         except IndexCorrupt as error:
             checks.append(Check(f"file {name}", False, str(error)))
-    known = {folder / name for name in (MANIFEST, *manifest.files)}
-    strangers = sorted(path for path in folder.rglob("*") if not path.is_dir() and path not in known)
+    named_files = {folder / name for name in (MANIFEST, *manifest.files)}
+    strangers = sorted(path for path in folder.rglob("*") if not path.is_dir() and path not in named_files)
     what = str(manifests.corrupt(strangers[0], "is not part of the generation")) if strangers else "none"
     checks.append(Check("other files", not strangers, what))
     if not problems_of(checks):
         try:
             with closing(Generation(folder, are_checked=True)) as generation:
                 counts = generation.manifest.counts
-            found = f"{counted(counts.documents, 'document')} and {counted(counts.chunks, 'chunk')} in every file"
-            checks.append(Check("counts", True, found))
+            facts = f"{counted(counts.documents, 'document')} and {counted(counts.chunks, 'chunk')} in every file"
+            checks.append(Check("counts", True, facts))
         except IndexCorrupt as error:
             checks.append(Check("counts", False, str(error)))
     return checks
 
 
 def problems_of(checks: list[Check]) -> list[str]:
-    """Return the problems that checks found, a line each."""
+    """Return the faults, one line each."""
     return [check.what for check in checks if not check.ok]
 
 
 class SelfCheck:
-    """Checks the files of a generation that is being served.
-
-    The files stay open: one that is deleted, or has another in its place, is still what is served, and does no harm.
-    """
+    """Checks the files of a generation in use. They stay open, so files that are deleted or replaced do not matter."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        """Open the files; one that cannot be opened now is left out."""
+        """Open the files that can be opened."""
         self._folder = folder
         self._manifest = manifest
         self._files: dict[str, int] = {}
@@ -302,9 +308,9 @@ class SelfCheck:
     def sizes(self) -> None:
         """Compare the size of every file with its record. Raises IndexCorrupt."""
         for name, file in self._files.items():
-            size, wanted = os.fstat(file).st_size, self._manifest.files[name].size
-            if size != wanted:
-                raise manifests.corrupt(self._folder / name, f"has {size:,} bytes instead of {wanted:,}")
+            size, expected = os.fstat(file).st_size, self._manifest.files[name].size
+            if size != expected:
+                raise manifests.corrupt(self._folder / name, f"has {size:,} bytes instead of {expected:,}")
 
     def contents(self) -> None:
         """Compare every file with its checksum. Raises IndexCorrupt."""
@@ -313,11 +319,11 @@ class SelfCheck:
                 raise manifests.corrupt(self._folder / name, "differs from its checksum")
 
 
-# Collections and generations that are there
+# Collections, and lists of generations
 
 
 def list_collections(index_dir: Path) -> dict[str, Path]:
-    """Return the folders of the published collections, by name: the default one first, then by the alphabet."""
+    """Return the folders of the published collections by name: the default one, then the others in order."""
     folder, names = index_dir / manifests.COLLECTIONS, list[str]()
     with suppress(FileNotFoundError, NotADirectoryError):
         names = sorted(filter(manifests.is_collection_name, os.listdir(folder)))
@@ -326,29 +332,26 @@ def list_collections(index_dir: Path) -> dict[str, Path]:
 
 
 def drop_collection(index_dir: Path, name: str) -> None:
-    """Remove a named collection with all its generations; servers stop answering from it.
-
-    Raises ConfigError for the default one, IndexMissing or BuildLocked.
-    """
+    """Remove a named collection. Raises ConfigError for the default one, IndexMissing or BuildLocked."""
     folder = manifests.collection_dir(index_dir, name)
     if name == manifests.DEFAULT:
         raise ConfigError(f"the default collection cannot be dropped: it is the index itself; delete {index_dir}")
     if not folder.is_dir():
         raise IndexMissing(f"there is no collection {name!r} in {index_dir}")
     with writer_lock(folder):
-        (folder / CURRENT).unlink(missing_ok=True)  # first, so that it is gone at once and never half there
+        (folder / CURRENT).unlink(missing_ok=True)  # first, so that no reader finds part of it
         shutil.rmtree(folder)
 
 
 def generation_ids(index_dir: Path) -> list[str]:
-    """Return the ids of the published generations, whole or damaged, newest first."""
+    """Return the ids of the published generations, newest first."""
     folder = index_dir / GENERATIONS
     names = os.listdir(folder) if folder.is_dir() else []
     return sorted(filter(manifests.is_generation_id, names), reverse=True)
 
 
 def live_id(index_dir: Path) -> str | None:
-    """Return the id of the live generation, or None where `CURRENT` is missing or names none."""
+    """Return the id of the live generation, or None."""
     try:
         return manifests.current_id(index_dir)
     except (IndexMissing, IndexCorrupt):
@@ -356,31 +359,31 @@ def live_id(index_dir: Path) -> str | None:
 
 
 def size_of(manifest: Manifest) -> int:
-    """Return the bytes of a generation's files together."""
+    """Return the total bytes of a generation."""
     return sum(record.size for record in manifest.files.values())
 
 
 class Published(NamedTuple):
-    """One published generation, as its manifest describes it."""
+    """Facts of a published generation from its manifest."""
 
     id: str
     live: bool
-    created_at: str | None  # ISO 8601, UTC; None, like the counts, where the manifest cannot be read
+    created_at: str | None  # ISO 8601, UTC; None, as the counts, if the manifest is unreadable
     documents: int | None
     chunks: int | None
     bytes: int | None
-    problem: str  # what is wrong with the manifest; empty if nothing is
+    problem: str  # with the manifest, or empty
 
 
 def list_generations(index_dir: Path) -> list[Published]:
-    """Describe every published generation of one collection, newest first; its files are not checked."""
-    live, found = live_id(index_dir), []
+    """Describe the published generations of a collection, newest first, without checking files."""
+    live, generations = live_id(index_dir), list[Published]()
     for name in generation_ids(index_dir):
         try:
             manifest = manifests.read_manifest(index_dir / GENERATIONS / name)
         except IndexerError as error:
-            found.append(Published(name, name == live, None, None, None, None, str(error)))
+            generations.append(Published(name, name == live, None, None, None, None, str(error)))
             continue
         documents, chunks, size = manifest.counts.documents, manifest.counts.chunks, size_of(manifest)
-        found.append(Published(name, name == live, manifest.created_at, documents, chunks, size, ""))
-    return found
+        generations.append(Published(name, name == live, manifest.created_at, documents, chunks, size, ""))
+    return generations

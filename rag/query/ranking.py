@@ -14,7 +14,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from embedder.text_embedder import Embedder
-from indexer.generation.rows import NEAR, RowFacts, TermHits, TokenReader
+from indexer.generation.rows import MAX_SIGNATURE_BITS, RowFacts, TermHits, TokenReader
 from indexer.generation.versions import Edition, order
 from rag import deadline
 from rag.query.request import RERANK_WEIGHT
@@ -276,7 +276,7 @@ def fold_formats(
     return folded
 
 
-def collapse(signatures: npt.NDArray[np.uint64], near: int = NEAR) -> dict[int, int]:
+def collapse(signatures: npt.NDArray[np.uint64], near: int = MAX_SIGNATURE_BITS) -> dict[int, int]:
     """Return, for each near-duplicate, the hit that stands for it; both are places among n hits, best first.
 
     `signatures` uint64 (n,) are SimHashes; a hit is folded into the best one within `near` bits that is not folded

@@ -6,7 +6,7 @@ import pytest
 from embedder import cpu
 from embedder.engines import library
 from embedder.engines.native import NativeEngine
-from embedder.late_interaction import check_passages, maxsim, to_signs, unit
+from embedder.late_interaction import check_passages, distinct_places, maxsim, to_signs, unit
 
 KERNELS = cpu.detect().isa in library.ISAS.get(library.architecture(), {})
 
@@ -66,3 +66,9 @@ def test_what_a_kernel_would_read_outside_is_refused(engine, change, said):
     for check in (check_passages, maxsim, engine.maxsim):
         with pytest.raises(ValueError, match=said):
             check(np.ones((1, 16), np.float32), **given)
+
+
+def test_a_passage_keeps_each_token_once_without_signs_and_single_letters():
+    is_short = np.array([False, False, True, False, True])
+    assert distinct_places(np.array([0, 3, 2, 3, 1, 4, 0], np.int32), is_short).tolist() == [0, 1, 4]
+    assert distinct_places(np.array([2, 4], np.int32), is_short).tolist() == []

@@ -94,7 +94,7 @@ def test_configs_take_their_values_from_the_settings(tmp_path: Path) -> None:
     assert (build.crawl.max_pages, build.chunk.tokens, build.keep_generations) == (5, 64, 9)
     assert build.crawl.scope == CrawlScope(("/docs/", "/blog/*.html$"), ("*/old/",))
     assert load({"index": "i", "collection": "manuals"}, {}).collection_dir == Path("i/collections/manuals")
-    with pytest.raises(ConfigError, match=r"a collection cannot be called '\.\./x'"):
+    with pytest.raises(ConfigError, match=r"the collection name '\.\./x'"):
         _ = load({"collection": "../x"}, {}).collection_dir
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from indexer.errors import IndexCorrupt, VectorError
-from indexer.generation.rows import NEAR, RowSet, TokenReader, TokenWriter
+from indexer.generation.rows import MAX_SIGNATURE_BITS, RowSet, TokenReader, TokenWriter
 from indexer.generation.writer import signature
 
 
@@ -51,11 +51,13 @@ def test_a_signature_is_the_same_on_every_machine_and_any_text_has_one_of_its_ow
 
 def test_case_and_punctuation_do_not_count_and_order_does():
     assert signature("A partial index,\n covers: rows") == signature("a Partial INDEX covers rows.")
-    assert bits("a partial index covers rows", "rows covers index partial a") > NEAR
-    assert bits("one two", "two one") > NEAR
-    assert bits("one", "two") > NEAR
+    assert bits("a partial index covers rows", "rows covers index partial a") > MAX_SIGNATURE_BITS
+    assert bits("one two", "two one") > MAX_SIGNATURE_BITS
+    assert bits("one", "two") > MAX_SIGNATURE_BITS
     filler = "applies to a feature not available in this server "  # what is said often does not hide what differs
-    assert bits("alpha " + filler + "beta " + filler * 9, "gamma " + filler + "delta " + filler * 9) > NEAR
+    assert (
+        bits("alpha " + filler + "beta " + filler * 9, "gamma " + filler + "delta " + filler * 9) > MAX_SIGNATURE_BITS
+    )
 
 
 def test_an_edited_copy_is_near_and_another_text_is_far():
@@ -68,8 +70,8 @@ def test_an_edited_copy_is_near_and_another_text_is_far():
         edited.append(bits(" ".join(words), " ".join(copy)))
         half = words[:60] + passage(chance, 60)
         other.append(bits(" ".join(words), " ".join(half)))
-    assert np.mean(np.array(edited) <= NEAR) > 0.7
-    assert min(other) > NEAR
+    assert np.mean(np.array(edited) <= MAX_SIGNATURE_BITS) > 0.7
+    assert min(other) > MAX_SIGNATURE_BITS
     unrelated = [bits(" ".join(passage(chance, 40)), " ".join(passage(chance, 40))) for _ in range(3_000)]
     assert np.mean(unrelated) == pytest.approx(32, abs=0.5)  # as random bits differ
     assert np.std(unrelated) == pytest.approx(4, abs=0.5)

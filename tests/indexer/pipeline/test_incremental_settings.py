@@ -212,7 +212,7 @@ def test_tokens_are_kept_where_they_help(docs: Path, tmp_path: Path, monkeypatch
     (greek / "cats.txt").write_text(GREEK * 9)
 
     def built(name: str, source: Path = docs, most: int = 5, **config: Any) -> tuple[str, bool]:
-        monkeypatch.setattr(rows, "MOST_WITH_TOKENS", most)
+        monkeypatch.setattr(rows, "MAX_PASSAGES_WITH_TOKENS", most)
         monkeypatch.setattr(DummyEmbedder, "is_multilingual", name == "multilingual")
         progress = Progress(io.StringIO(), quiet=True)
         report = build([str(source)], tmp_path / name, DummyEmbedder(), BuildConfig(**config), progress=progress)
