@@ -2,7 +2,7 @@
 
 import secrets
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,13 +11,12 @@ from urllib.parse import urlsplit
 from indexer.crawl.browser import Browser
 from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, PageRequest
 from indexer.crawl.http_response import HttpResponse, refresh_target, x_robots_directives
-from indexer.crawl.login_check import LoginCheck, RedirectRefused
 from indexer.crawl.page_links import ONLY_LINKS, indexing_rules, read_links
 from indexer.crawl.renderer import Renderer
 from indexer.crawl.robots import fetch_robots
 from indexer.crawl.same_text import is_same_answer, shingles, shingles_without_address, text_of
 from indexer.crawl.sitemaps import SITEMAP_TYPES, SitemapReader
-from indexer.errors import FetchError, NotWanted
+from indexer.errors import FetchError, NotWanted, SessionEnded
 from indexer.generation.previous import conditions
 from indexer.network.credentials import Session
 from indexer.network.urls import normalise, origin
@@ -26,7 +25,12 @@ from indexer.read.reader_process import ReaderPool
 from indexer.records import CarriedPage, Page, PageRecord, Skip
 from indexer.source_context import SourceContext
 
+_REFUSED = (401, 403)
 SOFT_404 = "the site gives the same answer, with HTTP 200, for an address that does not exist"
+
+
+class RedirectRefused(NotWanted):
+    """A redirect that is not followed."""
 
 
 class Moved(RedirectRefused):
@@ -51,6 +55,53 @@ class Visit:
         if isinstance(page, CarriedPage):
             return replace(self, page=CarriedPage(replace(page.record, requested=url)))
         return replace(self, page=replace(page, requested=url))
+
+
+class LoginCheck:
+    """Checks pages of a site that may have ended the session of the crawler."""
+
+    def __init__(self, fetcher: Fetcher, source: str, read_links: Callable[[Page], Links]) -> None:
+        self._fetcher, self._source, self._read_links = fetcher, source, read_links
+
+    def check_page(self, url: str, links: Links) -> None:
+        """Note a page that was read with the session.
+
+        Raises:
+            SessionEnded: it is a login page, and the session has ended.
+            NotWanted: it asks for a password although the session is alive.
+        """
+        session = self._fetcher.session(url)
+        if session and session.kinds and links.asks_password:
+            self._check_session(session, url, is_certain=True)
+            raise NotWanted("asks for a password")
+        if session:
+            session.add_witness(url)
+
+    def check_error(self, url: str, error: FetchError) -> None:
+        """Raise SessionEnded if a failed request shows that the session has ended."""
+        session = self._fetcher.session(url)
+        if session and session.kinds and (error.status in _REFUSED or isinstance(error, RedirectRefused)):
+            self._check_session(session, url, is_certain=error.status == 401)
+
+    def _check_session(self, session: Session, url: str, *, is_certain: bool) -> None:
+        is_alive = session.is_alive(self._is_refused)
+        if is_alive is False or (is_alive is None and is_certain):
+            kinds = ", ".join(session.kinds)
+            raise SessionEnded(f"{origin(url)} asks to log in at {url}: its {kinds} must be renewed")
+
+    def _is_refused(self, url: str, is_anonymous: bool) -> bool:
+        """Return whether a page that was read before now needs a login. Raises FetchError."""
+
+        def refuse(_: str) -> None:
+            raise RedirectRefused("a redirect")
+
+        try:
+            response = self._fetcher.get(url, PageRequest(refuse, is_anonymous=is_anonymous))
+        except FetchError as error:
+            if error.status in _REFUSED or isinstance(error, RedirectRefused):
+                return True
+            raise
+        return self._read_links(response.as_page(self._source, url)).asks_password
 
 
 class PageReader:
