@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from indexer.crawl.browser import Browser
 from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, PageRequest
 from indexer.crawl.http_response import HttpResponse, refresh_target, x_robots_directives
-from indexer.crawl.page_links import ONLY_LINKS, indexing_rules, read_links
+from indexer.crawl.page_links import ONLY_LINKS, Links, indexing_rules, read_links
 from indexer.crawl.renderer import Renderer
 from indexer.crawl.robots import fetch_robots
 from indexer.crawl.same_text import is_same_answer, shingles, shingles_without_address, text_of
