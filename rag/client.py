@@ -22,21 +22,21 @@ Work = TypeVar("Work", IndexChange, Job)
 
 API = "/api/v1"
 BUSY = (429, 503)
-_MOST_CHARACTERS = 300  # of what a server says, in an error
+_MAX_DETAIL_CHARS = 300
 _POLL_S = 0.2
 _CONNECT_S = 10.0
 _UNDER_WAY = ("queued", "running", "cancelling")
 
 
 class _Problem(msgspec.Struct):
-    """The fields of a problem that errors show; of an answer that is none, all are missing."""
+    """The fields of a problem that errors show; all are None for another response."""
 
     detail: str | None = None
     field: str | None = None
     status: int | None = None
 
     def as_error(self, status: int | None, otherwise: str, retry_after: float | None = None) -> ClientError:
-        """Return the error that a status stands for, in the problem's words or else others."""
+        """Return the error for a status, with the detail of the problem or `otherwise`."""
         kind = ClientError
         if status in BUSY:
             kind = Unavailable
@@ -44,7 +44,7 @@ class _Problem(msgspec.Struct):
             kind = Refused
         elif status is not None and 400 <= status < 500:
             kind = Rejected
-        detail = otherwise if self.detail is None else " ".join(self.detail.split())[:_MOST_CHARACTERS]
+        detail = otherwise if self.detail is None else " ".join(self.detail.split())[:_MAX_DETAIL_CHARS]
         return kind(detail, status=status, field=self.field, retry_after=retry_after)
 
 
@@ -86,7 +86,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; what waits gives up."""
+        """Close the connections, and end all waits."""
         self._closed.set()
         self._http.close()
 
@@ -102,11 +102,11 @@ class Client:
         return self._ask(f"{API}/search", Answer, _fields(query, options))
 
     def answer(self, query: str, **options: Any) -> AnswerInWords:
-        """Have an answer written from the hits; its `citations` number them. Only where the server is set up for it."""
+        """Write an answer from the hits, which its `citations` number; the server needs `answer_url`."""
         return self._ask(f"{API}/answer", AnswerInWords, _fields(query, options))
 
     def call_tool(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, list[str]]:
-        """Have a tool of `/mcp` answered: its text, and the ids of passages in it if `shown` is among the arguments."""
+        """Call a tool of `/mcp`; return its text, and the ids of its passages if the arguments have `shown`."""
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
         result = self._ask("/mcp", dict[str, Any], body).get("result") or {}
         text = "".join(block.get("text", "") for block in result.get("content", ()))
@@ -129,7 +129,7 @@ class Client:
                     yield self._decode(line, DocumentListing)
 
     def push(self, url: str, content: str | bytes, **facts: Any) -> IndexChange:
-        """Send a document, which replaces what was sent for its address before; needs a key that may write.
+        """Push a document, in place of any that was pushed for its address; needs a key that may write.
 
         The server has it on its disk when this returns, and finds it within seconds; `wait` waits for that. The facts
         are further fields of `rag.messages.Push`, and go before those which the document states itself: for bytes,
@@ -139,15 +139,15 @@ class Client:
         return self._ask(f"{API}/documents", IndexChange, {"url": url, **body, **facts})
 
     def withdraw(self, url: str, collection: str = DEFAULT_COLLECTION) -> IndexChange:
-        """Take back a document that was sent; raises Rejected where there is none."""
+        """Withdraw a pushed document; raises Rejected if there is none."""
         return self._ask(f"{API}/documents", IndexChange, params={"url": url, "collection": collection}, verb="DELETE")
 
     def change(self, id: int, collection: str = DEFAULT_COLLECTION) -> IndexChange:
-        """Return what has become of a document that was sent or withdrawn."""
+        """Return the state of a document that was pushed or withdrawn."""
         return self._ask(f"{API}/changes/{id}", IndexChange, params={"collection": collection})
 
     def index(self, *, full: bool = False, collection: str = DEFAULT_COLLECTION) -> Job:
-        """Have the index built again, unchanged pages too with `full`; needs a key that may write."""
+        """Rebuild the index, including unchanged pages with `full`; needs a key that may write."""
         return self._ask(f"{API}/index", Job, {"full": full, "collection": collection})
 
     def job(self, id: str) -> Job:
@@ -155,11 +155,11 @@ class Client:
         return self._ask(f"{API}/index/{quote(id, safe='')}", Job)
 
     def cancel(self, id: str) -> Job:
-        """Have a build stopped; the live index stays as it is."""
+        """Stop a build; the live index does not change."""
         return self._ask(f"{API}/index/{quote(id, safe='')}", Job, verb="DELETE")
 
     def wait(self, work: Work, timeout: float = math.inf) -> Work:
-        """Wait until a change was dealt with, or a build has ended; return it as it is then.
+        """Wait until a change or a build has ended, and return it.
 
         Raises Unavailable if it still waits after so many seconds, and ClientError for a build that did not succeed.
         """

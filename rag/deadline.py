@@ -1,6 +1,6 @@
-"""The deadline of an answer: set where a request comes in, asked wherever it would wait.
+"""The deadline of a request: set when it arrives, checked before each wait.
 
-It belongs to the context of the request, so that nothing between the server and the model's queue has to hand it on.
+It belongs to the context of the request: functions between the server and the queue of the model do not pass it on.
 """
 
 import math
@@ -14,12 +14,12 @@ _arrival: ContextVar[float | None] = ContextVar("arrival", default=None)
 
 
 def arrive(moment: float) -> None:
-    """Note when the request of this context arrived, by `time.monotonic`: it may have waited since."""
+    """Note when the request of this context arrived, by `time.monotonic`."""
     _arrival.set(moment)
 
 
 def waited() -> float:
-    """Return the seconds since the request of this context arrived, 0 where nobody noted it."""
+    """Return the seconds since the request of this context arrived, 0 if unknown."""
     moment = _arrival.get()
     return 0.0 if moment is None else time.monotonic() - moment
 
@@ -30,7 +30,7 @@ def begin(seconds: float) -> None:
 
 
 def lift() -> None:
-    """Remove the deadline of this context: for what streams on after the search is done."""
+    """Remove the deadline of this context, for a response that streams after the search."""
     _end.set(math.inf)
 
 
@@ -45,6 +45,6 @@ def remaining() -> float:
 
 
 def check() -> None:
-    """Raise DeadlinePassed if it has."""
+    """Raise DeadlinePassed if there is no time left."""
     if time.monotonic() >= _end.get():
         raise DeadlinePassed

@@ -1,4 +1,4 @@
-"""Checks values against structs, and says in words which field is wrong and what it must be.
+"""Checks of values against structs, whose errors name the field and its allowed values.
 
 The words are made from the JSON Schema of the struct, which `/openapi.json` shows: both change with the struct alone.
 """
@@ -26,7 +26,8 @@ NOT_ONLY_SPACE = "[^\\t-\\r\\u001c-\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\
 _VISIBLE = re.compile(SOMETHING)
 _FIELD_PROBLEM = re.compile(r"Object (?P<problem>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
 _TOO_LONG = re.compile(r"Expected `str` of length <= (\d+)")
-_KINDS = {  # by the type of a schema: its words, its limits `min…` and `max…`, and the words before and after these
+# type of a schema: its words, its limits `min…` and `max…`, and the words before and after these
+_KINDS = {
     "boolean": ("true or false", "", "", ""),
     "string": ("text", "Length", " of", " characters"),
     "array": ("a list", "Items", " of", " items"),
@@ -48,7 +49,7 @@ def quoted(name: str) -> str:
 
 
 def refuse_unknown(names: Iterable[str], fields: Iterable[str], owner: str) -> None:
-    """Raise FieldError for the first name that is not known; `what` has fields of these names."""
+    """Raise FieldError for the first unknown name; `owner` has the known fields."""
     fields = tuple(fields)
     for name in names:
         if name not in fields:
@@ -91,7 +92,7 @@ def check(struct: msgspec.Struct) -> None:
 
 @cache
 def components(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON Schemas of a struct and of all that it holds, by name."""
+    """Return the JSON Schemas of a struct and of its fields' structs, by name."""
     return msgspec.json.schema_components([kind], ref_template=REF + "{name}")[1]
 
 
@@ -126,7 +127,7 @@ def _must_be(schema: Schema, schemas: Schema) -> str:
         text += f"{before or ' from'} {lowest} to {highest}{unit}"
     elif highest is not None:
         text += f"{before} at most {highest}{unit}"
-    elif lowest is not None and not (lowest == 1 and unit):  # which the pattern says, or the next line
+    elif lowest is not None and not (lowest == 1 and unit):
         text += f"{before} at least {lowest}{unit}"
     if pattern := schema.get("pattern"):
         is_any = pattern in (SOMETHING, NOT_ONLY_SPACE)

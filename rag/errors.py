@@ -25,15 +25,15 @@ class RagError(PilotlightError):
 
 
 class SettingsError(RagError):
-    """A setting, or a command line, that cannot be used: names it, the value, and what is allowed or was meant."""
+    """An invalid setting or command line: names it, its value, and the allowed values."""
 
 
 class QueryError(RagError, status=400):
-    """A query that cannot be answered as asked."""
+    """An invalid query."""
 
 
 class FieldError(QueryError):
-    """A field of a request that cannot be used; the message is a sentence that names it and says what it must be."""
+    """An invalid field of a request; the message names it and its allowed values."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(detail)
@@ -41,7 +41,7 @@ class FieldError(QueryError):
 
 
 class NotThere(RagError, status=404):
-    """Something that is asked for by its name and is not there; `field` is where the name was given."""
+    """A thing of this name does not exist; `field` is the field with the name."""
 
     def __init__(self, detail: str, field: str = "id") -> None:
         super().__init__(detail)
@@ -58,14 +58,14 @@ class CollectionMissing(NotThere):
 
 
 class JobMissing(NotThere):
-    """A job that is not known, or not any more."""
+    """A job that never existed, or is no longer kept."""
 
     def __init__(self, job: str) -> None:
         super().__init__(f"there is no job {job[:80]!r}: it never existed, or is no longer kept")
 
 
 class RequestRefused(RagError):
-    """A push or a job that is not allowed (403), or a document that is not read (415), is too large (413), or else."""
+    """A push or a job that is not allowed (403), or a document that is unreadable (415) or too large (413)."""
 
     def __init__(self, field: str, detail: str, status: int = 400) -> None:
         super().__init__(f"{field} {detail}")
@@ -81,11 +81,11 @@ class StorageFull(RagError, status=507):
 
 
 class JobConflict(RagError, status=409):
-    """A job that cannot be started or stopped as things are."""
+    """A job that cannot be started or stopped now."""
 
 
 class NotConfigured(RagError, status=501):
-    """Something that the settings of this server do not offer."""
+    """A feature that the settings of this server leave off."""
 
 
 class NotReady(RagError, status=503):
@@ -93,18 +93,18 @@ class NotReady(RagError, status=503):
 
 
 class DeadlinePassed(RagError, status=503):
-    """The answer would have come too late."""
+    """The deadline of the request has passed."""
 
     def __init__(self) -> None:
         super().__init__("the server is too busy to answer in time: try again shortly")
 
 
 class KeysError(RagError):
-    """A file of keys, a name or a key that cannot be used."""
+    """An invalid key, name of a key, or file of keys."""
 
 
 class FingerprintMismatch(RagError):
-    """The index was built by an embedder that gives other vectors: names the fields."""
+    """The index was built by an embedder with other vectors; the message names the fields."""
 
 
 class NotPublished(RagError):
@@ -112,7 +112,7 @@ class NotPublished(RagError):
 
 
 class InsightsError(RagError, status=503):
-    """The record of what people ask cannot be kept, read or deleted."""
+    """The record of searches cannot be written, read or deleted."""
 
 
 class DatasetError(RagError):
@@ -120,7 +120,7 @@ class DatasetError(RagError):
 
 
 class AnswerError(RagError, status=502):
-    """A written answer could not be had."""
+    """An answer could not be written."""
 
 
 class EndpointFailed(AnswerError):
@@ -132,7 +132,7 @@ class EndpointSlow(AnswerError, status=504):
 
 
 class ClientError(RagError):
-    """A server did not give the client what it asked for; `status` is that of HTTP, None where there was no answer."""
+    """A request of the client failed; `status` is that of HTTP, None without a response."""
 
     def __init__(
         self, detail: str, *, status: int | None = None, field: str | None = None, retry_after: float | None = None
@@ -152,4 +152,4 @@ class Refused(ClientError):
 
 
 class Rejected(ClientError):
-    """The request cannot be met as it stands: `field` names what is wrong with it."""
+    """The request is invalid; `field` names the field at fault."""

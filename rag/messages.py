@@ -30,18 +30,18 @@ from rag.query.request import (
 )
 from rag.query.results import Answer, Span, Suggestion
 
-MOST_QUERIES = 32  # of a batch: a run of the model
-MOST_TEXTS = 2048  # to embed, as with OpenAI
-MOST_RANKED = 1000  # texts to rerank, as with Cohere
+MAX_BATCH_QUERIES = 32  # one run of the model
+MAX_EMBEDDED_TEXTS = 2048  # limit of OpenAI
+MAX_RANKED_TEXTS = 1000  # limit of Cohere
 MAX_PROVED_CHARS = 1_000_000
-LONGEST_TEXT = 100_000  # characters to embed or rerank
+MAX_TEXT_CHARS = 100_000
 _TYPES = "|".join(sorted(CONTENT_TYPES)).replace(".", r"\.").replace("+", r"\+")
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1, le=1_000_000)]
 Milliseconds = Annotated[float, Meta(ge=0)]
 Usage = Annotated[dict[str, Count], Meta(description="`prompt_tokens` and `total_tokens`: what the model has read")]
-Text = Annotated[str, Meta(min_length=1, max_length=LONGEST_TEXT)]
+Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
 Day = Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", extra_json_schema={"format": "date"})]
 _LANGUAGE = "^[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*$"
 Language = Annotated[str, Meta(pattern=_LANGUAGE, max_length=MOST_CHARACTERS, description="such as `en`")]
@@ -53,7 +53,7 @@ Url = Annotated[
         max_length=2000,
         pattern=r"^[Hh][Tt][Tt][Pp][Ss]?://[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?(:[1-5]?[0-9]{1,4})?"
         r"([/?][^\u0000-\u0020#\u007f-\u00a0]*)?$",
-        description="http or https address without a fragment; nobody fetches it",
+        description="http or https address without a fragment; it is not fetched",
     ),
 ]
 # These patterns are shown only, and checked by `Filter.parse`: msgspec 0.20 to 0.22 corrupts memory where a union has a
@@ -99,7 +99,7 @@ class FilterFields(Request):
 class SearchBatch(Request):
     """Searches to be answered together."""
 
-    queries: Annotated[list[SearchRequest], Meta(min_length=1, max_length=MOST_QUERIES)]
+    queries: Annotated[list[SearchRequest], Meta(min_length=1, max_length=MAX_BATCH_QUERIES)]
 
 
 class BatchAnswer(Struct):
@@ -271,13 +271,13 @@ class Changes(Struct, frozen=True):
 
 _HitId = Annotated[str, Meta(min_length=1, max_length=200)]
 _FEEDBACK = (
-    "`opened`: a hit was followed; `good`, `bad`, `none`: a judgement of it, or none any more; "
-    "`seen`: the hits were looked at, which makes a search with a key for pages count"
+    "`opened`: the hit was opened; `good`, `bad`: a judgement of it; `none`: takes the judgement back; "
+    "`seen`: the hits were seen, so that a search with a key for pages counts"
 )
 
 
 class FeedbackRequest(Request):
-    """The judgement of a hit, or the news that it was opened."""
+    """The judgement of a hit, or that it was opened."""
 
     search_id: Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="`search_id` of an answer")]
     feedback: Annotated[Event, Meta(description=_FEEDBACK)]
@@ -287,7 +287,7 @@ class FeedbackRequest(Request):
 class EmbeddingRequest(Struct):
     """Texts to embed, as for OpenAI, whose other fields are ignored; longer ones than the model reads are truncated."""
 
-    input: Text | Annotated[list[Text], Meta(min_length=1, max_length=MOST_TEXTS)]
+    input: Text | Annotated[list[Text], Meta(min_length=1, max_length=MAX_EMBEDDED_TEXTS)]
     model: Annotated[str, Meta(max_length=1000, description="name of the model, as in /readyz")] = ""
     encoding_format: Annotated[Literal["float", "base64"], Meta(description="base64 of little-endian float32")] = (
         "float"
@@ -323,7 +323,7 @@ class Model(Struct):
 
 
 class Models(Struct):
-    """The models of the server: the one that embeds, and the one that reranks if there is one."""
+    """The models of the server: the embedder, and the reranker if there is one."""
 
     data: list[Model]
     object: Literal["list"] = "list"
@@ -337,7 +337,7 @@ class RerankRequest(Struct):
     """Texts to rank by how well they answer a query, as for Cohere and Jina, whose other fields are ignored."""
 
     query: Annotated[str, Meta(min_length=1, max_length=10_000)]
-    documents: Annotated[list[Text | _TextFields], Meta(min_length=1, max_length=MOST_RANKED)]
+    documents: Annotated[list[Text | _TextFields], Meta(min_length=1, max_length=MAX_RANKED_TEXTS)]
     model: Annotated[str, Meta(max_length=1000, description="must be the model that reranks here")] = ""
     top_n: Annotated[Positive | None, Meta(description="most results; default: all")] = None
     rank_fields: Annotated[list[str] | None, Meta(description="fields of documents to read, in this order")] = None
@@ -395,7 +395,7 @@ _MetaValues = _MetaValue | Annotated[list[_MetaValue], Meta(min_length=1, max_le
 
 
 class Access(Request):
-    """The readers of a document, if not everybody: these users, and users of these groups; of none, nobody."""
+    """The users and groups that may read a document; no one if both are empty."""
 
     users: _Readers | None = None
     groups: _Readers | None = None
@@ -416,7 +416,7 @@ _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"  # show
 
 
 class Push(Request):
-    """A document that a program sends: as text, or as bytes in base64. Its own facts give way to those stated here."""
+    """A document as text, or as bytes in base64. Facts given here override those of the document."""
 
     url: Url
     text: str | None = None
@@ -436,7 +436,7 @@ class Push(Request):
 
 
 class IndexChange(Struct):
-    """A document that was pushed or withdrawn, and what became of it; those of a collection are numbered."""
+    """A document that was pushed or withdrawn, and its state; numbered within its collection."""
 
     id: Count
     collection: str
@@ -463,7 +463,7 @@ class PushQueue(Struct):
 
 
 class ToolMessage(Struct):
-    """A message of JSON-RPC 2.0, as the Model Context Protocol has it."""
+    """A message of the Model Context Protocol (JSON-RPC 2.0)."""
 
     jsonrpc: Literal["2.0"]
     method: str
@@ -490,7 +490,7 @@ class Withdrawal(InPushed, kw_only=True):
 
 
 class BuildRequest(Request):
-    """A build to start: of the sources that the index has."""
+    """A build of the sources of the index."""
 
     full: Annotated[bool, Meta(description="whether to reprocess unchanged pages too")] = False
     collection: Name = DEFAULT_COLLECTION

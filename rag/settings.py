@@ -34,7 +34,7 @@ class Setting:
     kind: type[Any]
     default: Any
     help: str
-    group: str  # which part reads it, and its heading in docs/reference.md
+    group: str  # heading in docs/reference.md
     choices: tuple[str, ...] = ()
     limits: tuple[float, float] | None = None  # least and most
     bare: str = ""  # what the flag means without a value; empty where it needs one
@@ -78,20 +78,20 @@ def read_value(value: object, origin: str, kind: type, choices: tuple[str, ...] 
 
 
 def nearest(word: str, choices: Iterable[str], least: float = 0.6) -> str | None:
-    """Return what is nearest to a word, 1 being equal; None where nothing is near."""
+    """Return the most similar of several words, with a similarity of at least `least` (1 for equal), or None."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word[:100], list(choices), n=1, cutoff=least)), None)
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Name what is nearest to a word, to be added to an error; empty where nothing is near."""
+    """Return the end of an error that suggests the most similar word; empty if none is similar."""
     near = nearest(word, choices)
     return f", did you mean {near}?" if near else ""
 
 
 def refuse_unknown(names: Iterable[str], choices: Sequence[str], where: str) -> None:
-    """Raise SettingsError for the first name that is not known, saying where it stands and what was meant."""
+    """Raise SettingsError for the first unknown name, with its place and a suggestion."""
     for name in names:
         if name not in choices:
             hint = did_you_mean(name, choices) or f"; use one of: {', '.join(choices)}"
@@ -100,7 +100,7 @@ def refuse_unknown(names: Iterable[str], choices: Sequence[str], where: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings; without arguments, the defaults. `load` checks what it is given, the constructor does not."""
+    """The settings, by default the default ones; `load` checks values, the constructor does not."""
 
     index: str = setting("pilotlight-index", "folder of the index", group="index")
     collection: str = setting("default", "name of the collection; search takes several, with commas, or * for all")
@@ -161,7 +161,7 @@ class Settings:
     )
     render: str = setting(
         "off",
-        "have Chromium draw pages before they are read; auto = those that scripts draw; needs pilotlight[render]",
+        "render pages with Chromium before reading; auto = only pages that need scripts; needs pilotlight[render]",
         choices=RENDER,
         bare="auto",
     )
@@ -194,7 +194,7 @@ class Settings:
     keys: str = setting("", "file with the API keys; empty = keys.json in the index folder", group="access")
     anonymous: str = setting(
         "auto",
-        "what callers without a key may do; auto = read if there are no keys and the server is on loopback",
+        "access without a key; auto = read if there are no keys and the server is on loopback",
         choices=("auto", "none", "read"),
     )
     cors_origins: str = setting("", "other origins whose pages may call the API; empty = none, * = any")
@@ -230,7 +230,7 @@ class Settings:
     answer_key: str = setting("", "API key for answer_url; safer in the variable than in the flag", secret=True)
     answer_page: str = setting(
         "button",
-        "when the search page has an answer written: button = when asked, auto = for every question that is entered",
+        "when the search page writes an answer: button = on request, auto = for every question that is entered",
         choices=("button", "auto", "off"),
     )
     answer_strict: bool = setting(
@@ -266,7 +266,7 @@ class Settings:
 
     @property
     def insights_folder(self) -> Path:
-        """The folder of what people ask, which need not be there."""
+        """The folder of the recorded searches, which may not exist."""
         return self.index_dir / INSIGHTS
 
     @property
@@ -275,7 +275,7 @@ class Settings:
         return Path(self.cache_dir).expanduser() if self.cache_dir else default_folder()
 
     def embedder_config(self) -> EmbedderConfig:
-        """Return what the embedder needs."""
+        """Return the configuration of the embedder."""
         model, revision = _hub_name(self.model)
         return EmbedderConfig(
             model=model,
@@ -290,7 +290,7 @@ class Settings:
         )
 
     def reranker_config(self) -> EmbedderConfig | None:
-        """Return what the cross-encoder needs; None where there is none. It runs in the precision of the embedder."""
+        """Return the configuration of the cross-encoder, in the precision of the embedder, or None without one."""
         if not self.rerank_model:
             return None
         model, revision = _hub_name(self.rerank_model)
@@ -299,7 +299,7 @@ class Settings:
         )
 
     def build_config(self) -> BuildConfig:
-        """Return what a build needs. Raises ConfigError."""
+        """Return the configuration of a build. Raises ConfigError."""
         model = {name: getattr(self, name) for name in _OF_VECTORS}
         if self.model != PACKAGED and (folder := Path(self.model).expanduser()).exists():
             model["model"] = str(folder.absolute())
@@ -326,16 +326,16 @@ class Settings:
 
     @property
     def tokens_wanted(self) -> bool | None:
-        """Whether tokens are to be kept; None where that follows from the texts."""
+        """The choice of tokens; None if it depends on the texts."""
         return {"yes": True, "no": False}.get(self.tokens)
 
     def ocr_config(self) -> OcrConfig:
-        """Return how scans are read. Raises ConfigError."""
+        """Return the configuration of OCR. Raises ConfigError."""
         return OcrConfig(self.ocr, patterns(self.ocr_languages))
 
     def as_environment(self) -> dict[str, str]:
         """Return the variables that make `load` give these settings in another process."""
-        return {known.variable: str(getattr(self, known.name)) for known in SETTINGS}
+        return {each.variable: str(getattr(self, each.name)) for each in SETTINGS}
 
 
 def _declared() -> Iterator[Setting]:
@@ -376,7 +376,7 @@ def load(
 
 
 def own_limits(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values of settings by name as a source can have them of its own, see `CrawlLimits.own`."""
+    """Return the settings of one source, parsed, by name."""
     read: dict[str, Callable[[str], Any]] = {"include": patterns, "exclude": patterns, "allow_private": _networks}
     return {name: read[name](value) if name in read else value for name, value in values.items()}
 

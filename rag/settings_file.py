@@ -1,4 +1,4 @@
-"""`pilotlight.toml`: settings, and the sources of an index with what each is read like."""
+"""`pilotlight.toml`: settings, and the sources of an index with their own limits."""
 
 import re
 from collections import Counter
@@ -45,7 +45,7 @@ class ConfiguredSource:
 class SettingsFile:
     """The content of the file."""
 
-    settings: Mapping[str, object] = field(default_factory=dict)  # by name
+    settings: Mapping[str, object] = field(default_factory=dict)
     sources: tuple[ConfiguredSource, ...] = ()
     credentials: tuple[Credential, ...] = ()
 
@@ -79,7 +79,7 @@ def read_settings_file(path: Path) -> SettingsFile:
     credentials = tuple(_credential(table, folder, f"{path}: credentials {n}") for n, table in tables)
     if origin := _repeated([one.origin for one in credentials]):
         raise SettingsError(f"{path}: credentials for {origin} are given twice")
-    if credentials or "access" in content:  # which the server and its jobs read again
+    if credentials or "access" in content:  # the server and its jobs read it again
         if "rules" in settings:
             raise SettingsError(f"{path}: give either rules or [[credentials]] and [[access]], not both")
         settings = {**settings, "rules": str(path.absolute())}
@@ -186,7 +186,7 @@ def _place(value: object, folder: Path, where: str) -> SecretPlace:
     """Read `{env = "NAME"}` or `{file = "PATH"}`; a secret itself is refused, and not quoted."""
     if isinstance(value, str):
         advice = 'as others may read this file: write {env = "VARIABLE"} or {file = "PATH"}'
-        raise SettingsError(f"{where} must not hold the secret itself, {advice}")
+        raise SettingsError(f"{where} must not contain the secret itself, {advice}")
     fields = _subtable(value, where, ("env", "file"))
     if len(fields) != 1 or not all(isinstance(text, str) and text for text in fields.values()):
         raise SettingsError(f'{where} must be {{env = "VARIABLE"}} or {{file = "PATH"}}')

@@ -1,4 +1,4 @@
-"""The application: `create_app` puts its parts together, `application` starts all that a worker serves with."""
+"""The application: `create_app` assembles it, `application` starts all services of a worker."""
 
 import hashlib
 import re
@@ -49,11 +49,11 @@ BLUEPRINTS = (
 )
 
 YEAR_S = 365 * 24 * 3600
-FRESH_S = 3600  # a page that has the script of the search box asks for a newer one after this time
-MOST_NAME = 60  # characters
-# one or more segments that no browser reads as another host, a parent folder or a script
+FRESH_S = 3600  # lifetime of the search box in caches
+MAX_NAME_CHARS = 60
+# segments that no browser reads as another host, a parent folder or a script
 _PREFIX = re.compile(r"(?=.{1,200}\Z)(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
-_PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}  # answers change when the index does
+_PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}  # the index changes
 
 
 @health.get("/livez")
@@ -66,7 +66,7 @@ def livez() -> Response:
 @health.get("/readyz")
 @Operation(role=None, responses={200: Status}, errors=(503,))
 def readyz() -> Response:
-    """Check readiness, and what is served."""
+    """Check readiness, and describe the server."""
     status = visible_retriever().status()
     if current_app.extensions["draining"].is_set():
         return respond(problem(503, "The server is shutting down: it finishes running requests, then stops."))
@@ -83,7 +83,7 @@ def search_box() -> Response:
 
 
 class JsonProvider(DefaultJSONProvider):
-    """Flask's own, but that answers are UTF-8, may be structs, and keep the order of their keys."""
+    """Encodes responses in UTF-8, structs too, in the order of their keys."""
 
     def response(self, *args: Any, **kwargs: Any) -> AnyResponse:
         """Return an answer as `flask.jsonify` does. Raises TypeError for a value that JSON cannot hold."""
@@ -99,14 +99,14 @@ def create_app(
 ) -> Flask:
     """Build the application around a retriever, which the caller starts and closes. Raises SettingsError."""
     app = Flask(__name__)
-    app.ensure_sync = cache(app.ensure_sync)  # type: ignore[method-assign]  # it takes longer than most hooks
-    app.url_map.merge_slashes = False  # whatever Host is given would stand in a redirect
+    app.ensure_sync = cache(app.ensure_sync)  # type: ignore[method-assign]  # slower than most hooks
+    app.url_map.merge_slashes = False  # a redirect would repeat any Host header
     app.config["MAX_CONTENT_LENGTH"] = limits.MAX_BODY_BYTES + 1
-    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # safe because `asset` names a file by its content
+    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # `asset` names files by their content
     app.json = JsonProvider(app)
     app.extensions |= {"retriever": retriever, "settings": settings, "jobs": builds, "pushes": pushes}
-    app.extensions |= {"insights": recorder, "draining": threading.Event()}  # set by the server once it is to stop
-    metrics.install(app, retriever)  # first, so that it sees what others refuse
+    app.extensions |= {"insights": recorder, "draining": threading.Event()}  # set when the server stops
+    metrics.install(app, retriever)  # first, to count refusals of the others
     if recorder:
         recorder.count = app.extensions["metrics"].recorded
     for blueprint in BLUEPRINTS:
@@ -118,8 +118,8 @@ def create_app(
     app.wsgi_app = _protected(_behind_proxy(app, settings))  # type: ignore[assignment,method-assign]
 
     name = " ".join(settings.site_name.split())
-    if not 0 < len(name) <= MOST_NAME:
-        raise SettingsError(f"--site-name must have 1 to {MOST_NAME} characters, not {len(name)}")
+    if not 0 < len(name) <= MAX_NAME_CHARS:
+        raise SettingsError(f"--site-name must have 1 to {MAX_NAME_CHARS} characters, not {len(name)}")
     static = Path(app.static_folder or "")
     versions = {path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:12] for path in static.iterdir()}
     environment = app.jinja_env
@@ -138,7 +138,7 @@ def application(settings: Settings | None = None) -> Flask:
     pushes = PushedQueue(settings)
     recorder = Recorder(settings.insights_folder, settings.insights) if settings.insights else None
     app = create_app(LiveRetriever(follower), settings, JobManager(settings), pushes, recorder)
-    # compiled now, and not for the first reader; nor does the first search wait for that
+    # compiled in the background, before the first reader
     templates = app.jinja_env
     threading.Thread(target=lambda: list(map(templates.get_template, templates.list_templates())), daemon=True).start()
     pushes.start()
@@ -149,7 +149,7 @@ def application(settings: Settings | None = None) -> Flask:
 
 
 def close_app(app: Flask | None) -> None:
-    """Close what an application works with, once it is built, and write what it still holds."""
+    """Close the services of an application, and write pending counts and searches."""
     if app is None:
         return
     app.extensions["retriever"].close()
@@ -160,7 +160,7 @@ def close_app(app: Flask | None) -> None:
 
 
 def _protected(inner: Wsgi) -> Wsgi:
-    """Return an application whose answers have the headers that protect readers; a route may have stricter ones."""
+    """Return an application that adds the headers of protection; a route may set stricter ones."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
@@ -173,7 +173,7 @@ def _protected(inner: Wsgi) -> Wsgi:
 
 
 def _behind_proxy(app: Flask, settings: Settings) -> Wsgi:
-    """Return the application below the path that the setting says, or else the nearest proxy in X-Forwarded-Prefix."""
+    """Return the application below the path of the setting, or of X-Forwarded-Prefix."""
     inner = app.wsgi_app
     own_segments = frozenset(rule.rule.split("/")[1] for rule in app.url_map.iter_rules())
 

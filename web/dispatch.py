@@ -1,4 +1,4 @@
-"""Choose the threads that answer a request: searches, long requests and probes do not wait for each other.
+"""Threads for requests: searches, long requests and probes do not wait for each other.
 
 Few threads compute at a time, as threads that wait for the interpreter cost more than they gain. All other requests
 wait: one of each caller in turn, so that a caller with many waits behind the others. A request waits as long as it can
@@ -23,7 +23,7 @@ from web.problems import MEDIA_TYPE, SECURITY_HEADERS, problem
 
 SEARCH_THREADS, LONG_THREADS = 2, 16  # per worker
 PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
-NEXT_MS = 5  # wait for the next request of a connection, where nobody else waits
+NEXT_MS = 5  # wait for the next request of a connection if no other waits
 BUSY = "The server is overloaded: try again."
 _PEEK = 8192  # bytes
 _LENGTH_DIGITS = 9  # a longer Content-Length is left to the parser, which refuses it
@@ -46,7 +46,7 @@ class Head(NamedTuple):
     """The beginning of a request, before it is parsed."""
 
     path: bytes
-    size: int  # bytes of the whole request; 0 where some of them are not there yet
+    size: int  # bytes of the whole request; 0 if it is incomplete
     key: bytes
     forwarded: bytes  # addresses named by proxies
     is_page: bool  # whether a browser asks for a page
@@ -78,7 +78,7 @@ class _Job(NamedTuple):
     handle: Callable[[Any], Any]
     connection: Any
     head: Head
-    arrived: float  # by time.monotonic
+    arrived: float  # seconds, time.monotonic
 
 
 class _Turns:
@@ -116,10 +116,10 @@ class Lane:
     def __init__(self, name: str, threads: int, work: Callable[["Lane", _Job], None]) -> None:
         self.name, self.threads = name, threads
         self.waiting = 0
-        self.mean_seconds = 0.0  # of one request
+        self.mean_request_seconds = 0.0
         self._turns = _Turns()
         self._lock = threading.Lock()
-        self._tokens: SimpleQueue[bool] = SimpleQueue()  # one for each job, or to stop
+        self._tokens: SimpleQueue[bool] = SimpleQueue()  # True for each job, False to stop
         self._work = work
         for number in range(threads):
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
@@ -138,11 +138,11 @@ class Lane:
 
     def expected_wait(self) -> float:
         """Return the seconds until a new request is answered, by the mean of the last ones."""
-        return (self.waiting + self.threads) * self.mean_seconds / self.threads
+        return (self.waiting + self.threads) * self.mean_request_seconds / self.threads
 
     def measure(self, seconds: float) -> None:
         """Take the time of a request into the mean."""
-        self.mean_seconds += _SMOOTHING * (seconds - self.mean_seconds)
+        self.mean_request_seconds += _SMOOTHING * (seconds - self.mean_request_seconds)
 
     def _run(self) -> None:
         while self._tokens.get():
@@ -153,7 +153,7 @@ class Lane:
 
 
 class Dispatcher:
-    """Stands where gunicorn's worker has its thread pool."""
+    """The thread pool of a gunicorn worker."""
 
     def __init__(self, limit: float, proxies: int) -> None:
         """Take the deadline in seconds, and the number of trusted proxies."""
@@ -165,7 +165,7 @@ class Dispatcher:
         self._probe = Lane("probe", 1, self._answer)
 
     def connect(self, long_paths: Collection[str], counters: "Counters") -> None:
-        """Take the beginnings of the paths of requests that may take long, and the counters of an application."""
+        """Take the prefixes of paths whose requests may take long, and the counters of an application."""
         self._long_paths = tuple(path.encode() for path in long_paths)
         self._counters = counters
 
@@ -174,7 +174,7 @@ class Dispatcher:
         return {lane.name: lane.waiting for lane in (self._search, self._long, self._probe)}
 
     def submit(self, handle: Callable[[Any], Any], connection: Any) -> "Future[Any]":
-        """Answer the next request of a connection soon; the result says whether the connection stays open."""
+        """Queue the next request of a connection; the result is whether the connection stays open."""
         job = _Job(Future(), handle, connection, read_head(_peek(connection)), time.monotonic())
         lane = self._lane_of(job.head)
         expected = lane.expected_wait()
@@ -186,18 +186,18 @@ class Dispatcher:
         return job.future
 
     def shutdown(self, wait: bool = False, cancel_futures: bool = False) -> None:
-        """End the threads, as the pool that this one replaces."""
+        """End the threads; the arguments are those of `Executor.shutdown`."""
         for lane in (self._search, self._long, self._probe):
             lane.stop()
 
     def _lane_of(self, head: Head) -> Lane:
-        """Return the lane of a request; one that is not there yet must not hold a thread of searches."""
+        """Return the lane of a request; an incomplete one must not hold a thread of searches."""
         if head.path in PROBES:
             return self._probe
         return self._search if head.size and not head.path.startswith(self._long_paths) else self._long
 
     def _answer(self, lane: Lane, job: _Job) -> None:
-        """Answer a request, and those that follow at once on its connection while nobody else waits."""
+        """Answer a request, and the next ones of its connection as long as no other request waits."""
         try:
             while True:
                 began = time.monotonic()
@@ -220,26 +220,26 @@ class Dispatcher:
             job.future.set_result(stays)
 
     def _refuse(self, lane: Lane, job: _Job, seconds: float) -> bool:
-        """Take a request from the socket and refuse it; return whether the connection stays open."""
+        """Refuse a request that is in the socket; return whether the connection stays open."""
         if self._counters is not None:
             self._counters.refuse("queue", lane.name)
         try:
             job.connection.sock.recv(job.head.size, socket.MSG_DONTWAIT)
             job.connection.sock.send(_refusal(max(1, math.ceil(seconds))), socket.MSG_DONTWAIT)
-        except OSError:  # the client has gone, or does not read
+        except OSError:  # the client is gone, or does not read
             return False
         job.connection.init()
         return True
 
 
 def _can_refuse(job: _Job) -> bool:
-    """Return whether all of a request is in the socket, and no person waits for a page."""
+    """Return whether all of a request is in the socket, and it is not for a page."""
     is_buffered = job.connection.parser is not None and job.connection.parser.unreader.buf.getvalue()
     return bool(job.head.size) and not job.head.is_page and not is_buffered
 
 
 def _peek(connection: Any) -> bytes:
-    """Return the bytes of the next request that are there, without taking them."""
+    """Return the received bytes of the next request, without consuming them."""
     buffered = b"" if connection.parser is None else connection.parser.unreader.buf.getvalue()
     try:
         return bytes(buffered + connection.sock.recv(_PEEK, socket.MSG_PEEK | socket.MSG_DONTWAIT))
@@ -248,7 +248,7 @@ def _peek(connection: Any) -> bytes:
 
 
 def _has_more(connection: Any) -> bool:
-    """Return whether the next request of a connection is there, or comes at once: no other thread is woken then."""
+    """Return whether the next request of a connection arrives at once, so that no other thread has to wake."""
     if connection.parser is not None and connection.parser.unreader.buf.getvalue():
         return True
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""Addresses as people read them, which may be ones to follow."""
+"""Addresses as readers see them, some of them as links."""
 
 import re
 from collections import Counter
@@ -20,19 +20,19 @@ _AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", 
 
 
 class Link(NamedTuple):
-    """An address as people read it, which may be one to follow."""
+    """An address as readers see it."""
 
-    href: str | None  # None where it is not
+    href: str | None  # None if browsers cannot open it
     place: str
 
 
 def is_of_web(url: str) -> bool:
-    """Return whether an address is one that browsers know, unlike that of a file or of what is in a repository."""
+    """Return whether browsers open an address: http or https."""
     return url[:4].lower() == "http"
 
 
 def place_of(url: str) -> str:
-    """Return an address as people read it: without scheme and anchor, unescaped."""
+    """Return an address without scheme and anchor, unescaped."""
     bare = url.partition("#")[0]
     if not SAFE_URL.fullmatch(bare):
         return url
@@ -41,13 +41,14 @@ def place_of(url: str) -> str:
 
 
 class Places:
-    """Names files as readers see them: by the folder that is a source, and never by where that lies on the server."""
+    """Names of files for readers: relative to a source, never the path on the server."""
 
     def __init__(self, sources: Iterable[str] = ()) -> None:
         """Take the sources of a collection."""
         roots = {source: place_of(source).rstrip("/") for source in sources if _is_local(source)}
         same = Counter(map(_name_of, {*roots.values()}))
-        self._names = {  # of folders, the longest first, each with the folder it is in where others are called the same
+        # longest folder first; folders of one name with their parents
+        self._names = {
             root: _name_of(root) if same[_name_of(root)] == 1 else "/".join(root.rsplit("/", 2)[-2:])
             for root in sorted({*roots.values()}, key=len, reverse=True)
         }
@@ -60,33 +61,38 @@ class Places:
                 self._starts += [("url_prefix", name, uri), ("path", name, uri.removeprefix("file://"))]
 
     def of(self, url: str) -> str:
-        """Return an address, a source or the path of a file or folder as people read it."""
+        """Return the name of an address, a source, a file or a folder for readers."""
         place = place_of(url)
         return self._shortened(place) if _is_local(url) else place
 
     def of_folder(self, path: str) -> str:
-        """Return the path of a folder, which may be one on a site too, as people read it."""
+        """Return the name of a folder, local or on a site, for readers."""
         is_inside = any(f"{root}/".startswith(f"{path}/") or path.startswith(f"{root}/") for root in self._names)
         return self._shortened(path) if is_inside else path
 
     def link_to(self, url: str) -> Link:
-        """Make a link of an address that a browser follows from a page, and text of any other: `file:` is blocked."""
+        """Return a link if browsers open the address from a page, else text."""
         return Link(url if SAFE_URL.fullmatch(url) and is_of_web(url) else None, self.of(url))
 
     def display_value(self, field: str, value: str) -> str:
         """Return a value of a field of a filter with the name of its source in place of the path on the server."""
-        return _replaced(field, value, [(start, name) for known, name, start in self._starts if known == field])
+        return _replaced(
+            field, value, [(start, name) for start_field, name, start in self._starts if start_field == field]
+        )
 
     def index_values(self, parameters: Mapping[str, list[str]]) -> dict[str, list[str]]:
         """Return the parameters of a page's address with values as the index has them, undoing `display_value`."""
-        starts = {field: [(name, start) for known, name, start in self._starts if known == field] for field in _AFTER}
+        starts = {
+            field: [(name, start) for start_field, name, start in self._starts if start_field == field]
+            for field in _AFTER
+        }
         return {
             field: [_replaced(field, value, starts.get(field, ())) for value in values]
             for field, values in parameters.items()
         }
 
     def within(self, text: str) -> str:
-        """Return a text in which sources are named as readers see them."""
+        """Replace the paths of sources in a text by their names."""
         for root, name in self._names.items():
             text = text.replace(root, name)
         return text
@@ -99,7 +105,7 @@ class Places:
 
 
 def places(*collections: str) -> Places:
-    """Return how files of those collections are named of which the caller sees something."""
+    """Return the names of files of collections in the caller's scope."""
     sources: list[str] = []
     for name in filter(caller().scope.has, collections):
         with suppress(NotReady, NotThere):

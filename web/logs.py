@@ -63,15 +63,13 @@ class JsonFormatter(logging.Formatter):
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     fields = dict(getattr(record, FIELDS, {}))
-    if "request_id" not in fields and has_request_context() and (record_of_request := g.get("seen")):
-        fields["request_id"] = (
-            record_of_request.id
-        )  # so that an error's traceback is found from the answer that says it
+    if "request_id" not in fields and has_request_context() and (log_record := g.get("request_log")):
+        fields["request_id"] = log_record.id  # the response has it too
     return fields
 
 
 class LineHandler(logging.Handler):
-    """Writes each line to standard error at once, in one call: threads then need no lock at which they would queue."""
+    """Writes each line to standard error in one call, without a lock on which threads would wait."""
 
     def createLock(self) -> None:
         """Make none."""
@@ -86,7 +84,7 @@ class LineHandler(logging.Handler):
 
 
 class ServerLogger(Logger):  # type: ignore[misc]
-    """Passes what gunicorn logs to the handlers of everything else."""
+    """Passes messages of gunicorn to the handlers of the server."""
 
     def setup(self, cfg: Any) -> None:
         """Take over the settings of gunicorn, but not its handler and format."""
@@ -139,7 +137,7 @@ def check_tracing() -> bool:
 
 
 def start_tracing(app: Flask) -> Callable[[], None]:
-    """Trace the requests of an application where that is wanted; return the function that sends what is still held."""
+    """Trace the requests of an application if configured; return the function that sends pending traces."""
     if not check_tracing():
         return lambda: None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

@@ -59,7 +59,7 @@ metrics.disable_created_metrics()  # type: ignore[no-untyped-call]  # which file
 class Metrics:
     """The counters of one application; safe to use from several threads.
 
-    It is noted first, and counted soon: the client counts under one lock, at which the threads of requests would queue.
+    Values are noted first and counted later: the Prometheus client counts under one lock.
     """
 
     def __init__(self, status: Status) -> None:
@@ -85,7 +85,7 @@ class Metrics:
         text = "Requests that wait for a thread."
         self._waiting = metrics.Gauge("http_requests_waiting", text, ("kind",), **summed)
         self.in_progress = metrics.Gauge("http_requests_in_progress", "Requests being answered.", **summed)
-        text = "Searches that were written to the record of what people ask, or dropped."
+        text = "Searches that insights recorded or dropped."
         self._insights = metrics.Counter("insights_searches", text, ("outcome",), **options)
         text = "Searches that were answered, or queries that were embedded, again or for the first time."
         self._lookups = metrics.Counter("query_cache_lookups", text, ("kind", "outcome"), **options)
@@ -95,7 +95,7 @@ class Metrics:
         self._settling = threading.Lock()
 
     def settle(self, *, wait: bool = False) -> None:
-        """Count what is noted; if another thread does so already, return, or wait until it has."""
+        """Count the noted values; return at once if another thread does so, or wait for it with `wait`."""
         if self._settling.acquire(blocking=wait):
             try:
                 while self._noted:
@@ -105,7 +105,7 @@ class Metrics:
                 self._settling.release()
 
     def note(self, count: Callable[[float], object], value: float = 1) -> None:
-        """Have a function of a counter called with a value, soon."""
+        """Note a call of a counter with a value, for `settle`."""
         self._noted.append((count, value))
 
     def searched(self, answer: Answer, mode: str, collection: str) -> None:
@@ -192,7 +192,7 @@ def _gauge(name: str, text: str, samples: Mapping[Any, float], *labels: str) -> 
 
 @dataclass(slots=True)
 class RequestLog:
-    """What the log says of a request."""
+    """The record of a request for the log."""
 
     id: str
     began: float = field(default_factory=time.perf_counter)
@@ -200,27 +200,27 @@ class RequestLog:
 
 
 def install(app: Flask, retriever: LiveRetriever) -> None:
-    """Watch an application. Comes before all other hooks, so that requests which they refuse are counted too."""
+    """Count the requests of an application; installed first, to count the refusals of other hooks."""
     app.extensions["metrics"] = counted = Metrics(lambda: retriever.status())
     app.extensions["stop_tracing"] = logs.start_tracing(app)
     app.register_blueprint(blueprint)
 
     def begin() -> None:
         sent_id = this_request().environ.get(_REQUEST_ID, "")
-        g.seen = RequestLog(sent_id if _SANE_ID.fullmatch(sent_id) else secrets.token_hex(8))
+        g.request_log = RequestLog(sent_id if _SANE_ID.fullmatch(sent_id) else secrets.token_hex(8))
         counted.note(counted.in_progress.inc)
 
     def end(response: Response) -> Response:
-        log_record, asked = g.seen, this_request()
+        log_record, http_request = g.request_log, this_request()
         response.headers.add(REQUEST_ID, log_record.id)
         seconds = time.perf_counter() - log_record.began
-        route = asked.url_rule.rule if asked.url_rule else NO_ROUTE
-        counted.answered(asked.method, route, response.status_code, seconds)
-        _log(log_record, asked.method, route, response.status_code, seconds)
+        route = http_request.url_rule.rule if http_request.url_rule else NO_ROUTE
+        counted.answered(http_request.method, route, response.status_code, seconds)
+        _log(log_record, http_request.method, route, response.status_code, seconds)
         return response
 
     def leave(error: BaseException | None) -> None:
-        if "seen" in g:  # not in a context that a test makes
+        if "request_log" in g:  # not in a context that a test makes
             counted.note(counted.in_progress.dec)
 
     app.before_request(begin)
@@ -248,7 +248,7 @@ def _log(log_record: RequestLog, method: str, route: str, status: int, seconds: 
 
 
 def number_worker(server: Any, worker: Any) -> None:
-    """Give a worker the lowest free number, which names its files of metrics: so counts never go back when one dies."""
+    """Give a worker the lowest free number, which names its files: counts stay when a worker dies."""
     numbers = {each.number for each in server.WORKERS.values()}
     worker.number = next(number for number in itertools.count() if number not in numbers)
     os.environ[WORKER_NUMBER] = str(worker.number)
@@ -263,7 +263,9 @@ def note_search(counted: Metrics, answer: Answer, search: SearchRequest) -> None
     """Count a search that was answered, and keep it for the log."""
     names, mode = answer.collections, search.mode
     counted.searched(answer, mode, names[0] if len(names) == 1 else ALL)
-    g.seen.searches.append({"collection": ",".join(names), "mode": mode, "k": search.k, "hits": len(answer.hits)})
+    g.request_log.searches.append(
+        {"collection": ",".join(names), "mode": mode, "k": search.k, "hits": len(answer.hits)}
+    )
 
 
 @blueprint.get("/metrics")

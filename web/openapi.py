@@ -25,9 +25,9 @@ View = TypeVar("View", bound=Callable[..., Any])
 BODY_ERRORS = (400, 413, 415)
 GUARDED_ERRORS = (400, 401, 403, 429, 500, 503)  # any route but a probe
 RETRY_AFTER = {"Retry-After": {"description": "seconds", "schema": {"type": "string"}}}
-SECURITY: dict[str | None, list[dict[str, list[str]]]] = {  # by role
+SECURITY: dict[str | None, list[dict[str, list[str]]]] = {
     None: [],
-    "read": [{"key": []}, {"browser": []}, {}],  # reading may be open to all: that is the operator's choice
+    "read": [{"key": []}, {"browser": []}, {}],  # reading may be open to everybody
     "operator": [{"key": []}, {"browser": []}],
     "write": [{"key": []}],
 }
@@ -52,17 +52,17 @@ HTML = Content("text/html", {"type": "string"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The request and the answers of one method of a route; decorates its view, whose docstring is the summary."""
+    """The request and responses of one method of a route; decorates its view, whose docstring is the summary."""
 
-    role: Role | None  # the role that a key must have; None is open to everybody: probes alone
-    responses: Mapping[int, Body | Sequence[Body] | None]  # by status; None for no body
+    role: Role | None  # required role; None for probes, open to everybody
+    responses: Mapping[int, Body | Sequence[Body] | None]  # status to body; None without one
     body: Body | None = None
-    query: type[msgspec.Struct] | None = None  # of the query string, in which `query` is written `q`
-    has_filter: bool = False  # whether the query string has the fields of a filter as well
-    errors: Sequence[int] = ()  # statuses with a problem, besides those that every such route has
-    operator: bool = False  # a key must have the role write as well; a browser may send it, as nothing is changed
-    takes_long: bool = False  # it has threads apart from those of searches
-    needs_everything: bool = False  # it tells of all documents, so that a key with a narrower scope is refused
+    query: type[msgspec.Struct] | None = None  # query string, with `q` for `query`
+    has_filter: bool = False  # query string with the fields of a filter
+    errors: Sequence[int] = ()  # statuses with a problem, besides the common ones
+    operator: bool = False  # needs the role write too; browsers may send the key
+    takes_long: bool = False  # uses the threads for long requests
+    needs_everything: bool = False  # refuses keys that see only some documents
 
     def __call__(self, view: View) -> View:
         """Keep the description at the view."""
@@ -89,7 +89,7 @@ _UNDESCRIBED = Operation(role="write", responses={})
 
 
 def operation_for(rule: Rule) -> Operation:
-    """Return what a route asks of its callers: files of pages nothing, one without a description the role write."""
+    """Return the operation of a route: public for files of pages, the role write for a route without one."""
     if rule.endpoint in PUBLIC:
         return _OF_FILES
     return operation_of(current_app.view_functions[rule.endpoint]) or _UNDESCRIBED

@@ -12,7 +12,7 @@ from werkzeug.http import HTTP_STATUS_CODES
 from rag import errors
 from rag.query.request import FilterError
 
-SECURITY_HEADERS = {  # of every answer
+SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -26,17 +26,17 @@ SECURITY_HEADERS = {  # of every answer
 }
 MEDIA_TYPE = "application/problem+json"
 MACHINE_PATHS = tuple("/api /v1 /livez /readyz /metrics /openapi.json /static /mcp /llms.txt".split())  # never a page
-OPENAI_PATH = "/v1/"  # whose clients look for the error in an object of OpenAI's form
+OPENAI_PATH = "/v1/"  # its clients read errors in the form of OpenAI
 RETRY_AFTER_S = 2
-HEADERS = frozenset({"Allow", "Retry-After", "WWW-Authenticate"})  # that an error may bring along
-REASONS = {413: "too_large", 429: "rate"}  # under which refusals are counted
+HEADERS = frozenset({"Allow", "Retry-After", "WWW-Authenticate"})
+REASONS = {413: "too_large", 429: "rate"}  # labels of counted refusals
 OPENAI_ERRORS = {  # status: type and code of OpenAI's API
     401: ("authentication_error", "invalid_api_key"),
     403: ("permission_error", None),
     404: ("invalid_request_error", "model_not_found"),
     429: ("rate_limit_error", "rate_limit_exceeded"),
 }
-FRAMING_PROBLEMS = {  # by the name of the server's error
+FRAMING_PROBLEMS = {  # error of gunicorn: status and detail
     "LimitRequestLine": (414, "The address is longer than 8190 bytes; send long queries by POST."),
     "LimitRequestHeaders": (431, "The request has too many headers, or one that is too long."),
     "UnsupportedTransferCoding": (501, "The only transfer coding supported is chunked."),
@@ -55,8 +55,8 @@ log = logging.getLogger("pilotlight")
 
 
 def this_request() -> Request:
-    """Return the request under way itself: each question to `flask.request`, which stands for it, takes three calls."""
-    return request._get_current_object()  # type: ignore[attr-defined,no-any-return]  # typed as what it stands for
+    """Return the current request; each attribute of the proxy `flask.request` takes three calls."""
+    return request._get_current_object()  # type: ignore[attr-defined,no-any-return]  # typed as Request
 
 
 def problem(status: int, detail: str, *, field: str | None = None) -> dict[str, object]:
@@ -67,9 +67,9 @@ def problem(status: int, detail: str, *, field: str | None = None) -> dict[str, 
 
 
 def respond(body: dict[str, object]) -> Response:
-    """Answer with a problem as JSON; what may pass also says when to come back."""
+    """Respond with a problem as JSON, with Retry-After for 429 and 503."""
     status = int(str(body["status"]))
-    if request.path.startswith(OPENAI_PATH):  # whose clients else say "status code (no body)"
+    if request.path.startswith(OPENAI_PATH):
         kind, code = OPENAI_ERRORS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
         error = {"message": body["detail"], "type": kind, "param": body.get("field"), "code": code}
         body = body | {"message": body["detail"], "error": error}
@@ -99,8 +99,8 @@ def _answer(error: Exception) -> Response | HTTPException:
         return error  # a redirect
     body = problem_of(error)
     if wants_page():
-        state = "waiting" if body["status"] == 503 else "error"  # the page of 503 asks again by itself
-        form = g.get("form") or {"query": request.args.get("q", "")}  # refused before its parameters were read
+        state = "waiting" if body["status"] == 503 else "error"  # its page reloads
+        form = g.get("form") or {"query": request.args.get("q", "")}  # the parameters may be unread
         html = render_template("page.html", state=state, problem=body, **form)
         response = Response(html, status=int(str(body["status"])), mimetype="text/html")
         if state == "waiting":
@@ -115,7 +115,7 @@ def _answer(error: Exception) -> Response | HTTPException:
 
 
 def problem_of(error: Exception) -> dict[str, object]:
-    """Return the problem that an error is answered with; one that nobody foresaw goes to the log."""
+    """Return the problem of an error; unexpected errors are logged."""
     field = getattr(error, "field", None)
     if isinstance(error, HTTPException) and error.code is not None:
         if error.code in REASONS:
@@ -128,7 +128,7 @@ def problem_of(error: Exception) -> dict[str, object]:
     status = 400 if isinstance(error, FilterError) else getattr(error, "status", None)
     if status is not None:
         return problem(status, str(error), field=field)
-    if isinstance(error, OSError | sqlite3.Error):  # of the index folder: the disk is full, or a file is away
+    if isinstance(error, OSError | sqlite3.Error):  # full disk, missing file
         log.error("%s %r failed: %s", request.method, request.path, error)
         return problem(503, "The server cannot read or write its files now; see its log.")
     if isinstance(error, errors.KeysError):

@@ -35,15 +35,15 @@ from web.guards.limits import SHARED_FOLDER
 from web.openapi import long_paths
 from web.problems import raw_response
 
-CLIENT_TIMEOUT_S = 30  # for the next bytes of a request, and to take the next bytes of an answer
-MAX_ACCEPTS = 8  # connections of one round of events, so that workers share them
-LINGER_S = 0.5  # until a client closes a connection that the server has closed
+CLIENT_TIMEOUT_S = 30
+MAX_ACCEPTS = 8  # per round of events: workers share connections
+LINGER_S = 0.5
 OPTIONS = {
     "worker_connections": 2000,
     "timeout": 120,  # seconds; the first start may compile a package, which can hold the interpreter for a while
     "graceful_timeout": 30,  # seconds
     "keepalive": 65,  # seconds; longer than nginx keeps a connection, so that it never sends into one that closes
-    "forwarder_headers": "",  # or a client could have an address read as another, past a proxy's rules
+    "forwarder_headers": "",  # a client could change its path past the rules of a proxy
     "loglevel": "warning",
     "logger_class": logs.ServerLogger,
     "proc_name": "pilotlight",
@@ -60,8 +60,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._closing: dict[TConn, float] = {}  # when each is closed at the latest, by time.monotonic
-        self._next_count = 0.0  # time of the next count of waiting requests, by time.monotonic
+        self._closing: dict[TConn, float] = {}  # latest closing times, time.monotonic
+        self._next_count = 0.0  # time.monotonic
 
     def get_thread_pool(self) -> Dispatcher:
         """Return the threads that answer requests."""
@@ -75,7 +75,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def accept(self, listener: socket.socket) -> None:
         """Accept connections and wait for their first requests.
 
-        A worker with many connections lets the others try first, as long as nobody waits behind this connection.
+        A worker with many connections lets the others try first, unless more connections wait.
         """
         waiting = _backlog(listener)
         if waiting <= 1:
@@ -92,7 +92,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self.poller.register(client, selectors.EVENT_READ, partial(self.on_pending_socket_readable, connection))
 
     def notify(self) -> None:
-        """Give a sign of life, once a second at least."""
+        """Report that the worker is alive, and count, at least once a second."""
         super().notify()
         counters = self.wsgi.extensions["metrics"]
         if time.monotonic() >= self._next_count:  # not with each event
@@ -140,7 +140,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self._end(conn)
 
     def handle_exit(self, sig: int, frame: object) -> None:
-        """Begin to stop, and say so at /readyz."""
+        """Start to stop, and report it at /readyz."""
         if self.alive and getattr(self, "wsgi", None):  # it may still be loading
             self.wsgi.extensions["draining"].set()
         super().handle_exit(sig, frame)
@@ -172,20 +172,20 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         listener = socket.create_server((settings.host, settings.port), family=family, backlog=1024)
     except OSError as error:
-        reason = str(error.strerror or error).partition(" (while")[0]  # the address, which the line names already
+        reason = str(error.strerror or error).partition(" (while")[0]
         _refuse(f"cannot listen on {settings.host} port {settings.port}: {reason}")
-    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # which accepted connections inherit
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # accepted connections inherit it
         listener.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", CLIENT_TIMEOUT_S, 0))
     folder = os.environ[SHARED_FOLDER] = tempfile.mkdtemp(prefix="pilotlight-server-")
-    from web import app, metrics  # what workers share: the Prometheus client in it needs the folder
+    from web import app, metrics  # the Prometheus client needs the folder
 
     sys.setswitchinterval(0.001)  # Python's 5 ms delays a new request behind one that computes
-    gc.freeze()  # or the first collection of a worker would write to, and so copy, all that it shares
+    gc.freeze()  # a collection would copy shared memory
     gc.enable()
     url = f"http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{listener.getsockname()[1]}/"
-    systemd = os.environ.pop("NOTIFY_SOCKET", "")  # or gunicorn would tell it as soon as it listens
+    systemd = os.environ.pop("NOTIFY_SOCKET", "")  # gunicorn would report readiness too early
     options = OPTIONS | {
-        "bind": f"fd://{listener.detach()}",  # bound here: gunicorn retries a taken port for seconds, then exits with 1
+        "bind": f"fd://{listener.detach()}",  # gunicorn retries a taken port for seconds
         "workers": max(1, settings.workers),
         "worker_class": Worker,
         "threads": SEARCH_THREADS + LONG_THREADS + 1,
@@ -196,7 +196,7 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
         "on_exit": lambda server: shutil.rmtree(folder, ignore_errors=True),
     }
     Worker.settings = settings
-    sys.exit(Server(factory or app.application, options).run())  # which exits by itself
+    sys.exit(Server(factory or app.application, options).run())
 
 
 def _refuse(message: str) -> NoReturn:

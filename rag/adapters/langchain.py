@@ -21,9 +21,9 @@ class Searcher(Protocol):
 
 
 class PilotlightRetriever(BaseRetriever):
-    """Finds passages for a chain; raises what its searcher raises.
+    """A retriever of LangChain; it raises the errors of its searcher.
 
-    The author's own metadata keep their names where no fact of the passage has them; chains cite `source`.
+    Metadata of the author keep their names, except those of `FACTS`. Chains cite `source`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -31,7 +31,7 @@ class PilotlightRetriever(BaseRetriever):
     searcher: SkipValidation[Searcher]
     k: int = 4
     mode: Mode = "hybrid"
-    filter: dict[str, Any] | None = None  # as in the REST API
+    filter: dict[str, Any] | None = None
     collection: str = DEFAULT_COLLECTION
     collections: list[str] | str | None = None  # several in place of one, or "*"
     rerank: bool = False
@@ -39,7 +39,7 @@ class PilotlightRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        """Return the passages that answer a query; `k` of this call goes before the retriever's own."""
+        """Return the passages that answer a query; `k` of this call overrides that of the retriever."""
         only = Filter.parse(self.filter) if self.filter else None
         limit = self.k if k is None else k
         options = {name: getattr(self, name) for name in ("mode", "collection", "collections", "rerank")}

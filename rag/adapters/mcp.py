@@ -64,7 +64,16 @@ def serve_stdio(call: Call) -> None:
 
 
 def answer_post(call: Call, headers: Iterable[tuple[str, str]], message: Any) -> tuple[bytes, int]:
-    """Answer one POST of streamable HTTP without sessions: body and status."""
+    """Answer one POST of streamable HTTP without sessions.
+
+    Args:
+        call: answers calls of tools.
+        headers: names and values; each character is a byte (WSGI).
+        message: body of the request, decoded.
+
+    Returns:
+        Body and status of the response.
+    """
     logging.getLogger("mcp").setLevel(logging.WARNING)
 
     async def answer() -> httpx.Response:
@@ -72,7 +81,7 @@ def answer_post(call: Call, headers: Iterable[tuple[str, str]], message: Any) ->
         transport = httpx.ASGITransport(manager.handle_request)
         async with manager.run(), httpx.AsyncClient(transport=transport) as client:
             fields = [(b"content-type", b"application/json")]
-            for name, value in headers:  # whose characters are bytes to WSGI
+            for name, value in headers:
                 if name.lower().startswith("mcp-"):
                     fields.append((name.encode("latin-1", "replace"), value.encode("latin-1", "replace")))
             return await client.post("http://localhost/mcp", content=json.dumps(message), headers=fields)

@@ -15,11 +15,11 @@ from rag.answer.prompt import delimited, neutralise
 from rag.query.results import as_markdown, section_within
 from rag.serving.live import OpenDocument
 
-_AROUND = 160  # characters of a line on either side of a match that are shown
-_MATCHES = 20  # of one passage that are shown
-_MORE = 12  # tokens that say how many lines are left out
+_CONTEXT_CHARS = 160
+_MAX_MATCHES = 20  # per passage
+_REST_TOKENS = 12  # "… and 12 more"
 _BATCH_PASSAGES = 16
-_MAX_HEADING_CHARS = 2_000_000  # of all heading paths; beyond, only the last heading of each
+_MAX_HEADING_CHARS = 2_000_000  # more paths are cut to their last heading
 _MAX_ANCHOR_CHARS = 200
 # Tokens by class of characters, fitted so that the sum is at least the count of each of five tokenizers (two of OpenAI,
 # Claude 2, DeepSeek, WordPiece) for documentation, code, addresses, numbers, and text in a dozen scripts.
@@ -31,7 +31,7 @@ _TOKENS = {
     r"[0-9]": 0.92,
     r"[!-/:-@\[-`{-~]": 1.31,
     r"[ \t]{2,}": 0.52,
-    r"[A-Za-z0-9+/]{40}": 16.0,  # on top of its parts: keys and pictures in base64
+    r"[A-Za-z0-9+/]{40}": 16.0,  # keys and pictures in base64
     "[\u0080-\u024f]": 3.32,
     "[\u0250-\u07ff]": 1.9,
     "[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]": 2.0,
@@ -149,8 +149,8 @@ class DocumentExcerpt:
     def block(self, number: int, rows: Sequence[int], text: str | None = None, **facts: str) -> str:
         """Return passages of a run between marks, with an ellipsis where others are between them; or another text."""
         if text is None:
-            stretches = groupby(enumerate(rows), key=lambda each: each[1] - each[0])  # without gaps
-            text = "\n…\n".join("\n".join(self.text(row) for _, row in part) for _, part in stretches)
+            stretches = groupby(enumerate(rows), key=lambda each: each[1] - each[0])
+            text = "\n…\n".join("\n".join(self.text(row) for _, row in stretch) for _, stretch in stretches)
         url = self._headings[rows[0]][0]
         about = {"Section": self.heading(rows[0]), "Url": url, "Version": self.version, "Age": self.age}
         return delimited(number, about | facts, text)
@@ -195,10 +195,10 @@ class DocumentExcerpt:
             if parent is not None:
                 parent.tokens += node.tokens
         lines = [f"{'  ' * node.depth}{node.name} ({node.tokens} tokens) {node.url}" for node in nodes]
-        costs: Counter[int] = Counter()  # by depth
+        costs_by_depth: Counter[int] = Counter()
         for node, line in zip(nodes, lines, strict=True):
-            costs[node.depth] += count_tokens(neutralise(line)) + 1
-        totals = accumulate(costs[depth] for depth in range(len(costs)))
+            costs_by_depth[node.depth] += count_tokens(neutralise(line)) + 1
+        totals = accumulate(costs_by_depth[depth] for depth in range(len(costs_by_depth)))
         depth = max(1, sum(1 for _ in takewhile(room.__ge__, totals)))
         return fitting([line for node, line in zip(nodes, lines, strict=True) if node.depth < depth], room)
 
@@ -214,7 +214,7 @@ class _Heading:
 
 
 def _with_parents(nodes: Iterable[_Heading]) -> Iterator[tuple[_Heading, _Heading | None]]:
-    """Yield each node with the one that it is below, None at the top."""
+    """Yield each node with its parent, None at the top."""
     above: list[_Heading] = []
     for node in nodes:
         yield node, above[node.depth - 1] if node.depth else None
@@ -222,35 +222,38 @@ def _with_parents(nodes: Iterable[_Heading]) -> Iterator[tuple[_Heading, _Headin
 
 
 def line_of(words: Sequence[str]) -> re.Pattern[str]:
-    """Return the pattern of a line that has these words alone, whatever signs are around them."""
+    """Return the pattern of a line that consists of these words and any punctuation."""
     together = r"[^\w\n]+".join(words)
     return re.compile(rf"^[^\w\n]*{together}[^\w\n]*$", re.IGNORECASE | re.MULTILINE)
 
 
 def age_of(read: str, date: str | None) -> str:
-    """Return when a document was read, and of when it is, in words."""
+    """Describe when a document was read, and its date."""
     minutes = max(0, int((datetime.now(UTC) - datetime.fromisoformat(read)).total_seconds() / 60))
     ago = f"{minutes // 1440} d" if minutes >= 2880 else f"{minutes // 60} h" if minutes >= 120 else f"{minutes} min"
     return f"read {ago} ago" + (f", page of {date}" if date else "")
 
 
 def fitting(lines: Sequence[str], room: float) -> str:
-    """Return the lines for which there is room, and how many there are besides."""
+    """Return as many lines as there is room for, and the number of the rest."""
     costs = accumulate(count_tokens(neutralise(line)) + 1 for line in lines)
-    number = sum(1 for _ in takewhile(lambda cost: cost + _MORE <= room, costs))
+    number = sum(1 for _ in takewhile(lambda cost: cost + _REST_TOKENS <= room, costs))
     more = [f"… and {len(lines) - number} more"] * (number < len(lines))
     return "\n".join([*lines[:number], *more]) if number else ""
 
 
 def excerpts_of(pattern: Any, text: str) -> str:
-    """Return the lines of a text with matches and one line around each; of long lines, what is near the match."""
+    """Return the lines around each match of a pattern, cut to the neighbourhood of the match."""
     spans: list[tuple[int, int]] = []
-    for match in islice(pattern.finditer(text), _MATCHES):
+    for match in islice(pattern.finditer(text), _MAX_MATCHES):
         deadline.check()
         start, end = match.span()
         before = text.rfind("\n", 0, max(0, text.rfind("\n", 0, start))) + 1
         after = text.find("\n", text.find("\n", end) + 1 or len(text))
-        before, after = max(before, start - _AROUND), min(len(text) if after < 0 else after, end + _AROUND)
+        before, after = (
+            max(before, start - _CONTEXT_CHARS),
+            min(len(text) if after < 0 else after, end + _CONTEXT_CHARS),
+        )
         if spans and before <= spans[-1][1]:
             before = spans.pop()[0]
         spans.append((before, min(after, before + 1000)))

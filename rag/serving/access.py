@@ -1,7 +1,7 @@
-"""What callers may read and change: scopes, the keys that have them, and the rules that give them to users.
+"""Scopes of callers, the keys that have them, and the rules that give them to users.
 
 A scope is a filter that is ANDed to every request of its caller (`rag.serving.live`), nothing more: scores
-and counts of words are those of the whole collection. Only a collection of its own tells nothing of its documents.
+and counts of words are those of the whole collection. Only a separate collection tells nothing of its documents.
 Keys are random, so that their SHA-256 cannot be turned back by guessing, and no slow hash is needed.
 """
 
@@ -24,7 +24,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 from msgspec import Meta, MsgspecError, Struct, json
 
 from indexer.generation.manifest import is_collection_name
-from indexer.network.urls import is_loopback as is_loopback  # for packages that may not look below this one
+from indexer.network.urls import is_loopback as is_loopback  # `web` may not import it
 from indexer.text.toml import load_toml
 from rag.errors import KeysError, SettingsError
 from rag.query.request import Filter, FilterError
@@ -32,14 +32,14 @@ from rag.settings import Settings, refuse_unknown
 
 T = TypeVar("T")
 
-ROLES = ("read", "write")  # who may write may read too
-MUST_BE_WHOLE = "writing needs an unrestricted role: give what is written there a collection of its own"
+ROLES = ("read", "write")
+MUST_BE_WHOLE = "writing needs a whole collection: use a separate collection for the documents that are written"
 ORIGINS_ARE = "it is written as https://docs.example.org or http://localhost:3000, and nothing after that"
-MOST_GROUPS = 256  # of a user; each is a term of every search
-LONGEST = 256  # characters of a name
-_PREFIX = "pl_"  # so that a key is known for one where it turns up by mistake
-_LEAST_BYTES = 16  # of a key that is brought along
-_MOST_BYTES = 1_000_000  # of the file of keys
+MAX_GROUPS = 256  # each is a term of every search of the user
+MAX_NAME_CHARS = 256
+_PREFIX = "pl_"  # leaked keys are recognisable
+_MIN_KEY_BYTES = 16
+_MAX_FILE_BYTES = 1_000_000
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?")
 _SUBJECTS = ("user", "group", "everybody")
@@ -56,7 +56,7 @@ class Grant:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether it has every document of its collections."""
+        """Return whether the grant has every document of its collections."""
         return self.filter is None and self.readers is None
 
 
@@ -71,7 +71,7 @@ class Scope:
 
     @property
     def is_all(self) -> bool:
-        """Return whether it has everything."""
+        """Return whether the scope has everything."""
         return ANYTHING in self.grants
 
     def has(self, collection: str) -> bool:
@@ -80,7 +80,7 @@ class Scope:
 
     def has_whole(self, collection: str) -> bool:
         """Return whether it has every document of a collection."""
-        return any(part.is_whole for part in self._of(collection))
+        return any(grant.is_whole for grant in self._of(collection))
 
     def narrowed(self, collection: str, requested: Filter | None) -> Filter | None:
         """Return a filter of a request to a collection, ANDed with that of the scope; None for all documents."""
@@ -89,14 +89,14 @@ class Scope:
         return requested & allowed if requested else allowed
 
     def without_lists(self) -> "Scope":
-        """Return what it has where no document has an access list."""
-        return Scope(tuple(Grant(part.collections, part.filter) for part in self.grants))
+        """Return the scope that it is where no document has an access list."""
+        return Scope(tuple(Grant(grant.collections, grant.filter) for grant in self.grants))
 
     def _of(self, collection: str) -> list[Grant]:
-        return [part for part in self.grants if part.collections is None or collection in part.collections]
+        return [grant for grant in self.grants if grant.collections is None or collection in grant.collections]
 
 
-@lru_cache(1000)  # as every search asks
+@lru_cache(1000)  # every search needs it
 def _allowed(scope: Scope, collection: str) -> Filter | None:
     """Return the filter of a scope in a collection; None for all documents."""
     if scope.has_whole(collection):
@@ -127,7 +127,7 @@ class _FollowedFile(Generic[T]):
         self._cached: tuple[tuple[int, int, int], T] | None = None
 
     def content(self) -> T:
-        """Return the content of this moment; raises OSError, and as reading it does."""
+        """Return the current content; raises OSError, and the errors of its reader."""
         now = self._path.stat()
         version = (now.st_ino, now.st_mtime_ns, now.st_size)
         if self._cached is None or self._cached[0] != version:
@@ -136,26 +136,26 @@ class _FollowedFile(Generic[T]):
 
 
 class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
-    """The record of a key in the file, without the key itself; what it does not have is left out there."""
+    """The record of a key in the file, without the key itself; empty fields are left out of the file."""
 
     name: Annotated[str, Meta(pattern=rf"\A{_NAME}\Z")]
     role: Annotated[str, Meta(pattern=r"\A(read|write)\Z")]
     sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
     created: str  # ISO 8601, UTC
-    origins: tuple[str, ...] = ()  # whose pages show it, to everybody: it is good for them alone; empty for a secret
+    origins: tuple[str, ...] = ()  # the only sites whose pages may use it; empty for a secret key
     collections: list[str] | None = None
     filter: dict[str, Any] | None = None
     readers: list[str] | None = None
 
     @cached_property
     def grant(self) -> Grant:
-        """What it was made for. Raises FilterError."""
+        """The documents that the key was made for. Raises FilterError."""
         collections, readers = (None if of is None else frozenset(of) for of in (self.collections, self.readers))
         return Grant(collections, Filter.parse(self.filter) or None if self.filter is not None else None, readers)
 
     @cached_property
     def sees(self) -> Scope:
-        """The documents that it reads: with an access list only by its readers, if it is in pages or has a filter."""
+        """The documents that it reads; access lists never name keys in pages or with a filter."""
         is_passed_on = self.origins or self.grant.filter
         return Scope((replace(self.grant, readers=self.grant.readers or frozenset()) if is_passed_on else self.grant,))
 
@@ -173,20 +173,20 @@ class KeyFile:
         self._followed = _FollowedFile(path, self.read)
 
     def current(self) -> tuple[Key, ...] | None:
-        """Return the keys of this moment, read again when the file has changed.
+        """Return the current keys, read again when the file has changed.
 
-        None without a file of keys, which is not the same as a file without keys. Raises KeysError; keys that were good
-        before are not, until the file is mended.
+        Returns None without a file, which is not the same as a file without keys. Raises KeysError while the file is
+        invalid: then no key is valid.
         """
         try:
             return self._followed.content()
         except FileNotFoundError:
             return None
         except OSError:
-            return self.read()  # which says why
+            return self.read()  # raises the reason
 
     def find(self, key: str) -> Key | None:
-        """Return what is known of a key; None if it is not one of ours. Takes as long for any that is not."""
+        """Return the record of a key, or None for an unknown one, after a time that does not depend on the key."""
         key_digest, match = digest(key), None
         for candidate in self.current() or ():
             if hmac.compare_digest(candidate.sha256, key_digest):
@@ -197,7 +197,7 @@ class KeyFile:
         """Return the keys, oldest first. Raises KeysError if the file cannot be read or is not one of keys."""
         try:
             with self.path.open("rb") as file:
-                keys = json.decode(file.read(_MOST_BYTES), type=_Content).keys
+                keys = json.decode(file.read(_MAX_FILE_BYTES), type=_Content).keys
             if any(not all(map(is_origin, key.origins)) or (key.origins and key.role != "read") for key in keys):
                 raise ValueError("origins are those of pages, for a key that reads")
             writers = [key.name for key in keys if not key.grant.is_whole and key.role == "write"]
@@ -236,7 +236,7 @@ class KeyFile:
             ),
             (strange, f"{''.join(strange[:1])[:80]!r} is not a name that a collection can have"),
             (no_origins, f"{''.join(no_origins[:1])[:80]!r} is not an origin: {ORIGINS_ARE}"),
-            (size < _LEAST_BYTES, f"the key has {size} bytes: it needs at least {_LEAST_BYTES}, preferably random"),
+            (size < _MIN_KEY_BYTES, f"the key has {size} bytes: it needs at least {_MIN_KEY_BYTES}, preferably random"),
             (not re.fullmatch(r"[!-~]+", key), "the key contains white space or characters that are not ASCII"),
         )
         for is_wrong, problem in refusals:
@@ -264,7 +264,7 @@ class KeyFile:
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[Key, ...]]:
-        """Keep others from changing the file meanwhile."""
+        """Lock the file against other writers."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -282,7 +282,7 @@ class KeyFile:
             # a temporary file is readable by its owner only
             with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=self.path.name, delete=False) as file:
                 new = Path(file.name)
-                with suppress(FileNotFoundError):  # others may have been allowed to read it
+                with suppress(FileNotFoundError):
                     os.fchmod(file.fileno(), stat.S_IMODE(self.path.stat().st_mode))
                 file.write(json.format(json.encode(_Content(1, tuple(keys))), indent=1) + b"\n")
                 file.flush()
@@ -306,9 +306,9 @@ def digest(key: str) -> str:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Raise SettingsError if strangers could search: another address than loopback, no key, and nobody said so.
+    """Raise SettingsError if strangers could search without the consent of the operator.
 
-    Raises KeysError if the file of keys cannot be used.
+    They could on another address than loopback, without keys. Raises KeysError if the file of keys cannot be used.
     """
     keys = KeyFile(settings.keys_file).current()
     if keys is None and settings.anonymous == "auto" and not settings.user_header and not is_loopback(settings.host):
@@ -327,7 +327,7 @@ class Rights(NamedTuple):
 
 
 class AccessRules:
-    """`[[access]]` of a configuration file: what users and groups may read and change."""
+    """The tables `[[access]]` of a configuration file, for users and groups."""
 
     def __init__(self, path: Path) -> None:
         """Read the file. Raises SettingsError."""
@@ -336,7 +336,7 @@ class AccessRules:
         self.rules()
 
     def rules(self) -> tuple["_Rule", ...]:
-        """Return the rules of this moment. Raises SettingsError."""
+        """Return the current rules. Raises SettingsError."""
         try:
             return self._file.content()
         except OSError as error:
@@ -345,9 +345,9 @@ class AccessRules:
             raise SettingsError(f"{self._path} is not valid TOML: {error}") from error
 
     def rights(self, user: str, groups: Iterable[str] = ()) -> Rights | None:
-        """Return the rights that all rules that concern a user give together; None without any.
+        """Return the rights of a user by all rules that apply; None without any.
 
-        Raises KeysError while the file cannot be used: rules that were good before are not, until it is mended.
+        Raises KeysError while the file is invalid: then no rule applies.
         """
         try:
             rules = self.rules()
@@ -373,13 +373,13 @@ class AccessRules:
 
 
 class _Rule(NamedTuple):
-    """One table `[[access]]`: the users and groups that it is for, and what it gives them."""
+    """One table `[[access]]`: users and groups, and their grant."""
 
-    names: frozenset[str]  # as access lists have them
-    is_for_everybody: bool  # who is known by name
+    names: frozenset[str]
+    is_for_everybody: bool  # every user with a name
     grant: Grant
     role: str
-    everything: bool  # of these collections, also documents whose access list does not have them
+    everything: bool  # including documents with access lists
 
 
 def _rule(table: Mapping[str, Any], where: str) -> _Rule:
@@ -395,13 +395,13 @@ def _rule(table: Mapping[str, Any], where: str) -> _Rule:
     refusals = (
         (not isinstance(everybody, bool | None), "everybody must be true or false"),
         (not isinstance(everything, bool), "everything must be true or false"),
-        (not any(map(table.get, _SUBJECTS)), "must say whom it is for: user, group, or everybody = true"),
-        (not any(map(table.get, _OBJECTS)), "must say what may be seen: collections, filter, or everything = true"),
-        (everything and only is not None, "everything leaves no room for a filter"),
+        (not any(map(table.get, _SUBJECTS)), "needs user, group, or everybody = true"),
+        (not any(map(table.get, _OBJECTS)), "needs collections, filter, or everything = true"),
+        (everything and only is not None, "everything cannot be combined with filter"),
         (role not in ROLES, f"role must be one of {', '.join(ROLES)}, not {role!r}"),
         (strange, f"{''.join(strange[:1])[:80]!r} is not a name that a collection can have"),
         (only is not None and not only, "filter must have a field"),
-        ([] in map(table.get, ("user", "group", "collections")), "an empty list names nobody and nothing"),
+        ([] in map(table.get, ("user", "group", "collections")), "a list must not be empty"),
         (role == "write" and not everything, f"the role write needs everything = true: {MUST_BE_WHOLE}"),
     )
     for is_wrong, problem in refusals:

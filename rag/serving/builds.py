@@ -1,4 +1,4 @@
-"""Builds of collections with what is pushed to them."""
+"""Builds of collections with the documents that are pushed to them."""
 
 import dataclasses
 import gc
@@ -23,17 +23,17 @@ from rag.query.fingerprint import check_fingerprint
 from rag.serving.jobs import pushed_folders
 from rag.settings import Settings
 
-_TOGETHER = 0.2  # seconds for what comes together
-_LOOK = 0.1  # seconds between two looks at what waits
-_IDLE = 60.0  # seconds without work after which the process ends: starting it anew takes one or two
-_LIFE = 100  # builds after which it ends likewise, so that what libraries leak does not add up
-_RETRY = 5.0  # seconds until what was pushed is tried again
+_BATCH_SECONDS = 0.2  # changes within it are built together
+_POLL_SECONDS = 0.1
+_IDLE_SECONDS = 60.0  # then the process ends; starting it takes one or two
+_MAX_BUILDS = 100  # libraries leak memory
+_RETRY_SECONDS = 5.0
 
 log = logging.getLogger("pilotlight")
 
 
 class PushedBuilder:
-    """Builds a collection again, with what was pushed to it; nothing else is read, nor embedded."""
+    """Rebuilds collections with the documents that were pushed; no other document is read or embedded."""
 
     def __init__(
         self,
@@ -41,25 +41,31 @@ class PushedBuilder:
         make_embedder: Callable[[Settings], Embedder],
         on_published: Callable[[Path], object] | None = None,
     ) -> None:
-        """`on_published` is called with the folder of a collection after every build of it that ended well."""
+        """Take the settings.
+
+        Args:
+            settings: of the server.
+            make_embedder: loads the embedder, at the first build.
+            on_published: called with the folder of a collection after each successful build.
+        """
         self._settings = settings
         self._make_embedder = make_embedder
         self._embedder: Embedder | None = None
         self._on_published = on_published
-        self._retry: dict[str, float] = {}  # by collection: when to try it again
+        self._retry: dict[str, float] = {}  # time of the next attempt
         self._pause = threading.Event()  # never set: it can be interrupted
 
-    def keep(self, is_needed: Callable[[], bool], idle: float = _IDLE) -> None:
-        """Index what waits, until nothing has come for so many seconds, or is not needed any more and nothing waits."""
+    def keep(self, is_needed: Callable[[], bool], idle: float = _IDLE_SECONDS) -> None:
+        """Index waiting changes until none has come for `idle` seconds, or none waits and no server needs it."""
         worked, builds = time.monotonic(), 0
-        while time.monotonic() < worked + idle and builds < _LIFE:
+        while time.monotonic() < worked + idle and builds < _MAX_BUILDS:
             due = [
                 (name, folder)
                 for name, folder in pushed_folders(self._settings.index_dir).items()
                 if self._retry.get(name, 0.0) <= time.monotonic() and PushedStore(folder).is_waiting()
             ]
             if due:
-                self._pause.wait(_TOGETHER)
+                self._pause.wait(_BATCH_SECONDS)
                 for name, folder in due:
                     builds += 1
                     if self._try(name, folder):
@@ -69,10 +75,10 @@ class PushedBuilder:
             elif not is_needed():
                 return
             else:
-                self._pause.wait(_LOOK)
+                self._pause.wait(_POLL_SECONDS)
 
     def build(self, folder: Path) -> BuildReport:
-        """Index what waits in one collection; one that is there is built with the settings that it was built with.
+        """Index the waiting changes of one collection, with the settings of its last build.
 
         Raises FingerprintMismatch: it was built with another model; IndexCorrupt: the live generation cannot be read;
         and whatever else `build` raises.
@@ -94,11 +100,11 @@ class PushedBuilder:
         return report
 
     def _try(self, name: str, folder: Path) -> bool:
-        """Index what waits in a collection; note why it could not be done, and return whether it was."""
+        """Index the waiting changes of a collection, or note why that failed; return whether it succeeded."""
         try:
             report = self.build(folder)
         except (PilotlightError, OSError, sqlite3.Error) as error:
-            self._retry[name] = time.monotonic() + _RETRY
+            self._retry[name] = time.monotonic() + _RETRY_SECONDS
             log.warning("collection %s: %s", name, error)
             PushedStore(folder).trouble(str(error))
             return False

@@ -25,10 +25,10 @@ from rag.serving.store_access import older_ids, stores_of
 from rag.settings import Settings
 
 POLL_SECONDS = 1.0
-RETRY_SECONDS = 10.0  # until a generation or a model that cannot be opened is tried again
-CHECK_SECONDS = 3600.0  # between two comparisons of all files of what is served with their checksums
-SUSPECT_SECONDS = 60.0  # the same where searches fail
-_MOST_JOINTS = 16  # sets of collections that have a retriever at the same time
+RETRY_SECONDS = 10.0
+CHECK_SECONDS = 3600.0  # interval of checksums
+SUSPECT_SECONDS = 60.0  # interval after failed searches
+_MAX_JOINTS = 16  # sets of collections with a retriever
 LOADING = "loading the model and the index"
 
 MakeEmbedder = Callable[[Settings], Embedder]
@@ -49,21 +49,21 @@ def load_reranker(settings: Settings) -> CrossEncoder | None:
 
 
 class ServedCollection:
-    """A collection as it is served; only the thread that follows the index changes it, but for `suspect`."""
+    """A served collection; only the thread that follows the index changes it, except `suspect`."""
 
     def __init__(self) -> None:
         self.retriever: Retriever | None = None
-        self.away = False  # whether its store could not be asked when it was last tried
-        self.reason = LOADING  # what is wrong, or still to come; else empty
-        self.missing = False  # whether nothing was ever built there
-        self.failed: str | None = ""  # generation that cannot be opened, which is tried again at `retry_at`
+        self.away = False  # whether its store did not answer the last time
+        self.reason = LOADING  # why it is not ready; empty if it is
+        self.missing = False  # whether it was never built
+        self.failed: str | None = ""  # generation that could not be opened, tried again at `retry_at`
         self.retry_at = 0.0
         self.suspect = False  # whether a search has failed
-        self.files: SelfCheck | None = None  # of what is served from a folder
-        self.next_check = self.next_suspect = 0.0  # when they may be compared again, and where a search has failed
+        self.files: SelfCheck | None = None
+        self.next_check = self.next_suspect = 0.0
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of what is served, JSON-ready; empty where nothing is."""
+        """Return the facts of the served generation, JSON-ready; empty without one."""
         retriever = self.retriever
         if retriever is None:
             return {}
@@ -84,13 +84,13 @@ class Follower:
         self.cache = QueryCache(settings.query_cache << 20)
         self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never changed
         self.model: ServedModel | None = None  # once it is loaded
-        self.reranker: RerankQueue | None = None  # once it is loaded, if one is set
-        self.tried = False  # whether loading has come to an end, good or bad
+        self.reranker: RerankQueue | None = None  # once it is loaded, if there is one
+        self.tried = False  # whether the first load has ended
         self._make_embedder = make_embedder
         self._make_reranker = make_reranker
         self._stores: dict[str, Store] = {}
         self.overviews: WeakKeyDictionary[Searchable, dict[Filter | None, dict[str, Any]]] = WeakKeyDictionary()
-        self._joints: dict[tuple[Retriever, ...], Retriever] = {}  # replaced likewise
+        self._joints: dict[tuple[Retriever, ...], Retriever] = {}
         self._has_swapped = False
         self._changed = threading.Condition()
         self._stop = threading.Event()
@@ -116,7 +116,7 @@ class Follower:
 
     def _follow(self) -> None:
         while True:
-            if self._has_swapped:  # and the generation before has been closed meanwhile, as a rule
+            if self._has_swapped:
                 self._has_swapped = False
                 memory.trim()
             try:
@@ -135,7 +135,7 @@ class Follower:
         stores = self._stores
         default = self.collections.get(DEFAULT)
         if not stores or (default and default.retriever):
-            stores = {DEFAULT: FolderStore(self.settings.index_dir), **stores}  # so that it says what is wrong
+            stores = {DEFAULT: FolderStore(self.settings.index_dir), **stores}
         for name in self.collections.keys() - stores.keys():
             log.info("collection %s is gone", name)
         self.collections = {name: self.collections.get(name) or ServedCollection() for name in stores}
@@ -156,12 +156,12 @@ class Follower:
                 served.reason = "an internal error while loading; see the log"
 
     def _update(self, name: str, store: Store, served: ServedCollection) -> None:
-        """Serve the live generation of a collection, unless it is served or could not be opened a moment ago."""
+        """Serve the live generation of a collection, unless it is served or could not be opened just now."""
         live: str | None = None
         try:
             live = store.live_id()
         except IndexCorrupt:
-            pass  # which is said again when it is opened
+            pass  # opening it raises the error again
         except StoreError:
             served.away = True
             raise
@@ -175,7 +175,7 @@ class Follower:
                 self._fall_back(name, store, served, live, error)
 
     def _check(self, name: str, store: Store, served: ServedCollection) -> None:
-        """Look after the files of what is served; leave a generation that has been damaged for the newest older one."""
+        """Check the files of the served generation; replace a damaged one by the newest older generation."""
         if served.files is None or served.retriever is None:
             return
         now = time.monotonic()
@@ -191,7 +191,7 @@ class Follower:
     def _fall_back(
         self, name: str, store: Store, served: ServedCollection, failed: str | None, error: PilotlightError
     ) -> None:
-        """Serve what is served on in place of a generation that cannot be, or else the newest older one that can."""
+        """Keep the served generation in place of an unreadable one, or serve the newest readable older one."""
         served.failed, served.retry_at = failed, time.monotonic() + RETRY_SECONDS
         is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed
         if is_damaged or (served.retriever is None and not isinstance(error, StoreError)):
@@ -207,7 +207,7 @@ class Follower:
         self._note(name, served, f"{error}; meanwhile generation {instead} is served" if instead else str(error))
 
     def _open(self, name: str, store: Store, served: ServedCollection, generation_id: str | None) -> None:
-        """Serve a generation, once its model is loaded and all is warm; what is served meanwhile answers until then."""
+        """Serve a generation once the model is loaded and warm; until then the current one answers."""
         settings, generation = self.settings, store.open(generation_id)
         try:
             if self.model is None:
@@ -246,7 +246,7 @@ class Follower:
             generations = {name: each.generation for name, each in members.items()}
             joint = JointGeneration({name: g for name, g in generations.items() if isinstance(g, Generation)})
             retriever = self._retriever_of(joint, self.model)
-            self._joints = dict([*self._joints.items(), (key, retriever)][-_MOST_JOINTS:])
+            self._joints = dict([*self._joints.items(), (key, retriever)][-_MAX_JOINTS:])
         return retriever
 
     def _note(self, name: str, served: ServedCollection, reason: str) -> None:
@@ -256,7 +256,7 @@ class Follower:
 
 
 def facts_of(manifest: Manifest) -> dict[str, Any]:
-    """Return what a status says of a generation, JSON-ready."""
+    """Return the facts of a generation for a status, JSON-ready."""
     counts = manifest.counts
     names = {"generation": manifest.id, "created_at": manifest.created_at}
     return names | {"documents": counts.documents, "chunks": counts.chunks}

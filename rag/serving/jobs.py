@@ -1,15 +1,15 @@
-"""What a server has done in processes of their own: builds that it is asked for, and the indexing of pushed documents.
+"""Jobs of a server in separate processes: builds on request, and the indexing of pushed documents.
 
-All that is known of them lies in folders, so that every worker can begin them, and tell what became of them:
+Their state lies in folders, so that every worker can start them and show it:
 
-INDEX/jobs/lock        held while a job is begun or stopped
-INDEX/jobs/<id>/lock   held for as long as the job's process lives, however it ends
-    job.json           what was asked for
-    pid, cancel        its process; there once it was told to stop
-    end.json           how it ended, with the report of the build
-    log.txt            what it said
-INDEX/pushed/documents.sqlite   what was sent to the default collection; each collection has a file of its own
-INDEX/pushed/lock, log.txt      of the process that indexes what was sent to any of them
+INDEX/jobs/lock        held while a job is started or stopped
+INDEX/jobs/<id>/lock   held as long as the process of the job lives
+    job.json           the request
+    pid, cancel        its process; exists once it was told to stop
+    end.json           its final state, with the report of the build
+    log.txt            its output
+INDEX/pushed/documents.sqlite   documents pushed to the default collection; each collection has such a file
+INDEX/pushed/lock, log.txt      of the process that indexes the documents of all collections
 """
 
 import dataclasses
@@ -63,29 +63,29 @@ from rag.settings import Settings
 
 RUNNER = (sys.executable, "-m", "rag.commands.jobs")
 JOB, END, CANCEL = "job.json", "end.json", "cancel"
-MAX_ENDED_JOBS = 20  # jobs that have ended
-MOST_BYTES = 10_000_000_000  # of the documents of one collection
-MOST_QUEUED = 10_000  # changes of one collection that wait
-MOST_SHOWN = 100  # changes that are listed
+MAX_ENDED_JOBS = 20
+MAX_PUSHED_BYTES = 10_000_000_000  # per collection
+MAX_QUEUED = 10_000  # waiting changes per collection
+MAX_LISTED_CHANGES = 100
 _CHARSET = re.compile(r"[a-z0-9_.:-]+")
-_LOOK = 1.0  # seconds between two looks at what waits, for what another worker accepted, or a killed one left
+_POLL_SECONDS = 1.0  # other workers accept changes too
 
 log = logging.getLogger("pilotlight")
 
 
 class JobManager:
-    """Begins jobs, tells what became of them, and stops them. Any number of processes may do so at once."""
+    """Starts, shows and stops jobs; any number of processes may do so at once."""
 
     def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
-        """Take the command that does a job, given its folder."""
+        """Take the settings, and the command that runs a job, given its folder."""
         self._settings = settings
         self._runner = runner
         self._folder = settings.index_dir / JOBS
 
     def start(self, collection: str = DEFAULT, *, full: bool = False) -> dict[str, Any]:
-        """Begin to build a collection again from its sources, all pages with `full`; return the job as `get` does.
+        """Start to rebuild a collection from its sources, all pages with `full`; return the job as `get` does.
 
-        Nothing is waited for. Raises RequestRefused for a name that no collection can have, JobConflict where a job is
+        Raises RequestRefused for a name that no collection can have, JobConflict where a job is
         under way, another process is building, or there is no source, and StorageFull.
         """
         folder = _folder_of(self._settings, collection)
@@ -112,7 +112,7 @@ class JobManager:
         return self.get(job_id)
 
     def _begin(self, folder: Path, job: dict[str, Any]) -> None:
-        """Start the process of a job; where that fails, nothing of the job stays."""
+        """Start the process of a job; if that fails, remove the job."""
         try:
             folder.mkdir()
             # inherited, and so held until the process ends, from before anybody can know of the job
@@ -146,7 +146,7 @@ class JobManager:
         return _is_held(folder / LOCK) and not (folder / END).exists()
 
     def get(self, job_id: str) -> dict[str, Any]:
-        """Return a job, JSON-ready: what was asked for, its state, report and error. Raises JobMissing."""
+        """Return a job, JSON-ready: its request, state, report and error. Raises JobMissing."""
         folder = self._folder / job_id
         request: dict[str, Any] | None = _read(folder / JOB) if is_generation_id(job_id) else None
         if request is None:
@@ -162,7 +162,7 @@ class JobManager:
         return request | {"ended_at": None, "report": None, "error": None} | end
 
     def cancel(self, job_id: str) -> dict[str, Any]:
-        """Tell a job to stop; the live index stays as it is. Return the job. Raises JobMissing or JobConflict."""
+        """Tell a job to stop, and return it; the live index does not change. Raises JobMissing or JobConflict."""
         self.get(job_id)
         with self._locked():
             if not self._is_begun(job_id):
@@ -175,17 +175,17 @@ class JobManager:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keep others from beginning or stopping a job meanwhile, which takes a moment."""
+        """Lock the start and stop of jobs, briefly."""
         with (self._folder / LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
 
 class PushedQueue:
-    """Accepts documents, and has them indexed. Any number of processes may do so at once."""
+    """Accepts documents and starts their indexing; any number of processes may do so at once."""
 
     def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
-        """Take the command that indexes what waits."""
+        """Take the settings, and the command that indexes waiting changes."""
         self._settings = settings
         self._runner = runner
         self._wake = threading.Event()
@@ -193,21 +193,21 @@ class PushedQueue:
         self._thread = threading.Thread(target=self._keep, name="pilotlight-pushed", daemon=True)
 
     def start(self) -> None:
-        """See from now on that what waits is indexed. Returns at once."""
+        """Start the thread that has waiting changes indexed."""
         self._thread.start()
 
     def close(self) -> None:
-        """Leave that to others; the process that indexes goes on until nothing waits."""
+        """Stop the thread; the process that indexes goes on until no change waits."""
         self._closed.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def put(self, sent: Push) -> dict[str, Any]:
-        """Accept a document in place of what its address had; it is on the disk when this returns the change.
+        """Write a document to the disk, in place of the one at its address, and return the change.
 
-        Raises RequestRefused for what cannot be used, JobConflict where nothing can be indexed or the address has a
-        document that may not be replaced, QueueFull where too much waits, StorageFull without room.
+        Raises RequestRefused for an invalid document, JobConflict where nothing can be indexed or the address has a
+        document that may not be replaced, QueueFull if too many changes wait, StorageFull without room.
         """
         store, settings = self._store(sent.collection), self._settings
         content_type, _, parameter = sent.content_type.lower().partition(";")
@@ -230,10 +230,10 @@ class PushedQueue:
         )
         with writing(settings.index_dir, _folder_of(settings, sent.collection), len(body)):
             facts = store.facts()
-            if facts.queued >= MOST_QUEUED:
+            if facts.queued >= MAX_QUEUED:
                 raise QueueFull(f"{facts.queued:,} changes wait to be indexed: try again shortly")
-            if facts.bytes + len(body) > MOST_BYTES:
-                raise StorageFull(f"the documents of this collection would have more than {MOST_BYTES:,} bytes")
+            if facts.bytes + len(body) > MAX_PUSHED_BYTES:
+                raise StorageFull(f"the documents of this collection would have more than {MAX_PUSHED_BYTES:,} bytes")
             change = store.put(page, replace=sent.replace)
             if change is None:
                 raise JobConflict(f"{page.url} has a document, which this one may not replace")
@@ -241,7 +241,7 @@ class PushedQueue:
         return _described(change, sent.collection)
 
     def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Accept that a document that was pushed is to go. Raises NotThere where there is none, and as `put`."""
+        """Withdraw a pushed document. Raises NotThere if there is none, and as `put`."""
         store, address = self._store(collection), _address(url)
         with writing(self._settings.index_dir, _folder_of(self._settings, collection)):
             if not store.has(address):
@@ -252,7 +252,7 @@ class PushedQueue:
         return _described(change, collection)
 
     def change(self, number: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return a change and what became of it, JSON-ready. Raises NotThere, or RequestRefused."""
+        """Return a change and its state, JSON-ready. Raises NotThere or RequestRefused."""
         store = PushedStore(_folder_of(self._settings, collection))
         is_number = number.isascii() and number.isdecimal() and len(number) <= 18
         change = store.change(int(number)) if is_number else None
@@ -261,13 +261,13 @@ class PushedQueue:
         return _described(change, collection)
 
     def queue(self, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return how much waits, why it could not be indexed, and the latest changes, the last one first."""
+        """Return the state of the queue, its last error, and the latest changes, newest first."""
         store = PushedStore(_folder_of(self._settings, collection))
-        changes = [_described(change, collection) for change in store.changes(MOST_SHOWN)]
+        changes = [_described(change, collection) for change in store.changes(MAX_LISTED_CHANGES)]
         return {"collection": collection, **asdict(store.facts()), "failed": store.failed(), "changes": changes}
 
     def waiting(self) -> dict[str, dict[str, Any]]:
-        """Return how much waits, for how long, and has failed, JSON-ready, by collection that was ever pushed to."""
+        """Return the state of each queue, JSON-ready, by collection."""
         now, queues = datetime.now(UTC), {}
         for name, folder in pushed_folders(self._settings.index_dir).items():
             store = PushedStore(folder)
@@ -277,7 +277,7 @@ class PushedQueue:
         return queues
 
     def _store(self, collection: str) -> PushedStore:
-        """The store of a collection that can be changed from here."""
+        """Return the store of a collection. Raises JobConflict if it is built elsewhere."""
         settings = self._settings
         folder = _folder_of(settings, collection)
         if settings.store and (collection != DEFAULT or live_id(folder) is None):
@@ -293,13 +293,13 @@ class PushedQueue:
                 folders = pushed_folders(self._settings.index_dir).values()
                 if any(PushedStore(folder).is_waiting() for folder in folders):
                     self._run()
-            except (OSError, sqlite3.Error) as error:  # which may pass
+            except (OSError, sqlite3.Error) as error:  # it may pass
                 log.warning("what was pushed cannot be looked at: %s", error)
-            self._wake.wait(_LOOK)
+            self._wake.wait(_POLL_SECONDS)
             self._wake.clear()
 
     def _run(self) -> None:
-        """Start the process that indexes, unless it lives."""
+        """Start the process that indexes, unless it runs."""
         folder = self._settings.index_dir / PUSHED
         folder.mkdir(exist_ok=True)
         # inherited, and so held until the process ends, however it does
@@ -310,7 +310,7 @@ class PushedQueue:
 
 @contextmanager
 def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
-    """Make the folders of an index and a collection; raise StorageFull where there is no room for so many bytes."""
+    """Make the folders of an index and a collection. Raises StorageFull without room for `size` bytes."""
     try:
         with disk_errors(index_dir):
             prepare(index_dir)
@@ -322,7 +322,7 @@ def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
 
 
 def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log: Path) -> int:
-    """Start a process that builds, with the settings and a lock that it holds until it ends; return its number."""
+    """Start a process that builds, with the settings and a lock that it holds until it ends; return its PID."""
     with log.open("w") as written:
         process = subprocess.Popen(
             command,
@@ -330,7 +330,7 @@ def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log
             stdout=written,
             stderr=written,
             env=os.environ | settings.as_environment(),
-            start_new_session=True,  # so that a signal to the server is not one to the build
+            start_new_session=True,  # signals to the server do not reach the build
             pass_fds=[lock.fileno()],
         )
     threading.Thread(target=process.wait, name="pilotlight-build", daemon=True).start()  # no zombie stays
@@ -338,7 +338,7 @@ def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log
 
 
 def write(path: Path, content: dict[str, Any]) -> None:
-    """Put a file in its place whole."""
+    """Write a file atomically."""
     new = path.with_suffix(".new")
     new.write_text(json.dumps(content), encoding="utf-8")
     os.replace(new, path)
@@ -359,7 +359,7 @@ def _is_held(path: Path) -> bool:
 
 
 def pushed_folders(index_dir: Path) -> dict[str, Path]:
-    """Return the folders of the collections that anything was pushed to, published or not, by name."""
+    """Return the folders of the collections with pushed documents, published or not, by name."""
     try:
         names = sorted(entry.name for entry in (index_dir / COLLECTIONS).iterdir() if is_collection_name(entry.name))
     except (FileNotFoundError, NotADirectoryError):
@@ -375,7 +375,7 @@ def _folder_of(settings: Settings, collection: str) -> Path:
 
 
 def _address(url: str) -> str:
-    """Return an address as documents are known by. Raises RequestRefused."""
+    """Return the normalised address of a document. Raises RequestRefused."""
     address = normalise("", url)
     if address is None or has_user(url):
         raise RequestRefused("url", "must be an http or https address of at most 2,000 characters, without a user")

@@ -1,4 +1,4 @@
-"""Answers from the index as it is now: searches, documents, headings, and texts of callers for the models."""
+"""Answers from the live generations: searches, documents, headings, and the models for texts of callers."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from embedder.late_interaction import QueryTokens
 from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.filter import EachFilter, Filter
 from indexer.generation.documents import DocumentEntry
-from indexer.generation.documents import StoredChunk as StoredChunk  # for packages that may not look below this one
+from indexer.generation.documents import StoredChunk as StoredChunk  # `rag.adapters` may not import it
 from indexer.generation.manifest import DEFAULT, collection_dir
 from indexer.generation.versions import edition_at
 from indexer.stores.store import Searchable
@@ -57,7 +57,7 @@ class LiveRetriever:
         return self if scope is EVERYTHING or scope.is_all else LiveRetriever(self.follower, scope)
 
     def start(self) -> None:
-        """Begin to load. Returns at once."""
+        """Start to load in the background."""
         self.follower.start()
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class LiveRetriever:
 
     @property
     def ready(self) -> bool:
-        """Whether queries to at least one collection are answered."""
+        """Readiness of at least one collection."""
         return any(each.retriever and not each.away for each in self.follower.collections.values())
 
     def status(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class LiveRetriever:
         return self._model().embed_queries(queries)
 
     def rerank(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
-        """Score how well each text answers a query, from 0 to 1, after all searches that wait; count their tokens."""
+        """Score how well each text answers a query, from 0 to 1, after waiting searches; count their tokens."""
         self._model()
         reranker = self.follower.reranker
         if reranker is None:
@@ -160,7 +160,7 @@ class LiveRetriever:
         return OpenDocument(self, collection, generation, entry)
 
     def open_around(self, chunk_id: str, collection: str = DEFAULT) -> "tuple[OpenDocument, int] | None":
-        """Return the document of a passage and the place of the passage in it; None where it is not any more."""
+        """Return the document of a passage, and the place of the passage in it; None if it no longer exists."""
         with self._reading(collection) as (generation, only):
             entry_and_row = generation.entry_of(chunk_id, only)
         if entry_and_row is None:
@@ -176,7 +176,7 @@ class LiveRetriever:
     def suggest(
         self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, limit: int = SUGGESTED
     ) -> list[Suggestion]:
-        """Return titles and headings with what is typed, of documents that a filter allows. Raises as `search` does."""
+        """Return titles and headings that go on as typed, of allowed documents. Raises as `search` does."""
         if (len(typed.strip()) < FEWEST_TYPED or len(typed) > MOST_TYPED) and self.scope.has(collection):
             return []
         with self._reading(collection, filter) as (generation, only):
@@ -185,7 +185,7 @@ class LiveRetriever:
     def grep(
         self, matches: Matches, collection: str = DEFAULT, filter: Filter | None = None, limit: int = 100
     ) -> tuple[int, list[StoredChunk]]:
-        """Count the passages that match, of those that a filter allows, and return some. Raises as `search` does."""
+        """Count the matching passages that a filter allows, and return the first ones. Raises as `search` does."""
         rows: list[int] = []
         with self._reading(collection, filter) as (generation, only):
             for batch in generation.scan(only):
@@ -217,7 +217,7 @@ class LiveRetriever:
 
     @contextmanager
     def noting_failures(self, collection: str) -> Iterator[None]:
-        """Have the files of a collection checked where reading them fails. Raises NotReady in place of some errors."""
+        """Check the files of a collection after an error. Raises NotReady in place of some errors."""
         try:
             yield
         except Exception as error:
@@ -289,14 +289,14 @@ class LiveRetriever:
         return ready, away
 
     def _answer(self, retriever: Retriever, request: SearchRequest, embedded: QueryTokens | None) -> Answer:
-        """Answer from one generation, unless its caller's last searches there had the same."""
+        """Answer from the cache of the caller, or from one generation."""
         if request.rerank:  # it depends on the time left
             return retriever.answer_query(request, embedded)
         began, key = time.perf_counter(), ("answers", retriever.generation.manifest.id, request)
         packed: bytes | None = self.follower.cache.get(*key)
         if packed is None:
             answer = retriever.answer_query(request, embedded)
-            packed = _PACK(answer)  # as objects it would take ten times the memory, and the processor's caches
+            packed = _PACK(answer)  # a tenth of the memory of the objects
             self.follower.cache.put(packed, len(packed), *key)
             return answer
         answer = _UNPACK(packed)
@@ -321,7 +321,7 @@ class LiveRetriever:
         return CollectionMissing(collection, filter(self.scope.has, self.follower.collections))
 
     def _note_failure(self, error: Exception, collections: Iterable[str]) -> None:
-        """Have the files of these collections checked. Raises NotReady for an error that an operator can mend."""
+        """Request a check of the files of collections. Raises NotReady for an error that an operator can repair."""
         is_away = isinstance(error, StoreError | IndexMissing)  # a store that is away, or has deleted this generation
         if isinstance(error, IndexCorrupt) or not isinstance(error, PilotlightError):
             for served in filter(None, map(self.follower.collections.get, collections)):

@@ -34,7 +34,7 @@ def milvus_at(address: str) -> "MilvusStore":
         )
     from indexer.stores.milvus.milvus_store import MilvusStore
 
-    def seconds_left() -> float:  # of the request under way, infinity outside of one
+    def seconds_left() -> float:  # infinity outside of a request
         deadline.check()
         return deadline.remaining()
 
@@ -104,9 +104,9 @@ def verify_generation(store: Store, generation_id: str) -> list[Check]:
 
 
 def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> None:
-    """Raise what is wrong if no collection could be served by the embedder of this fingerprint.
+    """Raise an error if no collection can be served by the embedder of this fingerprint.
 
-    A store that cannot be reached may come back, so that is only said, on stderr.
+    A store that cannot be reached is only reported, on stderr: it may come back.
     """
     stores = stores_of(settings)
     if not stores:
@@ -133,7 +133,7 @@ def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> Non
 
 
 class Publisher:
-    """Publishes the live generation of an index folder to Milvus, after every build; nothing is embedded for it."""
+    """Publishes the live generation of an index folder to Milvus after each build, without embedding."""
 
     def __init__(self, store: "MilvusStore", *, keep: int, quiet: bool = False) -> None:
         self._store = store

@@ -20,14 +20,14 @@ from web.guards.limits import MAX_BODY_BYTES, MAX_DOCUMENT_BYTES, take_slot
 from web.openapi import Content, Operation
 
 JSON_LINES = "application/jsonl"
-MOST_EXPORTS = 4  # that one worker sends at once
+MAX_EXPORTS = 4  # per worker
 # One of the two is there, and is not null.
 _CONTENT = [{"required": [name], "properties": {name: {"type": "string"}}} for name in ("text", "base64")]
 _PUSH = Annotated[messages.Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 
 blueprint = Blueprint("documents", __name__, url_prefix="/api/v1")
 jobs = Blueprint("jobs", __name__, url_prefix="/api/v1/index")
-_reading = Lock()  # one export computes at a time: searches wait for the interpreter behind each that does
+_reading = Lock()  # one export computes at a time, as it holds the interpreter
 
 
 @blueprint.get("/documents/<id>")
@@ -49,7 +49,7 @@ def document(id: str) -> Response:
 def documents() -> Response:
     """Export all documents of a generation as JSON Lines; a worker sends 4 exports at once."""
     exports = retriever().documents(read_query(messages.InCollection).collection)
-    release = take_slot("exports", MOST_EXPORTS, ServiceUnavailable("Too many exports are running: try again shortly."))
+    release = take_slot("exports", MAX_EXPORTS, ServiceUnavailable("Too many exports are running: try again shortly."))
     deadline.lift()
 
     def pieces() -> Iterator[bytes]:
@@ -58,7 +58,7 @@ def documents() -> Response:
             yield b"\n"
 
     response = Response(_one_at_a_time(pieces()), content_type=JSON_LINES)
-    response.call_on_close(release)  # whether or not it was sent whole
+    response.call_on_close(release)  # also after a broken connection
     return response
 
 
@@ -84,7 +84,7 @@ def _one_at_a_time(pieces: Iterator[bytes]) -> Iterator[bytes]:
 @blueprint.post("/documents")
 @Operation(role="write", body=_PUSH, responses={202: messages.IndexChange}, errors=(409, 501, 507), takes_long=True)
 def push() -> tuple[Response, int, dict[str, str]]:
-    """Push a document. It is on the disk when this is answered, in place of what its address had."""
+    """Push a document: it is written to the disk, in place of the document at its address."""
     sent = read_json(messages.Push, MAX_DOCUMENT_BYTES, "a document")
     if (sent.text is None) == (sent.base64 is None):
         raise FieldError("text", "A document has either text or base64.")
@@ -102,7 +102,7 @@ def withdraw() -> tuple[Response, int, dict[str, str]]:
 @blueprint.get("/changes")
 @Operation(role="write", query=messages.InPushed, responses={200: messages.PushQueue}, errors=(501,))
 def changes() -> Response:
-    """List what was pushed and withdrawn, and how much of it waits."""
+    """List pushed and withdrawn documents, and the number of waiting changes."""
     collection = read_query(messages.InPushed).collection
     return jsonify(_queue(collection).queue(collection))
 
@@ -110,7 +110,7 @@ def changes() -> Response:
 @blueprint.get("/changes/<id>")
 @Operation(role="write", query=messages.InPushed, responses={200: messages.IndexChange}, errors=(404, 501))
 def change(id: str) -> Response:
-    """Show what became of a document that was pushed or withdrawn."""
+    """Show the state of a pushed or withdrawn document."""
     collection = read_query(messages.InPushed).collection
     return jsonify(_queue(collection).change(id, collection))
 
@@ -169,7 +169,7 @@ def cancel(id: str) -> tuple[Response, int]:
 
 
 def _manager() -> JobManager:
-    """Return what builds indexes. Raises NotImplemented where nothing does."""
+    """Return the manager of builds. Raises NotImplemented without one."""
     manager: JobManager | None = current_app.extensions["jobs"]
     if manager is None:
         raise NotSetUp("This server cannot build indexes.")

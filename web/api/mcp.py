@@ -1,4 +1,4 @@
-"""Search for agents: the Model Context Protocol at `/mcp`, and `/llms.txt` for those that do not speak it."""
+"""Search for agents: the Model Context Protocol at `/mcp`, and `/llms.txt` for agents without it."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -18,10 +18,10 @@ from web.guards.limits import MAX_SEARCH_BYTES
 from web.openapi import Content, Operation
 from web.problems import MEDIA_TYPE, problem_of
 
-LISTED = 50  # documents of a collection in `/llms.txt`
+MAX_LISTED = 50  # documents of a collection in `/llms.txt`
 _ANSWER = Content("application/json", {"type": "object", "description": "result or error, of JSON-RPC 2.0"})
-_REFUSED = [Content(MEDIA_TYPE, {"$ref": f"{REF}Problem"}), _ANSWER]  # by the server, or by the protocol
-_PLAIN = str.maketrans("[]()<>\n", " " * 7)  # in the text of a link
+_REFUSED = [Content(MEDIA_TYPE, {"$ref": f"{REF}Problem"}), _ANSWER]
+_LINK_TEXT = str.maketrans("[]()<>\n", " " * 7)
 
 blueprint = Blueprint("mcp", __name__)
 
@@ -41,7 +41,7 @@ def exchange() -> Response:
         from rag.adapters.tools import Tools
     except ModuleNotFoundError as error:
         raise NotSetUp("MCP is not installed on this server: pip install 'pilotlight[mcp]'.") from error
-    if is_from_another_site():  # its clients are programs
+    if is_from_another_site():  # MCP clients are programs
         raise Forbidden("A page of another site may not use this.")
     message = read_object(MAX_SEARCH_BYTES)
     decode(message, ToolMessage, "a message")
@@ -50,7 +50,7 @@ def exchange() -> Response:
     def call(name: str, arguments: Mapping[str, Any]) -> Any:
         try:
             return tools.call(name, arguments)
-        except Exception as error:  # counted, logged and put in words as where REST fails
+        except Exception as error:  # counted and logged like errors of REST
             raise RagError(str(problem_of(error)["detail"])) from error
 
     return Response(*answer_post(call, request.headers.items(), message), content_type="application/json")
@@ -64,8 +64,8 @@ def describe() -> Response:
     names = [each["name"] for each in visible.status()["collections"] if each["ready"]]
     counts = {name: count for name in names if (count := visible.overview(name)["documents"])}
     listings = [
-        (name, count, [each.facts for each in islice(visible.documents(name), LISTED)], collection_field(name))
+        (name, count, [each.facts for each in islice(visible.documents(name), MAX_LISTED)], collection_field(name))
         for name, count in counts.items()
     ]
-    text = render_template("llms.txt", collections=listings, plain=_PLAIN)
+    text = render_template("llms.txt", collections=listings, plain=_LINK_TEXT)
     return Response(text, content_type="text/plain; charset=utf-8")

@@ -83,9 +83,9 @@ def rerank() -> Response:
         fields = {"text": each} if isinstance(each, str) else each
         values = [fields.get(name) for name in rerank_request.rank_fields or ()]
         text = "\n".join(str(value) for value in values if isinstance(value, str | int | float)) or fields.get("text")
-        if not isinstance(text, str) or not 1 <= len(text) <= messages.LONGEST_TEXT:
+        if not isinstance(text, str) or not 1 <= len(text) <= messages.MAX_TEXT_CHARS:
             name = f"documents[{place}]"
-            raise FieldError(name, f"{name} must have a field text of 1 to {messages.LONGEST_TEXT} characters.")
+            raise FieldError(name, f"{name} must have a field text of 1 to {messages.MAX_TEXT_CHARS} characters.")
         texts.append(text)
     served = retriever().status().get("rerank_model")
     if served and rerank_request.model not in ("", served):

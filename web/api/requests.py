@@ -1,4 +1,4 @@
-"""Reads and checks requests: query strings, JSON bodies, and the searches in them; and runs a search."""
+"""Decoding of requests from query strings and JSON bodies, and running of searches."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -39,7 +39,7 @@ S = TypeVar("S", bound=SearchRequest)
 
 MAX_PARAMETERS = 100
 TYPING = "X-Pilotlight-Typing"  # a request of a page's script, while somebody may go on typing
-_FILTER_FIELDS = (*LISTS, "date", "metadata")  # in JSON
+_FILTER_FIELDS = (*LISTS, "date", "metadata")
 _OPTIONS = tuple(name for name in SearchRequest.__struct_fields__ if name not in ("query", "filter"))
 
 
@@ -64,20 +64,26 @@ def recorder() -> Recorder:
 
 
 def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via | None = "api") -> Answer:
-    """Search; `via` is the way it came, for insights, or None where it repeats what is shown."""
+    """Search, and record the search.
+
+    Args:
+        search: the request.
+        embedded: its vectors, if the caller has them.
+        via: route of the search, for insights; None for a repeated one.
+    """
     answer = retriever().search(search, embedded)
     extensions = current_app.extensions
     note_search(extensions["metrics"], answer, search)
     keeps: Recorder | None = extensions["insights"]
     if keeps is None or via is None or search.offset:
         return answer
-    is_box = caller().is_shown  # on a page of another site, which searches while somebody types
+    is_box = caller().is_shown  # the search box of another site searches while somebody types
     is_seen = not (is_box or TYPING in request.headers)
     return structs.replace(answer, search_id=keeps.record(answer, "box" if is_box else via, seen=is_seen))
 
 
 def collections_of(collection: str, collections: str | Sequence[str] | None) -> list[str]:
-    """Return the collections that are asked for, of several those that are there."""
+    """Return the requested collections; of several, the available ones."""
     if collections is None:
         return [collection]
     names, served = names_of(collections), retriever().status().get("collections", [])
@@ -154,7 +160,7 @@ def is_filter(name: str) -> bool:
 
 
 def fields_beside_filter(parameters: Mapping[str, Sequence[str]], names: Sequence[str], owner: str) -> dict[str, str]:
-    """Return the other fields of a query string. Raises FieldError for one that is not known."""
+    """Return the other fields of a query string. Raises FieldError for an unknown one."""
     fields = {name: ",".join(values) for name, values in parameters.items() if not is_filter(name)}
     refuse_unknown(fields, (*names, *KEYS), owner)
     return fields

@@ -25,17 +25,17 @@ from web.guards.limits import MAX_BODY_BYTES, MAX_CONVERSATION_BYTES, MAX_SEARCH
 from web.openapi import Content, Operation
 from web.problems import DETAILS, problem, problem_of
 
-# A hit is named by all feedback but `seen`.
+# All feedback but `seen` names a hit.
 _NAMES_HIT = {"required": ["hit"], "properties": {"hit": {"type": "string"}}}
 _FEEDBACK = Annotated[
     messages.FeedbackRequest,
     Meta(extra_json_schema={"anyOf": [_NAMES_HIT, {"properties": {"feedback": {"const": "seen"}}}]}),
 ]
 
-MOST_AT_ONCE = 8  # answers that one worker writes
+MAX_ANSWERS = 8  # per worker
 DEFAULT_K = 6
 
-Events = Generator[Event | None, None, None]  # None is a sign of life
+Events = Generator[Event | None, None, None]  # None is a heartbeat
 
 log = logging.getLogger("pilotlight")
 blueprint = Blueprint("search", __name__, url_prefix="/api/v1")
@@ -59,14 +59,14 @@ def search_by_body() -> Response:
 @blueprint.post("/search/batch")
 @Operation(role="read", body=messages.SearchBatch, responses={200: messages.BatchAnswer}, takes_long=True)
 def search_by_batch() -> Response:
-    """Search for several queries at once; one that fails has a problem in its place."""
+    """Search for several queries at once; a failed one gets a problem in its place."""
     began = time.perf_counter()
     fields = requests.read_object(MAX_BODY_BYTES)
     refuse_unknown(fields, ("queries",), "a batch")
     queries = fields.get("queries")
-    if not isinstance(queries, list) or not 1 <= len(queries) <= messages.MOST_QUERIES:
-        raise FieldError("queries", f"queries must be a list of 1 to {messages.MOST_QUERIES} searches.")
-    outcomes: list[Any] = []  # of each, its search, and later what it got: an answer or a problem
+    if not isinstance(queries, list) or not 1 <= len(queries) <= messages.MAX_BATCH_QUERIES:
+        raise FieldError("queries", f"queries must be a list of 1 to {messages.MAX_BATCH_QUERIES} searches.")
+    outcomes: list[Any] = []  # the search of each query, replaced by its answer or problem
     for each in queries:
         try:
             if not isinstance(each, dict):
@@ -108,7 +108,7 @@ def suggest() -> Response:
 @blueprint.post("/feedback")
 @Operation(role="read", body=_FEEDBACK, responses={204: None}, errors=(501,))
 def add_feedback() -> Response:
-    """Say what became of a search; one that is not there is ignored."""
+    """Give feedback on a search; an unknown search is ignored."""
     keeps = requests.recorder()
     feedback = requests.read_json(messages.FeedbackRequest, MAX_SEARCH_BYTES, "feedback")
     if not feedback.hit and feedback.feedback != "seen":
@@ -137,12 +137,12 @@ def answer() -> Response:
         fields["k"] = DEFAULT_K
     answer_request = requests.search_of_object(fields, messages.AnswerRequest)
     full = NotReady("the server is already writing as many answers as it can: try again shortly")
-    give_back = take_slot("answers", MOST_AT_ONCE, full)
+    give_back = take_slot("answers", MAX_ANSWERS, full)
     try:
         text = search_text(answer_request.query, answer_request.history, MAX_QUERY_CHARS)
         search_answer = requests.run(structs.replace(answer_request.search, query=text, links=True), via="answer")
-        deadline.lift()  # which was that of the search; an answer has its own
-        from rag.answer.completion import write_answer  # brings an HTTP client, which not every server needs
+        deadline.lift()  # the answer has its own
+        from rag.answer.completion import write_answer  # loads an HTTP client
 
         lookup = make_lookup(requests.retriever().search, answer_request.search)
         is_strict = requests.settings().answer_strict
@@ -153,7 +153,7 @@ def answer() -> Response:
             response = jsonify(_complete(search_answer, events))
         else:
             response = Response(_stream(events), content_type=MEDIA_TYPE)
-            response.headers["X-Accel-Buffering"] = "no"  # or nginx would keep the text until it is complete
+            response.headers["X-Accel-Buffering"] = "no"  # nginx would buffer the text
     except BaseException:
         give_back()
         raise

@@ -1,9 +1,8 @@
-"""Access: a key for each caller, what callers without one may do, and which other sites' pages may call the API.
+"""Access control: keys, users of a proxy, callers without a key, and pages of other sites.
 
-A route says its role with `web.openapi.Operation`: read, write, or None for what everybody may see. Writing takes a
-bearer key always: a browser sends a saved password with any request to us, also with one that another site made it
-send, but never a bearer key. So no answer ever allows a browser to send its own credentials: then it does not matter
-which page asks, and `*` is safe as an allowed origin.
+A route has the role read or write, or None if it is open to everybody (`web.openapi.Operation`). Writing always needs a
+bearer key: a browser sends a saved password with any request, also with one that another site makes it send, but never
+a bearer key. No response allows browsers to send credentials across origins, so `*` is safe as an allowed origin.
 
 Users are named by a trusted reverse proxy in headers. Anybody can send such headers, so they are believed of peers that
 are known by the address of the connection itself, which no header can change, by a secret, or by both.
@@ -26,8 +25,8 @@ from werkzeug.exceptions import Forbidden, TooManyRequests, Unauthorized
 from rag.errors import KeysError, SettingsError
 from rag.serving.access import (
     EVERYTHING,
-    LONGEST,
-    MOST_GROUPS,
+    MAX_GROUPS,
+    MAX_NAME_CHARS,
     NOTHING,
     ORIGINS_ARE,
     UNLISTED,
@@ -43,14 +42,14 @@ from web.guards.limits import TokenBuckets, network_of, shared_file
 from web.openapi import operation_for
 from web.problems import this_request, wants_page
 
-# what a key in a page is good for
+# routes that a key in a page may use
 FOR_PAGES = frozenset(
     {"search.search_by_query_string", "search.search_by_body", "search.suggest", "search.add_feedback"}
 )
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024  # characters
 BARRED = "Too many requests without a valid key came from this address: try again later."
-REFUSALS_S = 5.0  # of an address, to callers without a good key; twice as many may come at once
+REFUSALS_S = 5.0  # refusals a second of one address; bursts of twice as many
 CORS_PATHS = ("/api/", "/v1/", "/openapi.json")
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, DELETE",
@@ -61,7 +60,7 @@ _ANYBODY = Caller("", "read", scope=UNLISTED)
 _LOCAL = Caller("", "read")
 _PORT = re.compile(r":[0-9]*\Z")
 _HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # no _, which WSGI cannot tell from -
-_LEAST_SECRET = 16  # characters
+_MIN_SECRET_CHARS = 16
 _SECRET = "HTTP_X_PROXY_SECRET"  # noqa: S105 - its name
 
 
@@ -116,7 +115,7 @@ class AccessControl:
         header = sent.environ.get("HTTP_AUTHORIZATION")
         if self._users and (found_user := self._users.caller(role)):
             return found_user
-        # without any keys none can be wrong, and there are clients that always send one
+        # without keys no key is wrong, and some clients always send one
         if header is None or (role == "read" and self._keys.current() is None):
             if not self._is_open(sent):
                 return NOBODY
@@ -131,36 +130,36 @@ class AccessControl:
         if key_record.origins:
             if sent.endpoint not in FOR_PAGES:
                 raise Forbidden(
-                    f"The key {key_record.name!r} stands in pages of other sites, and is for searching alone."
+                    f"The key {key_record.name!r} is shown in pages of other sites, and only allows searches."
                 )
-            # which the script of a page cannot change; a program can, so this keeps other sites out, not people
+            # scripts of pages cannot change it; programs can, so this keeps out sites, not people
             if sent.headers.get("Origin") not in key_record.origins:
-                raise Forbidden(f"The key {key_record.name!r} is only for pages of the sites that it was made for.")
+                raise Forbidden(f"The key {key_record.name!r} only allows requests from the pages of its sites.")
         writes = key_record.sees if key_record.role == "write" else NOTHING
         return Caller(
             key_record.name, key_record.role, is_shown=bool(key_record.origins), scope=key_record.sees, writes=writes
         )
 
     def _of_everybody(self) -> Scope:
-        """Return what is seen without any key; once a caller may see a part alone, not even which parts there are."""
+        """Return the scope of open routes: nothing, once any caller sees only some documents."""
         if self._users:
             return NOTHING
         try:
             keys = self._keys.current() or ()
         except KeysError:
-            return NOTHING  # which keys there were is not known
+            return NOTHING  # the keys are unknown
         if self._anonymous == "read":
             return UNLISTED
         return EVERYTHING if all(key.sees.is_all for key in keys) else NOTHING
 
     def _is_open(self, sent: Request) -> bool:
-        """Whether callers without a key may read: all, or, as long as there are no keys, all on this machine."""
+        """Return whether callers without a key may read; by default only on this machine and without keys."""
         if self._anonymous != "auto":
             return self._anonymous == "read"
-        # a proxy of users passes on the world
+        # a proxy of users passes on requests of everybody
         if not self._is_private or self._users or self._keys.current() is not None:
             return False
-        # a site that has its name resolve to this machine would else read the index in a visitor's browser
+        # a site whose name resolves to this machine could read the index in a visitor's browser
         if not is_loopback(_PORT.sub("", sent.environ.get("HTTP_HOST", ""))):
             raise Forbidden(
                 "This server only answers to names of this machine. To serve it under another, behind a proxy, "
@@ -170,10 +169,10 @@ class AccessControl:
 
 
 class Users:
-    """Says which user makes a request."""
+    """Finds the user of a request."""
 
     def __init__(self, settings: Settings) -> None:
-        """Take the settings; raises SettingsError for some that cannot be, or a file of rules that cannot be read."""
+        """Take the settings. Raises SettingsError for invalid ones, or an unreadable file of rules."""
         if not settings.rules:
             raise SettingsError("users need rules: write [[access]] into the file of --config")
         self._rules = AccessRules(settings.rules_path)
@@ -190,8 +189,8 @@ class Users:
                 "--user-header needs --user-proxies, the networks that proxies connect from, or a proxy_secret that "
                 "they send: anybody else could write that header"
             )
-        if self._secret and len(self._secret) < _LEAST_SECRET:
-            raise SettingsError(f"proxy_secret needs at least {_LEAST_SECRET} characters, preferably random")
+        if self._secret and len(self._secret) < _MIN_SECRET_CHARS:
+            raise SettingsError(f"proxy_secret needs at least {_MIN_SECRET_CHARS} characters, preferably random")
         names = (settings.user_header, settings.groups_header)
         for name in names:
             if not _HEADER.fullmatch(name):
@@ -215,22 +214,22 @@ class Users:
 
     def _user_of(self, environ: Mapping[str, Any]) -> tuple[str, list[str]] | None:
         """Return the user and the groups that a trusted proxy names, or None. Raises Unauthorized for a bad name."""
-        before = environ.get("werkzeug.proxy_fix.orig", environ)  # of the connection, whatever X-Forwarded-For says
+        before = environ.get("werkzeug.proxy_fix.orig", environ)  # the address of the connection
         if not environ.get(self._user) or not self._is_trusted(environ, str(before.get("REMOTE_ADDR") or "")):
             return None
         name = _text(environ[self._user])
-        if name is None or "," in name:  # as where a second header of the name came through
+        if name is None or "," in name:  # two headers, joined
             raise Unauthorized(f"The proxy hands over a {self._shown} that is not the name of one user.")
         groups = [_text(group) for group in str(environ.get(self._groups, "")).split(",") if group.strip()]
-        if None in groups or len(groups) > MOST_GROUPS:
-            raise Unauthorized(f"The proxy hands over groups that cannot be read, or more than {MOST_GROUPS}.")
+        if None in groups or len(groups) > MAX_GROUPS:
+            raise Unauthorized(f"The proxy hands over groups that cannot be read, or more than {MAX_GROUPS}.")
         return name, list(filter(None, groups))
 
     def _is_trusted(self, environ: Mapping[str, Any], address: str) -> bool:
         if self._networks:
             try:
                 peer = ipaddress.ip_address(address.partition("%")[0])
-            except ValueError:  # of a Unix socket there is none
+            except ValueError:  # a Unix socket
                 return False
             peer = getattr(peer, "ipv4_mapped", None) or peer
             if not any(peer in network for network in self._networks):
@@ -254,7 +253,7 @@ def _check_role(client: Caller, role: str) -> None:
 
 
 def _key_of(header: str, role: str) -> str | None:
-    """Return the key in an Authorization header; None if it has none that is good for a role."""
+    """Return the key in an Authorization header, or None without one for a role."""
     scheme, _, credentials = header.partition(" ")
     if len(header) > MAX_AUTHORIZATION:
         return None
@@ -275,16 +274,16 @@ def _unauthorized(detail: str, role: str) -> Unauthorized:
 
 
 def _text(value: str) -> str | None:
-    """Return what a header says, of which WSGI gives each byte as a character; None if it is no text for a name."""
+    """Decode the name in a header, whose characters are bytes (WSGI); None if it is invalid."""
     try:
         text = value.encode("latin-1").decode("utf-8").strip()
     except UnicodeError:
         return None
-    return text if text and len(text) <= LONGEST and text.isprintable() else None
+    return text if text and len(text) <= MAX_NAME_CHARS and text.isprintable() else None
 
 
 def is_from_another_site() -> bool:
-    """Whether a page of another site had the browser send a request, in which a proxy then finds its own cookie."""
+    """Return whether a page of another site made the browser send a request, with the cookie of a proxy."""
     if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
         return True
     origin = request.headers.get("Origin")
@@ -292,8 +291,8 @@ def is_from_another_site() -> bool:
 
 
 def parse_origins(text: str) -> frozenset[str]:
-    """Read the setting. Raises SettingsError for what is not an origin as browsers write it."""
-    origins = frozenset(part.strip() for part in text.split(",") if part.strip())
+    """Read `cors_origins`. Raises SettingsError for an invalid origin."""
+    origins = frozenset(filter(None, map(str.strip, text.split(","))))
     for origin in origins:
         if origin != "*" and not is_origin(origin):
             raise SettingsError(f"--cors-origins: {origin!r} is not an origin: {ORIGINS_ARE}")
@@ -301,7 +300,7 @@ def parse_origins(text: str) -> frozenset[str]:
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """Check every request, answer preflights, and mark what pages of other origins may read. Raises SettingsError."""
+    """Check every request, answer preflights, and add CORS headers. Raises SettingsError."""
     access = AccessControl(settings)
     allowed = parse_origins(settings.cors_origins)
 

@@ -1,8 +1,8 @@
 """Limits: requests a second of a caller, bytes of a body, and seconds until an answer.
 
 The rate of a caller is a token bucket in memory that all workers share. A bucket is one number: the time at which it
-would be full again (the generic cell rate algorithm, ITU-T I.371). One that is full is as good as none, so nothing has
-to be tidied up: its place is free for another.
+would be full again (the generic cell rate algorithm, ITU-T I.371). The place of a full bucket is free for another, so
+nothing has to be cleaned up.
 """
 
 import fcntl
@@ -33,10 +33,10 @@ from web.problems import this_request
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # variable that names the folder which the workers of a server share
 MAX_BODY_BYTES = 2 * 1024 * 1024
-MAX_SEARCH_BYTES = 64 * 1024  # of the body of one search
-MAX_CONVERSATION_BYTES = 512 * 1024  # of a question, with what was asked and answered before
-MAX_DOCUMENT_BYTES = 16 * 1024 * 1024  # of a request that pushes a document, of which base64 takes a quarter
-MAX_LARGE_BYTES = 32 * 1024 * 1024  # of all bodies above that of a search which a worker holds at a time
+MAX_SEARCH_BYTES = 64 * 1024  # body of one search
+MAX_CONVERSATION_BYTES = 512 * 1024  # question with its history
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024  # pushed document, a quarter of it base64
+MAX_LARGE_BYTES = 32 * 1024 * 1024  # all large bodies of a worker at a time
 BURST_S = 2.0  # seconds' worth of requests that may come at once
 PLACES = 1 << 14
 _PROBES = 16  # places where a caller's bucket may be
@@ -45,10 +45,10 @@ _PORT = re.compile(r":[0-9]*\Z")
 
 
 class TokenBuckets:
-    """The buckets of all callers, of which threads and, by their file, processes share up to PLACES."""
+    """Up to PLACES buckets of callers, shared by threads and, through a file, by processes."""
 
     def __init__(self, rate: float, path: Path | None) -> None:
-        """Take requests a second, and the file that processes share the buckets in; None for this process alone."""
+        """Take the rate in requests a second, and the shared file; None for this process only."""
         self._interval = 1.0 / rate
         self._slack = max(0.0, BURST_S - self._interval)
         self._thread_lock = threading.Lock()
@@ -99,7 +99,7 @@ def shared_file(name: str) -> Path | None:
 
 @lru_cache(10_000)
 def network_of(address: str | None) -> str:
-    """Return what counts as one address: an IPv6 customer has a whole /64, and a proxy may name a port too."""
+    """Return the network that counts as one caller: a /64 of IPv6, without the port that a proxy may add."""
     text = (address or "").strip()
     host = _PORT.sub("", text).strip("[]") if text.startswith("[") or text.count(":") == 1 else text
     try:
@@ -125,7 +125,7 @@ def register(app: Flask, settings: Settings) -> None:
         deadline.begin(settings.deadline)
         deadline.check()
         client = caller()
-        # one key in a page serves all readers of a site, who are told apart by their addresses
+        # one key in a page serves all readers of a site: their addresses differ
         is_known = client.name and not client.is_shown
         name = f"key {client.name}" if is_known else f"address {network_of(http_request.remote_addr)}"
         caller_name.set(name)
@@ -137,7 +137,7 @@ def register(app: Flask, settings: Settings) -> None:
 
     def leave(error: BaseException | None) -> None:
         nonlocal large_bytes
-        deadline.lift()  # or whatever the thread does next would have it
+        deadline.lift()
         with lock:
             large_bytes -= g.pop("large_bytes", 0)
 
@@ -157,7 +157,7 @@ def register(app: Flask, settings: Settings) -> None:
 
 
 def read_body(max_bytes: int) -> bytes:
-    """Read the body. Raises RequestEntityTooLarge, ServiceUnavailable, or what the server raises for one cut short."""
+    """Read the body. Raises RequestEntityTooLarge, ServiceUnavailable, or OSError for an incomplete one."""
     http_request = this_request()
     size = max_bytes if http_request.content_length is None else http_request.content_length
     if size > max_bytes:

@@ -1,3 +1,3 @@
-"""The pages that people see: search, documents, status, what people ask.
+"""Pages for readers and operators: search, documents, status, insights.
 
 May import `api` for parameters, `guards` and the root of `web`."""

@@ -1,4 +1,4 @@
-"""The page of a document, from the text in the index: for what browsers do not open from a page."""
+"""The page of a document from its text in the index, for addresses that browsers do not open."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -17,7 +17,7 @@ from web.openapi import HTML, Content, Operation
 from web.pages.snippets import make_text
 
 SHOWN = 60  # passages of one page
-BEFORE = 10  # passages that may stand before the one that is asked for
+BEFORE = 10  # passages before the requested one
 
 
 class ReadRequest(InCollection):

@@ -15,8 +15,8 @@ from web.api.requests import read_query, recorder, retriever, settings
 from web.display_urls import Places
 from web.openapi import HTML, Content, Operation
 
-FAILURES = 10  # that are listed
-OFFERED = (1, 7, 30, 90)  # days
+MAX_FAILURES = 10
+OFFERED_DAYS = (1, 7, 30, 90)
 status = Blueprint("status", __name__)
 insights = Blueprint("insights", __name__)
 
@@ -41,10 +41,10 @@ def show_status() -> str:
     state = retriever().status()
     collection = read_query(InCollection).collection
     index: dict[str, Any] | None = None
-    with suppress(NotReady):  # the page says why, by the status
+    with suppress(NotReady):  # the page shows the status
         index = retriever().describe(collection)
     pushed: dict[str, Any] | None = None
-    with suppress(OSError, sqlite3.Error):  # nothing can be pushed either, then, and who does is told
+    with suppress(OSError, sqlite3.Error):  # pushes fail too, with an error
         pushes: PushedQueue | None = current_app.extensions["pushes"]
         pushed = pushes.waiting().get(collection) if pushes else None
     return render_template(
@@ -67,7 +67,7 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
         "report": report,
         "failures": [
             (names.link_to(failure["url"]), names.within(failure["reason"]))
-            for failure in report.get("failed", [])[:FAILURES]
+            for failure in report.get("failed", [])[:MAX_FAILURES]
         ],
         "groups": [
             (title, [(group, [names.link_to(url) for url in group["examples"][:1]]) for group in report.get(name, [])])
@@ -90,10 +90,14 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
     takes_long=True,
 )
 def show_insights() -> str:
-    """Show what people ask."""
+    """Show searches, and unanswered ones."""
     insights_request = read_query(InsightsRequest)
     return render_template(
-        "insights.html", found=_report(insights_request), days=insights_request.days, offered=OFFERED, kept=settings()
+        "insights.html",
+        found=_report(insights_request),
+        days=insights_request.days,
+        offered=OFFERED_DAYS,
+        kept=settings(),
     )
 
 
@@ -108,7 +112,7 @@ def show_insights() -> str:
     takes_long=True,
 )
 def as_table() -> Response:
-    """Return a table of what people ask as CSV, without formulas."""
+    """Return a table of searches as CSV, without formulas."""
     table_request = read_query(TableRequest)
     headers = {"Content-Disposition": f'attachment; filename="pilotlight-{table_request.table}.csv"'}
     return Response(
@@ -117,7 +121,7 @@ def as_table() -> Response:
 
 
 def _report(insights_request: InsightsRequest) -> Report:
-    """Return the figures of the days and the collection that are asked for. Raises InsightsError."""
+    """Return the report of a request. Raises InsightsError."""
     recorder()  # raises where nothing is kept
     try:
         return report(settings().insights_folder, insights_request.days, insights_request.collection or None)

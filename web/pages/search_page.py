@@ -73,10 +73,10 @@ class PageFields(Request):
 
 @dataclass(frozen=True, slots=True)
 class PageSearch:
-    """A search as it stands in the address of the page, whose filters are links that work without JavaScript."""
+    """A search of the page; its filters are links that work without JavaScript."""
 
-    search: SearchRequest  # its query may be blank
-    places: Places  # names files
+    search: SearchRequest
+    places: Places
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -106,7 +106,7 @@ class PageSearch:
         return f"{url_for('page.index')}{'?' if parameters else ''}{urlencode(parameters)}"
 
     def narrowed(self) -> list[dict[str, str]]:
-        """Return what the search is narrowed to: fields to carry along, each with the address of a search without."""
+        """Return the active filters, each with the address of the search without it."""
         filters = []
         for place, (name, value) in enumerate(self.pairs):
             other_pairs = [*self.pairs[:place], *self.pairs[place + 1 :]]
@@ -146,7 +146,7 @@ def _label(name: str, value: str, places: Places) -> str:
         code = f"Code ({value.rpartition('/')[2].removeprefix('x-')})" if is_source_code(value) else value
         return KINDS.get(value, code)
     if name == "path":
-        return places.of_folder(unquote(value).removesuffix("!"))  # where an archive begins
+        return places.of_folder(unquote(value).removesuffix("!"))  # root of an archive
     return places.of(value) if name in ("source", "url_prefix") else place_of(value)
 
 
@@ -163,10 +163,8 @@ def index() -> str:
     query = parameters.pop("q", [""])[0].strip()
     opened = parameters.pop("open", [""])[0]
     status, settings = requests.retriever().status(), requests.settings()
-    answers = (
-        settings.answer_page if settings.answer_url and settings.answer_page != "off" else ""
-    )  # when they are written
-    # for the page that shows an error too
+    answers = settings.answer_page if settings.answer_url and settings.answer_page != "off" else ""
+    # for the error page too
     g.form = {"query": query[:MAX_QUERY_CHARS], "longest": MAX_QUERY_CHARS, "status": status, "answers": answers}
     several = ",".join(parameters.get("collections", ())) or None
     collections_shown = requests.collections_of(parameters.get("collection", [DEFAULT_COLLECTION])[0], several)
@@ -195,7 +193,7 @@ def index() -> str:
         day = f"{datetime.fromisoformat(created):%-d %b %Y}" if created else None
         return render_template("page.html", state="empty", index=index, day=day, examples=examples, **g.form)
     search = structs.replace(search, facets=True, links=True, expand="section" if opened else "none")
-    answer = requests.run(search, via=None if opened else "page")  # which repeats what is shown, with more of it
+    answer = requests.run(search, via=None if opened else "page")
     return render_template("page.html", **g.form, **_shown(answer, page_search), opened=opened, asked=page_search)
 
 
@@ -210,7 +208,7 @@ def _examples(status: Mapping[str, Any], collections: Sequence[str]) -> list[str
 
 
 def _shown(answer: Answer, page_search: PageSearch) -> dict[str, Any]:
-    """Return what the page shows of an answer."""
+    """Return the variables of the template for an answer."""
     search, suggestion = page_search.search, answer.did_you_mean
     question = {  # the body of a request that has an answer written from the first hits
         **{name: getattr(search, name) for name in ("query", "mode", "collection", "collections", "per_document")},
@@ -225,7 +223,7 @@ def _shown(answer: Answer, page_search: PageSearch) -> dict[str, Any]:
         "meant": {"text": suggestion, "address": page_search.asking(suggestion)} if suggestion else None,
         "also": answer.also_searched,
         "unavailable": answer.unavailable,
-        "bounds": [(what, ", ".join(names)) for what, names in bounds if names],
+        "bounds": [(label, ", ".join(names)) for label, names in bounds if names],
         "facets": page_search.facets(answer.facets or {}),
         "question": question if g.form["answers"] else None,
         "next": answer.next,
@@ -234,7 +232,7 @@ def _shown(answer: Answer, page_search: PageSearch) -> dict[str, Any]:
 
 
 def _pages(answer: Answer, page_search: PageSearch) -> list[dict[str, Any]]:
-    """Return the hits by the page that they are of, in the place of its best one."""
+    """Group the hits by page, in the order of the best hit of each."""
     groups: dict[str, list[Hit]] = {}
     for hit in answer.hits:
         groups.setdefault(hit.url.partition("#")[0], []).append(hit)
@@ -248,7 +246,7 @@ def _pages(answer: Answer, page_search: PageSearch) -> list[dict[str, Any]]:
             "date": group[0].date,
             "version": group[0].version,
             "passages": [_passage(hit, page_search) for hit in group],
-            "more": group[-1].more,  # passages of it that were left out
+            "more": group[-1].more,  # omitted passages
             "all": page_search.address([*other_pairs, ("url_prefix", url)], per_document="0"),
         }
         for url, group in groups.items()
@@ -261,7 +259,7 @@ def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
     section_html = hit.section_text and make_section(
         hit.section_text, hit.text, hit.highlights, hit.section_blocks, is_code=is_code
     )
-    # title, section, address and date, as far as they are known, in one line
+    # known facts in one line
     name = " › ".join(" ".join(name_part.split()) for name_part in (hit.title, section) if name_part)
     place = hit.url if is_of_web(hit.url) else page_search.places.of(hit.url)
     citation = ", ".join(filter(None, (f"“{name}”" if name else "", place, hit.date)))
@@ -272,7 +270,7 @@ def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
         "section": section,
         "why": list(in_words(hit.explanation)) if hit.explanation else [],  # the steps to its score
         "snippet": make_snippet(hit.text, hit.highlights, hit.blocks, is_code=is_code),
-        "whole": section_html or None,  # with its section, where that was asked for
+        "whole": section_html or None,
         "citation": BIDI_CONTROLS.sub("", citation),
         "also": [page_search.places.link_to(url) for url in hit.duplicates[:ALSO]],
         "beyond": len(hit.duplicates[ALSO:]),
@@ -281,7 +279,7 @@ def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
 
 
 def _link(hit: Hit, page_search: PageSearch) -> Link:
-    """Return where a hit leads: to its page, or for what browsers do not open from there, to its text here."""
+    """Return the link of a hit: its address, or the page of its document if browsers cannot open that."""
     if is_of_web(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
         return page_search.places.link_to(hit.link or hit.url)
     collection_fields: dict[str, Any] = requests.collection_field(hit.collection)

@@ -12,11 +12,11 @@ from rag.query.results import TextBlock
 Span = tuple[int, int]  # characters [start, end)
 
 SNIPPET_CHARS = 320
-LEAD_CHARS = 110  # above that, shown before the first match
-LONGEST_WORD = 120  # characters without a space that are kept whole: an address, a path
-CELL = " | "  # between the cells of a row
+LEAD_CHARS = 110  # more, before the first match
+MAX_WORD_CHARS = 120  # addresses and paths are not cut
+CELL = " | "
 MARK = Markup("<mark>")
-SHAPES = {  # what can be wider than the page is reached by keys, to be scrolled
+SHAPES = {  # wide elements can be focused and scrolled
     "text": Markup("<p>{}</p>"),
     "table": Markup('<div class="rows" tabindex="0"><table>{}</table></div>'),
     "code": Markup('<pre tabindex="0"><code>{}</code></pre>'),
@@ -25,7 +25,7 @@ ROW, ROW_CELL = Markup("<tr>{}</tr>"), Markup("<td>{}</td>")
 CUT = Markup('<span class="cut">…</span>')
 
 _BREAK = re.compile(r"\s+")
-# A full stop after a number, a single letter or before a small one seldom ends a sentence.
+# A full stop after a number or a single letter, or before a lower-case one, seldom ends a sentence.
 _STOP = re.compile(r"""(?:(?<=[^\W\d_]{2})|(?<=[)\]"'”’]))[.!?…]+["'”’)\]]*\s+(?=[^\sa-z])|[。！？｡]+[」』”）]*""")
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 
@@ -95,7 +95,7 @@ def make_section(
 
 
 def merge_spans(spans: Iterable[Span], length: int) -> list[Span]:
-    """Sort spans, cut them to the text, drop empty ones and join those that touch."""
+    """Sort spans, cut them to the text, drop empty spans and join adjacent ones."""
     merged: list[Span] = []
     for start, end in sorted((max(0, start), min(end, length)) for start, end in spans):
         if start >= end:
@@ -121,7 +121,7 @@ def mark(text: str, spans: Iterable[Span], start: int, end: int) -> Markup:
 
 
 def _render(text: str, blocks: Iterable[ShownBlock], spans: list[Span], shown: Span) -> Markup:
-    """Return the blocks of a stretch, each an element; what is cut off at either end is said by an ellipsis."""
+    """Render the blocks between two places, with an ellipsis where the text is cut."""
     start, end = shown
     visible = [ShownBlock(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
     visible = [block for block in visible if block.start < block.end]
@@ -176,8 +176,8 @@ def _units(text: str, block: ShownBlock, size: int) -> list[Span]:
             start += 0 if block.kind == "code" else len(piece) - len(piece.lstrip())
             end -= len(piece) - len(piece.rstrip())
             while end - start > size:
-                spaces = [found.start() for found in _BREAK.finditer(text, start + 1, start + size // 2)]
-                after = _BREAK.search(text, start + size // 2, min(end, start + size // 2 + LONGEST_WORD))
+                spaces = [space.start() for space in _BREAK.finditer(text, start + 1, start + size // 2)]
+                after = _BREAK.search(text, start + size // 2, min(end, start + size // 2 + MAX_WORD_CHARS))
                 stop = spaces[-1] if spaces else after.start() if after else start + size // 2
                 units.append((start, stop))
                 start = stop + len(text[stop:end]) - len(text[stop:end].lstrip())
@@ -187,7 +187,7 @@ def _units(text: str, block: ShownBlock, size: int) -> list[Span]:
 
 
 def split_blocks(text: str, blocks: Iterable[TextBlock] = (), *, is_code: bool = False) -> list[ShownBlock]:
-    """Split a text into its code and tables, and what blank lines separate between them."""
+    """Split a text into code, tables, and paragraphs between blank lines."""
     if is_code:
         blocks = [TextBlock(0, len(text), "code")]
     shown: list[ShownBlock] = []

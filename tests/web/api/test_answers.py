@@ -14,7 +14,7 @@ from rag.settings import Settings
 from tests.endpoint import fake_endpoint
 from tests.web.fakes import make_hit
 from tests.web.test_problems import assert_problem
-from web.api.search import MOST_AT_ONCE
+from web.api.search import MAX_ANSWERS
 from web.app import create_app
 
 URL = "/api/v1/answer"
@@ -118,7 +118,7 @@ def test_a_reader_that_leaves_stops_the_writing(app, client, endpoint, monkeypat
 
 def test_only_so_many_at_once(client, endpoint):
     endpoint.steps = [threading.Event()]
-    open_ones = [client.post(URL, json={"query": "a"}, buffered=False) for _ in range(MOST_AT_ONCE)]
+    open_ones = [client.post(URL, json={"query": "a"}, buffered=False) for _ in range(MAX_ANSWERS)]
     refused = client.post(URL, json={"query": "a"})
     assert int(refused.headers["Retry-After"]) > 0
     assert_problem(refused, 503)

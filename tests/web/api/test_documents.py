@@ -100,10 +100,10 @@ def test_what_cannot_be_used_is_named(index, field):
 
 def test_limits(index, monkeypatch):
     sender = client_for(index)
-    monkeypatch.setattr("rag.serving.jobs.MOST_BYTES", 15)
+    monkeypatch.setattr("rag.serving.jobs.MAX_PUSHED_BYTES", 15)
     assert sender.post(URL, json=PAGE).status_code == 202
     assert "more than 15 bytes" in str(assert_problem(sender.post(URL, json=PAGE | {"url": "https://b.test/"}), 507))
-    monkeypatch.setattr("rag.serving.jobs.MOST_QUEUED", 1)
+    monkeypatch.setattr("rag.serving.jobs.MAX_QUEUED", 1)
     answer = sender.post(URL, json=PAGE)
     assert assert_problem(answer, 429)["detail"].startswith("1 changes wait")
     assert answer.headers["Retry-After"] == "2"

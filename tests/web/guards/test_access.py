@@ -65,7 +65,7 @@ def test_a_key_is_kept_as_its_hash(file):
         ("ci", "read", {"key": "0123456789abcdef"}, "already exists under another name"),
         ("ci", "write", {"origins": ["https://docs.example"]}, "role must be read"),
         ("ci", "read", {"origins": ["https://docs.example/"]}, "is not an origin"),
-        ("ci", "write", {"grant": Grant(None, Filter(language=("en",)))}, "a collection of its own"),
+        ("ci", "write", {"grant": Grant(None, Filter(language=("en",)))}, "a separate collection"),
         ("ci", "read", {"grant": Grant(frozenset({"../x"}))}, "not a name that a collection can have"),
     ],
 )

@@ -234,15 +234,15 @@ def test_settings_that_cannot_be(rules, given, said):
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("collections = ['x']", "whom it is for"),
-        ("user = 'x'", "what may be seen"),
+        ("collections = ['x']", "needs user, group"),
+        ("user = 'x'", "needs collections, filter"),
         ("user = 7\ncollections = ['x']", "user must be a text"),
         ("user = 'x'\ncollections = ['../x']", "not a name that a collection can have"),
         ("user = 'x'\nfilter = { team = 'x' }", "is not a filter field"),
         ("user = 'x'\nfilter = { language = 'en' }\nrole = 'write'", "needs everything = true"),
         ("user = 'x'\ncollections = ['x']\nrole = 'admin'", "role must be one of"),
         ("user = 'x'\neverything = 'yes'", "everything must be true or false"),
-        ("user = 'x'\neverything = true\nfilter = { language = 'en' }", "no room"),
+        ("user = 'x'\neverything = true\nfilter = { language = 'en' }", "cannot be combined with filter"),
         ("usr = 'x'\ncollections = ['x']", "usr"),
     ],
 )
