@@ -162,7 +162,7 @@ class Tokenizer:
     @cached_property
     def short_tokens(self) -> npt.NDArray[np.bool_]:
         """Return whether each token of the vocabulary is a sign or a single cased letter, bool (vocabulary,)."""
-        vocabulary = self._whole.get_vocab()
+        vocabulary = self._untruncated.get_vocab()
         is_short = np.zeros(max(vocabulary.values()) + 1, np.bool_)
         for token, number in vocabulary.items():
             text = token.removeprefix("##").lstrip(_SPACE)

@@ -110,7 +110,7 @@ def test_same_ids_as_transformers(tokenizer, packaged_model):
 
 
 def test_signs_and_single_letters_are_short_and_digits_and_ideographs_are_not(tokenizer):
-    vocabulary = tokenizer._whole.get_vocab()
+    vocabulary = tokenizer._untruncated.get_vocab()
     short = {
         token for token in (",", "a", "##s", "(", "7", "##7", "the", "##ing", "文", "[CLS]") if token in vocabulary
     }
