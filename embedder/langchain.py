@@ -1,7 +1,4 @@
-"""`Embeddings`: the embedding class behind LangChain's interface.
-
-It stands alone, as importing LangChain takes longer than loading a model and opening an index.
-"""
+"""`Embeddings`: the embedder with LangChain's interface, whose import takes longer than loading a model."""
 
 from langchain_core.embeddings import Embeddings as LangChainEmbeddings
 
@@ -9,4 +6,4 @@ from embedder.text_embedder import Embedder
 
 
 class Embeddings(Embedder, LangChainEmbeddings):
-    """A sentence-transformers model as LangChain's vector stores and chains take one, with its asynchronous methods."""
+    """A sentence-transformers model for LangChain's vector stores and chains, with asynchronous methods."""

@@ -1,8 +1,8 @@
-"""Late interaction: texts compared token by token, the tokens of documents kept as signs.
+"""Late interaction: the comparison of texts token by token, with the tokens of documents stored as signs.
 
-MaxSim is ColBERT's (Khattab and Zaharia 2020): each token of a query finds its best in a passage; these are averaged.
-Here the tokens are those of an embedding model's last layer, which nobody trained for it, and a passage's have one bit
-a dimension: only the signs, as in binary quantisation.
+MaxSim is ColBERT's (Khattab and Zaharia 2020): each token of a query is compared with its best match in a passage, and
+the mean is the score. The tokens are states of an embedding model's last layer, which was not trained for it. Those of
+passages have one bit a dimension: only the signs, as in binary quantisation.
 """
 
 import math
@@ -17,29 +17,29 @@ Signs = npt.NDArray[np.uint8]
 
 
 class QueryTokens(NamedTuple):
-    """A query as one vector, and as one for each of its tokens."""
+    """A query: one vector, and one vector for each of its tokens."""
 
     vector: Floats  # (dim,)
-    tokens: Floats  # (tokens, width), of unit length; none where they were not wanted
+    tokens: Floats  # (tokens, width), unit length; may be empty
     broken: tuple[int, int]  # see `TokenizedText`
 
 
 class DocumentTokens(NamedTuple):
-    """Texts as one vector each, and as the signs of their tokens."""
+    """Texts: one vector each, and the signs of their tokens."""
 
     vectors: Floats  # (n, dim)
     signs: Signs  # (tokens, width / 8), the first dimension in the lowest bit of the first byte
-    counts: npt.NDArray[np.int32]  # (n,), tokens of each text
+    counts: npt.NDArray[np.int32]  # tokens of each text, (n,)
 
     @classmethod
     def without(cls, vectors: Floats) -> "DocumentTokens":
-        """Return texts of which only the vectors are wanted."""
+        """Return texts with vectors but no tokens."""
         return cls(vectors, np.empty((0, 0), dtype=np.uint8), np.zeros(len(vectors), dtype=np.int32))
 
     @classmethod
-    def joined(cls, parts: Sequence["DocumentTokens"]) -> "DocumentTokens":
-        """Return the texts of all parts, at least one, in their order."""
-        return cls(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+    def concatenate(cls, blocks: Sequence["DocumentTokens"]) -> "DocumentTokens":
+        """Return the texts of all blocks, at least one, in their order."""
+        return cls(*(np.concatenate(values) for values in zip(*blocks, strict=True)))
 
     def of(self, indices: npt.NDArray[np.integer]) -> "DocumentTokens":
         """Return some of the texts, in the order of `indices`."""
@@ -48,7 +48,7 @@ class DocumentTokens(NamedTuple):
 
 
 def spread(starts: npt.NDArray[np.integer], counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Return the places of runs, one after the other: of each, `count` from `start` on."""
+    """Return `count` consecutive numbers from each `start` on, in one array."""
     ends = np.cumsum(counts)
     places: npt.NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(starts - (ends - counts), counts)
     return places
@@ -80,22 +80,22 @@ def to_signs(states: Floats) -> Signs:
 
 
 def maxsim(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]) -> Floats:
-    """Score passages by their tokens: the mean, over a query's tokens, of the highest cosine with one of a passage's.
+    """Score passages: the mean, over a query's tokens, of the highest cosine with a token of the passage.
 
-    A token kept as signs stands for the unit vector of these signs. With exact tokens a passage would score 1 at most;
-    signs alone, of a vector with itself, have a cosine near 0.8. For processors without a kernel; see `NativeEngine`.
+    A token stored as signs is the unit vector with these signs. The cosine of a vector and its signs is near 0.8, so
+    scores stay below 1. `NativeEngine` has a kernel for it.
 
     Args:
         query: tokens of unit length, float32 (tokens, width).
-        signs: as `to_signs` gives them, for many passages.
+        signs: tokens of many passages, by `to_signs`.
         starts: the first token of each passage in `signs`, int64 (n,).
-        counts: how many tokens each has, int32 (n,).
+        counts: number of tokens of each passage, int32 (n,).
 
     Returns:
-        float32 (n,); 0 where there are no tokens on one side.
+        float32 (n,); 0 where the query or the passage has no tokens.
 
     Raises:
-        ValueError: `signs` have another width than the query, or not all of these tokens.
+        ValueError: `signs` have another width than the query, or too few tokens.
     """
     check_passages(query, signs, starts, counts)
     scores = np.zeros(len(counts), dtype=np.float32)
@@ -106,7 +106,7 @@ def maxsim(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: n
 
 
 def check_passages(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]) -> None:
-    """Raise ValueError unless passages are within `signs`, and as wide as the query: a kernel reads what it is told."""
+    """Raise ValueError unless passages are within `signs`, and as wide as the query: a kernel does not check."""
     if signs.ndim != 2 or signs.shape[1] * 8 != query.shape[1] or not signs.flags.c_contiguous:
         raise ValueError(f"the tokens of passages have shape {signs.shape}, not (n, {query.shape[1]} / 8)")
     for array, kind in ((starts, np.int64), (counts, np.int32)):

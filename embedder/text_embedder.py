@@ -1,7 +1,4 @@
-"""`Embedder`: the embedding class. Keeps the model, so that it can be compiled later in another way.
-
-torch is imported where it is needed: the native engine runs without it.
-"""
+"""`Embedder`, the embedding class, and `CrossEncoder`. The native engine runs without importing torch."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -25,14 +22,14 @@ if TYPE_CHECKING:
     from embedder.engines.pytorch import TorchEngine
     from embedder.model.encoder import SentenceEncoder
 
-_TOKENS_TOGETHER = 16_384  # whose states are in memory at once, 24 MB for the default model
+MAX_GROUP_TOKENS = 16_384  # states of 24 MB for the default model
 
 
 class Embedder:
     """A sentence-transformers model on one of its engines.
 
     Args:
-        model: the packaged model, a folder, or a hub name, with the defaults of `EmbedderConfig` for all else; or that.
+        model: a packaged model, a folder or a hub name; or a config. The default is the packaged model.
 
     Raises:
         ModelError, PrecisionError, TorchMissing, CompilerMissing, PackageError, CacheError: while loading.
@@ -44,15 +41,15 @@ class Embedder:
         self.config = self.plan.config
         self.spec = self.plan.spec
         self.precision = self.plan.precision
-        self.dimension = self.spec.dimension  # of a vector
+        self.dimension = self.spec.dimension
         self.is_multilingual = self.spec.is_multilingual
-        self.max_length = self.spec.max_length  # in tokens, special tokens included; longer texts are truncated
+        self.max_length = self.spec.max_length  # tokens, special tokens included
         self.tokenizer = Tokenizer(self.spec)
         self._query_engine = start_engine(self.plan.queries, lambda: self.model)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Flat mapping of everything that changes a vector; embedders with equal fingerprints are interchangeable."""
+        """Flat mapping of everything that changes a vector; equal means interchangeable."""
         return self.plan.fingerprint
 
     @cached_property
@@ -67,13 +64,13 @@ class Embedder:
 
     @cached_property
     def _document_engine(self) -> "NativeEngine | TorchEngine":
-        """The engine of documents, loaded when the first is embedded if it is not also that of queries."""
+        """The engine of documents, loaded with the first of them unless queries have the same."""
         return self._query_engine if self.plan.queries is self.plan else start_engine(self.plan)
 
     def twin(self) -> "Embedder":
-        """Return the same model with threads of its own, for texts that can wait: others need not wait for them.
+        """Return the same model with separate threads, so that long runs do not delay queries.
 
-        torch has its threads for all of a process, so its engines are shared.
+        Engines of torch are shared, as torch has one set of threads for a process.
         """
         twin = copy.copy(self)
         if isinstance(self._query_engine, NativeEngine):
@@ -86,11 +83,11 @@ class Embedder:
         return self.tokenizer.count(texts, role)
 
     def has_word(self, word: str) -> bool:
-        """Return whether the model has a token for a whole word, without regard to case."""
+        """Return whether the model has a token for a whole word in any case."""
         return self.tokenizer.has(word)
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Return how many pieces of texts say nothing to the model, and how many there are; see `TokenizedText`."""
+        """Return the number of broken pieces of texts, and of all; see `TokenizedText`."""
         return self.tokenizer.count_broken(texts)
 
     def tokenize(self, texts: Sequence[str], *, role: Role = "document") -> list[list[int]]:
@@ -103,7 +100,7 @@ class Embedder:
         return self.tokenizer(texts, role) if len(texts) else []
 
     def tokenize_query(self, text: str) -> TokenizedText:
-        """Return the token ids of a query, and how much of it says something to the model."""
+        """Return the token ids of a query, and its broken pieces."""
         return self.tokenizer.read(text, "query")
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> Floats:
@@ -113,45 +110,48 @@ class Embedder:
     def encode_ids(
         self, rows: Sequence[TokenIds], *, role: Role = "document", tokens: bool = False
     ) -> tuple[Floats, list[Floats]]:
-        """Embed texts by their token ids: vectors, float32 (n, dim), and of each its tokens, if they are wanted.
+        """Embed texts by their token ids.
 
-        The role chooses the precision. Tokens have unit length, float32 (tokens, width). Raises EmbedderError if the
-        model gives NaN or infinity.
+        Returns:
+            Vectors, float32 (n, dim), and if `tokens`, the tokens of each text, float32 (tokens, width), unit length.
+
+        Raises:
+            EmbedderError: the model gives NaN or infinity.
         """
         if not rows:
             return np.empty((0, self.dimension), dtype=np.float32), []
         engine = self._query_engine if role == "query" else self._document_engine
         if not tokens:
-            return finite(engine.encode(rows), self.spec.name), []
+            return check_finite(engine.encode(rows), self.spec.name), []
         vectors, states = engine.encode_tokens(rows)
-        return finite(vectors, self.spec.name), [unit(own) for own in states]
+        return check_finite(vectors, self.spec.name), [unit(state) for state in states]
 
     def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
-        """Embed queries, each as one vector and as one for each of its tokens, in one pass. Raises as `encode` does."""
-        made = [self.tokenize_query(text) for text in texts]
-        vectors, tokens = self.encode_ids([each.ids for each in made], role="query", tokens=True)
-        return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in made), strict=True)]
+        """Embed queries and their tokens in one pass. Raises as `encode` does."""
+        tokenized = [self.tokenize_query(text) for text in texts]
+        vectors, tokens = self.encode_ids([each.ids for each in tokenized], role="query", tokens=True)
+        return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in tokenized), strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str], rows: Sequence[TokenIds] | None = None) -> DocumentTokens:
-        """Embed documents, each as one vector and as the signs of its distinct tokens, in one pass.
+        """Embed documents and the signs of their distinct tokens in one pass.
 
         Raises as `encode` does.
 
         `rows` are the token ids of the texts, where the caller has them.
         """
         rows = self.tokenize(texts) if rows is None else rows
-        kept = [distinct_places(np.asarray(row, np.int32), self.tokenizer.short_tokens) for row in rows]
+        places_by_text = [distinct_places(np.asarray(row, np.int32), self.tokenizer.short_tokens) for row in rows]
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
         signs = [np.empty((0, self.spec.hidden // 8), dtype=np.uint8)]
-        groups = (np.cumsum([len(row) for row in rows]) // _TOKENS_TOGETHER).tolist()
+        groups = (np.cumsum([len(row) for row in rows]) // MAX_GROUP_TOKENS).tolist()
         start = 0
         for _, group in groupby(groups):
             stop = start + len(list(group))
             vectors[start:stop], states = self._document_engine.encode_tokens(rows[start:stop])
-            signs += [to_signs(state[places]) for state, places in zip(states, kept[start:stop], strict=True)]
+            signs += [to_signs(state[places]) for state, places in zip(states, places_by_text[start:stop], strict=True)]
             start = stop
-        counts = np.array([len(places) for places in kept], dtype=np.int32)
-        return DocumentTokens(finite(vectors, self.spec.name), np.concatenate(signs), counts)
+        counts = np.array([len(places) for places in places_by_text], dtype=np.int32)
+        return DocumentTokens(check_finite(vectors, self.spec.name), np.concatenate(signs), counts)
 
     def maxsim(
         self, query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
@@ -171,7 +171,7 @@ class Embedder:
 
 
 class CrossEncoder:
-    """A cross-encoder: reads a query and a text together, and says how well the text answers.
+    """A cross-encoder, which reads a query and a text together and scores how well the text answers.
 
     Raises ModelError, PrecisionError, TorchMissing, CompilerMissing, PackageError or CacheError while loading.
     """
@@ -190,19 +190,19 @@ class CrossEncoder:
         return self._tokenizer(query, texts)
 
     def logits(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
-        """Return one number a pair, float32 (n,), the higher the better; all go through the model in one batch.
+        """Return one number a pair in one batch, float32 (n,), the higher the better.
 
         Raises EmbedderError if the model gives NaN or infinity.
         """
         if not rows:
             return np.empty(0, np.float32)
-        return finite(self._head(self._engine.encode(rows)), self.name)
+        return check_finite(self._head(self._engine.encode(rows)), self.name)
 
-    def activated(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return logits as the model's own score: from 0 to 1, or as they are, as its config says."""
+    def to_scores(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return the model's scores of logits: from 0 to 1, or unchanged, as its config says."""
         if self.spec.activation == "identity":
             return logits
-        return np.asarray(1 / (1 + np.exp(-logits.astype(np.float64))), np.float32)  # in float32 exp would overflow
+        return np.asarray(1 / (1 + np.exp(-logits.astype(np.float64))), np.float32)  # exp overflows in float32
 
 
 def encode_documents(
@@ -214,9 +214,9 @@ def encode_documents(
     return DocumentTokens.without(embedder.encode(texts) if rows is None else embedder.encode_ids(rows)[0])
 
 
-def finite(values: Floats, name: str) -> Floats:
-    """Return what a model of this name gave. Raises EmbedderError for NaN or infinity."""
-    if not np.logical_and.reduce(np.isfinite(values), axis=None):  # `all` is three calls in Python
+def check_finite(values: Floats, name: str) -> Floats:
+    """Return the values that a model gave. Raises EmbedderError for NaN or infinity."""
+    if not np.logical_and.reduce(np.isfinite(values), axis=None):  # `all` is slower
         raise EmbedderError(f"the model {name} gave NaN or infinity: its weights are damaged; fetch it again")
     return values
 

@@ -169,5 +169,5 @@ class DummyCrossEncoder:
         self.runs.append(len(rows))
         return np.array([sum(row) - 0.01 * len(row) for row in rows], np.float32)
 
-    def activated(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def to_scores(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         return 10 * logits

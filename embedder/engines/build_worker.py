@@ -35,36 +35,36 @@ from embedder.model.spec import ModelSpec
 
 def main() -> None:
     """Build the package that the argument describes, as JSON."""
-    asked: dict[str, Any] = json.loads(sys.argv[1])
-    folder = Path(asked["folder"])
-    # What compilers and libraries print must not be taken for an answer, nor may they read what is not for them.
-    alive, answers = os.dup(0), os.dup(1)
+    request: dict[str, Any] = json.loads(sys.argv[1])
+    folder = Path(request["folder"])
+    # compilers and libraries must not print to the pipe of messages, nor read from the caller
+    alive, messages = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
     threading.Thread(target=_end_with_caller, args=(alive, folder.parent), daemon=True).start()
-    with os.fdopen(answers, "w", encoding="utf-8") as file:
+    with os.fdopen(messages, "w", encoding="utf-8") as file:
 
-        def say(**message: object) -> None:
+        def send(**message: object) -> None:
             print(json.dumps(message), file=file, flush=True)
 
         try:
-            _build(asked, folder, lambda step: say(step=step))
-        except Exception as error:  # noqa: BLE001 - told to whoever asked
-            say(error=type(error).__name__, text=str(error), trace=traceback.format_exc())
+            _build(request, folder, lambda step: send(step=step))
+        except Exception as error:  # noqa: BLE001 - reported to the caller
+            send(error=type(error).__name__, text=str(error), trace=traceback.format_exc())
         else:
-            say(done=True)
+            send(done=True)
 
 
-def _build(asked: dict[str, Any], folder: Path, report: Callable[[str], None]) -> None:
-    config = asked["config"]
+def _build(request: dict[str, Any], folder: Path, report: Callable[[str], None]) -> None:
+    config = request["config"]
     plan = Plan(EmbedderConfig(**config | {"cache_dir": Path(config["cache_dir"])}))
     library_key = plan.library_key
-    if library_key is not None and dataclasses.asdict(library_key) == asked["key"]:
+    if library_key is not None and dataclasses.asdict(library_key) == request["key"]:
         report("compiling the native encoder")
         library.compile_library(folder / library.LIBRARY, library.architecture(), isas=[plan.isa])
         return
-    if plan.package_key is None or dataclasses.asdict(plan.package_key) != asked["key"]:
+    if plan.package_key is None or dataclasses.asdict(plan.package_key) != request["key"]:
         raise PackageError(f"the model {plan.spec.folder} has just been changed: try again")
     if plan.engine == "native":
         report("packing the weights")
@@ -74,28 +74,28 @@ def _build(asked: dict[str, Any], folder: Path, report: Callable[[str], None]) -
 
 
 def _end_with_caller(alive: int, scratch: Path) -> None:
-    """Wait until the caller has ended, for any reason; then kill this process and its compilers, and remove files."""
+    """Wait until the caller has ended; then kill this process and its compilers, and remove the files."""
     while os.read(alive, 1):
         pass
-    # by a process outside the group that is ended: it is the last to go
+    # a process outside of the group, which outlives it
     line = ["sh", "-c", 'kill -9 "-$1"; rm -rf -- "$2"', "sh", str(os.getpgrp()), str(scratch)]
     try:
         subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    except OSError:  # what is left goes with the next build
+    except OSError:  # the next build removes the files
         os.killpg(0, signal.SIGKILL)
 
 
 ALIGNMENT = 64  # bytes; a cache line, and a vector register
-_AT_ONCE = 1 << 20  # numbers of a table of words that are converted together
+BLOCK_NUMBERS = 1 << 20
 _SMALL = ("positions.weight", "norm.weight", "norm.bias", "relative", "global_angles", "local_angles")
-_QUIET_NAN = 0x7FC0  # in bf16
+_BF16_NAN = 0x7FC0
 
 
 def write_weights(spec: ModelSpec, precision: str, machine: str, folder: Path) -> None:
-    """Write a model's weights, as kernels of a machine's architecture read them, to `weights.bin`,
-    and to `layout.json` the offset of each in the kernel's order.
+    """Write a model's weights for the kernels of an architecture.
 
-    An offset of -1 stands for a tensor the model does not have. Raises ModelError, also for a model of another family.
+    `weights.bin` has the tensors, `layout.json` their offsets in the kernel's order, -1 for a missing tensor. Raises
+    ModelError, also for a model of another family.
     """
     shape = spec.shape
     if shape is None:
@@ -108,29 +108,29 @@ def write_weights(spec: ModelSpec, precision: str, machine: str, folder: Path) -
             packed.add(weights.get(name))
         for layer in range(shape.layers):
             for name in ("qkv", "out", "up", "down"):
-                weight, bias = (weights[f"layers.{layer}.{name}.{part}"] for part in ("weight", "bias"))
+                weight, bias = (weights[f"layers.{layer}.{name}.{kind}"] for kind in ("weight", "bias"))
                 if shape.modern and name == "up":
                     weight, bias = _paired(weight), _paired(bias)
                 packed.linear(weight, bias, precision, INTERLEAVE[machine][precision])
             for name in ("norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"):
                 packed.add(weights.get(f"layers.{layer}.{name}"))
         for step in spec.steps:
-            if isinstance(step, Dense):  # a few numbers of each text: not worth a lower precision
-                own = read_dense(step)
-                bias = own.get("linear.bias", np.zeros(step.outputs, np.float32))
-                packed.linear(own["linear.weight"], bias, "fp32", INTERLEAVE[machine]["fp32"])
+            if isinstance(step, Dense):  # too small for a lower precision
+                tensors = read_dense(step)
+                bias = tensors.get("linear.bias", np.zeros(step.outputs, np.float32))
+                packed.linear(tensors["linear.weight"], bias, "fp32", INTERLEAVE[machine]["fp32"])
     (folder / LAYOUT).write_text(json.dumps(packed.offsets), encoding="utf-8")
 
 
 class _Packed:
-    """A file of tensors, and where each begins."""
+    """A file of tensors, and their offsets."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.offsets: list[int] = []
 
     def add(self, tensor: npt.NDArray[Any] | None) -> None:
-        """Write a tensor as it is, or note that there is none."""
+        """Write a tensor, or -1 as the offset of a missing one."""
         if tensor is None:
             self.offsets.append(-1)
         else:
@@ -138,7 +138,7 @@ class _Packed:
 
     def rows(self, tensor: Array, precision: str) -> None:
         """Write a tensor (n, k) row by row, in fp32 or bf16."""
-        rows = max(1, _AT_ONCE // tensor.shape[1])
+        rows = max(1, BLOCK_NUMBERS // tensor.shape[1])
         blocks = (tensor[start : start + rows] for start in range(0, len(tensor), rows))
         self._write(block if precision == "fp32" else _bf16(block) for block in blocks)
 
@@ -162,27 +162,26 @@ class _Packed:
 
 
 def _paired(tensor: Array) -> Array:
-    """Put a panel of the activation's input and one of the gate in turn; a gated layer has all of one first."""
+    """Alternate the panels of the activation's input and of the gate, which stand one after the other."""
     return tensor.reshape(2, -1, PANEL, *tensor.shape[1:]).swapaxes(0, 1).reshape(tensor.shape)
 
 
 def _bf16(tensor: Array) -> npt.NDArray[np.uint16]:
-    """The bits of a tensor in bf16, rounded to the nearest, halves to even; numpy has no such type."""
+    """Return the bits of a tensor in bf16, rounded to the nearest, halves to even."""
     bits = tensor.view(np.uint32)
     rounded = (bits + (0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
-    rounded[np.isnan(tensor)] = _QUIET_NAN
+    rounded[np.isnan(tensor)] = _BF16_NAN
     return rounded
 
 
 _AOT_OPTIONS: dict[str, Any] = {
     "freezing": True,  # folds the weights in and prepacks them in oneDNN's blocked layouts
-    # Headers compiled ahead are used once here, and cost more than they save. (And GCC 12 and 14 crash on SVE's.)
+    # precompiled headers cost more than they save, and GCC 12 and 14 crash on those of SVE
     "aot_inductor.precompile_headers": False,
     "cpp_cache_precompile_headers": False,
 }
 _LARGEST_BATCH = 4096
-# What g++ may use for a package of an instruction set. Its default is whatever the building machine happens to have,
-# and the package would end another machine of the same set with SIGILL.
+# isa: g++'s -march. Its default is the machine of the build, and the package would crash others with SIGILL.
 _ARCHITECTURES = {
     "amx": "sapphirerapids",
     "avx512_bf16": "x86-64-v4",
@@ -194,9 +193,9 @@ _ARCHITECTURES = {
 
 
 def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
-    """Write the file of a plan's package, compiled with AOTInductor for every batch and sequence length, to a folder.
+    """Compile a plan's model with AOTInductor for every batch and sequence length, into a folder.
 
-    `report` is called with each step as it begins. Raises ModelError, and what torch raises.
+    `report` is called with each step as it begins. Raises ModelError, and errors of torch.
     """
     library.require_compiler("the engine aot")
     report("importing torch")
@@ -207,14 +206,14 @@ def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
 
     report("loading the weights")
     module = load_module(plan.spec, plan.precision)
-    # An example of two texts and a dynamic range from one: export would otherwise fix a size of 1 for good.
+    # two texts with a dynamic range from one: export would fix a size of 1
     ids = torch.zeros(2, 8, dtype=torch.int64)
     sizes = {
         0: torch.export.Dim("batch", min=1, max=_LARGEST_BATCH),
         1: torch.export.Dim("sequence", min=2, max=plan.spec.max_length),
     }
     if isinstance(module.encoder, Encoder) and module.encoder.shape.relative_buckets:
-        # A row and a column more than any text needs, or export refuses the longest: its slice would be the whole.
+        # one row and column more than any text needs, or export refuses the longest text
         module.encoder.relative = F.pad(module.encoder.get_buffer("relative"), (0, 1, 0, 1))
     options = _AOT_OPTIONS | {"cpp.threads": plan.threads, "cpp.march": _ARCHITECTURES.get(plan.isa)}
     with torch.no_grad():  # freezing is refused where gradients are recorded

@@ -1,9 +1,8 @@
-"""The native library: the encoder's kernels for one or every instruction set, compiled and loaded.
+"""The native library: the encoder's kernels for one or all instruction sets, compiled and loaded.
 
-Each instruction set is compiled separately, with its flags, and chosen at run time. The library of a wheel has
-all of an architecture; one that a machine compiles for itself has only the one that it uses. Both run every model in
-every precision. The interface is that of native/interface.h, in ctypes. Needs nothing but the standard library, as the
-wheel's build does.
+Each instruction set is compiled with its flags, and chosen at run time. The library of a wheel has all sets of an
+architecture; one that a machine compiles for itself has only its set. Both run every model in every precision. The
+interface is that of native/interface.h, in ctypes. Needs only the standard library, as the wheel's build does.
 """
 
 import ctypes
@@ -23,7 +22,7 @@ from embedder.errors import CompilerMissing, PackageError
 LIBRARY = "encoder.so"
 SOURCES = Path(__file__).parents[1] / "native"
 _AVX512 = "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma"
-# By architecture, and from the richest: instruction sets, and the flags that native/isa_NAME.cpp is compiled with.
+# architecture: instruction sets, richest first, with the flags of native/isa_NAME.cpp
 ISAS = {
     "x86_64": {
         "amx": f"{_AVX512} -mavx512vnni -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8",
@@ -39,11 +38,10 @@ ISAS = {
         "neon": "-march=armv8-a",
     },
 }
-PANEL = 32  # columns of packed weights that stand together: kPanel of native/interface.h
-# How many consecutive inputs of a column stand together in packed weights, by precision. It is what one instruction
-# multiplies; the poorer instruction sets of an architecture read the same order. kInterleaves of native/interface.h.
+PANEL = 32  # columns; kPanel of native/interface.h
+# Consecutive inputs of a column in packed weights, which one instruction multiplies; kInterleaves of interface.h.
 INTERLEAVE = {"x86_64": {"fp32": 1, "bf16": 2, "int8": 4}, "aarch64": {"fp32": 1, "bf16": 4, "int8": 8}}
-# For libraries that other machines load, whose C++ runtime may be older, or none.
+# flags for libraries of other machines, whose C++ runtime may be older or missing
 PORTABLE = ("-static-libstdc++", "-Wl,--gc-sections,--exclude-libs,ALL", "-s")
 _FLAGS = "-O2 -std=c++17 -fPIC -pthread -fno-math-errno -fvisibility=hidden"
 
@@ -59,17 +57,17 @@ def find_compiler() -> str | None:
 
 
 def require_compiler(purpose: str) -> str:
-    """Return the path of the C++ compiler. Raises CompilerMissing, which says what it was needed for."""
-    if (found := find_compiler()) is None:
+    """Return the path of the C++ compiler. Raises CompilerMissing, which names the purpose."""
+    if (compiler := find_compiler()) is None:
         raise CompilerMissing(
             f"{purpose} needs a C++ compiler and there is none: apt-get install g++, copy the cache of a machine "
             "of the same kind, or choose the engine eager, which is slower"
         )
-    return found
+    return compiler
 
 
 def built_library(machine: str) -> Path:
-    """Return the path at which a wheel has the library of an architecture."""
+    """Return the path of an architecture's library in a wheel."""
     return SOURCES / f"encoder-{machine}.so"
 
 
@@ -89,7 +87,7 @@ def has_built() -> bool:
 
 
 def layout_of_weights() -> str:
-    """Return the order in which packed weights stand: those of another cannot be read."""
+    """Return the layout of packed weights; a library reads only its own."""
     return repr((ABI_VERSION, PANEL, INTERLEAVE[architecture()]))
 
 
@@ -109,7 +107,7 @@ def compile_library(target: Path, machine: str, link: Sequence[str] = (), isas: 
 
     compiler = require_compiler("compiling the native encoder")
     names = [name for name in ISAS[machine] if name in isas or not isas]
-    files = {f"isa_{name}": ISAS[machine][name] for name in names}  # first, as they take longest
+    files = {f"isa_{name}": ISAS[machine][name] for name in names}  # the longest first
     files |= {
         "engine": f'-DPL_SOURCES="{sources_digest()}" -DPL_ISAS(X)={"".join(f"X({name})" for name in names)}',
         "team": "",
@@ -128,8 +126,8 @@ def compile_library(target: Path, machine: str, link: Sequence[str] = (), isas: 
 def _run(line: list[str]) -> None:
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = next((text for text in done.stderr.splitlines() if "error" in text), done.stderr[:200])
-        raise PackageError(f"{line[0]} cannot compile the native encoder ({said}): install g++ 11 or newer")
+        message = next((text for text in done.stderr.splitlines() if "error" in text), done.stderr[:200])
+        raise PackageError(f"{line[0]} cannot compile the native encoder ({message}): install g++ 11 or newer")
 
 
 def _made_of(path: Path) -> str:
@@ -137,41 +135,19 @@ def _made_of(path: Path) -> str:
         library = ctypes.CDLL(str(path))
         library.pl_sources.restype = ctypes.c_char_p
         return str(library.pl_sources().decode())
-    except (OSError, AttributeError):  # of another architecture or C library, or not a library
+    except (OSError, AttributeError):  # another architecture or C library, or not a library
         return ""
 
 
 ABI_VERSION = 7  # kAbiVersion: raise both with any change of interface.h
 
 
-class Precision(IntEnum):
-    """The numbers that linear layers multiply."""
-
-    FP32, BF16, INT8 = range(3)
-
-
-class Pooling(IntEnum):
-    """The way in which the vectors of a text's tokens become one."""
-
-    CLS, MAX, MEAN, LASTTOKEN = range(4)
-
-
-class Action(IntEnum):
-    """What a step does with a text's vector."""
-
-    POOL, DENSE, NORMALIZE = range(3)
-
-
-class Activation(IntEnum):
-    """What is applied to each number, by a dense step or between the products of a layer."""
-
-    IDENTITY, TANH, GELU, SILU = range(4)
-
-
-class Refusal(IntEnum):
-    """The reason for which `pl_encode` did nothing."""
-
-    NONE, UNKNOWN_TOKEN, TOO_LONG = range(3)
+# the enumerations of native/interface.h
+Precision = IntEnum("Precision", "FP32 BF16 INT8", start=0)
+Pooling = IntEnum("Pooling", "CLS MAX MEAN LASTTOKEN", start=0)
+Action = IntEnum("Action", "POOL DENSE NORMALIZE", start=0)
+Activation = IntEnum("Activation", "IDENTITY TANH GELU SILU", start=0)
+Refusal = IntEnum("Refusal", "NONE UNKNOWN_TOKEN TOO_LONG", start=0)
 
 
 class CShape(ctypes.Structure):

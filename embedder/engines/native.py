@@ -36,11 +36,11 @@ from embedder.model.tokenizer import TokenIds
 
 WEIGHTS = "weights.bin"
 LAYOUT = "layout.json"
-_WIDEST = 4096  # dimensions of a token, up to which sums of the kernel's codes fit its 16 bits
+MAX_KERNEL_WIDTH = 4096  # dimensions of a token; sums of the kernel's codes fit 16 bits
 
 
-def obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
-    """Return what keeps the native engine from running a model in this precision on this instruction set, or ""."""
+def find_obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
+    """Return the reason why the native engine cannot run a model on this instruction set, or ""."""
     shape = spec.shape
     if shape is None:
         return f"its architecture, {spec.config.get('model_type')}, is not one that native knows"
@@ -92,7 +92,7 @@ class NativeEngine:
             raise PackageError(f"the library {library_file} has no kernels for {isa}: remove it to build it again")
 
     def twin(self) -> "NativeEngine":
-        """Return an engine with threads of its own, which shares the weights."""
+        """Return an engine with separate threads, which shares the weights."""
         twin = copy.copy(self)
         twin._start()
         return twin
@@ -102,13 +102,14 @@ class NativeEngine:
         weakref.finalize(self, self._destroy, self._handle)
 
     def encode(self, rows: Sequence[TokenIds]) -> npt.NDArray[np.float32]:
-        """Map token ids, one list a text, to vectors, float32 (n, dim). Raises ModelError for an unknown token,
-        or a text with more tokens than the model has positions.
+        """Map token ids, one list a text, to vectors, float32 (n, dim).
+
+        Raises ModelError for an unknown token, or a text with more tokens than the model has positions.
         """
         return self._run(rows, np.empty((0, self._dimension), dtype=np.float32))[0]
 
     def encode_tokens(self, rows: Sequence[TokenIds]) -> tuple[Floats, list[Floats]]:
-        """Map token ids to vectors, and to what the last layer makes of each token, float32 (tokens, hidden) a text.
+        """Map token ids to vectors, and to the last layer's states, float32 (tokens, hidden) a text.
 
         Raises as `encode` does.
         """
@@ -118,7 +119,7 @@ class NativeEngine:
         self, query: Floats, signs: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
     ) -> Floats:
         """Score passages by their tokens, see `late_interaction.maxsim`."""
-        if len(query) == 0 or query.shape[1] > _WIDEST:
+        if len(query) == 0 or query.shape[1] > MAX_KERNEL_WIDTH:
             return maxsim(query, signs, starts, counts)
         query = np.ascontiguousarray(query, dtype=np.float32)
         scores = np.empty(len(counts), dtype=np.float32)
@@ -129,13 +130,13 @@ class NativeEngine:
         return scores / np.float32(len(query) * math.sqrt(query.shape[1]))
 
     def _run(self, rows: Sequence[TokenIds], states: Floats) -> tuple[Floats, list[Floats]]:
-        """Encode, and fill `states` unless it is empty; return views of it."""
+        """Encode, and fill `states` unless it is empty; return vectors, and views of the states."""
         count, order = len(rows), [0]
         offsets = np.zeros(count + 1, dtype=np.int32)
         if count == 1:
             ids = np.array(rows[0], dtype=np.int32)
             offsets[1] = len(ids)
-        else:  # groups of like length finish together, so no thread is left with one long group at the end
+        else:  # groups of similar length finish together
             order = sorted(range(count), key=lambda i: -len(rows[i]))
             np.cumsum([len(rows[i]) for i in order], out=offsets[1:])
             ids = np.concatenate([rows[i] for i in order], dtype=np.int32, casting="unsafe")
@@ -159,10 +160,10 @@ class NativeEngine:
             return vectors, [states]
         result = np.empty_like(vectors)
         result[order] = vectors
-        parts: list[Floats] = [states] * count
+        text_states: list[Floats] = [states] * count
         for place, i in enumerate(order) if len(states) else ():
-            parts[i] = states[offsets[place] : offsets[place + 1]]
-        return result, parts
+            text_states[i] = states[offsets[place] : offsets[place + 1]]
+        return result, text_states
 
 
 def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> CShape:
@@ -178,7 +179,7 @@ def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> CShape:
 
 
 def c_steps(spec: ModelSpec) -> ctypes.Array[CStep]:
-    """Return what follows the encoder as the library's `pl_step`s."""
+    """Return poolings and steps as the library's `pl_step`s."""
     steps = [CStep(Action.POOL, Pooling[name.upper()], spec.hidden) for name in spec.pooling]
     for step in spec.steps:
         if isinstance(step, Dense):

@@ -1,8 +1,7 @@
-"""Compiled packages: built once by a separate process, found by their key, verified before they are loaded.
+"""Compiled packages: built once by a separate process, located by their key, verified before they are loaded.
 
-A package is native code, so nobody else may write to the folder that holds it. A build changes the environment,
-temporary folders and settings of torch, may take any amount of memory, and runs compilers. A separate process keeps all
-this from the caller. Imports no torch.
+A package is native code, so only this user may write to its folder. A build changes the environment, temporary folders
+and settings of torch, may take any amount of memory, and runs compilers: hence the process. Imports no torch.
 """
 
 import dataclasses
@@ -30,11 +29,11 @@ from embedder.model.files import file_sha256
 
 _RECORD = "package.json"
 _UNFINISHED = ".building-"
-_WORDS = "said"  # file of what compilers and libraries print
+_OUTPUT_FILE = "output"
 _LINE = ["-P", "-W", "ignore", "-m", "embedder.engines.build_worker"]  # -P: no module of the current folder
-_MOST = 8 << 30  # bytes of all packages; those that were used longest ago are removed
-_LONGEST = 200  # characters of a reason
-_ERROR = re.compile(r"\berror:", re.IGNORECASE)  # and not the name of an exception
+MAX_CACHE_BYTES = 8 << 30  # the least recently used packages are removed
+MAX_REASON_CHARACTERS = 200
+_ERROR = re.compile(r"\berror:", re.IGNORECASE)  # not the name of an exception
 
 
 def open_private(folder: Path) -> Path:
@@ -45,7 +44,7 @@ def open_private(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_private(folder)
-        if stat.S_IMODE(folder.stat().st_mode) != 0o700:  # asked first, as the folder may be on a read-only disk
+        if stat.S_IMODE(folder.stat().st_mode) != 0o700:  # the folder may be on a read-only disk
             folder.chmod(0o700)
     except OSError as error:
         raise _unusable(folder, error) from error
@@ -57,7 +56,7 @@ def _unusable(folder: Path, error: OSError) -> CacheError:
 
 
 def check_private(path: Path) -> None:
-    """Raise CacheError unless the file or folder is owned by this user and writable by nobody else."""
+    """Raise CacheError unless the file or folder is owned by this user, and no other user can write to it."""
     info = path.lstat()
     if stat.S_ISLNK(info.st_mode):
         raise CacheError(f"{path} is a symbolic link: compiled code is not loaded through links; set cache_dir")
@@ -73,7 +72,7 @@ def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = 
     `report` is called with each step of a build as it begins, from the calling thread.
     Raises ModelError, CompilerMissing, CacheError, or PackageError where a package is damaged or cannot be written.
     """
-    # the weights first: what is wrong with a model is said before a compiler has worked for it
+    # the weights first: a faulty model fails before the compiler runs
     folders = [
         ensure(plan.config.cache_dir, one, partial(_run_worker, plan, one, report))
         for one in (key, plan.library_key)
@@ -112,8 +111,8 @@ def package_folder(cache: Path, key: PackageKey) -> Path:
 def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
     """Return the folder of a verified package, building it first if there is none.
 
-    `build` writes the package's files to a folder; it is called only if there is no package. It may leave files beside
-    that folder: they are removed.
+    `build` writes the package's files to a folder; it is called only if there is no package. Files that it leaves next
+    to that folder are removed.
     Raises CacheError, CompilerMissing, or PackageError where a package is damaged or cannot be built.
     """
     open_private(cache)
@@ -156,52 +155,52 @@ def verify(folder: Path, key: PackageKey) -> None:
         path = folder / Path(name).name
         try:
             check_private(path)
-            found = file_sha256(path).hex()
+            actual = file_sha256(path).hex()
         except OSError as error:
             raise PackageError(f"the package file {path} cannot be read ({error.strerror}): {again}") from error
-        if found != digest:
+        if actual != digest:
             raise PackageError(f"the package file {path} is damaged (its SHA-256 differs from {_RECORD}): {again}")
 
 
 def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None:
     open_private(folder.parent)
-    _remove_unfinished(folder.parent)  # of a build that was killed; the lock says that none is running
+    _remove_unfinished(folder.parent)  # a build was killed: under the lock, none is running
     try:
-        # Intermediate files go beside the package, not into a shared /tmp, and are gone afterwards.
+        # intermediate files stay out of a shared /tmp
         work = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
-        made = work / "package"
-        made.mkdir(mode=0o700)
-        build(made)
+        package = work / "package"
+        package.mkdir(mode=0o700)
+        build(package)
         record = dataclasses.asdict(key) | {
-            "files": {path.name: file_sha256(path).hex() for path in sorted(made.iterdir())}
+            "files": {path.name: file_sha256(path).hex() for path in sorted(package.iterdir())}
         }
-        (made / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        made.rename(folder)
+        (package / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        package.rename(folder)
         size = 0
         for package in sorted(folder.parent.glob("[!.]*"), key=lambda path: path.stat().st_mtime, reverse=True):
             size += sum(path.stat().st_size for path in package.iterdir())
-            if size > _MOST and package != folder:
+            if size > MAX_CACHE_BYTES and package != folder:
                 shutil.rmtree(package, ignore_errors=True)
     except (OSError, RuntimeError) as error:
-        raise explained(error, f"the package {folder}") from error
+        raise build_error(error, f"the package {folder}") from error
     finally:
         _remove_unfinished(folder.parent)
 
 
 def _remove_unfinished(packages: Path) -> None:
-    for left in packages.glob(f"{_UNFINISHED}*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for folder in packages.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], folder: Path) -> None:
-    """Write the files of a key of the plan to a folder in another process; the parent folder takes temporary files."""
+    """Write the files of one of the plan's keys to a folder, in another process."""
     folder = folder.absolute()
     scratch = folder.parent
-    # The model as it was found and what `auto` came to: nothing is fetched or chosen a second time.
+    # the located model and resolved `auto`: nothing is fetched or chosen twice
     config = dataclasses.asdict(plan.config) | {"model": plan.spec.root.absolute(), "revision": ""}
     config |= {"engine": plan.engine, "precision": plan.precision, "threads": plan.threads}
-    asked = {"config": config, "key": dataclasses.asdict(key), "folder": folder}
-    # The same modules, a temporary folder of its own, and compilers that speak English.
+    request = {"config": config, "key": dataclasses.asdict(key), "folder": folder}
+    # the same modules, a private temporary folder, and error messages in English
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
         "TMPDIR": str(scratch),
@@ -209,14 +208,14 @@ def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], fold
         "LC_ALL": "C",
     }
     environment.pop("PYTHONWARNINGS", None)
-    with (scratch / _WORDS).open("wb") as words:
+    with (scratch / _OUTPUT_FILE).open("wb") as words:
         process = subprocess.Popen(
-            [sys.executable, *_LINE, json.dumps(asked, default=str)],
+            [sys.executable, *_LINE, json.dumps(request, default=str)],
             stdin=subprocess.PIPE,  # its end tells the worker that this process has ended
             stdout=subprocess.PIPE,
             stderr=words,
             env=environment,
-            start_new_session=True,  # an interrupt from the keyboard is for this process, which then ends that one
+            start_new_session=True,  # an interrupt from the keyboard ends only this process, which then ends that one
         )
     with process:
         try:
@@ -228,10 +227,10 @@ def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], fold
                 if "done" in message:
                     return
                 report(message["step"])
-            raise _crash(plan, process.wait(), scratch / _WORDS)
+            raise _crash(plan, process.wait(), scratch / _OUTPUT_FILE)
         finally:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # with its compilers
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _error_of(message: dict[str, Any]) -> Exception:
@@ -243,8 +242,8 @@ def _error_of(message: dict[str, Any]) -> Exception:
 
 
 def _crash(plan: Plan, code: int, words: Path) -> PackageError:
-    said = words.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    detail = f", saying {said[-1].strip()[:_LONGEST]!r}" if said else ""
+    lines = words.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    detail = f", saying {lines[-1].strip()[:MAX_REASON_CHARACTERS]!r}" if lines else ""
     end = f"crashed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
     return PackageError(
         f"the process that compiles {plan.spec.name} ({plan.engine}, {plan.precision}) {end}{detail}: free memory and "
@@ -252,11 +251,11 @@ def _crash(plan: Plan, code: int, words: Path) -> PackageError:
     )
 
 
-def explained(error: Exception, what: str) -> PackageError:
-    """Return an error that says in one line why building `what` failed."""
+def build_error(error: Exception, subject: str) -> PackageError:
+    """Return an error with the reason why building the subject failed, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    reason = next(filter(_ERROR.search, lines), lines[0])[:_LONGEST]  # a compiler's first error, or else the first line
+    reason = next(filter(_ERROR.search, lines), lines[0])[:MAX_REASON_CHARACTERS]
     return PackageError(
-        f"cannot build {what} ({reason}): free space or memory, set cache_dir if that is about files, or choose the "
+        f"cannot build {subject} ({reason}): free space or memory, set cache_dir if that is about files, or choose the "
         "engine eager"
     )

@@ -14,9 +14,9 @@ from embedder.engines.library import architecture, has_built, layout_of_weights,
 from embedder.errors import EmbedderError, PrecisionError, TorchMissing
 from embedder.model.spec import ModelSpec, read_cross_encoder, read_spec
 
-RECIPE = 10  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
-AOT_FILE = "model.pt2"  # of an `aot` package
-_MEASURED = 384  # dimensions of a token, up to which queries in int8 found as much; only BERT's family was measured
+RECIPE = 10  # raise it when the contents of packages, or their compilation, change without their sources
+AOT_FILE = "model.pt2"
+MAX_MEASURED_WIDTH = 384  # dimensions; queries in int8 were only measured with small models of BERT's family
 _PROMPTS = ("query_prompt", "document_prompt")
 
 
@@ -29,9 +29,9 @@ class PackageKey:
     fingerprint: str  # SHA-256 of the model's fingerprint, with the precision and without prompts
     precision: str
     isa: str
-    torch: str  # empty where the code does not depend on it
-    threads: int  # 0 where the code does not depend on it
-    sources: str = ""  # SHA-256 of the native library's, or the layout of packed weights; empty for other engines
+    torch: str  # version, or empty if irrelevant
+    threads: int  # 0 if irrelevant
+    sources: str = ""  # SHA-256 of the native library's, or the layout of packed weights
     recipe: int = RECIPE
 
     @property
@@ -58,7 +58,7 @@ class Plan:
         if self.precision == "int8" and self.engine != "native":
             why = f", which does not run {self.spec.name}, as {self.obstacle}" if self.obstacle else ""
             raise PrecisionError(f"int8 needs the engine native{why}: choose fp32 or bf16, and for queries same")
-        self.queries = self._plan_queries()  # the plan by which queries are embedded, often this one
+        self.queries = self._plan_queries()  # often this plan
 
     @property
     def isa(self) -> str:
@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def package_key(self) -> PackageKey | None:
-        """Key of this model's package on this machine; None for engines without one."""
+        """Key of this model's package on this machine, or None for engines without packages."""
         if self.engine not in {"native", "aot"}:
             return None
         native = self.engine == "native"
@@ -91,24 +91,28 @@ class Plan:
 
     @property
     def library_key(self) -> PackageKey | None:
-        """Key of the compiled native library, for all models and precisions; None where none has to be compiled."""
+        """Key of the compiled native library of all models and precisions, or None if the wheel has it."""
         if self.engine != "native" or has_built():
             return None
         return PackageKey("library", "native", "", "all", self.isa, torch="", threads=0, sources=sources_digest())
 
     @cached_property
     def obstacle(self) -> str:
-        """What keeps the native engine from running the model here; empty if nothing does."""
-        return kernel.obstacle(self.spec, self.precision, cpu.detect().isa)
+        """The reason why the native engine cannot run the model here, or ""."""
+        return kernel.find_obstacle(self.spec, self.precision, cpu.detect().isa)
 
     def _plan_queries(self) -> "Plan":
-        """Return this plan, or the one in int8 for queries whose vectors are compared with those of this plan."""
-        wanted, shape = self.config.query_precision, self.spec.shape
-        if wanted not in QUERY_PRECISIONS:
-            raise PrecisionError(f"no query precision {wanted!r}: one of {', '.join(QUERY_PRECISIONS)}")
-        is_measured = shape is not None and shape.hidden <= _MEASURED and not shape.modern
+        """Return this plan, or its equivalent in int8 for queries."""
+        query_precision, shape = self.config.query_precision, self.spec.shape
+        if query_precision not in QUERY_PRECISIONS:
+            raise PrecisionError(f"no query precision {query_precision!r}: one of {', '.join(QUERY_PRECISIONS)}")
+        is_measured = shape is not None and shape.hidden <= MAX_MEASURED_WIDTH and not shape.modern
         is_fast = self.engine == "native" and cpu.detect().has_int8
-        if self.precision == "int8" or wanted == "same" or (wanted == "auto" and not (is_measured and is_fast)):
+        if (
+            self.precision == "int8"
+            or query_precision == "same"
+            or (query_precision == "auto" and not (is_measured and is_fast))
+        ):
             return self
         return Plan(replace(self.config, precision="int8", query_precision="same"))
 
@@ -146,8 +150,8 @@ def _read(config: EmbedderConfig) -> ModelSpec:
 
 
 def torch_version() -> str:
-    """Return the version of PyTorch that is installed, without importing it; empty where there is none."""
-    from importlib import metadata  # brings the parsers of mail
+    """Return the version of the installed PyTorch, or "", without importing it."""
+    from importlib import metadata  # slow: imports the parsers of mail
 
     try:
         return metadata.version("torch")

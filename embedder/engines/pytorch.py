@@ -1,4 +1,4 @@
-"""The torch engines: three ways to run the same module. All give the same vectors; they differ in speed and needs."""
+"""The torch engines: three ways to run the same module, with the same vectors."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from embedder.engines.library import require_compiler
-from embedder.engines.package import explained
+from embedder.engines.package import build_error
 from embedder.engines.plan import AOT_FILE
 from embedder.errors import ModelError, PackageError
 from embedder.late_interaction import Floats, maxsim
@@ -20,15 +20,15 @@ from embedder.model.spec import ModelSpec
 from embedder.model.tokenizer import TokenIds
 
 TOKEN_BUDGET = 4096  # padded tokens a batch; larger gains nothing once the matrices fill the cores
-_LONGEST_BATCH = 256  # texts a batch, so that very short texts do not make one enormous batch
+MAX_BATCH_TEXTS = 256
 _INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 Run = Callable[[Tensor, Tensor], Sequence[Tensor]]
-# Headers that torch would compile ahead are kept in a shared /tmp, whatever it is told; see `_keep_private`.
+# torch always keeps precompiled headers in a shared /tmp; see `_keep_private`
 _COMPILE_OPTIONS: dict[str, Any] = {"freezing": True, "cpp_cache_precompile_headers": False}
 
 
 class TorchEngine:
-    """Batches and pads token rows for what runs a model.
+    """An engine that batches and pads token rows.
 
     `run` maps ids and mask, int64 (b, s), to vectors, float32 (b, d), and states, float32 (b, s, hidden).
     """
@@ -38,25 +38,25 @@ class TorchEngine:
         self._turn = threading.Lock()  # one run at a time takes all threads of torch
         self._dimension = spec.dimension
         self._pad = int(spec.config.get("pad_token_id") or 0)
-        # that the model has weights for, of all types; 0 where it does not say
+        # 0 if the config does not say
         self._tokens = int(spec.config.get("vocab_size") or 0) * spec.token_types
 
     def encode(self, rows: Sequence[TokenIds]) -> Floats:
         """Map token ids, one list a text, to vectors, float32 (n, dim)."""
         vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
-        for batch, made, _ in self._batches(rows):
-            vectors[batch] = made.numpy()
+        for batch, batch_vectors, _ in self._batches(rows):
+            vectors[batch] = batch_vectors.numpy()
         return vectors
 
     def encode_tokens(self, rows: Sequence[TokenIds]) -> tuple[Floats, list[Floats]]:
         """Map token ids to vectors, and to the last layer's states, float32 (tokens, hidden) a text, in one pass."""
         vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
-        parts: list[Floats] = [vectors[:0]] * len(rows)
-        for batch, made, states in self._batches(rows):
-            vectors[batch] = made.numpy()
+        states_by_text: list[Floats] = [vectors[:0]] * len(rows)
+        for batch, batch_vectors, states in self._batches(rows):
+            vectors[batch] = batch_vectors.numpy()
             for i, state in zip(batch, states.numpy(), strict=True):
-                parts[i] = state[: len(rows[i])].copy()  # without its padding, and without what holds the batch
-        return vectors, parts
+                states_by_text[i] = state[: len(rows[i])].copy()  # a copy does not hold the batch
+        return vectors, states_by_text
 
     maxsim = staticmethod(maxsim)
 
@@ -77,29 +77,29 @@ def compile_module(module: nn.Module, cache: Path) -> Run:
     compiled = torch.compile(module, dynamic=True, options=_COMPILE_OPTIONS)
     try:
         _keep_private(cache / "inductor")
-        # Torch's keys of what it kept leave out the instruction set, for whose vectors it wrote the loops. A home that
-        # machines share, or PILOTLIGHT_ISA, would have it run loops that write past the end of their memory.
+        # The keys of torch's cache leave out the instruction set. In a home that machines share, or with
+        # PILOTLIGHT_ISA, it would run loops for other vectors, which write past the end of their memory.
         from torch._inductor.cpu_vec_isa import pick_vec_isa
 
         config: Any = torch.compiler.config
         tag = f"{config.cache_key_tag} {pick_vec_isa()}"
-        # A size of one is compiled apart from all others, so both are compiled now and nothing later.
+        # a size of one is compiled separately
         with config.patch(cache_key_tag=tag), torch.inference_mode():
             for shape in ((1, 8), (2, 8), (3, 5)):
                 ids = torch.zeros(shape, dtype=torch.int64)
                 compiled(ids, torch.ones_like(ids))
     except (OSError, RuntimeError) as error:
-        raise explained(error, "the model") from error
+        raise build_error(error, "the model") from error
     return compiled
 
 
 def _keep_private(folder: Path) -> None:
-    """Keep compiled code, which is native code, in a private folder instead of a shared /tmp.
+    """Keep compiled code in a private folder instead of a shared /tmp.
 
-    Torch reads the folder only from the environment, whenever it compiles, so the variable stays set. Torch also writes
-    its own default there as soon as a model is loaded: only a different value is the user's.
+    Torch reads the folder from the environment whenever it compiles, and writes its default there when a model is
+    loaded: only a different value is the user's.
     """
-    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # 2 s, which only this engine needs
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # takes 2 s
 
     default = default_cache_dir()
     if os.environ.get(_INDUCTOR_FOLDER, default) == default:
@@ -112,11 +112,11 @@ def load_package(folder: Path) -> Run:
         loader = torch._C._aoti.AOTIModelPackageLoader(str(folder / AOT_FILE), "model", False, 1, -1)
     except RuntimeError as error:
         reason = str(error).partition("\n")[0][:200]
-        raise PackageError(  # its files are as they were built, or it would have been refused before
+        raise PackageError(
             f"the package {folder} cannot be loaded ({reason}): torch unpacks it in TMPDIR, where it needs "
             "to write, room, and no noexec; else remove it to build it again"
         ) from error
-    return lambda ids, mask: loader.boxed_run([ids, mask])  # boxed: the plain call runs a pytree each time
+    return lambda ids, mask: loader.boxed_run([ids, mask])  # the plain call runs a pytree each time
 
 
 def group_by_length(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[list[int]]:
@@ -130,7 +130,7 @@ def group_by_length(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[
     for i in order:
         if batches:
             last = batches[-1]
-            if len(last) < _LONGEST_BATCH and (len(last) + 1) * lengths[last[0]] <= budget:
+            if len(last) < MAX_BATCH_TEXTS and (len(last) + 1) * lengths[last[0]] <= budget:
                 last.append(i)
                 continue
         batches.append([i])

@@ -151,7 +151,7 @@ def evaluate(
             if reranker:
                 best = np.arange(min(RERANKED, len(ranking.rows)))
                 logits = reranker.logits(reranker.pairs(queries[query_id], [texts[row] for row in ranking.rows[best]]))
-                ranking = rerank(ranking, best, logits, reranker.activated(logits))
+                ranking = rerank(ranking, best, logits, reranker.to_scores(logits))
             scored = zip(ranking.rows[:CANDIDATES], ranking.scores[:CANDIDATES], strict=True)
             run[query_id] = {candidates.documents[row]: float(score) for row, score in scored}
     figures = [measure(dataset.judgements, queries, run) for run in runs]

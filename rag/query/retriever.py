@@ -215,7 +215,7 @@ class Retriever:
         texts = [headed(chunk.title, chunk.section, chunk.text) for chunk in self.generation.chunks(ranking.rows[best])]
         logits = self._reranker.score_best(search.terms.meaning, texts)
         search.reranked = RerankCounts(len(best), len(logits))
-        ranking = rerank(ranking, best[: len(logits)], logits, self._reranker.model.activated(logits))
+        ranking = rerank(ranking, best[: len(logits)], logits, self._reranker.model.to_scores(logits))
         search.took["rerank"] += perf_counter() - began
         return ranking
 

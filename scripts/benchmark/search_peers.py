@@ -63,18 +63,29 @@ def peers(source: Path, environments: Path, seconds: int, work: Path) -> list[Ro
         folder = work / name
         contestant = prepare(name, environments, folder, list(dataset.corpus.values()))
         row: Row = {"contestant": name}
-        if not (folder / "built").exists():
-            row["build_s"] = build(contestant)
-            (folder / "built").touch()
-        row["disk_mb"] = round(sum(f.stat().st_size for f in folder.rglob("*") if f.parent != folder) / 1e6)
-        script = folder / "queries.lua"
-        write_script(list(dataset.queries.values()), script, contestant.route)
-        with warm(contestant.serve, script, contestant.environ, contestant.ready_path) as server:
-            row["ndcg"] = quality(server, contestant.route, dataset)
-            row |= hammer(server, CLIENTS, seconds, script)
-            row["pss_mb"] = round(sum(pss for _, pss in server.workers_memory()))
+        try:
+            row |= measure(contestant, folder, dataset, seconds)
+        except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
+            row["note"] = f"does not run: {error}"
         rows.append(row)
     return rows
+
+
+def measure(contestant: Contestant, folder: Path, dataset: Dataset, seconds: int) -> Row:
+    """Build and serve a contestant."""
+    row: Row = {}
+    if not (folder / "built").exists():
+        row["build_s"] = build(contestant)
+        (folder / "built").touch()
+    files = (file for file in folder.glob("*/**/*") if file.parent.name != "texts")
+    row["disk_mb"] = round(sum(file.stat().st_size for file in files) / 1e6)
+    script = folder / "queries.lua"
+    write_script(list(dataset.queries.values()), script, contestant.route)
+    with warm(contestant.serve, script, contestant.environ, contestant.ready_path) as server:
+        row["ndcg@10"] = quality(server, contestant.route, dataset)
+        row |= hammer(server, CLIENTS, seconds, script)
+        row["pss_mb"] = round(sum(pss for _, pss in server.workers_memory()))
+    return row
 
 
 def prepare(name: str, environments: Path, folder: Path, texts: Sequence[str]) -> Contestant:
@@ -94,7 +105,16 @@ def prepare(name: str, environments: Path, folder: Path, texts: Sequence[str]) -
     environ |= {"OMP_NUM_THREADS": "1", "CONFIG": str(folder / "txtai.yml"), "TOKENIZERS_PARALLELISM": "false"}
     line = [str(programs / "python"), peer_server.__file__, name, str(model), str(folder)]
     if name == "txtai":
-        serve = [str(programs / "uvicorn"), "txtai.api:app", "--workers", str(WORKERS), "--port", "{port}"]
+        serve = [
+            str(programs / "python"),
+            "-m",
+            "uvicorn",
+            "txtai.api:app",
+            "--workers",
+            str(WORKERS),
+            "--port",
+            "{port}",
+        ]
         return Contestant(name, line, serve, environ, f"/search?limit={K}&query=", "/docs")
     serve = [str(programs / "python"), "-m", "gunicorn", "-k", "gthread", "--workers", str(WORKERS), "--threads", "8"]
     serve += ["--timeout", "600", "--keep-alive", "15", "--chdir", str(Path(peer_server.__file__).parent)]

@@ -124,7 +124,7 @@ def test_a_folder_that_sentence_transformers_saved(make_cross_encoder, theirs, s
     plain = make_cross_encoder("bert")
     CrossEncoder(str(plain), device="cpu", activation_fn=torch.nn.Identity()).save_pretrained(str(tmp_path / "saved"))
     model = start(tmp_path / "saved", "eager")
-    assert np.abs(model.activated(logits(model)) - theirs(plain)).max() < 1e-3
+    assert np.abs(model.to_scores(logits(model)) - theirs(plain)).max() < 1e-3
 
 
 def test_pairs_are_cut_to_the_length_of_the_model(make_cross_encoder, start):
@@ -149,7 +149,7 @@ def test_the_activation_is_that_of_the_config(make_cross_encoder, start, tmp_pat
     model = start(changed(make_cross_encoder("bert"), tmp_path, file, changes), "eager")
     assert model.spec.activation == activation
     plain = logits(model)
-    scores = model.activated(plain)
+    scores = model.to_scores(plain)
     assert np.allclose(scores, plain if activation == "identity" else 1 / (1 + np.exp(-plain)))
 
 

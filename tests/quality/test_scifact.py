@@ -39,7 +39,7 @@ class Remembering:
         if new := [text for text in dict.fromkeys(texts) if text not in self._documents]:
             made = self._embedder.encode_document_tokens(new)
             self._documents.update((text, made.of(np.array([i]))) for i, text in enumerate(new))
-        return DocumentTokens.joined([self._documents[text] for text in texts])
+        return DocumentTokens.concatenate([self._documents[text] for text in texts])
 
 
 @pytest.fixture(scope="module")

@@ -170,7 +170,7 @@ def test_what_it_runs(make_model, tmp_path, monkeypatch, change, precision, isa,
     model = shutil.copytree(make_model("bert"), tmp_path / "model")
     config = model / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | change))
-    assert (kernel.obstacle(read_spec(model), precision, isa) == "") is runs
+    assert (kernel.find_obstacle(read_spec(model), precision, isa) == "") is runs
 
 
 @pytest.mark.parametrize(("isa", "precision"), BOTH)

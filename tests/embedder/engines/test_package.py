@@ -69,7 +69,7 @@ def test_packages_used_longest_ago_are_removed(tmp_path, monkeypatch):
     for age, key in zip((50, 10, 40, 30), keys, strict=False):
         os.utime(ensure(tmp_path, key, fake_build), (time.time() - 1000 * age,) * 2)
     first = ensure(tmp_path, keys[0], fake_build)  # used again
-    monkeypatch.setattr(package, "_MOST", 3 * sum(path.stat().st_size for path in first.iterdir()) + 10)
+    monkeypatch.setattr(package, "MAX_CACHE_BYTES", 3 * sum(path.stat().st_size for path in first.iterdir()) + 10)
     ensure(tmp_path, keys[4], fake_build)
     left = {path.name for path in (tmp_path / "packages").iterdir()}
     assert left == {keys[i].folder_name for i in (0, 1, 4)}
