@@ -236,7 +236,7 @@ class Client:
 
 def _fields(query: str | SearchRequest, options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(query, SearchRequest):
-        options, query = query.given(), query.query
+        options, query = query.options(), query.query
     fields: dict[str, Any] = {"query": query, **{name: value for name, value in options.items() if value is not None}}
     if isinstance(only := fields.get("filter"), Filter):
         fields["filter"] = only.as_dict()

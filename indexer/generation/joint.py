@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.filter import Filter, parts_of
-from indexer.generation.documents import DocumentFacts, SectionText, StoredChunk
+from indexer.generation.documents import DocumentEntry, DocumentFacts, SectionText, StoredChunk
 from indexer.generation.generation import MANY_CHUNKS, MAX_CACHED_FILTERS, Generation, Rows, Scores
 from indexer.generation.lexical.lexical_index import JointReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
@@ -112,6 +112,12 @@ class JointGeneration(Generation):
         for number, places, local_rows in _split(self._starts, np.asarray(rows)):
             chunks |= zip(places.tolist(), self._members[number].chunks(local_rows), strict=True)
         return [chunks[place] for place in range(len(rows))]
+
+    def entries(self, only: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
+        """Yield the documents that a filter allows, or those with an id, without their passages."""
+        for each, part, start in zip(self._members, parts_of(only, len(self._members)), self._starts, strict=False):
+            for entry in each.entries(part, id):
+                yield DocumentEntry(entry.facts, range(entry.rows.start + int(start), entry.rows.stop + int(start)))
 
     def section(self, row: int) -> SectionText:
         """Return the section of a chunk."""

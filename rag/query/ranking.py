@@ -1,8 +1,8 @@
-"""The lists of candidates that the searches found, turned into one order: pure functions on a few hundred rows.
+"""Turn the hits of the searches into one order: pure functions on a few hundred rows.
 
-`fuse` joins the searches, `rerank` changes the order, `extend` adds what a deeper search found,
-and `choose` leaves out near-duplicates and passages above the limit of a document. Rows are int64, scores float32;
-"best first" is by score, and by row where scores are equal.
+`fuse` joins the searches, `rerank` changes the order, `extend` adds the hits of a deeper search, and `choose` leaves
+out near-duplicates and passages above the limit of a document. Rows are int64, scores float32; "best first" is by
+score, and by row where scores are equal.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from embedder.text_embedder import Embedder
 from indexer.generation.rows import MAX_SIGNATURE_BITS, RowFacts, TermHits, TokenReader
@@ -26,11 +27,12 @@ VectorHits = tuple[Scores, Rows]
 
 MAX_QUERY_TOKENS = 256  # compared with those of passages: about 200 words
 MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # candidates by MaxSim, of the depth of the searches: costs .0004 of nDCG@10
-_AHEAD = 3  # times k candidates compared at first: comparing all of them takes longer than the rest together
+_FIRST_COMPARED = 3  # times k candidates: comparing all of them takes longer than the rest together
 _NO_TWINS: Mapping[int, frozenset[int]] = MappingProxyType({})
-_ANSWERS = 0.5  # of the score of a page's best passage, by which that of a newer version answers as well
-_COMPARED = 2_000  # hits among which near-duplicates are looked for: every pair of them is compared
-_SLICE = 256  # passages whose tokens are compared between two looks at the deadline
+# A newer version answers as well with this share of the score of the best one.
+_MIN_VERSION_SCORE = 0.5
+_MAX_COMPARED_HITS = 2_000  # every pair is compared for near-duplicates
+_SLICE = 256  # passages; the deadline is checked between slices
 
 
 class Ranking(Struct, frozen=True):
@@ -41,7 +43,7 @@ class Ranking(Struct, frozen=True):
     columns: Mapping[str, Scores]
     """Scores by part, NaN where a passage has none: dense (cosine), lexical (BM25, 0 where no word matches), tokens
     (MaxSim), rerank. Rankings that are to be explained have more, see `explain`."""
-    first: int | None = None  # candidates before those that a deeper search added; None where there are no others
+    first: int | None = None  # candidates of the first search; None if there was no deeper one
 
     def ordered(self, order: npt.NDArray[np.integer], scores: Scores, **columns: Scores) -> "Ranking":
         """Return the candidates in another order (n,), with scores and columns (n,) by the present indices."""
@@ -76,13 +78,14 @@ def fuse(
     if dense is None:
         assert lexical is not None  # noqa: S101 - for the type checker; one of both was searched
         scores, rows, _ = lexical
-        parts, weights, scaled = {"lexical": scores}, {"lexical": 1.0}, [scores]
+        by_search, weights, scaled = {"lexical": scores}, {"lexical": 1.0}, [scores]
     elif lexical is None:
         scores, rows = dense
-        parts, weights, scaled = {"dense": scores}, {"dense": 1.0}, [scores]
+        by_search, weights, scaled = {"dense": scores}, {"dense": 1.0}, [scores]
         if maxsim is not None:
-            scores = maxsim(rows)
-            parts, weights, scaled = parts | {"tokens": scores}, {"dense": 0.0, "tokens": 1.0}, [*scaled, scores]
+            by_search["tokens"] = maxsim(rows)
+            weights, scaled = {"dense": 0.0, "tokens": 1.0}, [scores, by_search["tokens"]]
+            scores = by_search["tokens"]
     else:
         both = np.concatenate([dense[1], lexical.rows])
         both.sort()
@@ -94,7 +97,7 @@ def fuse(
         by_words = np.zeros(len(rows), np.float32)
         by_words[rows.searchsorted(lexical.rows)] = lexical.scores
         highest = (lexical.scores[0] if len(lexical.scores) else 0) or 1
-        parts = {"dense": by_meaning, "lexical": by_words}
+        by_search = {"dense": by_meaning, "lexical": by_words}
         scaled = [scale(by_meaning), by_words / highest]
         weights, reasons = weigh(measure_signals(query, dense, lexical, rows, scaled), tokens=maxsim is not None)
         # float64, so that a candidate that is best in all parts scores 1
@@ -103,18 +106,19 @@ def fuse(
             depth = max(len(dense[1]), len(lexical.rows))
             best = np.sort(np.argsort(-sums, kind="stable")[: max(MIN_COMPARED, int(COMPARED_SHARE * depth))])
             token_scores = maxsim(rows[best])
-            parts["tokens"] = filled(len(rows), best, token_scores)
+            by_search["tokens"] = filled(len(rows), best, token_scores)
             scaled.append(np.zeros(len(rows), np.float32))
             scaled[-1][best] = scale(token_scores)
             sums += np.float64(weights["tokens"]) * scaled[-1]
         scores = sums.astype(np.float32)
-    order = np.lexsort((rows, -scores)) if len(parts) > 1 else np.arange(len(rows))
-    columns = parts
+    order = np.lexsort((rows, -scores)) if len(by_search) > 1 else np.arange(len(rows))
+    columns = dict(by_search)
     if explain:
-        columns = parts | {"fused": scores}
+        columns["fused"] = scores
         columns |= {f"{name}{REASON}": np.full(len(rows), value, np.float32) for name, value in reasons.items()}
-        for name, part in zip(parts, scaled, strict=True):
-            columns |= {f"{name}_scaled": part, f"{name}_weight": np.full(len(rows), weights[name], np.float32)}
+        for name, scaled_scores in zip(by_search, scaled, strict=True):
+            columns[f"{name}_scaled"] = scaled_scores
+            columns[f"{name}_weight"] = np.full(len(rows), weights[name], np.float32)
     return Ranking(rows, scores, columns).ordered(order, scores)
 
 
@@ -129,14 +133,14 @@ def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: R
 
 
 def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores) -> Ranking:
-    """Rank what a cross-encoder has read before what it has not; its order is averaged with that of the search.
+    """Average the scores of a cross-encoder and the search, and rank the candidates that it has read first.
 
-    Replacing the one by the other is known to harm a strong list. Logits are averaged, and not what a sigmoid makes of
-    them, which has hardly any distance left between the good ones, nor between the bad.
+    Replacing the order of a strong search is known to harm it. Logits are averaged, as a sigmoid leaves hardly any
+    distance between the good ones, nor between the bad ones.
 
     Args:
         ranking: candidates, best first.
-        read: indices (n,) of those that it has read, in order.
+        read: indices (n,) of the candidates that it has read, in order.
         logits: their scores, (n,).
         shown: the same as hits show them, (n,).
     """
@@ -144,17 +148,17 @@ def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores) -> Ranki
     columns = {"rerank": filled(count, read, shown), "rank_before": filled(count, read, read + 1)}
     if not len(read):
         return ranking.ordered(np.arange(count), ranking.scores, **columns)
-    before, unread = ranking.scores[read], np.setdiff1d(np.arange(count), read)
-    low, high = before.min(), before.max()
-    blend = (1 - RERANK_WEIGHT) * scale(before) + RERANK_WEIGHT * scale(logits)
+    search_scores, unread = ranking.scores[read], np.setdiff1d(np.arange(count), read)
+    low, high = search_scores.min(), search_scores.max()
+    blend = (1 - RERANK_WEIGHT) * scale(search_scores) + RERANK_WEIGHT * scale(logits)
     blend = np.asarray(low + (high - low) * blend, np.float32)
-    scores = np.minimum(ranking.scores, blend.min())  # those that it has not read do not score better
+    scores = np.minimum(ranking.scores, blend.min())  # caps the unread ones
     scores[read] = blend
     return ranking.ordered(np.concatenate([read[np.argsort(-blend, kind="stable")], unread]), scores, **columns)
 
 
 def extend(ranking: Ranking, deeper: Ranking) -> Ranking:
-    """Return a ranking as it is, followed by what a deeper search found beyond it, none of which scores better."""
+    """Append the further hits of a deeper search to a ranking, with scores no higher than its lowest."""
     new = ~np.isin(deeper.rows, ranking.rows)
     least = ranking.scores[-1] if len(ranking.scores) else np.float32(np.inf)
     before, after = len(ranking.rows), int(new.sum())
@@ -175,14 +179,26 @@ def extend(ranking: Ranking, deeper: Ranking) -> Ranking:
     )
 
 
+def put_first(page: Ranking, ranking: Ranking) -> Ranking:
+    """Put the passages of a page before a ranking, with its highest score."""
+    highest = ranking.scores.max(initial=page.scores.max())
+    raised = Ranking(page.rows, np.full(len(page.rows), highest, np.float32), page.columns)
+    return replace(extend(raised, ranking), first=None)
+
+
 class Choice(Struct, frozen=True):
-    """The candidates of a ranking that are shown, in order, and the near-duplicates that each stands for."""
+    """The candidates of a ranking to show, in order, each with its near-duplicates."""
 
     indices: list[int]
-    documents: list[int]  # of each candidate
-    folded: dict[int, list[int]]  # by index into the ranking
-    left_out: dict[int, int]  # by document: passages that were compared, and are above its limit
-    older: dict[int, dict[str, int]]  # by index: the best passage of its page by version, the newest first
+    """Candidates to show."""
+    documents: list[int]
+    """The document of each candidate of the ranking."""
+    folded: dict[int, list[int]]
+    """Near-duplicates by index."""
+    left_out: dict[int, int]
+    """Number of passages above the limit, by document."""
+    older: dict[int, dict[str, int]]
+    """The best passage of the page in each other version, the newest first, by index."""
 
 
 def choose(
@@ -202,21 +218,21 @@ def choose(
         k: number of candidates to choose.
         per_document: most of one document; 0 for any number.
         editions: of all candidates, in a collection that has versions.
-        twins: by document, those that stand for it, see `indexer.generation.twins`.
+        twins: the documents to show in place of a document, see `indexer.generation.twins`.
     """
     documents: list[int] = facts.documents.tolist()
     older, hidden = fold_versions(ranking, editions)
     formats = fold_formats(ranking, documents, twins) if twins else {}
     hidden.update(*formats.values())
-    compared = min(len(documents), _AHEAD * k)
+    compared = min(len(documents), _FIRST_COMPARED * k)
     while True:
         shown = [index for index in range(compared) if index not in hidden]
-        leaders = collapse(facts.signatures[shown[:_COMPARED]])
+        leaders = collapse(facts.signatures[shown[:_MAX_COMPARED_HITS]])
         folded: dict[int, list[int]] = {}
         for index in formats:
             folded[index] = formats[index][:1]
-        chosen: list[int] = []
-        passages: dict[int, int] = {}  # by document
+        indices: list[int] = []
+        passages: dict[int, int] = {}
         for place, index in enumerate(shown):
             if place in leaders:
                 folded.setdefault(shown[leaders[place]], []).append(index)
@@ -224,19 +240,19 @@ def choose(
             document = documents[index]
             passages[document] = count = passages.get(document, 0) + 1
             if not per_document or count <= per_document:
-                chosen.append(index)
-        if len(chosen) >= k or compared == len(documents):
+                indices.append(index)
+        if len(indices) >= k or compared == len(documents):
             break
         compared = min(len(documents), 4 * compared)
-    most = per_document or compared
-    left_out = {document: count - most for document, count in passages.items() if count > most}
-    return Choice(chosen[:k], documents, folded, left_out, older)
+    limit = per_document or compared
+    left_out = {document: count - limit for document, count in passages.items() if count > limit}
+    return Choice(indices[:k], documents, folded, left_out, older)
 
 
 def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], set[int]]:
-    """Return the best passage of a page in each other version, by the passage that stands for them, and all these.
+    """Fold the versions of a page into the newest one, unless it answers less than half as well as the best one.
 
-    The best passage of the newest version stands for them, unless it answers less than half as well as the best one.
+    Return the best passage of each other version, by the passage that is shown, and all passages to hide.
     """
     pages: dict[tuple[str, str], dict[str, list[int]]] = {}
     for index, edition in enumerate(editions):
@@ -245,24 +261,24 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
     older: dict[int, dict[str, int]] = {}
     hidden: set[int] = set()
     for versions in pages.values():
-        least = _ANSWERS * ranking.scores[min(chain(*versions.values()))]
-        newest, *others = sorted(versions, key=order, reverse=True)
-        while others and ranking.scores[versions[newest][0]] < least:
-            newest, *others = others
-        if others:
-            older[versions[newest][0]] = {version: versions[version][0] for version in others}
-            hidden.update(*(versions[version] for version in others))
+        least = _MIN_VERSION_SCORE * ranking.scores[min(chain(*versions.values()))]
+        newest, *rest = sorted(versions, key=order, reverse=True)
+        while rest and ranking.scores[versions[newest][0]] < least:
+            newest, *rest = rest
+        if rest:
+            older[versions[newest][0]] = {version: versions[version][0] for version in rest}
+            hidden.update(*(versions[version] for version in rest))
     return older, hidden
 
 
 def fold_formats(
     ranking: Ranking, documents: Sequence[int], twins: Mapping[int, frozenset[int]]
 ) -> dict[int, list[int]]:
-    """Return the passages of a document in its other formats, by the best passage of the one that stands for it.
+    """Fold the formats of a document into the preferred one, unless it answers less than half as well.
 
-    It stands for them unless it answers less than half as well.
+    Return the passages of the other formats, by the best passage of the preferred one.
     """
-    first: dict[int, int] = {}  # candidate, by document
+    first: dict[int, int] = {}  # candidates by document
     passages: dict[int, list[int]] = {}
     for index, document in enumerate(documents):
         first.setdefault(document, index)
@@ -271,20 +287,20 @@ def fold_formats(
     folded: dict[int, list[int]] = {}
     for document, indices in passages.items():
         best = min((first[better] for better in twins[document] if better in first), default=None)
-        if best is not None and ranking.scores[best] >= _ANSWERS * ranking.scores[indices[0]]:
+        if best is not None and ranking.scores[best] >= _MIN_VERSION_SCORE * ranking.scores[indices[0]]:
             folded.setdefault(best, []).extend(indices)
     return folded
 
 
 def collapse(signatures: npt.NDArray[np.uint64], near: int = MAX_SIGNATURE_BITS) -> dict[int, int]:
-    """Return, for each near-duplicate, the hit that stands for it; both are places among n hits, best first.
+    """Fold each near-duplicate into the best hit within `near` bits that is not folded itself.
 
-    `signatures` uint64 (n,) are SimHashes; a hit is folded into the best one within `near` bits that is not folded
-    itself.
+    `signatures` uint64 (n,) are the SimHashes of hits, best first. Return the place of the hit to show by that of each
+    near-duplicate.
     """
     leaders: dict[int, int] = {}
     are_alike = np.bitwise_count(signatures[:, np.newaxis] ^ signatures) <= near
-    for place in (are_alike.sum(axis=1) > 1).nonzero()[0].tolist():  # as each is to itself
+    for place in (are_alike.sum(axis=1) > 1).nonzero()[0].tolist():  # each is like itself
         if place not in leaders:
             for other in are_alike[place].nonzero()[0].tolist():
                 if other > place:
@@ -293,10 +309,10 @@ def collapse(signatures: npt.NDArray[np.uint64], near: int = MAX_SIGNATURE_BITS)
 
 
 def filled(count: int, indices: npt.NDArray[np.integer], scores: npt.ArrayLike) -> Scores:
-    """Return scores (count,), NaN but at the indices."""
-    found = np.full(count, np.nan, dtype=np.float32)
-    found[indices] = scores
-    return found
+    """Return scores (count,), NaN except at the indices."""
+    filled_scores = np.full(count, np.nan, dtype=np.float32)
+    filled_scores[indices] = scores
+    return filled_scores
 
 
 def scale(scores: Scores) -> Scores:

@@ -1,8 +1,7 @@
-"""The one place that says what a search can be asked for.
+"""Options of a search: REST's checks and schemas, query strings and the client's keywords follow from `SearchRequest`.
 
-REST's checks and schemas, query strings and the client's keywords are derived from the fields of `SearchRequest`.
-Another option is another field there, and the place in `retriever` where it takes effect. Filters are read here too as
-they stand in addresses and on the command line: `language=en`, `from=2026-01-01`, `meta.team=core`.
+Another option is another field there, and the place in `retriever` where it takes effect. Filters are also read here,
+as they are written in addresses and on the command line: `language=en`, `from=2026-01-01`, `meta.team=core`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, structs
 
-from indexer.errors import FilterError as FilterError  # for packages that may not look below this one
+from indexer.errors import FilterError as FilterError  # imported by `web`
 from indexer.filter import LISTS as LISTS
 from indexer.filter import Filter as Filter
 from indexer.generation.manifest import DEFAULT
@@ -26,11 +25,12 @@ else:
 
 DEFAULT_COLLECTION = DEFAULT
 CLOSE = 0.4  # cosine from which a passage is close to a query whatever its words
-RERANK_WEIGHT = 0.5  # of a cross-encoder against the search
+RERANK_WEIGHT = 0.5
 RERANKED = 20  # candidates that a cross-encoder reads
 FURTHEST = 1_000  # hits before the first one of an answer, at most
 SUGGESTED, MOST_SUGGESTED = 6, 20  # queries, while somebody types: unless asked otherwise, and at most
-MOST_EXCHANGES, MOST_OF_ANSWER = 20, 20_000  # of a conversation that is sent along: questions; characters of an answer
+# Limits of a conversation that is sent along: questions, and characters of an answer.
+MOST_EXCHANGES, MOST_OF_ANSWER = 20, 20_000
 MAX_K = 100  # hits of one query
 MAX_QUERY_CHARS = 10_000
 PER_DOCUMENT = 2  # hits from one document, unless the query says
@@ -49,16 +49,16 @@ Collections = Annotated[
 FILTER_SCHEMA = {"anyOf": [{"$ref": "#/components/schemas/FilterFields"}, {"type": "null"}]}
 
 DAYS = ("from", "to")
-METADATA = "meta."  # before a name
+METADATA = "meta."
 KEYS = (*LISTS, *DAYS, f"{METADATA}NAME")
 
 
-class _Asked(Struct, frozen=True, forbid_unknown_fields=True):
+class _Queried(Struct, frozen=True, forbid_unknown_fields=True):
     query: Query
 
 
-class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One search, as it is asked for; an option that is None is as the server is set."""
+class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The query and options of a search; None leaves an option to the server."""
 
     k: Annotated[int, Meta(ge=1, le=MAX_K, description="most hits to return")] = 10
     # the order of hits stays the same as long as k does
@@ -91,27 +91,27 @@ class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def meaning(self) -> str:
-        """The query without its syntax: what is embedded."""
+        """The query without its syntax, as it is embedded."""
         # brings Tantivy, which a client can do without
         from indexer.generation.lexical.lexical_query import parse_query
 
         return parse_query(self.query).meaning
 
-    def given(self) -> dict[str, Any]:
-        """Return the options by name, but for those that are as the server is set."""
+    def options(self) -> dict[str, Any]:
+        """Return the options by name, except those left to the server."""
         return {name: value for name, value in structs.asdict(self).items() if value is not None and name != "query"}
 
 
 def names_of(collections: str | Sequence[str]) -> list[str] | None:
     """Return the names of collections, which may be one text with commas, each once; None for all of them."""
     names = map(str.strip, collections.split(",") if isinstance(collections, str) else collections)
-    return None if ALL in (found := list(dict.fromkeys(names))) else found
+    return None if ALL in (unique := list(dict.fromkeys(names))) else unique
 
 
 def in_force(only: Filter | None, manifest: "Manifest") -> Filter | None:
-    """Return a filter as a generation applies it; None for all.
+    """Return a filter as a generation applies it, or None for all documents.
 
-    It is without its readers where no document has an access list, and has addresses for versions.
+    Readers are dropped if no document has an access list, and versions become addresses.
     """
     if only is None:
         return None
@@ -123,7 +123,7 @@ def in_force(only: Filter | None, manifest: "Manifest") -> Filter | None:
 
 
 def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return what `Filter.parse` takes; names that are of no filter are left for it to refuse."""
+    """Return the fields for `Filter.parse`, which refuses unknown names."""
     fields: dict[str, Any] = {}
     for name, values in parameters.items():
         if name in DAYS:
@@ -135,16 +135,16 @@ def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return fields
 
 
-def parameters_of(wanted: Filter | None) -> list[tuple[str, str]]:
+def parameters_of(only: Filter | None) -> list[tuple[str, str]]:
     """Return a filter as the parameters of an address, which `fields_of` reads once they are grouped by name."""
-    if wanted is None:
+    if only is None:
         return []
-    pairs = [(name, value) for name in LISTS for value in getattr(wanted, name)]
-    pairs += [(name, day) for name, day in zip(DAYS, (wanted.date_from, wanted.date_to), strict=True) if day]
-    return pairs + [(METADATA + name, value) for name, values in wanted.metadata for value in values]
+    pairs = [(name, value) for name in LISTS for value in getattr(only, name)]
+    pairs += [(name, day) for name, day in zip(DAYS, (only.date_from, only.date_to), strict=True) if day]
+    return pairs + [(METADATA + name, value) for name, values in only.metadata for value in values]
 
 
 def key_of(field: str) -> str:
-    """Return what an address or the command line calls the `field` of a FilterError."""
+    """Return the name that the `field` of a FilterError has in an address or on the command line."""
     name = field.removeprefix("filter.").removeprefix("date.")
     return name.replace("metadata.", METADATA, 1) if name.startswith("metadata.") else name

@@ -13,7 +13,7 @@ from msgspec import Meta
 from embedder.late_interaction import QueryTokens as QueryTokens  # a query as `search` takes it ready-made
 from indexer.errors import counted
 from indexer.generation.versions import order
-from indexer.read.formats import is_source_code as is_source_code  # whose hits are shown as code
+from indexer.read.formats import is_source_code as is_source_code  # imported by `web`
 from indexer.records import SEPARATOR
 from indexer.records import TextBlock as TextBlock  # of hits, for packages that may not look below this one
 from rag.query.request import DEFAULT_COLLECTION
@@ -26,8 +26,8 @@ Span = tuple[int, int]
 MOST_SHARES = 10  # values of a facet, the most frequent ones
 # each is also the name of a filter, which takes its values
 FACETS = ("source", "language", "content_type", "path", "version")
-_SAME = 1e-6  # between scores
-_BOUNDS = {"excluded": "without", "required": "only with"}  # in words
+_SCORE_TOLERANCE = 1e-6
+_BOUNDS = {"excluded": "without", "required": "only with"}
 
 
 class ScorePart(TypedDict):
@@ -42,17 +42,17 @@ class ScorePart(TypedDict):
 class Step(TypedDict):
     """A step that changed the score of a hit."""
 
-    name: Literal["rerank", "limit"]
+    name: Literal["rerank", "limit", "address"]
     why: Annotated[str, Meta(description="in words")]
     score: Annotated[float, Meta(description="after this step")]
 
 
 class Explanation(TypedDict):
-    """Why a hit is where it is: the numbers of which its score is made.
+    """The numbers that make the score of a hit.
 
-    `fused` is the sum of scaled × weight of the parts. Each step then changes the score, the last to that of the hit:
-    `rerank` makes it the mean of the search and the cross-encoder, `limit` that of the best hit that was read, or
-    found, before.
+    `fused` is the sum of scaled × weight of the parts. Each step then changes the score, the last one to that of the
+    hit: `rerank` takes the mean of the search and the cross-encoder, `limit` caps it at the hits read or found before,
+    and `address` raises it to the highest.
     """
 
     rank: Annotated[int, Meta(description="among the candidates by score alone, before duplicates and limits")]
@@ -68,7 +68,7 @@ class Explanation(TypedDict):
 
 
 class OtherVersion(TypedDict):
-    """Where the page of a hit is in another version."""
+    """The page of a hit in another version."""
 
     version: str
     url: str
@@ -114,14 +114,14 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 
 class RerankCounts(msgspec.Struct, frozen=True):
-    """The number of candidates that a cross-encoder was to read, and of those that it read."""
+    """The numbers of candidates for a cross-encoder, and of those that it had time to read."""
 
     candidates: int
     scored: Annotated[int, Meta(description="fewer where time was short: the best of them")]
 
 
 class Share(TypedDict):
-    """How many of the documents have a value."""
+    """A value of a facet with its number of documents."""
 
     value: str
     count: int
@@ -171,28 +171,30 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
     from rag.query.weighting import REASON, describe
 
     row = {name: float(values[index]) for name, values in ranking.columns.items() if not math.isnan(values[index])}
-    parts: dict[str, ScorePart | None] = dict.fromkeys(("dense", "lexical", "tokens"))
-    for name in parts:
+    by_search: dict[str, ScorePart | None] = dict.fromkeys(("dense", "lexical", "tokens"))
+    for name in by_search:
         if (weight := row.get(f"{name}_weight")) is not None:
-            is_found = row.get(name, 0) > 0 if name == "lexical" else name in row
-            rank = int((ranking.columns[name] > row[name]).sum()) + 1 if is_found else None
-            score = row[name] if is_found else None
-            parts[name] = ScorePart(score=score, rank=rank, scaled=row[f"{name}_scaled"], weight=weight)
+            was_found = row.get(name, 0) > 0 if name == "lexical" else name in row
+            rank = int((ranking.columns[name] > row[name]).sum()) + 1 if was_found else None
+            score = row[name] if was_found else None
+            by_search[name] = ScorePart(score=score, rank=rank, scaled=row[f"{name}_scaled"], weight=weight)
     reasons = {name.removesuffix(REASON): value for name, value in row.items() if name.endswith(REASON)}
     steps: list[Step] = []
     score = float(ranking.scores[index])
     if "rerank" in row:
         why = f"cross-encoder {row['rerank']:.2f}, rank {row['rank_before']:.0f} before"
         steps.append(Step(name="rerank", why=why, score=score))
-    elif score < row["fused"] - _SAME:
+    elif score > row["fused"] + _SCORE_TOLERANCE:
+        steps.append(Step(name="address", why="the query is the address of its page", score=score))
+    elif score < row["fused"] - _SCORE_TOLERANCE:
         is_deeper = ranking.first is not None and index >= ranking.first
         steps.append(Step(name="limit", why="found later" if is_deeper else "not reranked", score=score))
     return Explanation(
         rank=index + 1,
         candidates=len(ranking.rows),
-        dense=parts["dense"],
-        lexical=parts["lexical"],
-        tokens=parts["tokens"],
+        dense=by_search["dense"],
+        lexical=by_search["lexical"],
+        tokens=by_search["tokens"],
         weights=describe(reasons) if reasons else "",
         fused=row["fused"],
         steps=steps,
@@ -203,11 +205,11 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
 
 def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
     """Yield the parts and steps in words, each with its name."""
-    for name, part in (("Meaning", why["dense"]), ("Words", why["lexical"]), ("Tokens", why["tokens"])):
-        if part:
-            found = "not found" if part["score"] is None else f"{part['score']:.2f}, rank {part['rank']}"
-            scaled, weight = part["scaled"], part["weight"]
-            yield name, f"{found}: {scaled:.2f} × {weight:.2f} = {scaled * weight:.3f}"
+    for name, share in (("Meaning", why["dense"]), ("Words", why["lexical"]), ("Tokens", why["tokens"])):
+        if share:
+            score = "not found" if share["score"] is None else f"{share['score']:.2f}, rank {share['rank']}"
+            scaled, weight = share["scaled"], share["weight"]
+            yield name, f"{score}: {scaled:.2f} × {weight:.2f} = {scaled * weight:.3f}"
     if why["weights"]:
         yield "Weights", why["weights"]
     yield "Sum", f"{why['fused']:.3f}"
@@ -229,7 +231,7 @@ def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] =
     folders = [[*filter(None, path)] for path in paths]
     shared = sum(1 for _ in takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False)))
     values: dict[str, list[str | None]] = {name: [getattr(facts, name) for facts in documents] for name in FACETS[:3]}
-    values["path"] = ["/" + "/".join(parts[: shared + 1]) if len(parts) > shared else None for parts in folders]
+    values["path"] = ["/" + "/".join(path[: shared + 1]) if len(path) > shared else None for path in folders]
     values["version"] = [*versions]
     shares = {}
     for name, of_documents in values.items():
@@ -257,7 +259,7 @@ def as_markdown(text: str, blocks: Iterable[TextBlock]) -> str:
 
 
 def section_within(title: str, section: str) -> str:
-    """Return a heading path without the page's own title at its start, as it is shown beside that title."""
+    """Return a heading path without the page's own title at its start, as it is shown next to that title."""
     starts = f"{section}{SEPARATOR}".startswith(f"{title}{SEPARATOR}")
     return section[len(title) :].removeprefix(SEPARATOR) if starts else section
 
@@ -270,12 +272,12 @@ def headed(title: str, section: str, text: str) -> str:
 
 def as_text(answer: dict[str, Any]) -> str:
     """Lay out the JSON-ready form of an answer for a terminal."""
-    lines = [f"{what}: {', '.join(answer[name])}" for name, what in _BOUNDS.items() if answer.get(name)]
+    lines = [f"{label}: {', '.join(answer[name])}" for name, label in _BOUNDS.items() if answer.get(name)]
     several = len(answer["collections"]) > 1
     if left_out := answer["unavailable"]:
         lines.append(f"not ready, so left out: {', '.join(left_out)}")
-    if meant := answer.get("did_you_mean"):
-        lines.append(f"did you mean: {meant}")
+    if corrected := answer.get("did_you_mean"):
+        lines.append(f"did you mean: {corrected}")
     if also := answer.get("also_searched"):
         words = "; ".join(f"{', '.join(one['searched'])} ({one['typed']})" for one in also)
         lines.append(f"also searched for: {words}")
@@ -288,8 +290,8 @@ def as_text(answer: dict[str, Any]) -> str:
         where = f"  in {hit['collection']}" if several else ""
         lines += [f"{hit['rank']:>2}. {heading}  ({hit['score']:.3f})", f"    {hit['url']}{where}"]
         if hit["version"]:
-            others = ", ".join(each["version"] for each in hit["also"])
-            lines += [f"    version {hit['version']}{f', also in {others}' if others else ''}"]
+            older = ", ".join(each["version"] for each in hit["also"])
+            lines += [f"    version {hit['version']}{f', also in {older}' if older else ''}"]
         lines += [f"    {passage[:200]}{'…' if len(passage) > 200 else ''}"]
         if why := hit.get("explanation"):
             lines += [f"      {name.lower()}: {text}" for name, text in in_words(why)]

@@ -27,49 +27,52 @@ from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.rows import TermHits
 from indexer.generation.versions import Edition
+from indexer.network.urls import normalise
 from indexer.records import SEPARATOR
 from indexer.stores.store import Searchable
 from rag.decoding import check
 from rag.errors import FieldError, NotConfigured
 from rag.query.fingerprint import check_fingerprint
 from rag.query.model_queue import WARM_QUERIES, QueryEncoder, RerankQueue, Vector
-from rag.query.ranking import Choice, Ranking, Rows, VectorHits, choose, extend, fuse, rerank, score_tokens
+from rag.query.ranking import Choice, Ranking, Rows, VectorHits, choose, extend, fuse, put_first, rerank, score_tokens
 from rag.query.request import CLOSE, FURTHEST, PER_DOCUMENT, RERANKED, SearchRequest, in_force
 from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, Suggestion, count_facets, explain, headed
 from rag.query.synonyms import read_synonyms
 from rag.query.text_fragment import link_to_text
 from rag.query.weighting import CollectionFacts, QueryFacts, measure_unrelated, share_of_code
 
-CANDIDATES = 100  # of each search, from which the hits are chosen
+CANDIDATES = 100  # hits of each search
 COUNTED = 200  # candidates whose documents are counted for facets
-_NO_TIME = {"embed": 0.0, "dense": 0.0, "lexical": 0.0, "fuse": 0.0, "rerank": 0.0, "total": 0.0}  # by stage
+_NO_TIME = dict.fromkeys(("embed", "dense", "lexical", "fuse", "rerank", "total"), 0.0)
 _FILTERS = 1 << 8
-_TERM_SEARCHES = 4  # at the same time; each takes a core for as long as a query is embedded
-_DUPLICATES_SHOWN = 10  # of a hit
-_PARTS = ("dense", "lexical", "tokens", "rerank")  # of `Hit.scores`
-_JUDGED = 10  # of the best passages, which say whether anything is close
-_CLOSE_WITH_TERMS = 0.8  # of the cosine `close`, where the passage has most words of the query
-_MOST_TERMS = 0.6  # of the words of the query
-_SAMPLED = 1000  # passages, from all over the index, whose headings may be questions
-_OFFERED, _LONGEST = 4, 70  # questions; characters of one
+_MAX_TERM_SEARCHES = 4  # threads; each takes a core for as long as a query is embedded
+_MAX_DUPLICATES_SHOWN = 10
+_SCORES = ("dense", "lexical", "tokens", "rerank")
+_JUDGED_HITS = 10  # `close` looks at the best passages
+_CLOSE_SHARE_WITH_WORDS = 0.8  # a passage with most words of the query may have a lower cosine than `close`
+_MIN_COVERAGE, _MIN_COVERAGE_WITHOUT_COSINE = 0.6, 0.34  # share of the query's words
+_SAMPLED_HEADINGS = 1000  # passages
+_MAX_QUESTIONS, _MAX_QUESTION_CHARS = 4, 70
 FEWEST_TYPED, MOST_TYPED = 2, 200  # characters; a longer text is no search for a heading
+_ADDRESS = re.compile(r"\s*(?:(https?|file)://)?([\w-]+(?:\.[\w-]+)+(?::\d+)?/\S*|(?<=//)\S+)\s*", re.IGNORECASE)
 _NUMBER = re.compile(
     r"^(?:(?:chapter|part|appendix|section)\s+(?:\d+|[A-Z]|[IVX]+)\b|(?<![\d.])\d++(?=[\s.):])|[A-Z](?=[.):]))(?:\.\d++)*+[.):]?\s+",
     re.IGNORECASE,
 )
-_SOME_TERMS = 0.34  # of the words, where there is no cosine: the search was by words alone
 
 
 class _Search(Struct):
-    """One request on its way: its words, its vector once there is one, and the seconds that each stage took."""
+    """A request with its query as it was read, and the time that each stage took."""
 
     request: SearchRequest
-    only: Filter | None  # the filter of the request, which has the scope of the caller
+    only: Filter | None  # includes the scope of the caller
     terms: LexicalQuery
     vector: Vector | None = None
-    tokens: Vector | None = None  # of the query, float32 (tokens, width)
+    tokens: Vector | None = None  # float32 (tokens, width)
     broken: tuple[int, int] = (0, 0)  # see `TokenizedText`
-    took: dict[str, float] = field(default_factory=_NO_TIME.copy)
+    term_hits: Future[TermHits] | None = None  # of the first search
+    is_exhausted: bool = False  # no deeper search finds more
+    took: dict[str, float] = field(default_factory=_NO_TIME.copy)  # seconds
     reranked: RerankCounts | None = None
     began: float = field(default_factory=perf_counter)
 
@@ -87,7 +90,7 @@ class Retriever:
         synonyms: str = "",
         close: float = CLOSE,
     ) -> None:
-        """Retrievers that share an embedder should share an encoder, and a reranker; for the others see `Settings`.
+        """Open the query path; retrievers with one embedder share encoder and reranker. For the rest see `Settings`.
 
         Raises:
             FingerprintMismatch: another embedder built the generation.
@@ -101,8 +104,8 @@ class Retriever:
         self._synonyms = read_synonyms(synonyms) if synonyms else {}
         self._close = close
         self._reranker = reranker
-        self._edition_of: dict[int, Edition | None] = {}  # by document, as far as they were found
-        self._threads = ThreadPoolExecutor(_TERM_SEARCHES, thread_name_prefix="terms")
+        self._edition_of: dict[int, Edition | None] = {}  # by document
+        self._threads = ThreadPoolExecutor(_MAX_TERM_SEARCHES, thread_name_prefix="terms")
 
     def warm(self) -> None:
         """Run the whole path once, so that the first user's query finds memory allocated and kernels chosen."""
@@ -112,76 +115,100 @@ class Retriever:
     def answer_query(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Find the passages that answer a query best: tokenize, embed, search, fuse, fetch the k texts, answer.
 
-        Duplicates and passages of one document may take the places of others; then the searches go deeper, each time
-        four times as far, until the page is full or there are no other candidates.
+        Where duplicates, or passages of one document, leave too few hits, the searches go four times as deep, until the
+        page is full or there are no other candidates. The page whose address was typed comes first.
 
         Args:
-            request: what is searched for, and how; its collection is only what hits say of themselves.
-            embedded: the query's vector and its tokens, where the caller has them already.
+            request: the query and its options; the collection is only named in the hits.
+            embedded: the query's vector and tokens, if the caller has them already.
 
         Raises:
             QueryError: the query cannot be answered as asked.
-            NotConfigured: it is to be reranked, and there is no cross-encoder.
-            FilterError: its filter cannot be read.
+            NotConfigured: a rerank is requested, and there is no cross-encoder.
+            FilterError: the filter cannot be read.
         """
         _check(request)
         if request.rerank and self._reranker is None:
             raise NotConfigured("reranking is not configured here: set rerank_model")
-        generation = self.generation
-        only = self._in_force(request.only) if request.filter else None
         # tokenize
-        terms = generation.read_query(request.query, self._synonyms, self.embedder.has_word, only)
-        if embedded is not None and terms.meaning != request.meaning:  # the index has told an option from an exclusion
-            embedded = None
-        search = _Search(request, only, terms, *(embedded or ()))
-        # embed, and search by words meanwhile where that takes longer than waking a thread
+        search = self._read_query(request, embedded)
         depth = max(CANDIDATES, 2 * request.k, RERANKED if request.rerank else 0)
-        in_background: Future[TermHits] | None = None
-        if request.mode == "hybrid" and generation.terms_take_long:
-            in_background = self._threads.submit(copy_context().run, self._search_terms, search, depth)
-        vector = None
+        if request.mode == "hybrid" and self.generation.terms_take_long:
+            search.term_hits = self._threads.submit(copy_context().run, self._search_terms, search, depth)
+        # embed
         if request.mode != "lexical":
-            vector = self._embed(search)
-        ranking: Ranking | None = None
-        while True:
-            # dense search ∥ lexical search
-            dense = lexical = None
-            if vector is not None:
-                began = perf_counter()
-                dense = generation.search_vectors(vector, depth, only, terms)
-                search.took["dense"] += perf_counter() - began
-            if request.mode != "dense":
-                lexical = in_background.result() if in_background else self._search_terms(search, depth)
-            # fuse
-            fused = self._fuse(search, dense, lexical)
-            if ranking is not None:
-                ranking = extend(ranking, fused)
-            else:
-                ranking = self._rerank(search, fused) if request.rerank else fused
+            self._embed(search)
+        # dense search ∥ lexical search, fuse
+        ranking = self._rank(search, depth)
+        if request.rerank:
+            ranking = self._rerank(search, ranking)
+        if rows := self._rows_at_address(search):
+            ranking = put_first(self._rank_rows(search, np.array(rows, np.int64)), ranking)
+        choice = self._choose(search, ranking)
+        while len(choice.indices) < request.offset + request.k and not search.is_exhausted:
+            depth *= 4
+            ranking = extend(ranking, self._rank(search, depth))
             choice = self._choose(search, ranking)
-            are_all = (dense is None or len(dense[1]) < depth) and (lexical is None or len(lexical.rows) < depth)
-            if are_all or len(choice.indices) >= request.offset + request.k:
-                break
-            in_background, depth = None, depth * 4
         # fetch the k texts, answer
-        return self._answer(search, ranking, choice, are_all=are_all)
+        return self._answer(search, ranking, choice)
 
-    def _embed(self, search: _Search) -> Vector:
-        """Return the vector of the query; its tokens come in the same run. The time includes the wait for others."""
+    def _read_query(self, request: SearchRequest, embedded: QueryTokens | None) -> _Search:
+        """Read the words and the filter of a request."""
+        only = self._in_force(request.only) if request.filter else None
+        terms = self.generation.read_query(request.query, self._synonyms, self.embedder.has_word, only)
+        if embedded is not None and terms.meaning != request.meaning:  # the index knows an option from an exclusion
+            embedded = None
+        return _Search(request, only, terms, *(embedded or ()))
+
+    def _embed(self, search: _Search) -> None:
+        """Embed the query with its tokens in one run. The time includes the wait for others."""
         if search.vector is None:
             began = perf_counter()
             with_tokens = self.generation.tokens is not None
-            made = self._encoder.embed_query(search.terms.meaning, with_tokens=with_tokens)
-            search.vector, search.tokens, search.broken = made
+            embedding = self._encoder.embed_query(search.terms.meaning, with_tokens=with_tokens)
+            search.vector, search.tokens, search.broken = embedding
             search.took["embed"] += perf_counter() - began
-        return search.vector
+
+    def _rank(self, search: _Search, depth: int) -> Ranking:
+        """Search by vectors and terms to a depth, and fuse the hits."""
+        dense = lexical = None
+        if search.vector is not None:
+            began = perf_counter()
+            dense = self.generation.search_vectors(search.vector, depth, search.only, search.terms)
+            search.took["dense"] += perf_counter() - began
+        if search.request.mode != "dense":
+            term_hits, search.term_hits = search.term_hits, None
+            lexical = term_hits.result() if term_hits else self._search_terms(search, depth)
+        counts = [len(hits[1]) for hits in (dense, lexical) if hits is not None]
+        search.is_exhausted = max(counts) < depth
+        return self._fuse(search, dense, lexical)
+
+    def _rows_at_address(self, search: _Search) -> Sequence[int]:
+        """Return the first passages of the page whose address the query is."""
+        if not (match := _ADDRESS.fullmatch(search.request.query)):
+            return ()
+        for scheme in [match[1].lower()] if match[1] else ["https", "http"]:
+            address = f"{scheme}://{match[2]}"
+            for url in (normalise("", address) or address, address.rstrip("/"), f"{address}/"):
+                for entry in self.generation.entries(search.only, document_id(url)):
+                    return entry.rows[: search.request.k]
+        return ()
+
+    def _rank_rows(self, search: _Search, rows: Rows) -> Ranking:
+        """Rank passages that were not searched for."""
+        dense = lexical = None
+        if search.vector is not None:
+            dense = np.asarray(self.generation.vectors(rows) @ search.vector, np.float32), rows
+        if search.request.mode != "dense":
+            lexical = TermHits(np.zeros(len(rows), np.float32), rows, 0.0)
+        return self._fuse(search, dense, lexical)
 
     def _search_terms(self, search: _Search, depth: int) -> TermHits:
         """Find the passages that have words of the query."""
         began = perf_counter()
-        found = self.generation.search_terms(search.terms, depth, search.only)
+        hits = self.generation.search_terms(search.terms, depth, search.only)
         search.took["lexical"] += perf_counter() - began
-        return found
+        return hits
 
     def _fuse(self, search: _Search, dense: VectorHits | None, lexical: TermHits | None) -> Ranking:
         """Rank the hits of the searches."""
@@ -203,12 +230,12 @@ class Retriever:
     @cached_property
     def _facts(self) -> CollectionFacts:
         """Facts of the collection, from its report and from passages all over it."""
-        manifest, code = self.generation.manifest, share_of_code([chunk.text for chunk in self._spread(SAMPLE)])
+        manifest, code = self.generation.manifest, share_of_code([chunk.text for chunk in self._sample(SAMPLE)])
         languages = tuple(languages_of(manifest.report))
         return CollectionFacts(manifest.counts.chunks, code, languages, measure_unrelated(self.embedder))
 
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
-        """Rank the best candidates that could be shown by the cross-encoder, as far as there is time."""
+        """Rank the best candidates that could be shown by the cross-encoder, as many as time allows."""
         assert self._reranker is not None  # noqa: S101 - for the type checker; `answer_query` raises NotConfigured
         began = perf_counter()
         best = np.array(self._choose(search, ranking, k=RERANKED).indices, np.int64)
@@ -220,7 +247,7 @@ class Retriever:
         return ranking
 
     def _choose(self, search: _Search, ranking: Ranking, *, k: int = 0) -> Choice:
-        """Choose k candidates, or the hits up to the end of the page and one more, which says that there is another."""
+        """Choose k candidates; without k the hits up to the end of the page, and one more if there is a next page."""
         began, request = perf_counter(), search.request
         facts = self.generation.row_facts(ranking.rows)
         editions: list[Edition | None] = []
@@ -241,11 +268,11 @@ class Retriever:
             search.took["fuse"] += perf_counter() - began
         return choice
 
-    def _answer(self, search: _Search, ranking: Ranking, choice: Choice, *, are_all: bool) -> Answer:
+    def _answer(self, search: _Search, ranking: Ranking, choice: Choice) -> Answer:
         """Fetch the texts of the page, and describe the hits and the candidates."""
         request, terms, generation = search.request, search.terms, self.generation
         stop = request.offset + request.k
-        has_more = (len(choice.indices) > stop or not are_all) and stop <= FURTHEST
+        has_more = (len(choice.indices) > stop or not search.is_exhausted) and stop <= FURTHEST
         judged, hits = self._fetch(search, ranking, choice)
         close = is_close(terms.query_words, judged, self._close)
         if request.explain:
@@ -277,79 +304,82 @@ class Retriever:
         )
 
     def _fetch(self, search: _Search, ranking: Ranking, choice: Choice) -> tuple[list[Hit], list[Hit]]:
-        """Fetch, in one call, the best of the chosen passages, which say whether anything is close, and the page."""
+        """Fetch the best hits, by which `close` is decided, and those of the page, in one call."""
         generation, request, terms = self.generation, search.request, search.terms
-        chosen, offset = choice.indices, request.offset
-        before = min(offset, _JUDGED, len(chosen))
-        places = [*range(before), *range(offset, min(offset + request.k, len(chosen)))]
-        indices = [chosen[place] for place in places]
-        folded: list[list[int]] = [[]] * before  # only those of the page are shown
-        folded += [choice.folded.get(index, [])[:_DUPLICATES_SHOWN] for index in indices[before:]]
-        older = [choice.older.get(index, {}) for index in indices] if choice.older else []
-        rows = ranking.rows[[*indices, *chain(*folded, *(group.values() for group in older))]]
+        offset = request.offset
+        earlier = min(offset, _JUDGED_HITS, len(choice.indices))
+        places = [*range(earlier), *range(offset, min(offset + request.k, len(choice.indices)))]
+        indices = [choice.indices[place] for place in places]
+        folded: list[list[int]] = [[]] * earlier  # only those of the page are shown
+        folded += [choice.folded.get(index, [])[:_MAX_DUPLICATES_SHOWN] for index in indices[earlier:]]
+        older = [choice.older.get(index, {}) for index in indices]
+        rows = ranking.rows[[*indices, *chain(*folded, *map(dict.values, older))]]
         chunks = generation.chunks(rows)
-        others = iter(chunks[len(indices) :])
-        duplicates = [[next(others).url for _ in group] if group else [] for group in folded]
-        scores = ranking.scores[indices].tolist()
+        further = iter(chunks[len(indices) :])
+        duplicates = [[next(further).url for _ in group] if group else [] for group in folded]
         collections = generation.collections(rows.tolist())
-        parts = []
-        for name in _PARTS:
-            values = ranking.columns[name][indices].tolist() if name in ranking.columns else [math.nan] * len(indices)
-            least = 0 if name == "lexical" else -math.inf  # where no word matches, BM25 is 0
-            parts.append([value if value > least else None for value in values])  # NaN is not
+        scores = _scores_of(ranking, indices)
         marked = {language: terms.marked_in(language) for language in {chunk.language for chunk in chunks}}
         hits = []
-        each_with_scores = zip(chunks, places, *parts, strict=False)  # the other chunks are duplicates
-        for number, (chunk, place, dense, lexical, tokens, reranked) in enumerate(each_with_scores):
-            language, document = chunk.language, choice.documents[indices[number]]
+        for number, (chunk, place, index) in enumerate(zip(chunks, places, indices, strict=False)):
+            language, document = chunk.language, choice.documents[index]
             highlights = spans(marked[language], chunk.text, language)
             edition = self._edition_of.get(document)
             expands = request.expand == "section" and place >= offset
             section = generation.section(int(rows[number])) if expands else None
-            hit = Hit(  # by position: names take six times as long
-                place + 1,
-                chunk.id,
-                chunk.url,
-                chunk.title,
-                chunk.section,
-                chunk.text,
-                highlights,
-                scores[number],
-                {"dense": dense, "lexical": lexical, "tokens": tokens, "rerank": reranked},
-                language,
-                chunk.date,
-                chunk.content_type,
-                chunk.metadata,
-                duplicates[number],
-                edition.version if edition else None,
-                [{"version": each, "url": next(others).url} for each in older[number]] if older else [],
-                link_to_text(chunk.url, chunk.content_type, chunk.text, highlights) if request.links else None,
-                section.text if section else None,
-                document_id(chunk.document_url),
-                collections[number] if collections else request.collection,
-                choice.left_out.get(document, 0),
-                None,
-                chunk.blocks,
-                section.blocks if section else [],
+            hit = Hit(
+                rank=place + 1,
+                id=chunk.id,
+                url=chunk.url,
+                title=chunk.title,
+                section=chunk.section,
+                text=chunk.text,
+                highlights=highlights,
+                score=float(ranking.scores[index]),
+                scores=scores[number],
+                language=language,
+                date=chunk.date,
+                content_type=chunk.content_type,
+                metadata=chunk.metadata,
+                duplicates=duplicates[number],
+                version=edition.version if edition else None,
+                also=[{"version": each, "url": next(further).url} for each in older[number]] if older[number] else [],
+                link=link_to_text(chunk.url, chunk.content_type, chunk.text, highlights) if request.links else None,
+                section_text=section.text if section else None,
+                document=document_id(chunk.document_url),
+                collection=collections[number] if collections else request.collection,
+                more=choice.left_out.get(document, 0),
+                blocks=chunk.blocks,
+                section_blocks=section.blocks if section else [],
             )
             hits.append(hit)
-        return hits[:_JUDGED], hits[before:]
+        return hits[:_JUDGED_HITS], hits[earlier:]
 
-    def _spread(self, most: int) -> Sequence[StoredChunk]:
-        """Fetch at most so many passages, at equal distances in the collection."""
+    def _sample(self, size: int) -> Sequence[StoredChunk]:
+        """Fetch passages at equal distances in the collection."""
         count = self.generation.manifest.counts.chunks
-        return self.generation.chunks(np.unique(np.linspace(0, max(0, count - 1), min(count, most)).astype(np.int64)))
+        return self.generation.chunks(np.unique(np.linspace(0, max(0, count - 1), min(count, size)).astype(np.int64)))
 
     @cached_property
     def questions(self) -> list[str]:
         """Headings that are questions, from all over the generation, for a start page."""
-        found: dict[str, str] = {}  # one of each document
-        for chunk in self._spread(_SAMPLED):
+        by_document: dict[str, str] = {}
+        for chunk in self._sample(_SAMPLED_HEADINGS):
             for name in (chunk.section.split(SEPARATOR)[-1], chunk.title):
-                if name.endswith("?") and len(name) <= _LONGEST:
-                    found.setdefault(chunk.document_url, without_number(name))
-        questions = list(dict.fromkeys(found.values()))
-        return questions[:: max(1, len(questions) // _OFFERED)][:_OFFERED]
+                if name.endswith("?") and len(name) <= _MAX_QUESTION_CHARS:
+                    by_document.setdefault(chunk.document_url, without_number(name))
+        questions = list(dict.fromkeys(by_document.values()))
+        return questions[:: max(1, len(questions) // _MAX_QUESTIONS)][:_MAX_QUESTIONS]
+
+
+def _scores_of(ranking: Ranking, indices: Sequence[int]) -> list[dict[str, float | None]]:
+    """Return the scores of candidates by search; None where a search did not find one."""
+    by_search: dict[str, list[float | None]] = dict.fromkeys(_SCORES, [None] * len(indices))
+    for name in ranking.columns.keys() & by_search.keys():
+        lowest = 0 if name == "lexical" else -math.inf
+        values = ranking.columns[name][indices].tolist()
+        by_search[name] = [value if value > lowest else None for value in values]  # NaN is not
+    return [dict(zip(_SCORES, row, strict=True)) for row in zip(*by_search.values(), strict=True)]
 
 
 def _check(request: SearchRequest) -> None:
@@ -370,8 +400,8 @@ def is_close(words: Sequence[Terms], hits: Sequence[Hit], close: float = CLOSE) 
     if max([cosine for cosine in cosines if cosine is not None], default=-1.0) >= close:
         return True
     for hit, cosine in zip(hits, cosines, strict=True):
-        is_candidate = cosine is None or cosine >= _CLOSE_WITH_TERMS * close
-        if is_candidate and coverage(words, hit) >= (_SOME_TERMS if cosine is None else _MOST_TERMS):
+        is_candidate = cosine is None or cosine >= _CLOSE_SHARE_WITH_WORDS * close
+        if is_candidate and coverage(words, hit) >= (_MIN_COVERAGE_WITHOUT_COSINE if cosine is None else _MIN_COVERAGE):
             return True
     return False
 
@@ -380,10 +410,10 @@ def coverage(words: Sequence[Terms], hit: Hit) -> float:
     """Return the share of the words of a query that a hit has in its text, title or headings."""
     if not words:
         return 0.0
-    found = set(terms_in(f"{hit.title} {hit.section}", hit.language))
+    hit_terms = set(terms_in(f"{hit.title} {hit.section}", hit.language))
     terms = TERMS[rules_for(hit.language)]
-    found.update(*(terms[hit.text[start:end]] for start, end in hit.highlights))
-    return sum(not found.isdisjoint(forms) for forms in words) / len(words)
+    hit_terms.update(*(terms[hit.text[start:end]] for start, end in hit.highlights))
+    return sum(not hit_terms.isdisjoint(forms) for forms in words) / len(words)
 
 
 def without_number(name: str) -> str:
@@ -392,13 +422,11 @@ def without_number(name: str) -> str:
     return _NUMBER.sub("", plain, count=1) or plain
 
 
-def suggestions(typed: str, headings: Iterable[Heading], most: int) -> list[Suggestion]:
-    """Return headings as suggestions, each text once, without what is typed already."""
-    known = {fold(" ".join(typed.split()))}
-    found = []
+def suggestions(typed: str, headings: Iterable[Heading], limit: int) -> list[Suggestion]:
+    """Return headings as suggestions, each text once, except the text that is typed already."""
+    by_text: dict[str, Suggestion] = {}
     for heading in headings:
         text = without_number(heading.text)
-        if (key := fold(text)) not in known:
-            known.add(key)
-            found.append(Suggestion(text, "title" if heading.is_title else "heading"))
-    return found[:most]
+        by_text.setdefault(fold(text), Suggestion(text, "title" if heading.is_title else "heading"))
+    by_text.pop(fold(" ".join(typed.split())), None)
+    return list(by_text.values())[:limit]

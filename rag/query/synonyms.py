@@ -1,4 +1,4 @@
-"""Reads the file of the setting `synonyms`."""
+"""Read the file of the setting `synonyms`."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from indexer.errors import SynonymsError
 from indexer.generation.lexical.lexical_query import MAX_SYNONYM_WORDS, Synonyms, folded_words
 
-MAX_SYNONYMS = 64  # of a word or phrase
+MAX_SYNONYMS = 64
 _COMMA, _ARROW = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\)=>")
 
 

@@ -1,7 +1,7 @@
-"""Addresses that open a page at the text of a passage, which browsers mark: text fragments, as the WICG specifies them.
+"""Link to the text of a passage, which browsers then mark: text fragments, as the WICG specifies them.
 
-A passage is not the text of its page: blocks, cells and items of lists are joined by characters of our own. So words
-from within a clause are looked for, which a page has as it stands.
+In a passage, blocks, cells and items of lists are joined by characters that the page does not have. So the fragment
+quotes words from within one clause.
 """
 
 import re
@@ -11,44 +11,46 @@ from urllib.parse import quote
 from indexer.generation.lexical.analysis import is_spaceless
 
 _HTML = ("text/html", "application/xhtml+xml")
-_CJK = "\u3040-\u30ff\u3400-\u9fff"  # between which browsers may drop a line end that is a space in the index
+# Between these characters, browsers may drop a line end that is a space in the index.
+_CJK = "\u3040-\u30ff\u3400-\u9fff"
 _CLAUSE = re.compile(
     rf"(?<!\w)[^\W_](?:(?!(?<=[{_CJK}]) (?=[{_CJK}]))"
     r"[^\n.!?…:;。！？：；，、؟؛،۔।॥|`*\"“”„«»<>()\[\]{}=\\]|(?<=\w)[.:](?=\w))*"
 )
-_ENDS = " ,-–—'’/&+%#@$^~_"  # after which a clause does not end with a word
-_FEWEST, _FEWEST_SPACELESS = 3, 6  # words, and characters in scripts without spaces, that seldom stand on a page twice
-_MOST, _START, _END = 10, 5, 3  # words that are named all; of more, the first and the last
-_LONGEST = 80  # characters of a word, or of a clause without spaces
-_BEFORE = 3  # words in front that tell a text from an earlier one
+_CLAUSE_ENDS = " ,-–—'’/&+%#@$^~_"
+# So many words, or characters in scripts without spaces, are seldom twice on a page.
+_MIN_WORDS, _MIN_SPACELESS_CHARS = 3, 6
+_MAX_WHOLE_WORDS, _START_WORDS, _END_WORDS = 10, 5, 3
+_MAX_WORD_CHARS = 80
+_PREFIX_WORDS = 3  # they tell a text from an earlier one
 
 
 def link_to_text(url: str, content_type: str, text: str, highlights: Sequence[tuple[int, int]]) -> str | None:
     """Return the address of a passage with a fragment that has a browser mark its best clause.
 
-    That is the clause with most `highlights`, [start, end) of `text`. None for what is no HTML page of the web, and
-    where no clause is long enough to be told from others.
+    The best clause has the most `highlights`, [start, end) of `text`. Return None for anything but an HTML page of the
+    web, and if every clause is too short to be unique.
     """
     if content_type not in _HTML or url[:4].lower() != "http":
         return None
     folded, best = text.lower(), ""
-    most = (-1, False)
-    for found in _CLAUSE.finditer(text):
-        at, clause = found.start(), found[0].rstrip(_ENDS)
+    best_rank = (-1, False)
+    for match in _CLAUSE.finditer(text):
+        at, clause = match.start(), match[0].rstrip(_CLAUSE_ENDS)
         words = clause.split(" ")
-        is_long = len(words) >= _FEWEST or (len(clause) >= _FEWEST_SPACELESS and is_spaceless(clause))
-        if not is_long or max(map(len, words)) > _LONGEST:
+        is_long = len(words) >= _MIN_WORDS or (len(clause) >= _MIN_SPACELESS_CHARS and is_spaceless(clause))
+        if not is_long or max(map(len, words)) > _MAX_WORD_CHARS:
             continue
-        start = " ".join(words[:_START] if len(words) > _MOST else words)
+        start = " ".join(words[:_START_WORDS] if len(words) > _MAX_WHOLE_WORDS else words)
         is_first = folded.find(start.lower()) in (at, -1)
         rank = (sum(at <= first and last <= at + len(clause) for first, last in highlights), is_first)
-        if rank <= most:
+        if rank <= best_rank:
             continue
-        most = rank
-        before = [] if is_first else text[:at].rstrip(" \n-*•").rpartition("\n")[2].split()[-_BEFORE:]
+        best_rank = rank
+        before = [] if is_first else text[:at].rstrip(" \n-*•").rpartition("\n")[2].split()[-_PREFIX_WORDS:]
         best = f"{_escaped(before)}-," * bool(before) + _escaped([start])
-        if len(words) > _MOST:
-            best += f",{_escaped(words[-_END:])}"
+        if len(words) > _MAX_WHOLE_WORDS:
+            best += f",{_escaped(words[-_END_WORDS:])}"
     return f"{url}{'' if '#' in url else '#'}:~:text={best}" if best else None
 
 

@@ -1,4 +1,4 @@
-"""Decide what a search by meaning, by words and by tokens counts for, from facts of a query before its ranking."""
+"""Weigh the searches by meaning, by words and by tokens, from facts of a query before its ranking."""
 
 import math
 import operator
@@ -20,8 +20,9 @@ from indexer.generation.rows import ScoredRows, TermHits
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
 
-REASON = "_reason"  # after the name of a signal, in the columns of a ranking
-_CALL = re.compile(r"\w\(")  # of words, one in a thousand in prose, one in 200 in a manual, one in 30 or more in code
+REASON = "_reason"  # suffix of a column of a ranking; the name of a signal stands before it
+# One word in a thousand is a call in prose, one in 200 in a manual, one in 30 or more in code.
+_CALL = re.compile(r"\w\(")
 _NAME = re.compile(r"[a-z][A-Z]|\d|_|\w\.\w|::|->|[()<>{}=]")
 _CODE_CALLS = 0.05  # calls among words, from which passages are code
 _PLAIN_CODE_CALLS = 0.1  # calls among words, from which passages are code with hardly a comment
@@ -33,13 +34,14 @@ UNRELATED = (  # texts of different subjects
     "Volcanic ash grounded flights across the north.",
     "A violin sonata in three movements",
 )
-_USUAL_PIECES = 24  # in a query
-_TOP = 10  # hits that are looked at closely
-_LEAST_COVERED = 0.05
-_MOST_RARE = 3.0  # words
+_USUAL_PIECES = 24
+_TOP = 10  # hits
+_MIN_COVERAGE = 0.05
+_MAX_RARE_WORDS = 3.0
 MAX_DEVIATIONS = 3.0
-_WORTH_SAYING = 0.2  # logits
-SIGNALS = {  # in words: where its value is high, and where it is low
+_MIN_REASON = 0.2  # logits
+# A description of each signal where its value is high, and where it is low.
+SIGNALS = {
     "known": ("the model knows the language", "the model hardly knows the language"),
     "covered": ("a passage has most words of the query", "no passage has much of the words of the query"),
     "code": ("passages are code", "passages are not code"),
@@ -67,14 +69,14 @@ class _Table(Struct, frozen=True):
     words: float  # logits where all signals are average
     words_with_tokens: float
     vector: float
-    signals: tuple[_Signal, ...]  # in the order of SIGNALS
+    signals: tuple[_Signal, ...]  # see SIGNALS
 
 
 _TABLE = msgspec.json.decode(Path(__file__).with_name("weights.json").read_bytes(), type=_Table)
 
 
 class CollectionFacts(Struct, frozen=True):
-    """Facts of a collection that decide what searches in it count for."""
+    """The facts of a collection from which its searches are weighed."""
 
     passages: int
     code: float  # see `share_of_code`
@@ -83,7 +85,7 @@ class CollectionFacts(Struct, frozen=True):
 
 
 class QueryFacts(Struct, frozen=True):
-    """Facts of a query that decide what its searches count for."""
+    """The facts of a query from which its searches are weighed."""
 
     collection: CollectionFacts
     text: str
@@ -91,7 +93,7 @@ class QueryFacts(Struct, frozen=True):
 
 
 def share_of_code(texts: Sequence[str]) -> float:
-    """Return the share of words that are calls, with an opening bracket behind them: by this, code is recognised."""
+    """Return the share of words that are calls, with an opening bracket after them, which is high in code."""
     calls, words = (sum(len(find(text)) for text in texts) for find in (_CALL.findall, str.split))
     return calls / max(1, words)
 
@@ -110,10 +112,10 @@ def share_of_names(text: str) -> float:
 
 @lru_cache(1 << 10)  # pairs of small numbers
 def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> float:
-    """Return how well the model knows the language of a query, from 0.08 to 1.
+    """Estimate how well the model knows the language of a query, from 0.08 to 1.
 
-    `query` is `QueryTokens.broken`. What is usual in its language counts as much as 24 pieces, as a query
-    may be one name. Which of the languages that is follows from their passages and from the pieces (naive Bayes).
+    `query` is `QueryTokens.broken`. The usual share in its language counts as much as 24 pieces, as a query may be one
+    name. The language is guessed from the passages in each and from the pieces (naive Bayes).
     """
     broken, pieces = query
     shares = [max(0.01, min(0.99, each.broken)) for each in languages]
@@ -130,7 +132,7 @@ def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> f
 def measure_signals(
     query: QueryFacts, dense: ScoredRows, lexical: TermHits, rows: Rows, scaled: Sequence[Scores]
 ) -> list[float]:
-    """Return the values of SIGNALS, in their order: predictions of how well each search answers a query.
+    """Return the values of SIGNALS, in their order, which predict how well each search answers a query.
 
     Args:
         query: facts of it.
@@ -139,11 +141,12 @@ def measure_signals(
         rows: all candidates, ascending.
         scaled: scores of dense, lexical and maybe tokens, each (n,), from 0 to 1.
     """
-    known = trust_in_meaning(query.broken, query.collection.languages)
+    language_trust = trust_in_meaning(query.broken, query.collection.languages)
     cosines, nearest = dense
     best = float(lexical.scores[0]) if len(lexical.scores) else 0.0
-    code, plain_code = (min(1.0, query.collection.code / most) for most in (_CODE_CALLS, _PLAIN_CODE_CALLS))
-    rare = min(_MOST_RARE, best / math.log(max(2, query.collection.passages)))
+    code = min(1.0, query.collection.code / _CODE_CALLS)
+    plain_code = min(1.0, query.collection.code / _PLAIN_CODE_CALLS)
+    rare = min(_MAX_RARE_WORDS, best / math.log(max(2, query.collection.passages)))
     covered = best / lexical.idf_sum if lexical.idf_sum > 0 else 1.0
     tenth = float(lexical.scores[_TOP - 1]) / best if len(lexical.scores) >= _TOP else 0.0
     gap = float(cosines[0] - cosines[min(_TOP, len(cosines)) - 1]) if len(cosines) else 0.0
@@ -154,8 +157,8 @@ def measure_signals(
     meaning_of_best = float(scaled[0][first[1]]) if first[1] is not None else 0.0
     agreed = len({*nearest[:_TOP].tolist()}.intersection(lexical.rows[:_TOP].tolist())) / _TOP
     return [
-        math.log(known),
-        math.log(max(_LEAST_COVERED, min(2.0, covered))),
+        math.log(language_trust),
+        math.log(max(_MIN_COVERAGE, min(2.0, covered))),
         code,
         tenth,
         gap,
@@ -171,11 +174,11 @@ def measure_signals(
 
 
 def weigh(values: Sequence[float], *, tokens: bool) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the weights of the parts, which add up to 1, and how far each signal moves that of words, in logits.
+    """Return the weights of the searches, which add up to 1, and the logits that each signal adds to that of words.
 
-    Two logistic functions of the signals say which share words have, and which of the rest the vector has; the tokens
-    have what remains. `scripts/learn_weights.py` learns them. Meaning also counts only as far as the model knows
-    the language.
+    One logistic function of the signals gives the share of words, another the share of the vector in the rest; the
+    remainder belongs to the tokens. `scripts/learn_weights.py` learns both. Meaning loses weight in a language that the
+    model hardly knows.
     """
     moved = []
     vector = _TABLE.vector
@@ -198,9 +201,9 @@ def _logistic(value: float) -> float:
 
 
 def describe(moved: Mapping[str, float]) -> str:
-    """Say in words which signal raised or lowered the weight of words most."""
+    """Describe the signal that raised or lowered the weight of words most."""
     name, logits = max(moved.items(), key=lambda item: abs(item[1]))
-    if abs(logits) < _WORTH_SAYING:
+    if abs(logits) < _MIN_REASON:
         return "words and meaning count as usual"
     signal = _TABLE.signals[list(SIGNALS).index(name)]
     slope = signal.words / signal.deviation - (name == "known")

@@ -13,6 +13,7 @@ from indexer.config import BuildConfig, ChunkConfig
 from indexer.errors import SynonymsError
 from indexer.generation.documents import DocumentFacts
 from indexer.generation.generation import Generation
+from indexer.generation.joint import JointGeneration
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag import deadline
@@ -71,6 +72,19 @@ def test_the_right_passage_is_first(retriever):
     took = answer.took_ms
     assert list(took) == ["embed", "dense", "lexical", "fuse", "rerank", "total"]
     assert took["total"] >= took["embed"] + took["dense"] - 0.002
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_page_of_an_address_is_first(many, site, mode):
+    for name in ("page017.txt", "copy3.txt"):
+        address = (site.source / name).as_uri()
+        best, second, *_ = [*ask(many, f" {address} ", mode=mode, explain=True).hits, None]
+        assert best.url.partition("#")[0] == address
+        assert second is None or best.score >= second.score
+    joint = Retriever(JointGeneration({"a": many.generation, "b": many.generation}), DummyEmbedder())
+    assert ask(joint, address, mode=mode).hits[0].url == best.url
+    assert not ask(many, address, mode=mode, filter={"path": "/elsewhere"}).hits
+    assert ask(many, "https://a.test/vacuum", mode=mode).hits
 
 
 @pytest.mark.parametrize(("mode", "silent", "ranks"), [("dense", "lexical", "tokens"), ("lexical", "dense", "lexical")])
@@ -214,7 +228,7 @@ def test_synonyms_are_those_of_the_settings(titles, tmp_path):
         titles("vacuum", synonyms=str(rules))
 
 
-MOST_CALLS, MOST_MODULES = 200, 26
+MOST_CALLS, MOST_MODULES = 200, 27
 ROOT = Path(__file__).parents[3]
 OURS = tuple(f"{ROOT}/{package}/" for package in ("indexer", "rag", "web"))  # a dummy stands for the embedder
 
