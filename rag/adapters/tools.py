@@ -20,6 +20,7 @@ from rag import deadline
 from rag.adapters.passages import DocumentExcerpt, age_of, count_tokens, excerpts_of, fitting
 from rag.answer.prompt import delimited, neutralise
 from rag.answer.verify import verify
+from rag.changes.snapshots import section_lines
 from rag.decoding import decode, quoted, refuse_unknown
 from rag.errors import CollectionMissing, FieldError, NotConfigured, NotThere
 from rag.messages import DocumentChange
@@ -348,15 +349,9 @@ class Tools:
 
 
 def _change_block(number: int, document: DocumentChange) -> str:
-    """Return the changes of a document between marks, a section a heading."""
-    lines = []
-    for section in document.sections:
-        origin = f" from {section.old_section}" if section.old_section else ""
-        lines.append(f"{section.kind}: {section.section or 'beginning'}{origin}")
-        for edit in section.edits[:_MAX_EDITS]:
-            lines += [f"{sign} {text}" for sign, text in (("-", edit.old), ("+", edit.new)) if text is not None]
+    """Return the changes of a document between marks."""
     about = {"Document": document.title, "Url": document.url, "Change": document.kind, "Was": document.old_url or ""}
-    return delimited(number, about, "\n".join(lines))
+    return delimited(number, about, "\n".join(section_lines(document, _MAX_EDITS)))
 
 
 def _renamed(kind: type[Struct], arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import Any
+
+from msgspec.structs import replace
 
 from rag import deadline
 from rag.answer.proof import Lookup, Prover
@@ -28,17 +31,9 @@ def make_lookup(search: Search, scope: SearchRequest) -> Lookup:
 
     def look_up(text: str) -> Sequence[Hit]:
         query = " ".join(match[0].lower() for match in islice(_WORD.finditer(text), _QUERY_WORDS))
-        request = SearchRequest(
-            query,
-            k=PASSAGES,
-            mode="lexical",
-            collection=scope.collection,
-            collections=scope.collections,
-            filter=scope.filter,
-            per_document=PASSAGES,
-            expand="section",
-            links=True,
-        )
+        options: dict[str, Any] = {"mode": "lexical", "expand": "section", "links": True, "offset": 0}
+        options |= dict.fromkeys(("facets", "rerank", "explain"), False)
+        request = replace(scope, query=query or "?", k=PASSAGES, per_document=PASSAGES, **options)
         return search(request).hits if query else ()
 
     return look_up

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -39,17 +39,6 @@ Narrow = Callable[[Manifest], Filter | None]
 """Returns the filter of a caller as a generation applies it."""
 
 
-class ComparedSnapshot(NamedTuple):
-    """One of the snapshots of a comparison."""
-
-    manifest: Manifest
-    version: str | None = None
-
-    def describe(self) -> Snapshot:
-        """Return the snapshot for people and programs."""
-        return Snapshot(self.manifest.id, self.manifest.created_at, self.version)
-
-
 def find_changes(
     folder: Path, collection: str, since: str | None, until: str | None, narrow: Narrow = lambda _: None
 ) -> Changes:
@@ -69,13 +58,13 @@ def find_changes(
     """
     manifests = [read_manifest(folder / GENERATIONS / each.id) for each in list_generations(folder) if not each.problem]
     live = read_manifest(folder / GENERATIONS / current_id(folder))
-    old, new = _choose(since, until, live, manifests)
-    views = (_View(side.manifest.id, side.version, narrow(side.manifest)) for side in (old, new))
-    documents, noise = _compare(folder, *views)
+    sides = _choose(since, until, live, manifests)
+    documents, noise = _compare(folder, *(_View(each.id, version, narrow(each)) for each, version in sides))
     counts = Counter(section.kind for document in documents for section in document.sections)
-    available = [ComparedSnapshot(each).describe() for each in manifests]
     totals = {"documents": len(documents)} | {str(kind): number for kind, number in counts.items()}
-    return Changes(collection, old.describe(), new.describe(), totals, noise, documents, available)
+    old, new = (Snapshot(each.id, each.created_at, version) for each, version in sides)
+    available = [Snapshot(each.id, each.created_at) for each in manifests]
+    return Changes(collection, old, new, totals, noise, documents, available)
 
 
 def count_changes(folder: Path) -> dict[str, int]:
@@ -89,38 +78,43 @@ def count_changes(folder: Path) -> dict[str, int]:
 
 def changes_as_text(changes: Changes) -> str:
     """Lay out changes for a terminal."""
-    since, until = (each.version or each.created_at for each in (changes.since, changes.until))
     lines = []
     for document in changes.documents:
         origin = f" from {document.old_url}" if document.kind == "moved" else ""
         lines += [f"{document.title or document.url}: {document.kind}{origin}", f"  {document.url}"]
-        for section in document.sections:
-            origin = f" from {section.old_section or 'beginning'}" if section.old_section is not None else ""
-            lines.append(f"  {section.kind:<9}  {section.section or 'beginning'}{origin}")
-            for edit in section.edits:
-                lines += [f"    {sign} {text}" for sign, text in (("-", edit.old), ("+", edit.new)) if text is not None]
-        lines.append("")
+        lines += [*(f"  {line}" for line in section_lines(document)), ""]
+    since, until = (each.version or each.created_at for each in (changes.since, changes.until))
     counts = ", ".join(f"{count:,} {kind}" for kind, count in changes.counts.items() if kind != "documents")
     documents = counted(changes.counts["documents"], "document")
     lines.append(f"from {since} to {until}: {counts or 'no section'} in {documents}")
-    lines += [f"can be compared: {', '.join(each.generation for each in changes.available)}"]
+    lines.append(f"can be compared: {', '.join(each.generation for each in changes.available)}")
     return "\n".join(lines)
+
+
+def section_lines(document: DocumentChange, max_edits: int | None = None) -> Iterator[str]:
+    """Yield the changed sections of a document, and the sentences that differ."""
+    for section in document.sections:
+        origin = f" from {section.old_section or 'beginning'}" if section.old_section is not None else ""
+        yield f"{section.kind}: {section.section or 'beginning'}{origin}"
+        for edit in section.edits[:max_edits]:
+            yield from (f"{sign} {text}" for sign, text in (("-", edit.old), ("+", edit.new)) if text is not None)
 
 
 def _choose(
     since: str | None, until: str | None, live: Manifest, manifests: list[Manifest]
-) -> tuple[ComparedSnapshot, ComparedSnapshot]:
+) -> list[tuple[Manifest, str | None]]:
+    """Return the generations, and versions, to compare."""
     versions = sorted({version for _, version in live.versions.values()}, key=order)
     if since in versions:
         newer = until or versions[-1]
         if newer not in versions or newer == since:
             raise FieldError("until", f"until must be another version than {since}; there are: {', '.join(versions)}.")
-        return ComparedSnapshot(live, since), ComparedSnapshot(live, newer)
+        return [(live, since), (live, newer)]
     new = _find("until", until, manifests) if until else live
     older = [each for each in manifests if each.id < new.id]
     if since is None and not older:
         raise FieldError("since", "since: there is only one generation; the next build keeps this one to compare.")
-    return ComparedSnapshot(_find("since", since, manifests) if since else older[0]), ComparedSnapshot(new)
+    return [(_find("since", since, manifests) if since else older[0], None), (new, None)]
 
 
 def _find(field: str, text: str, manifests: list[Manifest]) -> Manifest:

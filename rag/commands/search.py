@@ -22,6 +22,8 @@ from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, SearchRequest,
 from rag.settings import Settings, did_you_mean
 
 if TYPE_CHECKING:
+    from embedder.engines.plan import Plan
+    from embedder.text_embedder import Embedder
     from indexer.stores.store import Searchable
     from rag.evaluation.evaluation import Judgements, Run, Side
     from rag.query.model_queue import RerankQueue
@@ -237,12 +239,9 @@ def _compare_documents(
         if changes.since.version is not None:
             raise SettingsError("--queries and --asked compare generations, not versions")
         from rag.query.retriever import Retriever
-        from rag.serving.follower import load_embedder
 
-        settings = models.as_built(settings)
-        plan, *_ = models.plans(settings)
-        models.prepare(plan.queries)
-        embedder, store = load_embedder(settings), models.published_store(settings)
+        _, embedder = _load_embedder(settings)
+        store = models.published_store(settings)
         with closing(store.open(changes.since.generation)) as old, closing(store.open(changes.until.generation)) as new:
             retrievers = [Retriever(each, embedder, synonyms=settings.synonyms) for each in (old, new)]
             answers = find_changed_answers(dict.fromkeys(questions), changes, *retrievers)
@@ -253,18 +252,24 @@ def _compare_documents(
     return result, text
 
 
+def _load_embedder(settings: Settings) -> "tuple[Plan, Embedder]":
+    """Return the plan and the embedder of the settings, as the index was built."""
+    from rag.serving.follower import load_embedder
+
+    settings = models.as_built(settings)
+    plan, *_ = models.plans(settings)
+    models.prepare(plan.queries)
+    return plan, load_embedder(settings)
+
+
 def _search_index(
     settings: Settings, sides: "Sequence[Side]", texts: dict[str, str], judgements: "Judgements"
 ) -> "list[tuple[dict[str, Any], Run]]":
     from rag.evaluation.evaluation import LIVE, missing, relevant, search_index
     from rag.query.retriever import Retriever
-    from rag.serving.follower import load_embedder
 
     store = models.published_store(settings)
-    settings = models.as_built(settings)
-    plan, *_ = models.plans(settings)
-    models.prepare(plan.queries)
-    embedder = load_embedder(settings)
+    plan, embedder = _load_embedder(settings)
     searched = []
     with closing(store):
         live, ids = store.live_id(), [each.id for each in store.published()]

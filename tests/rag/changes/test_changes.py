@@ -156,7 +156,7 @@ def test_compare_documents_on_the_command_line(manual, capsys, monkeypatch):
     assert main(["compare", "--documents", "--index", str(manual.index)]) == 0
     text = capsys.readouterr().out
     assert "Page 4: changed\n" in text
-    assert "  rewritten  One 4\n    - The default of knob4 is 43 MB in all.\n    + The default of knob4 is 44" in text
+    assert "  rewritten: One 4\n  - The default of knob4 is 43 MB in all.\n  + The default of knob4 is 44" in text
     assert main(["compare", "--documents", "30d", "--json", "--index", str(manual.index)]) == 0
     assert json.loads(capsys.readouterr().out)["counts"] == {"documents": 1, "rewritten": 1}
     assert main(["compare", "--index", str(manual.index)]) == 2
