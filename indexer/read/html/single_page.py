@@ -23,6 +23,7 @@ _NO_TEXT = frozenset("script style template svg head select textarea iframe obje
 _MIN_PROSE_CHARS = 80
 _MAX_LINK_SHARE = 0.5
 _MIN_REST = 0.5
+_MIN_TITLED_SHARE = 0.75
 _MIN_THREAD_REST = 0.5
 _MIN_MENU_LINKS = 3
 _LINK_BOX_SHARE = 0.8
@@ -164,7 +165,8 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
         inner.children = [node for node in inner.children if id(node) not in removed]
         is_alone = is_alone and len(removed) == len(blocks) - 1
         inner = core
-        if is_alone:
+        size = sizes[id(core)]
+        if is_alone or (is_article and size.is_titled and size.bare >= _MIN_TITLED_SHARE * sizes[id(start)].bare):
             outer = inner
 
 
