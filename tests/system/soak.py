@@ -4,6 +4,7 @@ Four clients search while documents are pushed and withdrawn, pages change, buil
 killed. Fails where an answer is wrong, a change is lost, or memory and open files keep growing.
 """
 
+import http.client
 import json
 import os
 import random
@@ -39,7 +40,7 @@ def call(url: str, body: object = None, method: str | None = None) -> tuple[int,
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
-    except OSError:
+    except (OSError, http.client.HTTPException):
         return 0, ""
 
 
@@ -167,7 +168,7 @@ def main(minutes: str = "60", seed: str = "0") -> int:
         assert done.returncode == 0, done.stderr
         done = run("keys", "add", "soak", "--role", "write", "--stdin", *index, stdin=KEY)
         assert done.returncode == 0, done.stderr
-        with serving(folder / "index", "--workers", "2") as url:
+        with serving(folder / "index", "--workers", "2", "--query-cache", "0") as url:
             soak = Soak(folder, url, int(seed))
             threads = [soak.loop(soak.ask, 0.05) for _ in range(4)]
             threads += [soak.loop(soak.push, 0.5), soak.loop(soak.build, 3), soak.loop(soak.kill, 60)]
