@@ -3,7 +3,7 @@
 
 embed: text in, unit vector out: LangChain, SentenceTransformer, torch.compile, ONNX Runtime and OpenVINO
 peers: build, quality and load on a BEIR dataset (--source): Chroma, LanceDB, LangChain, Haystack and txtai
-search: answer a query over --chunks perturbed passages, and its parts: time, recall, filters, memory, bytes a chunk
+search: answer a query over --chunks perturbed passages, and its steps: time, recall, filters, bytes a chunk
 cold: a new process, from its start to the first correct answer: the published LangChain script
 overload: a server under wrk, with 1 and 16 clients, and with 160 for --repeat seconds; then the processor's time
     for each component of a search
@@ -64,14 +64,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, help="write the JSON object to a file too")
     parser.add_argument("--source", type=Path, help="folder of real text (default: Python's language reference)")
     parser.add_argument("--work", type=Path, help="search, peers, overload: folder for indexes, which are used again")
-    parser.add_argument(
-        "--environments", type=Path, default=Path("environments"), help="peers: folder of their virtual environments"
-    )
+    parser.add_argument("--environments", type=Path, default=Path("environments"), help="peers: folder of environments")
     parser.add_argument("--chunks", type=int, help="maximum number of passages; embed: 0 leaves out the bulk")
     parser.add_argument("--repeat", type=int, help="turns (default: enough for a steady median)")
-    parser.add_argument(
-        "--only", type=lambda text: text.split(","), default=(), help="embed: contestants with one of these words"
-    )
+    parser.add_argument("--only", type=lambda text: text.split(","), default=(), help="embed: words of contestants")
     return parser
 
 

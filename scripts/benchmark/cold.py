@@ -10,7 +10,7 @@ from typing import Any
 from benchmark import langchain_script
 from benchmark.corpus import read_chunks, short_passages, write_folder
 from benchmark.measure import OURS, Row, interleave, ratio, summarise
-from benchmark.serving import pilotlight, serving
+from benchmark.serving import pilotlight, running
 from embedder import Embeddings
 from embedder.config import locate
 from indexer.config import BuildConfig
@@ -34,6 +34,7 @@ def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     passage = " ".join(texts[len(texts) // 2].split())
     script = [sys.executable, str(Path(langchain_script.__file__)), str(model), str(work / "store")]
     command = pilotlight("search", "--index", str(work / "index"), "-k", "1")
+    server = pilotlight("serve", "--index", str(work / "index"), "--workers", "1", "--port", "{port}")
 
     def run(line: list[str]) -> None:
         check(line[1], subprocess.run(line, capture_output=True, text=True, check=True).stdout)
@@ -45,7 +46,7 @@ def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     def serve(question: str) -> Callable[[], None]:
         stack = ExitStack()
         try:
-            check("the server", stack.enter_context(serving(work / "index")).first_answer(question))
+            check("the server", stack.enter_context(running(server)).first_answer(question))
         except BaseException:
             stack.close()
             raise

@@ -31,7 +31,7 @@ def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
     """Measure 1, 16 and 160 clients, the latter for so many seconds, and the time of each component of a search.
 
     Uses the index in the work folder if there is one. Model, engine and precision come from the environment. Rows
-    have the fields of `hammer` and, with 160 clients, livez_p99_ms and rss_mb.
+    have the fields of `hammer` and, with 160 clients, livez_p99_ms.
     """
     ours = Embeddings(load().embedder_config())
     count = prepare_index(source, chunks, work, ours)
@@ -77,12 +77,11 @@ def make_queries(texts: list[str], embedder: Embeddings, count: int = 512) -> li
 
 
 class _Watch:
-    """A thread that requests `/livez` on new connections and reads the memory of the workers."""
+    """A thread that requests `/livez` on new connections."""
 
     def __init__(self, server: BenchmarkServer) -> None:
         self._server = server
         self._milliseconds: list[float] = []
-        self._megabytes: list[float] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -93,10 +92,8 @@ class _Watch:
             if self._server.get("/livez")[0] != 200:
                 raise RuntimeError("/livez was not answered 200")
             self._milliseconds.append((time.perf_counter() - start) * 1000)
-            self._megabytes.append(sum(rss for rss, _ in self._server.workers_memory()))
 
     def stop(self) -> Row:
         self._stop.set()
         self._thread.join()
-        livez_ms = round(float(np.percentile(self._milliseconds, 99)), 1)
-        return {"livez_p99_ms": livez_ms, "rss_mb": round(max(self._megabytes))}
+        return {"livez_p99_ms": round(float(np.percentile(self._milliseconds, 99)), 1)}

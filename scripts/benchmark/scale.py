@@ -1,4 +1,4 @@
-"""Verb `search`: the whole query and its steps, recall, filters, memory and bytes a passage, by size of the index.
+"""Verb `search`: the whole query and its steps, recall, filters and bytes a passage, by size of the index.
 
 The corpus is of any size: first real passages, then perturbed ones. A perturbed passage has two parents among the real
 ones. Its text takes sentences of both, more of the first; its vector is the same mixture of theirs, with noise, at unit
@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from benchmark.corpus import read_chunks
 from benchmark.measure import OURS, Row, interleave, summarise
-from benchmark.serving import serving
 from embedder import Embeddings
 from embedder.text_embedder import Embedder
 from indexer.filter import Filter
@@ -66,7 +65,6 @@ def search(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
             by_name["dense" + _label(share)]["recall"] = recall(generation, vectors, only, true_rows)
     count = generation.manifest.counts.chunks
     rows.append({"name": "the index", "bytes_per_chunk": round(sum(sizes.values()) / count)})
-    rows.append({"name": "memory of a serving worker", **_measure_memory(index, questions)})
     return [row | {"name": f"{row['name']}, {count:,} passages", "contestant": OURS} for row in rows]
 
 
@@ -118,15 +116,6 @@ def recall(generation: Searchable, vectors: Vectors, only: Filter | None, truth:
         hits += len(set(rows.tolist()) & set(true_rows[true_rows >= 0].tolist()))
         total += int((true_rows >= 0).sum())
     return round(hits / max(1, total), 4)
-
-
-def _measure_memory(folder: Path, questions: Sequence[str]) -> Row:
-    with serving(folder) as server:
-        server.first_answer(questions[0])
-        for question in questions:
-            server.ask(question)
-        rss, pss = (round(max(sizes)) for sizes in zip(*server.workers_memory(), strict=True))
-    return {"rss_mb": rss, "pss_mb": pss}
 
 
 def read_real(source: Path, count: int, embedder: Embedder, work: Path) -> Passages:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -134,15 +134,12 @@ def build(contestant: Contestant) -> float:
 def quality(server: BenchmarkServer, route: str, dataset: Dataset) -> float:
     """Return the nDCG@10 of the dataset's queries."""
     names = list(dataset.corpus)
-    run = {
-        query: {names[row]: float(K - rank) for rank, row in enumerate(positions(server, route + quote(text)))}
-        for query, text in dataset.queries.items()
-    }
+    run: dict[str, dict[str, float]] = {}
+    for query, text in dataset.queries.items():
+        hits: Any = json.loads(server.get(route + quote(text))[1])
+        # ours have the name of the file as URL, the others the position of the text
+        rows = (
+            [hit["id"] for hit in hits] if isinstance(hits, list) else [Path(hit["url"]).stem for hit in hits["hits"]]
+        )
+        run[query] = {names[int(row)]: float(-rank) for rank, row in enumerate(rows)}
     return round(float(ir_measures.calc_aggregate([nDCG @ K], dataset.judgements, run)[nDCG @ K]), 4)
-
-
-def positions(server: BenchmarkServer, path: str) -> Iterator[int]:
-    """Yield the positions in the corpus of a response's hits."""
-    hits: Any = json.loads(server.get(path)[1])
-    for hit in hits["hits"] if isinstance(hits, dict) else hits:
-        yield int(hit["id"]) if isinstance(hits, list) else int(Path(hit["url"]).stem)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -78,11 +78,6 @@ class BenchmarkServer:
         stats = [Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2] for pid in self.workers()]
         user, system = zip(*(map(int, stat.split()[11:13]) for stat in stats), strict=True)
         return sum(user) / _TICKS, sum(system) / _TICKS
-
-
-def serving(index: Path) -> AbstractContextManager[BenchmarkServer]:
-    """Start `pilotlight serve` with one worker on an index, and stop it in the end."""
-    return running(pilotlight("serve", "--index", str(index), "--workers", "1", "--port", "{port}"))
 
 
 def pilotlight(*arguments: str) -> list[str]:
