@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Learn what a search by words, by meaning and by tokens counts for: rag/query/weights.json.
+"""Learn the weights of the searches by words, meaning and tokens: rag/query/weights.json.
 
 `collect` embeds collections in BEIR's layout and keeps the candidates of every query with the scores of their parts;
 `train` fits the weights to all of these, and prints what each collection gets from weights fitted to the others:
@@ -24,12 +24,12 @@ from rag.query.weighting import MAX_DEVIATIONS, SIGNALS
 Array = npt.NDArray[Any]
 
 WEIGHTS = Path(__file__).parent.parent / "rag" / "query" / "weights.json"
-CANDIDATES = 40  # of a query that are trained with: the relevant ones, and the best by each part
-MAX_QUERIES = 150  # of a collection, so that none decides for others
+CANDIDATES = 40  # per query: the relevant ones, and the best of each search
+MAX_QUERIES = 150  # per collection, so that large ones do not dominate
 MAX_RELEVANT = 5
-TEMPERATURE = 0.01  # of the comparisons that ranks are made of
-PENALTY = 0.003  # on squared logits of a deviation
-WITHOUT_TOKENS = 0.5  # of a query that is trained with a second time, without tokens
+TEMPERATURE = 0.01  # smooths the comparisons of scores
+PENALTY = 0.003  # factor of squared logits
+WITHOUT_TOKENS = 0.5  # weight of the second copy of a query, without tokens
 FOLDS = 16
 STEPS = 30
 
@@ -38,7 +38,7 @@ class Collection(NamedTuple):
     """The candidates of a collection's queries."""
 
     name: str
-    has_tokens: bool  # by default
+    has_tokens: bool
     scaled: Array  # (queries, candidates, 3), dense, lexical and tokens from 0 to 1
     exists: Array  # (queries, candidates), False where there are fewer
     relevance: Array  # (queries, candidates)
@@ -71,17 +71,17 @@ def collect(folders: list[Path], out: Path, precision: str) -> None:
         broken = embedder.count_broken(texts[:: max(1, len(texts) // 256)])
         has_tokens = not why_no_tokens(len(texts), broken, is_multilingual=embedder.is_multilingual)
         queries = []
-        for id, found in search_corpus(dataset, embedder, None, tokens=True):
-            assert found.dense is not None  # noqa: S101 - for the type checker, as the next two
-            assert found.lexical is not None  # noqa: S101
-            assert found.maxsim is not None  # noqa: S101
-            rows = np.union1d(found.dense[1], found.lexical.rows)
+        for id, candidates in search_corpus(dataset, embedder, None, tokens=True):
+            assert candidates.dense is not None  # noqa: S101 - for the type checker, as the next two
+            assert candidates.lexical is not None  # noqa: S101
+            assert candidates.maxsim is not None  # noqa: S101
+            rows = np.union1d(candidates.dense[1], candidates.lexical.rows)
             words = np.zeros(len(rows), np.float32)
-            words[rows.searchsorted(found.lexical.rows)] = found.lexical.scores
+            words[rows.searchsorted(candidates.lexical.rows)] = candidates.lexical.scores
             highest = words.max(initial=0) or 1
-            scaled = [scale(found.cosines(rows)), words / highest, scale(found.maxsim(rows))]
-            relevance = [max(0, dataset.judgements[id].get(found.documents[row], 0)) for row in rows]
-            values = measure_signals(found.facts, found.dense, found.lexical, rows, scaled)
+            scaled = [scale(candidates.cosines(rows)), words / highest, scale(candidates.maxsim(rows))]
+            relevance = [max(0, dataset.judgements[id].get(candidates.documents[row], 0)) for row in rows]
+            values = measure_signals(candidates.facts, candidates.dense, candidates.lexical, rows, scaled)
             best = sorted(dataset.judgements[id].values(), reverse=True)[:10]
             ideal = sum(max(0, gain) / np.log2(place + 2) for place, gain in enumerate(best))
             if ideal:
@@ -117,7 +117,7 @@ class Examples:
     """Queries to train with, as tensors: those of all collections, with tokens, without, or both."""
 
     def __init__(self, collections: list[Collection], mean: Array, deviation: Array) -> None:
-        """Choose queries and candidates of each collection; a collection weighs the same, whatever its size."""
+        """Choose queries and candidates of each collection; all collections have the same weight."""
         chooser = np.random.default_rng(0)
         columns: list[list[Array]] = [[] for _ in range(8)]
         for number, each in enumerate(collections):
@@ -127,10 +127,10 @@ class Examples:
             views = [*np.moveaxis(scaled, 2, 0), scaled.mean(2), scaled[..., :2].mean(2)]
             ranks = [np.argsort(np.argsort(-np.where(exists, view, -1), 1, kind="stable"), 1) for view in views]
             keys = np.where(relevant, -1, np.where(exists, np.min(ranks, 0), 1 << 20))
-            chosen = np.argsort(keys, 1, kind="stable")[:, :CANDIDATES]
-            exists, relevant = (np.take_along_axis(values, chosen, 1) for values in (exists, relevant))
-            scaled = np.take_along_axis(scaled, chosen[..., np.newaxis], 1)
-            pads = ((0, 0), (0, CANDIDATES - chosen.shape[1]))
+            places = np.argsort(keys, 1, kind="stable")[:, :CANDIDATES]
+            exists, relevant = (np.take_along_axis(values, places, 1) for values in (exists, relevant))
+            scaled = np.take_along_axis(scaled, places[..., np.newaxis], 1)
+            pads = ((0, 0), (0, CANDIDATES - places.shape[1]))
             scaled, exists, relevant = np.pad(scaled, (*pads, (0, 0))), np.pad(exists, pads), np.pad(relevant, pads)
             for tokens, weight in ((1, 1.0), (0, WITHOUT_TOKENS)) if each.has_tokens else ((0, 1.0),):
                 count = len(usable)
@@ -160,8 +160,8 @@ class Examples:
         vector = torch.where(self.tokens > 0, torch.sigmoid(self.inputs @ table[1]), 1.0)
         weights = torch.stack([(1 - words) * vector, words, (1 - words) * (1 - vector)], 1)
         scores = torch.bmm(self.scaled, weights[..., None])[..., 0]
-        own = torch.gather(scores, 1, self.places)
-        better = torch.sigmoid((scores[:, None] - own[..., None]) / TEMPERATURE) * self.exists[:, None]
+        gathered = torch.gather(scores, 1, self.places)
+        better = torch.sigmoid((scores[:, None] - gathered[..., None]) / TEMPERATURE) * self.exists[:, None]
         ranks = 0.5 + better.sum(-1)  # a candidate is better than itself by a half
         gains = self.relevant / torch.log2(1 + ranks) * torch.sigmoid((11 - ranks) / 1.5)
         weight = self.weight * is_used[self.collection]
@@ -211,8 +211,8 @@ def train(folder: Path) -> None:
     signals = [dict(zip(names, (round(float(value), 4) for value in row), strict=True)) for row in rows]
     (words_with_tokens, words), (vector_with_tokens, vector) = table[0, -2:], table[1, -2:]
     constants = {"words": words, "words_with_tokens": words_with_tokens, "vector": vector + vector_with_tokens}
-    found = {**{name: round(float(value), 4) for name, value in constants.items()}, "signals": signals}
-    WEIGHTS.write_text(json.dumps(found, indent=1) + "\n")
+    constants_of_signals = {**{name: round(float(value), 4) for name, value in constants.items()}, "signals": signals}
+    WEIGHTS.write_text(json.dumps(constants_of_signals, indent=1) + "\n")
 
     fixed = [np.array([(1 - words) * (1 - tokens), words, (1 - words) * tokens])
              for words in np.arange(0.2, 0.71, 0.1) for tokens in (0, 0.25, 0.5)]  # fmt: skip
@@ -221,8 +221,8 @@ def train(folder: Path) -> None:
     figures = []
     print(f"{'':<24}{'dense':>8}{'words':>8}{'fixed':>8}{'plain':>8}{'hybrid':>8}{'lost':>8}")
     for fold in range(FOLDS):
-        others = (left_out != fold).astype(float)
-        of_others = fit(examples, others)
+        is_in_training = (left_out != fold).astype(float)
+        of_others = fit(examples, is_in_training)
         best = int(np.argmax(of_fixed[left_out != fold].mean(0)))
         for place in np.flatnonzero(left_out == fold).tolist():
             each = collections[place]

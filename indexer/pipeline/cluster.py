@@ -21,13 +21,13 @@ from indexer.config import package_version
 from indexer.errors import ClusterError
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads all three while it is imported
-os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "5")  # for an address at which something else listens
+os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "5")  # another program may listen at the address
 os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
 
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-_RETRIES = 8  # of one task, when nodes are lost
+_MAX_RETRIES = 8  # per task, after lost nodes
 _SPARE = 2  # blocks of texts that wait while every core embeds one
 _POLL = 1.0  # seconds
 _PATIENCE = 60.0  # seconds without any node: as long as some need to come back
@@ -36,7 +36,7 @@ _loaded: dict[str, Embedder] = {}  # the embedder that a node keeps from task to
 
 @contextmanager
 def ray_session(address: str) -> Iterator[None]:
-    """Connect to a cluster, and end what was started here when the block ends, by SIGTERM too.
+    """Connect to a cluster; disconnect, and stop a cluster started by this call, when the block ends.
 
     The address is HOST:PORT or `auto`, of a cluster that this machine is a node of, or `local` to start one here.
     Raises ClusterError if it does not answer.
@@ -67,53 +67,59 @@ def ray_session(address: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a node needs to know."""
+    """The instructions for a node."""
 
     id: str
-    load: Callable[[], Embedder]  # gives its embedder, fit for its own processor
-    expected: dict[str, Any]  # the version of this package, and the fingerprint that its embedder has to have
+    load: Callable[[], Embedder]  # makes an embedder for the node's processor
+    expected: dict[str, Any]  # version of this package, and fingerprint of the embedder
 
 
 class Cluster:
     """The nodes of the cluster that this process is connected to, see `ray_session`."""
 
     def __init__(self, load: Callable[[], Embedder], fingerprint: Mapping[str, Any], cores: int = 1) -> None:
-        """Take what loads the embedder of a node: a function that can be imported there, or a partial of one.
+        """Prepare tasks for the nodes.
 
-        Its fingerprint must be that of this machine. Raises ClusterError if no node has so many cores.
+        Args:
+            load: makes the embedder of a node; importable there, or a partial of such a function.
+            fingerprint: of the embedder on this machine, which those of all nodes must match.
+            cores: of one task.
+
+        Raises:
+            ClusterError: no node has so many cores.
         """
         self._work = Work(uuid4().hex, load, {"pilotlight": package_version(), **fingerprint})
         self._cores = cores
-        self.blocks = int(ray.cluster_resources().get("CPU", 0.0)) // cores + _SPARE  # that may be under way
-        self._encode = ray.remote(num_cpus=cores, max_retries=_RETRIES)(_encode_texts)
+        self.blocks = int(ray.cluster_resources().get("CPU", 0.0)) // cores + _SPARE  # tasks at a time
+        self._encode = ray.remote(num_cpus=cores, max_retries=_MAX_RETRIES)(_encode_texts)
         if not self._has_nodes():
             raise ClusterError(f"no node of the cluster has {cores} cores for a task: lower --threads")
 
     def encode(self, texts: Sequence[str], *, tokens: bool = False) -> tuple[DocumentTokens, float]:
-        """Embed texts on a node, with their tokens if these are wanted; return the seconds that it took as well.
+        """Embed texts on a node, with their tokens if asked for; return the seconds that it took too.
 
         Raises the error of the task, or ClusterError if no node is left to run it.
         """
         task = self._encode.remote(list(texts), self._work, tokens)
-        seen = time.monotonic()
+        last_seen = time.monotonic()
         while not ray.wait([task], timeout=_POLL)[0]:
             if self._has_nodes():
-                seen = time.monotonic()
-            elif time.monotonic() - seen > _PATIENCE:
+                last_seen = time.monotonic()
+            elif time.monotonic() - last_seen > _PATIENCE:
                 raise ClusterError(
                     "all nodes of the cluster that could run a task are lost; nothing was published: start a node "
                     "and index again"
                 )
         try:
-            made: tuple[DocumentTokens, float] = ray.get(task)
-            return made
+            result: tuple[DocumentTokens, float] = ray.get(task)
+            return result
         except RayError as error:
             if isinstance(error, RayTaskError) and isinstance(error.cause, PilotlightError):
                 raise error.cause from None
             lines = str(error).strip().splitlines()
             reason = lines[-1 if isinstance(error, RayTaskError) else 0][:200]
             raise ClusterError(
-                f"a task failed, or was lost {_RETRIES + 1} times with its node or process; nothing was published: "
+                f"a task failed, or was lost {_MAX_RETRIES + 1} times with its node or process; nothing was published: "
                 f"check that the nodes have enough memory ({reason})"
             ) from error
 
@@ -130,15 +136,15 @@ def _encode_texts(texts: Sequence[str], work: Work, tokens: bool) -> tuple[Docum
             embedder = work.load()
         except EmbedderError as error:
             raise ClusterError(f"{where} cannot embed: {error}") from error
-        found = {"pilotlight": package_version(), **embedder.fingerprint}
-        for name in work.expected.keys() | found.keys():
-            if found.get(name) != work.expected.get(name):
+        fingerprint = {"pilotlight": package_version(), **embedder.fingerprint}
+        for name in work.expected.keys() | fingerprint.keys():
+            if fingerprint.get(name) != work.expected.get(name):
                 raise ClusterError(
-                    f"{where} has {name} {found.get(name)}, and this machine {work.expected.get(name)}: make them "
-                    "alike, or take it out of the cluster; nothing was published"
+                    f"{where} has {name} {fingerprint.get(name)}, and this machine {work.expected.get(name)}: install "
+                    "the same on both, or remove the node; nothing was published"
                 )
         _loaded.clear()
         _loaded[work.id] = embedder
     began = time.perf_counter()
-    made = encode_documents(_loaded[work.id], texts, tokens=tokens)
-    return made, time.perf_counter() - began
+    token_arrays = encode_documents(_loaded[work.id], texts, tokens=tokens)
+    return token_arrays, time.perf_counter() - began
