@@ -117,7 +117,7 @@ def _client() -> FlaskClient:
     folder = Path(tempfile.mkdtemp(prefix="pilotlight-targets-"))
     atexit.register(shutil.rmtree, folder)
     _build(folder)
-    settings = load({"index": str(folder / "index")}, {})
+    settings = load({"index": str(folder / "index"), "deadline": "600"}, {})
     follower = Follower(settings, lambda _: DummyEmbedder())
     follower._refresh()
     follower.tried = True

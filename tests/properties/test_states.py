@@ -105,7 +105,7 @@ class Library(ServerChecks, RuleBasedStateMachine):
         self.files = Files(self.root / "files")
         for folder in FOLDERS:
             (self.files.root / folder).mkdir(parents=True)
-        self.settings = load({"index": str(self.index), "rate_limit": "0"}, {})
+        self.settings = load({"index": str(self.index), "rate_limit": "0", "deadline": "600"}, {})
         self.live: dict[str, Contents] = {}
         self.published: dict[str, Contents] = {}  # by generation
         self.pushed: dict[str, dict[str, Text | None]] = {name: {} for name in COLLECTIONS}

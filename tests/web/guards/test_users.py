@@ -236,7 +236,7 @@ def test_settings_that_cannot_be(rules, given, said):
     [
         ("collections = ['x']", "needs user, group"),
         ("user = 'x'", "needs collections, filter"),
-        ("user = 7\ncollections = ['x']", "user must be a text"),
+        *((f"user = {each}\ncollections = ['x']", "user must be a text") for each in ("7", "[7]", "['x', ' ']", "' '")),
         ("user = 'x'\ncollections = ['../x']", "not a name that a collection can have"),
         ("user = 'x'\nfilter = { team = 'x' }", "is not a filter field"),
         ("user = 'x'\nfilter = { language = 'en' }\nrole = 'write'", "needs everything = true"),
