@@ -78,7 +78,7 @@ def run_seed(pytestconfig: pytest.Config) -> int:
 
 @pytest.fixture
 def random_seconds(pytestconfig: pytest.Config) -> float:
-    return 900 if pytestconfig.option.long else 15
+    return 900 if pytestconfig.option.long else 8
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
