@@ -394,7 +394,7 @@ def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None
             candidates["role"].append(element)
         if "id" in attributes and attributes["id"] in ("main-content", "content"):
             candidates["id"].append(element)
-    unique = {kind: elements[0] for kind, elements in candidates.items() if len(elements) == 1}
+    unique = {kind: _with_title(elements[0]) for kind, elements in candidates.items() if len(elements) == 1}
     if sizes is None:
         return next(iter(unique.values()), None)
     prose = max(size.prose for size in sizes.values())
@@ -405,3 +405,15 @@ def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None
         if size is not None and (size.bare >= _MIN_MAIN_SHARE * bare if is_marked else size.prose >= 0.5 * prose):
             return element
     return None
+
+
+def _with_title(element: Element) -> Element:
+    """Return an element, or its parent if the title of the page and a section stand before the element."""
+    parent = element.parent
+    if element.name in ("main", "article") or parent is None or holds(element, ("h1",)):
+        return element
+    for sibling in takewhile(lambda tag: tag is not element, parent.tags):
+        names = [tag.name for tag in sibling.elements(MAX_NODES) if tag.name in ("h1", "h2", "p")]
+        if not is_noise(sibling) and names[:3] == ["h1", "h2", "p"]:
+            return parent
+    return element

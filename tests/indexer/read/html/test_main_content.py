@@ -289,3 +289,15 @@ def test_pages_that_are_written(name: str) -> None:
 )
 def test_short_definitions_stand_on_the_line_of_their_term(listed: str, lines: list[str]) -> None:
     assert [line for line in text(f"<h1>T</h1><dl>{listed}</dl>").split("\n") if line] == lines
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("<h1>knot(1)</h1><h2>NAME</h2><div><p>knot - tie ropes</p></div>", [("knot(1)", "NAME"), ("knot(1)", "USE")]),
+        ("<h1>Boats</h1><p>All about boats.</p>", [("USE",)]),
+    ],
+)
+def test_section_between_title_and_content(header: str, expected: list[tuple[str, ...]]) -> None:
+    page = f'<div id="header">{header}</div><div id="content"><h2>USE</h2><p>{"Tie it. " * 20}</p></div>'
+    assert [path for path, _, _ in sections(page)] == expected
