@@ -300,7 +300,7 @@ def test_no_answer_shows_what_is_outside(sites: dict[bool, Site], tmp_path: Path
     site = sites[name in LISTED]
     hidden = [id for id, word in zip(ids(site), WORDS, strict=True) if HIDDEN.match(word)]
     with fake_endpoint() as endpoint, asking(name, sites, tmp_path, answer_url=endpoint.url, answer_model="m") as one:
-        endpoint.answers("The index of the red team is warm [1].")
+        endpoint.answers(f"The index of the red team is warm [1]. {BLUE}")
         found = {operation: answers(one, case(site)) for operation, case in CASES.items()}
         prompts = [asked["messages"] for asked in endpoint.requests]
     for operation, case in CASES.items():
