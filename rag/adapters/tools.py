@@ -101,7 +101,7 @@ KINDS: Mapping[str, type[Struct]] = {
     "collections": CollectionsCall,
 }  # fmt: skip
 _UNLISTED = ("limit", "shown")  # arguments that are understood, but not offered
-_OFFERED = {"grep": ("pattern", "collections", "filter"), "verify": ("text",), "changes": ("since",)}  # to save tokens
+_OFFERED = {"grep": ("pattern", "collections", "filter"), "verify": ("text",), "changes": ("since",)}
 _SYNONYMS = {  # names that models give to arguments, in small letters without _ and -
     "query": ("q", "question", "text", "prompt", "input", "querytext", "searchquery"),
     "text": ("answer", "query", "q", "claim", "quote", "input"),

@@ -23,7 +23,7 @@ Lookup = Callable[[str], Sequence[Hit]]
 """Finds passages of the index with some words, among those that the caller may see."""
 
 MAX_LOOKUPS = 20  # searches for one answer
-MAX_QUOTES = 100  # in one sentence
+MAX_QUOTES_PER_SENTENCE = 100
 LEFT_OUT = "[…]"
 _MIN_COVERAGE, _MIN_COVERAGE_ELSEWHERE = 0.2, 0.6  # share of a sentence's content words in a passage
 _MIN_CONTENT_WORDS = 4
@@ -68,7 +68,7 @@ class Prover:
         """Compare a sentence with the passages that it cites, or with all of them where it cites none."""
         cited = self._passages(number for _, number in sentence.citations)
         proofs = [self._check_facts(sentence, cited)]
-        for quote in sentence.quotes[:MAX_QUOTES]:
+        for quote in sentence.quotes[:MAX_QUOTES_PER_SENTENCE]:
             nearest = self._passages(citations_after(sentence, quote.end)) or cited
             proofs.append(self._check_quote(quote, nearest, is_cited=bool(sentence.citations)))
         worst = min(proofs, key=lambda proof: _SEVERITY.index(proof.verdict))
