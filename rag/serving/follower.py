@@ -236,10 +236,8 @@ class Follower:
         return Retriever(generation, embedder, encoder=encoder, reranker=queue, synonyms=synonyms, close=close)
 
     def joint(self, members: Mapping[str, Retriever]) -> Retriever:
-        """Return the retriever of one or several collections, which is cached while these generations are served."""
+        """Return the retriever of several collections, which is cached while these generations are served."""
         key = tuple(members.values())
-        if len(key) == 1:
-            return key[0]
         retriever = self._joints.get(key)
         if retriever is None:
             assert self.model is not None  # noqa: S101 - each of the members has it

@@ -127,7 +127,8 @@ class LiveRetriever:
             only = EachFilter(parts=filters) if any(filters) else None
             request = replace(request, collection=next(iter(members)), collections=",".join(members), filter=only)
         try:
-            answer = self._answer(self.follower.joint(members), request, embedded)
+            retriever = self.follower.joint(members) if len(members) > 1 else next(iter(members.values()))
+            answer = self._answer(retriever, request, embedded)
         except Exception as error:
             self._note_failure(error, members)
             raise
