@@ -1,8 +1,8 @@
 #!/usr/bin/env python
-"""Learn the weights of the searches by words, meaning and tokens: rag/query/weights.json.
+"""Learn the weights of the searches by words, by meaning and by tokens: rag/query/weights.json.
 
-`collect` embeds collections in BEIR's layout and keeps the candidates of every query with the scores of their parts;
-`train` fits the weights to all of these, and prints what each collection gets from weights fitted to the others:
+`collect` embeds collections in BEIR's layout and saves the candidates of every query with their scores by search;
+`train` fits the weights to all of them, and prints the figures of each collection with weights fitted to others:
 
     scripts/learn_weights.py collect build/weights ~/datasets/scifact ~/questions ...
     scripts/learn_weights.py train build/weights
@@ -24,12 +24,12 @@ from rag.query.weighting import MAX_DEVIATIONS, SIGNALS
 Array = npt.NDArray[Any]
 
 WEIGHTS = Path(__file__).parent.parent / "rag" / "query" / "weights.json"
-CANDIDATES = 40  # per query: the relevant ones, and the best of each search
-MAX_QUERIES = 150  # per collection, so that large ones do not dominate
+MAX_CANDIDATES = 40  # the relevant ones, and the best by each search
+MAX_QUERIES = 150
 MAX_RELEVANT = 5
-TEMPERATURE = 0.01  # smooths the comparisons of scores
-PENALTY = 0.003  # factor of squared logits
-WITHOUT_TOKENS = 0.5  # weight of the second copy of a query, without tokens
+TEMPERATURE = 0.01  # smooths ranks
+PENALTY = 0.003  # on squared logits
+WEIGHT_WITHOUT_TOKENS = 0.5  # each query is an example with tokens, and another one without
 FOLDS = 16
 STEPS = 30
 
@@ -55,7 +55,7 @@ class Collection(NamedTuple):
 
 
 def collect(folders: list[Path], out: Path, precision: str) -> None:
-    """Embed each collection once, and write its candidates."""
+    """Embed each collection once, and save its candidates."""
     from indexer.generation.rows import why_no_tokens
     from rag.evaluation.evaluation import read_dataset, search_corpus
     from rag.query.ranking import scale
@@ -91,7 +91,7 @@ def collect(folders: list[Path], out: Path, precision: str) -> None:
 
 
 def save(path: Path, has_tokens: bool, queries: list[tuple[Array, Array, list[float], float]]) -> None:
-    """Write queries of which each has scaled scores (n, 3), relevance (n,), signals and the ideal DCG@10."""
+    """Write queries, each with scaled scores (n, 3), relevance (n,), signals and the ideal DCG@10."""
     widest = max(len(relevance) for _, relevance, _, _ in queries)
     scaled = np.zeros((len(queries), widest, 3), np.float32)
     relevance = np.full((len(queries), widest), -1, np.int8)
@@ -114,10 +114,10 @@ def read(path: Path) -> Collection:
 
 
 class Examples:
-    """Queries to train with, as tensors: those of all collections, with tokens, without, or both."""
+    """Training queries as tensors, each with tokens, without, or both."""
 
     def __init__(self, collections: list[Collection], mean: Array, deviation: Array) -> None:
-        """Choose queries and candidates of each collection; all collections have the same weight."""
+        """Choose queries and candidates of each collection. All collections have the same weight."""
         chooser = np.random.default_rng(0)
         columns: list[list[Array]] = [[] for _ in range(8)]
         for number, each in enumerate(collections):
@@ -127,42 +127,35 @@ class Examples:
             views = [*np.moveaxis(scaled, 2, 0), scaled.mean(2), scaled[..., :2].mean(2)]
             ranks = [np.argsort(np.argsort(-np.where(exists, view, -1), 1, kind="stable"), 1) for view in views]
             keys = np.where(relevant, -1, np.where(exists, np.min(ranks, 0), 1 << 20))
-            places = np.argsort(keys, 1, kind="stable")[:, :CANDIDATES]
+            places = np.argsort(keys, 1, kind="stable")[:, :MAX_CANDIDATES]
             exists, relevant = (np.take_along_axis(values, places, 1) for values in (exists, relevant))
             scaled = np.take_along_axis(scaled, places[..., np.newaxis], 1)
-            pads = ((0, 0), (0, CANDIDATES - places.shape[1]))
+            pads = ((0, 0), (0, MAX_CANDIDATES - places.shape[1]))
             scaled, exists, relevant = np.pad(scaled, (*pads, (0, 0))), np.pad(exists, pads), np.pad(relevant, pads)
-            for tokens, weight in ((1, 1.0), (0, WITHOUT_TOKENS)) if each.has_tokens else ((0, 1.0),):
+            for tokens, weight in ((1, 1.0), (0, WEIGHT_WITHOUT_TOKENS)) if each.has_tokens else ((0, 1.0),):
                 count = len(usable)
                 inputs = inputs_of(each.signals[usable], mean, deviation, tokens)
-                facts = [tokens, weight / max(1, count), number]
-                rows = [
-                    scaled,
-                    exists,
-                    relevant,
-                    inputs,
-                    -each.signals[usable, 0],
-                    *(np.full(count, fact) for fact in facts),
-                ]
+                facts = [np.full(count, fact) for fact in (tokens, weight / max(1, count), number)]
+                rows = [scaled, exists, relevant, inputs, -each.signals[usable, 0], *facts]
                 for column, values in zip(columns, rows, strict=True):
                     column.append(values)
-        self.scaled, exists, relevant, self.inputs, self.offset, self.tokens, self.weight, number = (
+        self.scaled, self.exists, judged, self.inputs, self.offset, self.tokens, self.weight, numbers = (
             torch.tensor(np.concatenate(column), dtype=torch.float32) for column in columns
         )
-        self.exists, self.collection = exists, number.long()
-        self.places = torch.argsort(-relevant, dim=1, stable=True)[:, :MAX_RELEVANT]
-        self.relevant = torch.gather(relevant, 1, self.places)
+        self.collection = numbers.long()
+        self.places = torch.argsort(-judged, dim=1, stable=True)[:, :MAX_RELEVANT]
+        self.relevant = torch.gather(judged, 1, self.places)
         self.ideal = (self.relevant / torch.log2(torch.arange(MAX_RELEVANT) + 2.0)).sum(1).clamp(min=0.1)
 
     def loss(self, table: torch.Tensor, is_used: torch.Tensor) -> torch.Tensor:
-        """Return the negative of a smoothed nDCG (Qin, Liu and Li 2010) of collections that are used, and a penalty."""
+        """Return a penalty less the smoothed nDCG (Qin, Liu and Li 2010) of the collections in use."""
         words = torch.sigmoid(self.inputs @ table[0] + self.offset)
         vector = torch.where(self.tokens > 0, torch.sigmoid(self.inputs @ table[1]), 1.0)
         weights = torch.stack([(1 - words) * vector, words, (1 - words) * (1 - vector)], 1)
         scores = torch.bmm(self.scaled, weights[..., None])[..., 0]
-        gathered = torch.gather(scores, 1, self.places)
-        better = torch.sigmoid((scores[:, None] - gathered[..., None]) / TEMPERATURE) * self.exists[:, None]
-        ranks = 0.5 + better.sum(-1)  # a candidate is better than itself by a half
+        relevant_scores = torch.gather(scores, 1, self.places)
+        better = torch.sigmoid((scores[:, None] - relevant_scores[..., None]) / TEMPERATURE) * self.exists[:, None]
+        ranks = 0.5 + better.sum(-1)
         gains = self.relevant / torch.log2(1 + ranks) * torch.sigmoid((11 - ranks) / 1.5)
         weight = self.weight * is_used[self.collection]
         return PENALTY * (table[:, :-2] ** 2).sum() - (weight * gains.sum(1) / self.ideal).sum() / weight.sum()
@@ -175,7 +168,7 @@ def inputs_of(signals: Array, mean: Array, deviation: Array, tokens: int) -> Arr
 
 
 def fit(examples: Examples, is_used: Array) -> Array:
-    """Return the table (2, signals + 2) of logits of words, and of the vector among meaning."""
+    """Fit the table (2, signals + 2) of logits: the share of words, and that of the vector in the rest."""
     table = torch.zeros(2, len(SIGNALS) + 2, requires_grad=True)
     used = torch.tensor(is_used, dtype=torch.float32)
     optimizer = torch.optim.LBFGS([table], max_iter=STEPS, max_eval=STEPS + 10, line_search_fn="strong_wolfe")
@@ -186,7 +179,7 @@ def fit(examples: Examples, is_used: Array) -> Array:
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
-    optimizer.step(step)  # type: ignore[arg-type]
+    optimizer.step(step)  # type: ignore[no-untyped-call]
     return np.asarray(table.detach().numpy())
 
 
@@ -200,7 +193,7 @@ def weights_of(table: Array, each: Collection, mean: Array, deviation: Array, *,
 
 
 def train(folder: Path) -> None:
-    """Fit the weights to all collections, write them, and print the figures of each from weights of the others."""
+    """Fit the weights to all collections, write them, and print the figures of each with weights of the others."""
     collections = [read(path) for path in sorted(folder.glob("*.npz"))]
     mean = np.mean([each.signals.mean(0) for each in collections], 0)
     deviation = np.sqrt(np.mean([((each.signals - mean) ** 2).mean(0) for each in collections], 0)) + 1e-6
@@ -211,24 +204,23 @@ def train(folder: Path) -> None:
     signals = [dict(zip(names, (round(float(value), 4) for value in row), strict=True)) for row in rows]
     (words_with_tokens, words), (vector_with_tokens, vector) = table[0, -2:], table[1, -2:]
     constants = {"words": words, "words_with_tokens": words_with_tokens, "vector": vector + vector_with_tokens}
-    constants_of_signals = {**{name: round(float(value), 4) for name, value in constants.items()}, "signals": signals}
-    WEIGHTS.write_text(json.dumps(constants_of_signals, indent=1) + "\n")
+    weights = {**{name: round(float(value), 4) for name, value in constants.items()}, "signals": signals}
+    WEIGHTS.write_text(json.dumps(weights, indent=1) + "\n")
 
     fixed = [np.array([(1 - words) * (1 - tokens), words, (1 - words) * tokens])
              for words in np.arange(0.2, 0.71, 0.1) for tokens in (0, 0.25, 0.5)]  # fmt: skip
-    of_fixed = np.array([[each.ndcg(weights * [1, 1, each.has_tokens]) for weights in fixed] for each in collections])
+    of_fixed = np.array([[each.ndcg(shares * [1, 1, each.has_tokens]) for shares in fixed] for each in collections])
     left_out = np.random.default_rng(1).permutation(len(collections)) % FOLDS
     figures = []
     print(f"{'':<24}{'dense':>8}{'words':>8}{'fixed':>8}{'plain':>8}{'hybrid':>8}{'lost':>8}")
     for fold in range(FOLDS):
-        is_in_training = (left_out != fold).astype(float)
-        of_others = fit(examples, is_in_training)
+        fold_table = fit(examples, (left_out != fold).astype(float))
         best = int(np.argmax(of_fixed[left_out != fold].mean(0)))
         for place in np.flatnonzero(left_out == fold).tolist():
             each = collections[place]
             halves = [each.ndcg(np.eye(3)[half]) for half in (0, 1)]
             plain, default = (
-                each.ndcg(weights_of(of_others, each, mean, deviation, tokens=tokens))
+                each.ndcg(weights_of(fold_table, each, mean, deviation, tokens=tokens))
                 for tokens in (False, each.has_tokens)
             )
             figures.append([*halves, of_fixed[place, best], plain, default, default - max(halves)])

@@ -265,7 +265,7 @@ def search_corpus(
                 cosines = vectors @ query_vectors[number]
                 best = np.argsort(-cosines, kind="stable")[:CANDIDATES]
                 dense = cosines[best], best
-            facts = QueryFacts(collection, query, embedder.count_broken([query]))
+            facts = QueryFacts(collection, embedder.count_broken([query]))
             of_tokens = partial(maxsim, number) if query_tokens else None
             yield query_id, Candidates(documents, dense, lexical, cosines.__getitem__, of_tokens, facts)
 

@@ -222,7 +222,7 @@ class Retriever:
         def cosines(rows: Rows) -> Vector:
             return np.asarray(generation.vectors(rows) @ vector, np.float32)
 
-        query = QueryFacts(self._facts, search.terms.meaning, search.broken)
+        query = QueryFacts(self._facts, search.broken)
         ranking = fuse(dense, lexical, cosines, maxsim, query, explain=search.request.explain)
         search.took["fuse"] += perf_counter() - began
         return ranking

@@ -23,7 +23,6 @@ Scores = npt.NDArray[np.float32]
 REASON = "_reason"  # suffix of a column of a ranking; the name of a signal stands before it
 # One word in a thousand is a call in prose, one in 200 in a manual, one in 30 or more in code.
 _CALL = re.compile(r"\w\(")
-_NAME = re.compile(r"[a-z][A-Z]|\d|_|\w\.\w|::|->|[()<>{}=]")
 _CODE_CALLS = 0.05  # calls among words, from which passages are code
 _PLAIN_CODE_CALLS = 0.1  # calls among words, from which passages are code with hardly a comment
 UNRELATED = (  # texts of different subjects
@@ -54,7 +53,6 @@ SIGNALS = {
     "plain_code": ("passages are code without comments", "passages are more than code"),
     "near": ("the nearest passage is very near", "no passage is near"),
     "near_in_code": ("code without comments is very near", "no code without comments is near"),
-    "names": ("the query has names or numbers", "the query is plain language"),
 }
 
 
@@ -88,7 +86,6 @@ class QueryFacts(Struct, frozen=True):
     """The facts of a query from which its searches are weighed."""
 
     collection: CollectionFacts
-    text: str
     broken: tuple[int, int]  # see `TokenizedText`
 
 
@@ -102,12 +99,6 @@ def measure_unrelated(embedder: Embedder) -> float:
     """Return the mean cosine of texts that have nothing to do with each other; it is high with some models."""
     cosines = embedder.encode(UNRELATED, role="query") @ embedder.encode(UNRELATED, role="document").T
     return float(cosines[~np.eye(len(UNRELATED), dtype=bool)].mean())
-
-
-def share_of_names(text: str) -> float:
-    """Return the share of the words of a text that are names of code, numbers or dates."""
-    words = text.split()
-    return sum(map(bool, map(_NAME.search, words))) / max(1, len(words))
 
 
 @lru_cache(1 << 10)  # pairs of small numbers
@@ -169,7 +160,6 @@ def measure_signals(
         plain_code,
         near,
         plain_code * near,
-        share_of_names(query.text),
     ]
 
 
