@@ -15,7 +15,7 @@ from indexer.errors import counted
 from indexer.generation.versions import order
 from indexer.read.formats import is_source_code as is_source_code  # imported by `web`
 from indexer.records import SEPARATOR
-from indexer.records import TextBlock as TextBlock  # of hits, for packages that may not look below this one
+from indexer.records import TextBlock as TextBlock  # imported by `web`
 from rag.query.request import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:  # `rag.Client` counts nothing, and starts sooner without it
@@ -114,7 +114,7 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 
 class RerankCounts(msgspec.Struct, frozen=True):
-    """The numbers of candidates for a cross-encoder, and of those that it had time to read."""
+    """The number of candidates for a cross-encoder, and the number it had time to read."""
 
     candidates: int
     scored: Annotated[int, Meta(description="fewer where time was short: the best of them")]

@@ -70,7 +70,7 @@ class _Search(Struct):
     vector: Vector | None = None
     tokens: Vector | None = None  # float32 (tokens, width)
     broken: tuple[int, int] = (0, 0)  # see `TokenizedText`
-    term_hits: Future[TermHits] | None = None  # of the first search
+    term_hits: Future[TermHits] | None = None
     is_exhausted: bool = False  # no deeper search finds more
     took: dict[str, float] = field(default_factory=_NO_TIME.copy)  # seconds
     reranked: RerankCounts | None = None
@@ -104,7 +104,7 @@ class Retriever:
         self._synonyms = read_synonyms(synonyms) if synonyms else {}
         self._close = close
         self._reranker = reranker
-        self._edition_of: dict[int, Edition | None] = {}  # by document
+        self._edition_of: dict[int, Edition | None] = {}
         self._threads = ThreadPoolExecutor(_MAX_TERM_SEARCHES, thread_name_prefix="terms")
 
     def warm(self) -> None:
