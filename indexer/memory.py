@@ -1,4 +1,4 @@
-"""The memory that a build may have, by `ulimit -v` or a cgroup: a build starts only as much as fits."""
+"""Memory limits of a build: `ulimit -v` and cgroups."""
 
 import ctypes
 import math
@@ -13,97 +13,98 @@ from pathlib import Path
 
 from indexer.errors import MemoryShort
 
-LEAST = 600 << 20  # bytes below which no build is begun
-_PLENTY = 4 << 30  # bytes from which nothing needs to be smaller
-_BUILD = 450 << 20  # bytes of the build's own process, with the default model
-_READER = 350 << 20  # bytes that one reader of documents may come to
-_RESERVE = 96 << 20  # bytes that must be free to go on: a batch, and what libraries set aside at once
-_STACK = 1 << 20  # bytes of a thread's stack, where each counts
-_M_ARENA_MAX = -8  # of glibc's mallopt
-_ARENAS = 2  # heaps, of 64 MB each; without a limit there are eight for each processor
+# Bytes
+MIN_BUILD_BYTES = 600 << 20
+_PLENTY_BYTES = 4 << 30  # higher limits are ignored
+_BUILD_BYTES = 450 << 20  # process of the build, with the default model
+_READER_BYTES = 350 << 20
+_MIN_FREE_BYTES = 96 << 20  # a batch, and buffers of libraries
+_STACK_BYTES = 1 << 20
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_M_ARENA_MAX, _MAX_ARENAS = -8, 2  # heaps of 64 MB for glibc's mallopt, instead of eight for each processor
 _CGROUPS = Path("/sys/fs/cgroup")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 SHORT = "out of memory; a build that this ends publishes nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The lowest limit that holds for this process."""
+    """The lowest memory limit of this process."""
 
     bytes: int
-    name: str  # what sets it
-    cgroup: Path | None = None  # its folder; None where it is this process's address space
+    name: str
+    cgroup: Path | None = None  # folder; None: the address space is limited
 
     def used(self) -> int:
-        """Return the bytes in use, without those that the kernel would give back at once."""
+        """Return the bytes in use, without caches of the kernel."""
         if self.cgroup is None:
-            return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE
+            return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE_BYTES
         return int(dict(map(str.split, (self.cgroup / "memory.stat").read_text().splitlines()))["anon"])
 
 
 @cache
 def limit() -> Limit | None:
-    """Return the limit, or None where there is none below 4 GB."""
+    """Return the limit, or None if it is above 4 GB."""
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
-    found = [] if space == resource.RLIM_INFINITY else [Limit(space, "ulimit -v")]
+    limits = [] if space == resource.RLIM_INFINITY else [Limit(space, "ulimit -v")]
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
-            found += _of_cgroup(_CGROUPS, line[3:]) if line.startswith("0::") else ()
-    return min((each for each in found if each.bytes < _PLENTY), key=lambda each: each.bytes, default=None)
+            limits += _of_cgroup(_CGROUPS, line[3:]) if line.startswith("0::") else ()
+    return min((each for each in limits if each.bytes < _PLENTY_BYTES), key=lambda each: each.bytes, default=None)
 
 
 def _of_cgroup(mount: Path, path: str) -> Iterator[Limit]:
-    """Yield the limits of a cgroup (version 2) and its parents, as far as a container sees them."""
+    """Yield the limits of a cgroup (version 2) and of its visible parents."""
     folder = mount / path.strip("/")
     for place in [folder, *folder.parents]:
         if not place.is_relative_to(mount):
             return
         with suppress(OSError):
-            most = (place / "memory.max").read_text().strip()
-            if most.isdecimal():
-                yield Limit(int(most), "the cgroup", place)
+            maximum = (place / "memory.max").read_text().strip()
+            if maximum.isdecimal():
+                yield Limit(int(maximum), "the cgroup", place)
 
 
 def prepare() -> None:
-    """Use address space sparingly, where it is short, before there are threads; raises MemoryShort."""
-    here = limit()
-    if here is None:
+    """Reduce stacks and heaps under a limit. Call it before threads are started. Raises MemoryShort."""
+    lowest = limit()
+    if lowest is None:
         return
-    if here.bytes < LEAST:
+    if lowest.bytes < MIN_BUILD_BYTES:
         raise MemoryShort(
-            f"a build needs {LEAST >> 20:,} MB of memory, and {here.name} allows {here.bytes >> 20:,} MB: allow more"
+            f"a build needs {MIN_BUILD_BYTES >> 20:,} MB of memory, and {lowest.name} allows "
+            f"{lowest.bytes >> 20:,} MB: allow more"
         )
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    if here.cgroup is None:
-        threading.stack_size(_STACK)
-        with suppress(AttributeError):  # glibc's
-            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
+    if lowest.cgroup is None:
+        threading.stack_size(_STACK_BYTES)
+        with suppress(AttributeError):  # only glibc has it
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _MAX_ARENAS)
 
 
 def check() -> None:
-    """Raise MemoryShort where what is left would not do for the next step, rather than die of it."""
-    here = limit()
-    if here is not None and here.bytes - (used := here.used()) < _RESERVE:
+    """Raise MemoryShort if too little memory is free for the next step."""
+    lowest = limit()
+    if lowest is not None and lowest.bytes - (used := lowest.used()) < _MIN_FREE_BYTES:
         raise MemoryShort(
-            f"{used >> 20:,} MB of memory are in use, and {here.name} allows {here.bytes >> 20:,} MB: allow more, or "
-            "build from fewer sources; nothing was published"
+            f"{used >> 20:,} MB of memory are in use, and {lowest.name} allows {lowest.bytes >> 20:,} MB: "
+            "allow more, or build from fewer sources; nothing was published"
         )
 
 
-def readers(most: int) -> int:
-    """Return how many processes may read documents at the same time: at most so many, at least one."""
-    here = limit()
-    room = math.inf if here is None or here.cgroup is None else (here.bytes - _BUILD) // _READER
-    return int(max(1, min(most, room)))
+def readers(maximum: int) -> int:
+    """Return how many reader processes fit into memory, from 1 to `maximum`."""
+    lowest = limit()
+    room = math.inf if lowest is None or lowest.cgroup is None else (lowest.bytes - _BUILD_BYTES) // _READER_BYTES
+    return int(max(1, min(maximum, room)))
 
 
-def share(most: int) -> int:
-    """Return how many things to keep in memory at once: so many where there is plenty, down to an eighth."""
-    here = limit()
-    return most if here is None else max(1, most // 8, int(most * here.bytes / _PLENTY))
+def share(maximum: int) -> int:
+    """Return how many items to keep in memory: `maximum`, or down to an eighth of it under a limit."""
+    lowest = limit()
+    return maximum if lowest is None else max(1, maximum // 8, int(maximum * lowest.bytes / _PLENTY_BYTES))
 
 
 def trim() -> None:
-    """Give freed memory back to the system, as far as the C library can (glibc): a few milliseconds without the GIL."""
+    """Return freed memory to the system (glibc); takes a few milliseconds without the GIL."""
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""All that reading one source needs: its limits, what the build before knows of it, and callbacks of this build."""
+"""The limits, the previous generation and the callbacks for reading a source."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ from indexer.records import Page
 class SourceContext:
     """One source of a build."""
 
-    source: str  # as the user gave it
+    source: str
     limits: CrawlLimits
-    report_due: Callable[[int], None] = lambda _: None  # takes the number of known pages, whenever it grows
+    report_due: Callable[[int], None] = lambda _: None  # takes the number of known pages
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
-    no_images: str = OCR_OFF  # why images are not read; empty if they are
-    # parts of a page that are read with its links, in any thread
+    no_images: str = OCR_OFF  # reason why images are not read, or empty
+    # selects the parts of a page that are read with its links; called in any thread
     parts_of: Callable[[Page], PageParts] = lambda _: PageParts(links=True)

@@ -1,4 +1,4 @@
-"""Sources as users name them: sites, repositories, buckets, folders and files."""
+"""Parse and check the names of sources: sites, repositories, buckets, folders and files."""
 
 import re
 from pathlib import Path
@@ -23,13 +23,13 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def address_kind(source: str) -> AddressKind | None:
-    """Return the kind of a source at an address; None for a path, and for an unknown scheme."""
+    """Return the kind of a source, or None for a path or an unknown scheme."""
     scheme = SCHEME.match(source)
     return _KINDS.get(scheme[1].lower()) if scheme else None
 
 
 def full_name(source: str) -> str:
-    """Return a source as it can be read from anywhere: with an absolute path, or its address as it is."""
+    """Return a source with an absolute path; addresses stay as they are."""
     if SCHEME.match(source) or not source.strip():
         return source
     try:
@@ -39,10 +39,10 @@ def full_name(source: str) -> str:
 
 
 def refuse_secret(source: str) -> None:
-    """Raise SourceError, which does not quote it, for an address with a user name or password in it."""
+    """Raise SourceError for an address with a user name or password, without quoting it."""
     if SCHEME.match(source) and has_user(source):
         raise SourceError(
-            "a source has a user name or password in its address, where everybody could read it: "
+            "a source has a user name or password in its address, which everybody could read: "
             "describe them under [[credentials]] in a configuration file"
         )
 
@@ -50,9 +50,9 @@ def refuse_secret(source: str) -> None:
 class GitAddress(NamedTuple):
     """`git+https://HOST/PATH@REF` or `git+file:///FOLDER@REF`."""
 
-    source: str  # as the user gave it
+    source: str
     remote: str  # https address, or path of the folder
-    ref: str  # branch, tag or commit; HEAD is the repository's own default
+    ref: str  # branch, tag or commit; HEAD by default
     is_local: bool
 
     @classmethod
@@ -79,10 +79,10 @@ class GitAddress(NamedTuple):
 class BucketAddress(NamedTuple):
     """`s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`."""
 
-    source: str  # as the user gave it
+    source: str
     scheme: str  # s3, gs or az
     bucket: str  # or container
-    prefix: str  # name of one object, or of a folder, without / at its ends; empty for all objects
+    prefix: str  # object or folder, without / at the ends
 
     @classmethod
     def read(cls, source: str) -> Self:

@@ -1,4 +1,4 @@
-"""Sources to pages, one source after the other, each page once."""
+"""Read the pages of all sources, each page once."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -24,29 +24,28 @@ from indexer.sources.git import read_repository
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.templates import Items, Templates
 
-_MOST_VERSIONS = 100  # of a page with the same content: numbers in addresses without an end are no versions
+_MAX_VERSIONS = 100  # of a page with the same content
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All that the sources of one build share."""
+    """Settings and objects that all sources of a build share."""
 
     limits: CrawlLimits
-    report_due: Callable[[int], None] = lambda _: None  # takes the number of known pages of all sources
+    report_due: Callable[[int], None] = lambda _: None  # takes the number of known pages
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
     sessions: Mapping[str, Session] = field(default_factory=dict)  # by origin
-    templates: Templates | None = None  # learns the templates of sources, and attaches them to pages
-    rested: Collection[str] = ()  # addresses of pages that are indexed without being read
+    templates: Templates | None = None
+    rested: Collection[str] = ()  # addresses of pages that are copied
     pushed: PushedStore | None = None
-    scratch: Path | None = None  # folder for what is removed once it is read
-    no_images: str = OCR_OFF  # why images are not read; empty if they are
+    scratch: Path | None = None  # folder for temporary files
+    no_images: str = OCR_OFF  # reason why images are not read, or empty
 
 
 def read_sources(sources: Sequence[str], reading: Reading) -> Items:
-    """Read every source; of pages with the same address, or in one source the same content, the first is yielded.
+    """Yield the pages of all sources, without repeated addresses, or repeated content of one source.
 
-    Pushed documents come first, so that they stand for their addresses whatever a site has there. Raises SourceError: a
-    source cannot be read at all.
+    Pushed documents come first, and replace pages with the same address. Raises SourceError if a source cannot be read.
     """
     due: dict[str, int] = {}
     unique = _Unique(reading.rested)
@@ -62,7 +61,7 @@ def read_sources(sources: Sequence[str], reading: Reading) -> Items:
 
     if SOURCE in sources and reading.pushed is not None:
         yield from map(unique.item, read_pushed(context_of(SOURCE), reading.pushed))
-    with closing(Browser()) as browser:  # started only for a page that is to be drawn
+    with closing(Browser()) as browser:  # started when the first page is rendered
         for source in sources:
             if source != SOURCE:
                 with closing(_read_one(context_of(source), reading, browser)) as items:
@@ -90,10 +89,7 @@ def _read_one(context: SourceContext, reading: Reading, browser: Browser) -> Ite
 
 
 def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item]:
-    """Yield every document that was sent and not withdrawn, in the order of their addresses.
-
-    Pushed documents of the index that are not in the store, such as those of an imported index, stay as they are.
-    """
+    """Yield pushed documents by address. Those that only the index has, as after an import, are copied."""
     earlier, sent = context.earlier, set[str]()
     context.report_due(documents.facts().documents)
     for url, content_hash, is_there in documents.listed():
@@ -105,10 +101,10 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
             yield from (CarriedPage(replace(each, source=SOURCE)) for each in (record, *earlier.pages(f"{url}!/")))
             continue
         page = documents.page(url)
-        if page is None:  # it has been withdrawn meanwhile
+        if page is None:  # withdrawn meanwhile
             continue
         for item in with_members(page, context.limits.max_bytes, context.no_images):
-            if isinstance(item, Page) and item is not page:  # an attachment, with a title of its own
+            if isinstance(item, Page) and item is not page:  # an attachment
                 item = replace(item, sender_facts=page.sender_facts._replace(title=""), content_hash="")
             yield item
     if earlier.manifest is not None and SOURCE in earlier.manifest.sources:
@@ -118,20 +114,16 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
 
 
 class _Unique:
-    """Lets each address through once over all sources, and each content once in each source but that of pushes.
-
-    The same content in several versions of a manual goes through once in each.
-    """
+    """Skips repeated addresses, and repeated content within a source, but not in another version of a manual."""
 
     def __init__(self, rested: Collection[str]) -> None:
         self._rested = rested
         self._urls: set[str] = set()
-        # by source and hash: readers may be held to sources, and whoever pushes must not learn of the same content;
-        # of each content the versions, by page
+        # versions of each content by page. Sources may have different readers, and senders must not learn of content.
         self._contents: dict[tuple[str, str], dict[tuple[str, str], set[str]]] = {}
 
     def item(self, item: Item) -> Item:
-        """Return the item, or a skip in the place of a duplicate."""
+        """Return the item, or a skip for a duplicate."""
         if item.url in self._rested or (item.url in self._urls and isinstance(item, Page | CarriedPage)):
             return Skip(item.url, "already read")
         if isinstance(item, Page | CarriedPage):
@@ -142,12 +134,12 @@ class _Unique:
         return item
 
     def _is_copy(self, url: str, content: tuple[str, str]) -> bool:
-        """Return whether another page has the content, and not as another version; note the versions of this one."""
+        """Return whether another page, which is no other version, has the content; record the versions of this page."""
         pages = self._contents.get(content)
         editions = {edition.page: edition.version for edition in editions_of(url)}
         if pages is not None:
             new = [page for page, version in editions.items() if page in pages and version not in pages[page]]
-            if not any(len(pages[page]) < _MOST_VERSIONS for page in new):
+            if not any(len(pages[page]) < _MAX_VERSIONS for page in new):
                 return True
         pages = self._contents.setdefault(content, {})
         for page, version in editions.items():

@@ -1,4 +1,4 @@
-"""Files with a path and a version, as in a commit or a bucket: which are read, and which are unchanged."""
+"""Files of a commit or a bucket: select, compare with the previous build, and convert to pages."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -14,32 +14,32 @@ from indexer.read.formats import content_type_of, refusal_of, type_by_content
 from indexer.records import CarriedPage, Failure, Page, Skip
 from indexer.source_context import SourceContext
 
-_MAX_FILES, _MAX_NAMES = 200_000, 32_000_000  # of a source, and bytes of their paths: they are held in memory
+_MAX_FILES, _MAX_PATH_BYTES = 200_000, 32_000_000  # of a source, in memory
 
 
 class StoredFile(NamedTuple):
     """A file of a listing."""
 
-    path: bytes  # steps with / between them
+    path: bytes  # separated by /
     size: int  # bytes
     version: str  # changes with its content
-    refusal: str = ""  # why it is not read
-    last_modified: str | None = None  # as HTTP has dates
+    refusal: str = ""  # reason why it is not read
+    last_modified: str | None = None  # HTTP date
 
 
-def listing(parts: Iterable[Iterable[StoredFile]]) -> list[StoredFile]:
-    """Return the files of a source by path, and then as they came. Raises SourceError: there are too many."""
-    found, names = list[StoredFile](), 0
-    for part in map(list, parts):
-        found += part
-        names += sum(len(file.path) for file in part)
-        if len(found) > _MAX_FILES or names > _MAX_NAMES:
-            raise SourceError(f"more than {_MAX_FILES:,} files, or {_MAX_NAMES:,} bytes of their names")
-    return sorted(found, key=lambda file: file.path)
+def listing(batches: Iterable[Iterable[StoredFile]]) -> list[StoredFile]:
+    """Return the files of a source by path. Raises SourceError if there are too many."""
+    files, path_bytes = list[StoredFile](), 0
+    for batch in map(list, batches):
+        files += batch
+        path_bytes += sum(len(file.path) for file in batch)
+        if len(files) > _MAX_FILES or path_bytes > _MAX_PATH_BYTES:
+            raise SourceError(f"more than {_MAX_FILES:,} files, or {_MAX_PATH_BYTES:,} bytes of their names")
+    return sorted(files, key=lambda file: file.path)
 
 
 class StoredFiles:
-    """The files of one source: which are read, their addresses, and their records of the build before."""
+    """The files of a source, with their addresses and their records in the previous build."""
 
     def __init__(
         self,
@@ -50,14 +50,14 @@ class StoredFiles:
         ref: str = "",
         closed: Collection[str] = (),
     ) -> None:
-        """Take all files of a source.
+        """Take the files of a source.
 
         Args:
             context: the source.
             files: its listing.
-            root: the beginning of their addresses, before the path.
-            ref: for `{ref}` of a link template.
-            closed: paths that access lists outside of the listing are for, see `closed_paths`.
+            root: address of the root folder.
+            ref: value of `{ref}` in a link template.
+            closed: more paths with access lists, see `closed_paths`.
         """
         self._context, self._files, self._root, self._ref = context, files, root, ref
         self._limits, self._earlier, self._source = context.limits, context.earlier, context.source
@@ -65,9 +65,9 @@ class StoredFiles:
         self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
 
     def wanted(self, *, has_media_types: bool = False) -> Iterator[StoredFile | Skip | Failure]:
-        """Yield the files to be read, and why others are not; a hidden folder is told once.
+        """Yield the files to read, and skips or failures for others; one skip for a hidden folder.
 
-        `has_media_types` says whether the source knows the type of a file whose name has no ending.
+        With `has_media_types`, the source knows the type of files without a suffix.
         """
         hidden: set[bytes] = set()
         for file in self._files:
@@ -95,20 +95,20 @@ class StoredFiles:
                 yield file
 
     def known(self, path: bytes, version: str) -> list[CarriedPage]:
-        """Return the records of a file of this version, and of its attachments; nothing if it is to be read."""
-        record = self._earlier.page(self.url(path)) if self._earlier.is_trusted else None  # of an archive there is none
+        """Return the records of a file of this version and of its attachments; nothing if it must be read."""
+        record = self._earlier.page(self.url(path)) if self._earlier.is_trusted else None
         if record is None or record.source != self._source or record.etag != f'"{version}"':
             return []
         return [CarriedPage(each) for each in (record, *self._earlier.pages(f"{record.url}!/"))]
 
     def kept(self, path: bytes, reason: str) -> list[CarriedPage]:
-        """Return the records of a file, and of its members, that cannot be read this time."""
+        """Return the records of a file that cannot be read, and of its members."""
         url = self.url(path)
         records = filter(None, [self._earlier.page(url), *self._earlier.pages(f"{url}!/")])
         return [CarriedPage(replace(record, source=self._source), failure=reason) for record in records]
 
     def page(self, file: StoredFile, body: bytes, content_type: str = "", charset: str | None = None) -> Page | Skip:
-        """Return the page of a file, with the media type of its name or content, or else the one given."""
+        """Return the page of a file. Its name or content decides the media type before `content_type`."""
         name = file.path.decode("utf-8", "replace")
         content_type = content_type_of(name) or content_type or type_by_content(name, body) or ""
         if not content_type:
