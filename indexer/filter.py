@@ -1,7 +1,6 @@
-"""Filters that narrow a search. A document has exact terms; a filter is a test on these terms and on the date.
+"""Filters for searches: tests on the terms and the date of a document.
 
-The terms of a document stand in the table `terms` and, with each of its passages, in the lexical index, so that all
-stores mean the same by a filter: each puts its `conditions` in its own terms.
+The terms of a document are in the table `terms` and in the lexical index. Every store translates `Filter.conditions`.
 """
 
 import hashlib
@@ -18,20 +17,20 @@ from indexer.network.urls import normalise
 from indexer.records import AccessLists, Document
 from indexer.text.cleaning import without_joiners
 
-LISTS = ("source", "url_prefix", "path", "language", "content_type", "version")  # fields whose values are alternatives
+LISTS = ("source", "url_prefix", "path", "language", "content_type", "version")
 FIELDS = (*LISTS, "date", "metadata")
-MOST_VALUES = 32  # of one field, and names of metadata
-MOST_CHARACTERS = 2_000  # of one value; an address may be as long
-ACCESS = "access."  # before the kind of a list, in a term
-_MOST_FOLDERS = 32  # levels of an address that have terms of their own
-_LONGEST_TERM = 200  # bytes of a value that stands in its term as it is
+MOST_VALUES = 32  # for a field, and names of metadata
+MOST_CHARACTERS = 2_000  # for a value
+ACCESS = "access."  # prefix of terms
+_MAX_FOLDERS = 32  # levels of an address with a term
+_MAX_TERM_BYTES = 200  # longer values are hashed
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{0,40}://", re.IGNORECASE)
 _LANGUAGE = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")
 
 
 class HasTerm(NamedTuple):
-    """A document has one of these terms; of none, no document has any."""
+    """A document has one of these terms; false without terms."""
 
     terms: tuple[str, ...]
 
@@ -43,14 +42,14 @@ class LacksTerm(NamedTuple):
 
 
 class Dated(NamedTuple):
-    """A document has a date within these days, one of which may be open; the first may be after the last."""
+    """A document has a date from the first to the last day; one may be None."""
 
     first: str | None
     last: str | None
 
 
 class AnyOf(NamedTuple):
-    """All conditions of one of these alternatives hold."""
+    """All conditions of one alternative hold."""
 
     alternatives: tuple[tuple["Condition", ...], ...]
 
@@ -60,23 +59,20 @@ Condition = HasTerm | LacksTerm | Dated | AnyOf
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The documents that may be found: all fields that are given must match, by any one of their values.
+    """A condition on documents: every field matches with one of its values. Filters are hashable."""
 
-    Hashable, and two filters made of the same values in another order are equal.
-    """
-
-    source: tuple[str, ...] = ()  # a source, as it was given when it was indexed
-    url_prefix: tuple[str, ...] = ()  # an address, or a folder above it
-    path: tuple[str, ...] = ()  # the same without scheme and host
+    source: tuple[str, ...] = ()  # as given to `index`
+    url_prefix: tuple[str, ...] = ()  # addresses or folders
+    path: tuple[str, ...] = ()  # url_prefix without scheme and host
     language: tuple[str, ...] = ()  # two or three letters
-    content_type: tuple[str, ...] = ()  # a media type, without parameters
-    version: tuple[str, ...] = ()  # of a manual; `versions.narrowed` puts addresses in its place
-    date_from: str | None = None  # the first day, YYYY-MM-DD; a document without a date never matches
-    date_to: str | None = None  # the last day
-    metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (name, values), compared exactly, by case too
-    # names of who asks: a document with access lists is found if each has one of these; None: whatever they have
+    content_type: tuple[str, ...] = ()  # media types
+    version: tuple[str, ...] = ()  # replaced by addresses in `versions.narrowed`
+    date_from: str | None = None  # YYYY-MM-DD
+    date_to: str | None = None
+    metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (name, values), case-sensitive
+    # names of the caller, of which each access list of a document needs one; None: access lists are ignored
     readers: frozenset[str] | None = None
-    also: "frozenset[frozenset[Filter]]" = frozenset()  # of each of these one must match too; `&` and `any_of` make it
+    also: "frozenset[frozenset[Filter]]" = frozenset()  # one filter of each set must match too
 
     def __bool__(self) -> bool:
         return self.readers is not None or any(getattr(self, name) for name in self.__slots__)
@@ -86,7 +82,7 @@ class Filter:
         """Read a JSON-ready mapping of FIELDS: texts or lists of texts, date {"from", "to"}, metadata {name: texts}.
 
         Raises:
-            FilterError: something is not as it should be; its `field` says what, such as "filter.date.from".
+            FilterError: a field is not valid.
         """
         if not isinstance(fields, Mapping):
             raise FilterError("filter", 'must be an object, such as {"language": "en"}')
@@ -128,16 +124,16 @@ class Filter:
 
     @classmethod
     def any_of(cls, filters: "Iterable[Filter]") -> "Filter":
-        """Return the filter for documents that one of these allows; of none, no document is allowed."""
+        """Return the union of filters; without filters, it allows nothing."""
         alternatives = frozenset(filters)
         return next(iter(alternatives)) if len(alternatives) == 1 else cls(also=frozenset([alternatives]))
 
     def __and__(self, other: "Filter") -> "Filter":
-        """Return the filter for documents that both allow; its `as_dict` is that of the first."""
+        """Return the intersection of two filters; its `as_dict` is that of the first."""
         return replace(self, also=self.also | {frozenset([other])})
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form, which `parse` reads; fields that are not given are left out."""
+        """Return the JSON-ready form for `parse`, without empty fields."""
         fields: dict[str, Any] = {name: list(getattr(self, name)) for name in LISTS if getattr(self, name)}
         dates = {"from": self.date_from, "to": self.date_to}
         if any(dates.values()):
@@ -147,12 +143,12 @@ class Filter:
         return fields
 
     def without_readers(self) -> "Filter":
-        """Return the same for documents of which none has an access list."""
+        """Return the filter for documents without access lists."""
         also = frozenset(frozenset(each.without_readers() for each in alternatives) for alternatives in self.also)
         return replace(self, readers=None, also=also)
 
     def conditions(self) -> tuple[Condition, ...]:
-        """Return what must hold of a document, all of it."""
+        """Return the conditions that all must hold for a document."""
         groups = [
             [_term(name, value) for value in getattr(self, name)]
             for name in ("source", "language", "content_type", "version")
@@ -160,41 +156,41 @@ class Filter:
         groups.append([_term("url", _levels(*_split(value))[-1]) for value in self.url_prefix])
         groups.append([_term("path", _levels("", value)[-1]) for value in self.path])
         groups += [[_term("metadata", value, name) for value in values] for name, values in self.metadata]
-        found: list[Condition] = [HasTerm(tuple(group)) for group in groups if group]
+        tests: list[Condition] = [HasTerm(tuple(group)) for group in groups if group]
         if self.date_from or self.date_to:
-            found.append(Dated(self.date_from, self.date_to))
+            tests.append(Dated(self.date_from, self.date_to))
         for lists in AccessLists._fields if self.readers is not None else ():
             kind = f"{ACCESS}{lists}:"  # a document has no such list, or one with a name
             names = HasTerm(tuple(f"{kind}{name}" for name in sorted(self.readers or ())))
-            found.append(AnyOf(((LacksTerm(kind),), (names,))))
+            tests.append(AnyOf(((LacksTerm(kind),), (names,))))
         for alternatives in self.also:
             each = tuple(one.conditions() for one in alternatives)
             if () not in each:  # an alternative without conditions allows every document
-                found += each[0] if len(each) == 1 else (AnyOf(each),)
-        return tuple(found)
+                tests += each[0] if len(each) == 1 else (AnyOf(each),)
+        return tuple(tests)
 
 
 @dataclass(frozen=True, slots=True)
 class EachFilter(Filter):
-    """A filter for each of several collections that are searched as one; None where all of its documents are allowed.
+    """One filter for each of several collections; None allows all documents of a collection.
 
-    As one filter it is any of them: what knows the collection of a document looks at the parts.
+    Used as a single filter, it is the union of these.
     """
 
     parts: tuple[Filter | None, ...] = ()
 
     def conditions(self) -> tuple[Condition, ...]:
-        """Return what must hold of a document of any of the collections."""
+        """Return the conditions for a document of any collection."""
         return Filter.any_of(part or Filter() for part in self.parts).conditions()
 
 
 def parts_of(only: Filter | None, count: int) -> Sequence[Filter | None]:
-    """Return the filters of so many collections; one that has no parts is that of each."""
+    """Return the filter of each of `count` collections."""
     return only.parts if isinstance(only, EachFilter) else [only] * count
 
 
 def terms_of(document: Document) -> list[str]:
-    """Return the terms of a document, each once; each but names of access lists has less than 300 bytes of UTF-8."""
+    """Return the distinct terms of a document, under 300 bytes of UTF-8 each, except for access lists."""
     top, path = _split(document.url)
     terms = [_term("source", document.source), _term("content_type", document.content_type)]
     if document.language is not None:
@@ -204,34 +200,34 @@ def terms_of(document: Document) -> list[str]:
     terms += [_term("metadata", value, name) for name, values in document.metadata.items() for value in values]
     for lists, names in document.access._asdict().items():
         if names is not None:
-            # the first says that there is one; none is shortened, as the next build reads the names from here
+            # the first term marks a list; names are not hashed, as the next build reads them from here
             terms += [f"{ACCESS}{lists}:{name}" for name in ("", *names)]
     return list(dict.fromkeys(terms))
 
 
 def access_of(terms: Iterable[str]) -> AccessLists:
-    """Return the access lists of a document out of its terms."""
-    found: dict[str, list[str]] = {}
+    """Return the access lists in the terms of a document."""
+    names_by_list: dict[str, list[str]] = {}
     for term in terms:
         if term.startswith(ACCESS):
             lists, _, name = term.removeprefix(ACCESS).partition(":")
-            found.setdefault(lists, []).extend([name] if name else [])
-    return AccessLists(*(tuple(found[name]) if name in found else None for name in AccessLists._fields))
+            names_by_list.setdefault(lists, []).extend([name] if name else [])
+    return AccessLists(*(tuple(names_by_list[name]) if name in names_by_list else None for name in AccessLists._fields))
 
 
 def folded(text: str) -> str:
-    """Return a name or value of metadata in the form that is stored and compared: NFC, spaces folded, no joiners."""
+    """Normalise a name or value of metadata: NFC, single spaces, no joiners."""
     return unicodedata.normalize("NFC", " ".join(without_joiners(text).split()))
 
 
 def primary_language(tag: str) -> str | None:
-    """Return the primary subtag of a language tag in lower case, None if it is no tag: "en-GB" gives "en"."""
-    found = _LANGUAGE.fullmatch(tag)
-    return found[1].lower() if found else None
+    """Return the primary subtag of a language tag in lower case, such as "en" for "en-GB", or None."""
+    match = _LANGUAGE.fullmatch(tag)
+    return match[1].lower() if match else None
 
 
 def is_day(value: object) -> bool:
-    """Return whether a value is a day of the calendar in the form YYYY-MM-DD."""
+    """Return whether a value is a date YYYY-MM-DD."""
     if not isinstance(value, str) or not _DATE.fullmatch(value):
         return False
     try:
@@ -242,24 +238,24 @@ def is_day(value: object) -> bool:
 
 
 def _term(field: str, value: str, name: str = "") -> str:
-    # The length says where the name ends, whatever characters it has; the mark keeps a digest from passing as a value.
+    # the length separates any name from its value; the mark separates digests from values
     value = f"{len(name)}:{name}={value}" if field == "metadata" else value
     data = value.encode("utf-8", "replace")
-    if len(data) <= _LONGEST_TERM:
+    if len(data) <= _MAX_TERM_BYTES:
         return f"{field}:{data.decode()}"
     return f"{field}#{hashlib.sha256(data).hexdigest()}"
 
 
 def _levels(top: str, path: str) -> list[str]:
-    """Return all that an address lies under, topmost first, itself last: escapes undone, no slash at a folder's end."""
-    path, asked, query = path.partition("?")
+    """Return the folders of an address, outermost first, and the address, unquoted and without slashes at the end."""
+    path, mark, query = path.partition("?")
     folders = unquote(path).strip("/").split("/") if path.strip("/") else []
-    found = [top]
-    for folder in folders[: _MOST_FOLDERS - 1]:
-        found.append(f"{found[-1]}/{folder}")
-    if len(folders) >= _MOST_FOLDERS:
-        found.append(f"{found[-1]}/{'/'.join(folders[_MOST_FOLDERS - 1 :])}")
-    return [*found, f"{found[-1]}?{unquote(query)}"] if asked else found
+    levels = [top]
+    for folder in folders[: _MAX_FOLDERS - 1]:
+        levels.append(f"{levels[-1]}/{folder}")
+    if len(folders) >= _MAX_FOLDERS:
+        levels.append(f"{levels[-1]}/{'/'.join(folders[_MAX_FOLDERS - 1 :])}")
+    return [*levels, f"{levels[-1]}?{unquote(query)}"] if mark else levels
 
 
 def _split(url: str) -> tuple[str, str]:

@@ -89,7 +89,7 @@ def test_one_object_is_left_out_by_its_access_list(store: Store) -> None:
     assert reasons("s3://docs/open/a.md") == {}
 
 
-@pytest.mark.parametrize("told", ["cannot be listed within 1 seconds", "an answer to its listing is larger than"])
+@pytest.mark.parametrize("told", ["cannot be listed within 1 seconds", "a response to its listing is larger than"])
 def test_listings_without_an_end(store: Store, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(handler: BaseHTTPRequestHandler) -> None:
         if told.startswith("cannot"):
@@ -101,8 +101,8 @@ def test_listings_without_an_end(store: Store, told: str, monkeypatch: pytest.Mo
             handler.wfile.write(b"<Contents><Key>a</Key></Contents>" * 10_000)
 
     monkeypatch.setattr(store, "_answer", answer)
-    monkeypatch.setattr("indexer.sources.bucket._LISTING", 1.0 if told.startswith("cannot") else 20.0)
-    monkeypatch.setattr("indexer.sources.bucket._MAX_ANSWER", 30_000_000)
+    monkeypatch.setattr("indexer.sources.bucket._LISTING_SECONDS", 1.0 if told.startswith("cannot") else 20.0)
+    monkeypatch.setattr("indexer.sources.bucket._MAX_RESPONSE_BYTES", 30_000_000)
     with pytest.raises(SourceError, match=f"^s3://docs: {told}"):
         read("s3://docs")
 
@@ -114,7 +114,7 @@ def test_a_store_that_fails_for_too_long(
     for n in range(30):
         store.put(f"{n:02}.md", f"# {n}\n\nText {n}.")
         store.broken |= {} if n % every else {f"{n:02}.md": status}
-    monkeypatch.setattr("indexer.sources.bucket._MAX_LOST", lost)
+    monkeypatch.setattr("indexer.sources.bucket._MAX_FAILED_SECONDS", lost)
     with pytest.raises(SourceError, match="20 objects in a row, or too many, could not be read"):
         read("s3://docs")
     assert len(store.read) <= 20 + LIMITS.concurrency
@@ -153,7 +153,7 @@ def test_what_is_left_out_is_named_and_not_fetched(store: Store) -> None:
     limits = CrawlLimits(timeout=20.0, max_bytes=2_000, scope=CrawlScope(exclude=("/guide/draft",)))
     assert reasons(store.source, limits) == {
         "huge.md": "larger than 2,000 bytes",
-        "guide": "empty, as what marks a folder is",
+        "guide": "empty",
         ".git": "hidden",
         "guide/draft.md": "excluded by /guide/draft",
     }
