@@ -140,7 +140,7 @@ class Embedder:
         `rows` are the token ids of the texts, where the caller has them.
         """
         rows = self.tokenize(texts) if rows is None else rows
-        places_by_text = [distinct_places(np.asarray(row, np.int32), self.tokenizer.short_tokens) for row in rows]
+        places_by_text = [distinct_places(np.asarray(row, np.int32)) for row in rows]
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
         signs = [np.empty((0, self.spec.hidden // 8), dtype=np.uint8)]
         groups = (np.cumsum([len(row) for row in rows]) // MAX_GROUP_TOKENS).tolist()

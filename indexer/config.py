@@ -16,11 +16,11 @@ from indexer.network.proxies import ENVIRONMENT
 from indexer.network.urls import has_user, normalise
 
 OCR_MODES = ("auto", "on", "off")
-OCR_CONFIDENCE = 60  # of 100: lines of which the engine is less sure are left out
+OCR_CONFIDENCE = 60  # percent; less certain lines are left out
 OCR_PAGES = 1_000  # most scanned pages of one document
-RENDER = ("off", "on", "auto")  # which pages a browser draws before they are read
+RENDER = ("off", "on", "auto")
 _EVERY, _REMOTE = ("site", "repository", "bucket", "path"), ("site", "repository", "bucket")
-_SETTINGS_OF_SOURCES = {  # by name, the kinds of source that have it
+_SETTINGS_OF_SOURCES = {
     "max_pages": ("site",),
     "max_depth": ("site",),
     "timeout": _REMOTE,
@@ -33,7 +33,7 @@ _SETTINGS_OF_SOURCES = {  # by name, the kinds of source that have it
     "link_template": ("repository", "bucket"),
 }
 SOURCE_SETTINGS = tuple(_SETTINGS_OF_SOURCES)
-_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")  # of which a file name is made
+_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")
 
 
 def settings_of(source: str) -> list[str]:
@@ -46,7 +46,7 @@ def settings_of(source: str) -> list[str]:
 
 def package_version() -> str:
     """Return the version of this package, 0 where it is not installed."""
-    from importlib import metadata  # which takes as long to load as the rest of a command line
+    from importlib import metadata
 
     try:
         return metadata.version("pilotlight")
@@ -56,10 +56,10 @@ def package_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class CrawlScope:
-    """Patterns of paths: each matches the beginning of a path; `*` stands for any characters, `$` for the end."""
+    """Patterns of paths: each matches the beginning of a path; `*` matches any characters, `$` the end."""
 
     include: tuple[str, ...] = ()  # none means every page
-    exclude: tuple[str, ...] = ()  # goes before include
+    exclude: tuple[str, ...] = ()  # overrides include
 
     def __post_init__(self) -> None:
         for pattern in self.include + self.exclude:
@@ -87,7 +87,7 @@ class CrawlLimits:
     timeout: Annotated[float, Meta(gt=0, le=86_400)] = 20.0  # seconds one page may take in all, redirects included
     max_bytes: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 10_000_000  # bytes of one page, after decompression
     max_total_bytes: int = 100_000_000_000  # bytes of all pages of one site, after decompression
-    scope: CrawlScope = field(default_factory=CrawlScope)  # which pages of a site
+    scope: CrawlScope = field(default_factory=CrawlScope)
     concurrency: int = 4  # fetcher threads, for each site
     delay: Annotated[float, Meta(ge=0, le=3_600)] = 0.0  # seconds between two requests; robots.txt may ask for more
     allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks
@@ -97,7 +97,7 @@ class CrawlLimits:
     render_timeout: float = 15.0  # seconds in which the scripts of a page draw it
     render_bytes: int = 20_000_000  # bytes that they may load, after decompression
     link_template: str = ""  # addresses of the files of a repository or bucket, see `link_of`
-    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by source: values by names of OWN, or None
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for network in () if isinstance(self.allow_private, bool) else self.allow_private:
@@ -130,29 +130,29 @@ class CrawlLimits:
         own = {name: value for name, value in self.own.get(source, {}).items() if value is not None}
         if unknown := own.keys() - set(SOURCE_SETTINGS):
             raise ConfigError(
-                f"{source} cannot have {min(unknown)} of its own; known are: {', '.join(SOURCE_SETTINGS)}"
+                f"{source} has no setting {min(unknown)}; the settings of a source are: {', '.join(SOURCE_SETTINGS)}"
             )
         scope = {name: own.pop(name, getattr(self.scope, name)) for name in ("include", "exclude")}
         fields = {name: getattr(self, name) for name in self.__slots__} | own | {"scope": scope, "own": {}}
         try:
             return msgspec.convert(fields, CrawlLimits)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{source} cannot have such limits of its own: {error}") from error
+            raise ConfigError(f"a limit of {source} is not valid: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkConfig:
     """The longest passage, in tokens of the embedding model."""
 
-    tokens: Annotated[int, Meta(ge=16)] = 200  # of the passage itself; its heading context comes on top
+    tokens: Annotated[int, Meta(ge=16)] = 200  # heading context not included
 
 
 @dataclass(frozen=True, slots=True)
 class OcrConfig:
-    """How images, and pages of a PDF that have no text, are read."""
+    """Settings of OCR for images and scanned pages."""
 
     mode: str = "auto"  # one of OCR_MODES; auto: where all that it needs is installed
-    languages: tuple[str, ...] = ("deu", "eng")  # as Tesseract names them
+    languages: tuple[str, ...] = ("deu", "eng")  # names of Tesseract
 
     def __post_init__(self) -> None:
         for language in self.languages:
@@ -162,12 +162,12 @@ class OcrConfig:
             raise ConfigError("ocr_languages must name a language, such as eng")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what decides which text is found, JSON-ready, for the manifest."""
+        """Return the settings that change the text, JSON-ready, for the manifest."""
         return {"languages": ",".join(self.languages), "confidence": OCR_CONFIDENCE, "pages": OCR_PAGES}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any] | None) -> Self:
-        """Return the config that `as_dict` was taken of; one that is off for None."""
+        """Return the config of `as_dict`; None: off."""
         if given is None:
             return cls(mode="off")
         return cls(languages=tuple(given["languages"].split(",")))
@@ -175,7 +175,7 @@ class OcrConfig:
 
 @dataclass(frozen=True, slots=True)
 class BuildConfig:
-    """Everything a build is told besides its sources, folder and embedder."""
+    """Settings of a build."""
 
     crawl: CrawlLimits = field(default_factory=CrawlLimits)
     chunk: ChunkConfig = field(default_factory=ChunkConfig)
@@ -186,7 +186,7 @@ class BuildConfig:
     full: bool = False  # read and cut every page again, whatever its server says, and publish in any case
     allow_shrink: bool = False  # believe a source that has lost most of its documents
     refresh: Collection[str] | None = None  # sources to read again, others being taken over; None means all
-    metadata: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)  # by source, for its documents
+    metadata: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)  # what the embedder was made with, to be told
     credentials: Sequence[Credential] = ()  # what origins are asked with; no part of what is kept
 

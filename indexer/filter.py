@@ -19,8 +19,8 @@ from indexer.text.cleaning import without_joiners
 
 LISTS = ("source", "url_prefix", "path", "language", "content_type", "version")
 FIELDS = (*LISTS, "date", "metadata")
-MOST_VALUES = 32  # for a field, and names of metadata
-MOST_CHARACTERS = 2_000  # for a value
+MOST_VALUES = 32
+MOST_CHARACTERS = 2_000
 ACCESS = "access."  # prefix of terms
 _MAX_FOLDERS = 32  # levels of an address with a term
 _MAX_TERM_BYTES = 200  # longer values are hashed
@@ -61,7 +61,7 @@ Condition = HasTerm | LacksTerm | Dated | AnyOf
 class Filter:
     """A condition on documents: every field matches with one of its values. Filters are hashable."""
 
-    source: tuple[str, ...] = ()  # as given to `index`
+    source: tuple[str, ...] = ()
     url_prefix: tuple[str, ...] = ()  # addresses or folders
     path: tuple[str, ...] = ()  # url_prefix without scheme and host
     language: tuple[str, ...] = ()  # two or three letters

@@ -15,16 +15,16 @@ import numpy.typing as npt
 from indexer.errors import ParseError
 from indexer.text.cleaning import one_line
 
-SEPARATOR = " › "  # between the headings of a path
-COLUMNS = " | "  # between the cells of a table's row
+SEPARATOR = " › "  # separates the headings of a path
+COLUMNS = " | "  # separates the cells of a row
 Readers = tuple[str, ...] | None  # names of an access list; empty: nobody; None: everybody
 
 
 class AccessLists(NamedTuple):
     """The readers of a document, as `user:NAME` and `group:NAME`: everybody who is in both lists."""
 
-    external: Readers = None  # from the sender or an access file
-    declared: Readers = None  # from the document
+    external: Readers = None
+    declared: Readers = None
 
 
 EVERYBODY = AccessLists()
@@ -90,7 +90,7 @@ class Page:
     source: str
     body: bytes
     content_type: str  # media type in lower case, without parameters
-    charset: str | None = None  # from the Content-Type header
+    charset: str | None = None
     etag: str | None = None
     last_modified: str | None = None
     fetched_at: str = ""  # ISO 8601, UTC
@@ -139,9 +139,9 @@ class Outcome(NamedTuple):
 class PageRecord:
     """The record of a page for the next build."""
 
-    url: str  # after redirects
+    url: str
     source: str
-    requested: str  # before redirects
+    requested: str
     etag: str | None
     last_modified: str | None  # None if too recent to identify a version
     content_hash: str
@@ -218,7 +218,7 @@ class Section:
     anchor: str | None  # fragment of its address
     text: str
     marks: tuple[tuple[int, str], ...] = ()  # (character, fragment) of ids in the text
-    blocks: tuple[SectionBlock, ...] = ()  # in order, not nested
+    blocks: tuple[SectionBlock, ...] = ()
 
 
 def anchor_at(section: Section, place: int) -> str | None:
@@ -275,4 +275,4 @@ class Chunk:
     tokens: int  # number for embedded_text, special tokens included
     position: int  # 0, 1, … within the document
     blocks: tuple[TextBlock, ...] = ()
-    token_ids: npt.NDArray[np.int32] | None = field(default=None, repr=False, compare=False)  # of embedded_text
+    token_ids: npt.NDArray[np.int32] | None = field(default=None, repr=False, compare=False)

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
-from unicodedata import category
 
 import numpy as np
 import numpy.typing as npt
@@ -158,16 +157,6 @@ class Tokenizer:
         encoding = self._untruncated.encode("a")
         ids, mask = np.array(encoding.ids, np.int32), encoding.special_tokens_mask
         return ids[: mask.index(0)], ids[len(ids) - mask[::-1].index(0) :]
-
-    @cached_property
-    def short_tokens(self) -> npt.NDArray[np.bool_]:
-        """Return whether each token of the vocabulary is a sign or a single cased letter, bool (vocabulary,)."""
-        vocabulary = self._untruncated.get_vocab()
-        is_short = np.zeros(max(vocabulary.values()) + 1, np.bool_)
-        for token, number in vocabulary.items():
-            text = token.removeprefix("##").lstrip(_SPACE)
-            is_short[number] = len(text) <= 1 and not text.isdigit() and category(text or " ") != "Lo"
-        return is_short
 
     def has(self, word: str) -> bool:
         """Return whether the model has a token for a whole word, without regard to case."""

@@ -23,9 +23,9 @@ from indexer.records import COLUMNS, SEPARATOR, Chunk, Document, Section, Sectio
 from indexer.text.cleaning import without_joiners
 
 _CONTEXT_SHARE = 4  # heading context takes at most a quarter of the model's length
-MAX_CHUNKS = 10_000  # of a document; a book has 5,000
+MAX_CHUNKS = 10_000
 _MAX_SECTION_CHARACTERS = 100_000  # longer sections are divided first, to bound memory
-_MAX_HEADINGS = 8  # at either end of a path
+_MAX_HEADINGS = 8
 _MIN_TEXT_TOKENS = 16
 _SHORT_TOKENS = 24  # shorter sections are joined with their neighbours
 _NO_IDS = np.empty(0, np.int32)
@@ -89,7 +89,7 @@ class Chunker:
                 if _WORD.search(passage.text):
                     yield section, passage
             if len(section.text) > _MAX_SECTION_CHARACTERS // 2:
-                self._cache.clear()  # to bound memory
+                self._cache.clear()
 
     def _split_section(self, title: str, section: Section) -> list[_Passage]:
         context = later = self._context(title, section)

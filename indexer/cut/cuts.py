@@ -48,14 +48,14 @@ _ABBREVIATIONS = frozenset(
     "okt nov dec dez str ave blvd rd рис табл стр им ул гл ред напр англ np tzn ul tj např".split()
 )
 _LAST_WORD = re.compile(r"[\w.]{1,24}\.\Z")
-_MAX_WORD_CHARACTERS = 24  # of an abbreviation
+_MAX_WORD_CHARACTERS = 24
 _ITEM_START = re.compile(r"(?:[-*•]|\d{1,9}[.)])\s")
 _EMPTY_ITEM = re.compile(r"[-*•]|\d{1,3}[.)]")
 _PROMPT = re.compile(r"[^\w\s]{1,4} ")
 _CLOSING = frozenset(")]}")
 _MIN_PROSE_CHARACTERS = 200  # longer lines are cut at sentences
 _MIN_UNITS_FOR_NUMPY = 40  # a loop is faster below
-_MAX_UNITS, _MAX_ROWS = 4_000, 1_000  # of a text, of a table
+_MAX_UNITS, _MAX_ROWS = 4_000, 1_000
 _MIN_UNITS_PER_PIECE = 8
 _HEAD_SHARE = 4  # a repeated table head may take a quarter of a piece
 
@@ -279,8 +279,8 @@ def _join_small_units(units: list[_Unit], counts: list[int], size: int) -> tuple
 def _ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
     """Return the indexes of units before which to cut, and the end, with the lowest total cost."""
     tokens_before = [0, *accumulate(counts)]
-    best_cost = [0.0]  # of the units up to an index
-    best_start = [0]  # of the last piece up to an index
+    best_cost = [0.0]
+    best_start = [0]
     first = 0
     for end in range(1, len(tokens_before)):
         while tokens_before[end] - tokens_before[first] > size and first < end - 1:

@@ -14,7 +14,7 @@ class TokenCache:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._tokens: dict[str, TextTokens] = {}  # by paragraph
+        self._tokens: dict[str, TextTokens] = {}
         self.clear = self._tokens.clear
 
     def load(self, texts: Iterable[str]) -> None:
@@ -32,7 +32,7 @@ class TokenCache:
         return TextTokens.join(paragraphs, list(starts)[: len(paragraphs)])
 
     def count(self, text: str) -> int:
-        """Return the length of a text in tokens, without those that the model adds."""
+        """Return the length of a text in tokens, without special tokens."""
         self.load([text])
         count = sum(len(self._tokens[paragraph].ids) for paragraph in self._paragraphs(text))
         return max(count, min_tokens(text))

@@ -1,4 +1,4 @@
-"""Documents, chunks and what the crawler remembers, in one SQLite file; docs/index-format.md explains every column.
+"""Documents, chunks and crawled pages in one SQLite file; docs/index-format.md explains every column.
 
 A chunk's `row` is its position in the vector index. The rows of one document are contiguous.
 """
@@ -48,7 +48,7 @@ CHUNK_FIELDS = ("url", "section", "text", "content_hash", "tokens", "position")
 SHOWN_FIELDS = ("url", "title", "source", "language", "date", "content_type", "metadata", "fetched_at")
 PASSAGE_FIELDS = ("id", "url", "section", "text")
 _DOCUMENTS = f"SELECT first_row, chunks, {', '.join(SHOWN_FIELDS)} FROM documents WHERE id {_IN} ORDER BY id"  # noqa: S608
-_FACTS = "url, source, language, content_type, date"  # of `DocumentFacts`
+_FACTS = "url, source, language, content_type, date"
 _PASSAGES = f"SELECT {', '.join(PASSAGE_FIELDS)}, {{blocks}} FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"  # noqa: S608
 AROUND = 24  # chunks on either side of one that are looked at for the rest of its section
 _AT_ONCE = 64  # documents, or texts, that are read under the lock: none of them waits long for another
@@ -60,7 +60,7 @@ class StoredChunk(Struct, frozen=True):
     """A passage as it is shown."""
 
     id: str
-    url: str  # with the section's anchor
+    url: str  # with fragment
     document_url: str
     title: str
     section: str  # heading path joined with " › "
@@ -84,7 +84,7 @@ class DocumentEntry(NamedTuple):
     """A document without its passages."""
 
     facts: dict[str, Any]  # id and SHOWN_FIELDS, JSON-ready
-    rows: range  # of its chunks
+    rows: range
 
 
 class DocumentFacts(NamedTuple):
@@ -126,7 +126,7 @@ class DocumentWriter:
         self.chunks += len(chunks)
 
     def remember(self, page: PageRecord) -> None:
-        """Store what the next build needs to know of a page."""
+        """Store the record of a page for the next build."""
         before = page.url, page.source, page.requested, page.etag, page.last_modified, page.content_hash
         links, reasons = (json.dumps(texts, ensure_ascii=False) for texts in (page.links, page.outcome.reasons))
         self._insert("pages", [(*before, links, page.noindex, page.outcome.state, reasons)])
@@ -214,7 +214,7 @@ class DocumentReader:
     def __init__(self, path: Path) -> None:
         """Open the file; raises IndexCorrupt if it is not such a file."""
         self._texts = Database(path)
-        self._filters, self._documents = Database(path), Database(path)  # which must not keep texts waiting
+        self._filters, self._documents = Database(path), Database(path)
         self._ids: npt.NDArray[np.uint64] | None = None
         self._blocks = column_or_empty(self._texts, "chunks", "blocks")
         counts = "SELECT count(*), coalesce(sum(chunks), 0), coalesce(max(id), -1) FROM documents"
@@ -269,7 +269,7 @@ class DocumentReader:
         return {number: DocumentFacts(*facts) for number, *facts in self._documents.rows(query, json.dumps(numbers))}
 
     def twins(self) -> dict[int, frozenset[int]]:
-        """Return the documents that stand for others, by the numbers of these; see `twins`. Raises IndexCorrupt."""
+        """Return the better documents of twins by number, see `twins`. Raises IndexCorrupt."""
         if not has_twins(self._documents):
             return {}
         better: dict[int, set[int]] = {}
@@ -433,7 +433,7 @@ def flat_metadata(document: Document) -> dict[str, str | list[str]]:
 
 
 def is_document_id(text: str) -> bool:
-    """Return whether a text is one that `document_id` gives."""
+    """Return whether a text has the form of `document_id`."""
     return _ID.fullmatch(text) is not None
 
 

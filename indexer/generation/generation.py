@@ -1,4 +1,4 @@
-"""A published generation, opened for searching. Imports nothing that only a build needs."""
+"""A published generation, opened for searching. Imports no modules of builds."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -34,7 +34,7 @@ class Generation:
     Its folder may be deleted meanwhile.
     """
 
-    names: Sequence[str] = ()  # of several collections
+    names: Sequence[str] = ()
 
     def __init__(self, folder: Path, *, are_checked: bool = False) -> None:
         """Open a folder, and compare checksums unless `are_checked`; raises IndexCorrupt."""

@@ -10,7 +10,7 @@ from embedder.model.tokenizer import trust
 MULTILINGUAL = "multilingual-e5-small"
 SAMPLE = 256  # passages, from all over the generation
 _UNKNOWN = 0.5  # weight of meaning below which words decide
-_FEW = 0.02  # of the passages; a language of fewer is not worth a sentence
+_FEW = 0.02
 NAMES = dict(
     pair.split(":")
     for pair in "ar:Arabic bg:Bulgarian bn:Bengali bs:Bosnian ca:Catalan cs:Czech da:Danish de:German el:Greek "

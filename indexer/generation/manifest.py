@@ -33,7 +33,7 @@ GENERATIONS = "generations"
 BUILDING = "building"
 LOCK = "lock"
 COLLECTIONS = "collections"
-REPOSITORIES = "repositories"  # of earlier versions
+REPOSITORIES = "repositories"
 KEYS = "keys.json"
 JOBS = "jobs"
 PUSHED = "pushed"
@@ -42,7 +42,7 @@ NAMES = {CURRENT, "CURRENT.new", GENERATIONS, BUILDING, LOCK, COLLECTIONS, REPOS
 DEFAULT = "default"  # the collection in the index folder itself
 
 SCHEMA_VERSION = 3
-RESTRICTED_VERSION = 4  # with access lists
+RESTRICTED_VERSION = 4
 ANALYSIS = 4  # raise it when texts become other terms; the next build writes them again
 MANIFEST = "manifest.json"
 DOCUMENTS = "documents.sqlite"
@@ -84,13 +84,13 @@ class Manifest:
 
     id: str
     created_at: str  # ISO 8601, UTC
-    fingerprint: dict[str, Any]  # of the embedder that made the vectors
+    fingerprint: dict[str, Any]  # embedder of the vectors
     counts: Counts
     files: dict[str, FileRecord]
-    settings: dict[str, Any]  # of the build
+    settings: dict[str, Any]
     sources: list[str]
-    report: dict[str, Any]  # of the build
-    languages: tuple[str, ...] = ("en",)  # of documents, the most frequent first
+    report: dict[str, Any]
+    languages: tuple[str, ...] = ("en",)
     versions: dict[str, tuple[str, str]] = field(default_factory=dict)  # see `indexer.generation.versions`
     schema_version: int = SCHEMA_VERSION
     analysis: int = ANALYSIS

@@ -1,4 +1,4 @@
-"""The live generation as the next build sees it: what need not be fetched, parsed, cut or embedded again."""
+"""The live generation during a build: records, passages and vectors of unchanged pages."""
 
 import json
 import sqlite3
@@ -50,7 +50,7 @@ _PAGE = "SELECT url, source, requested, etag, last_modified, content_hash, links
 def record_of(page: Page, outcome: Outcome) -> PageRecord:
     """Return the record of a page that the next build needs."""
 
-    def can_be_sent(value: str | None) -> bool:  # in the header of a request: servers say anything
+    def can_be_sent(value: str | None) -> bool:
         return bool(value and value.isascii() and value.isprintable())
 
     return PageRecord(
@@ -79,11 +79,11 @@ def live_sources(index_dir: Path) -> list[str]:
 
 
 class ScannedDocument(NamedTuple):
-    """One document with all that a store needs of it."""
+    """A document with its chunks and vectors, for a store."""
 
-    document: Document  # without its sections
-    chunks: list[Chunk]  # in reading order, without their embedded texts
-    signatures: list[int]  # of the chunks' texts, 64 bits
+    document: Document  # has no sections
+    chunks: list[Chunk]  # embedded texts are empty
+    signatures: list[int]  # 64 bits
     vectors: npt.NDArray[np.float32]  # (chunks, dimension), as they are stored: float16 values
 
 
@@ -98,7 +98,7 @@ def scan(index_dir: Path, generation_id: str) -> Iterator[ScannedDocument]:
 
 
 def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
-    """Return sections to cut chunks from, for pages that must be cut anew but are out of reach."""
+    """Return the sections of chunks, to cut pages again that cannot be read."""
     return tuple(
         Section(
             tuple(chunk.section.split(SEPARATOR)) if chunk.section else (),
@@ -149,7 +149,7 @@ class PreviousGeneration:
         return self._page("url = ?", url)
 
     def unchanging_page(self, url: str) -> PageRecord | None:
-        """Return its record if its content alone decides what comes of it, and today's program would do the same."""
+        """Return the record of a page if the same content would give the same result today."""
         record = self.page(url) if self.is_trusted else None
         return record if record is not None and not record.noindex else None
 

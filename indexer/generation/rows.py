@@ -28,7 +28,7 @@ ROW = np.dtype([("document", "<u4"), ("signature", "<u8")])  # documents.id, and
 # (python/cpython#106905).
 _HEADER_LOCK = threading.Lock()
 _HEADER_BYTES = 128  # NumPy pads it, so that it can be written last
-MAX_SIGNATURE_BITS = 2  # between signatures of equal texts: about one word in a hundred
+MAX_SIGNATURE_BITS = 2  # one word in a hundred
 
 
 class RowSet:

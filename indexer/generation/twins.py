@@ -21,7 +21,7 @@ CREATE TABLE twins (
 _RUN_WORDS = 5
 _HASH_LIMIT = 1 << 29  # an eighth of all hashes of 32 bits
 _MAX_HASHES = 16_384  # a book of 130,000 words
-_MAX_DOCUMENTS = 32  # with a run; more common runs are licences and the like
+_MAX_DOCUMENTS = 32
 _MIN_HASHES = 8  # about 64 words
 _MIN_SHARE = 0.6  # markup and page breaks change up to a third of the runs
 _HTML = ("text/html", "application/xhtml+xml")
@@ -67,7 +67,7 @@ def write_twins(database: sqlite3.Connection) -> None:
 
 def _twins(documents: list[_Sketched]) -> list[tuple[_Sketched, _Sketched]]:
     """Return each twin with each better document."""
-    better: dict[int, list[_Sketched]] = defaultdict(list)  # by index
+    better: dict[int, list[_Sketched]] = defaultdict(list)
     for first, second, count in _sharing(documents):
         one, other = documents[first], documents[second]
         shorter = min(_within(one, other.limit), _within(other, one.limit))

@@ -29,10 +29,10 @@ _PAGE = 4096
 _PQ_FROM = 2_000
 _IVF_FROM = 131_072
 # Training
-_BITS = 4  # of a product quantiser's code: 16 centroids, what fast scan keeps in registers
+_BITS = 4
 _PROBES = 192  # lists that a query reads
 _PER_LIST = 40  # vectors that train one list
-_ROUNDS = 10  # of k-means: more of them change recall by less than 0.001
+_ROUNDS = 10
 _SAMPLE = 20_000  # vectors that train a product quantiser, at least
 _BLOCK = 16_384  # vectors that are float32 at the same time
 _SEED = 1234
@@ -40,7 +40,7 @@ _SEED = 1234
 _REFINED = 3  # candidates scored exactly, for each hit that is asked for
 _CANDIDATES = 150  # scored exactly for a query, at least
 _TOGETHER = 1024  # codes scored at once: they stay in the cache
-_MARGIN = 1.3  # of candidates found over those expected to be needed
+_MARGIN = 1.3
 _SCORED_ALONE = 20_000  # allowed rows up to which scoring each of them is faster than searching for them
 # A filter and a query may be about different things: then the lists near the query hold few allowed rows.
 _FILTERED_SHARE = 4  # a quarter of all lists is read with a filter
@@ -173,9 +173,9 @@ class VectorReader:
         self.dimension = int(index.d)
         self._codes = faiss.rev_swig_ptr(store.codes.data(), self.count * store.code_size)
         self._codes = self._codes.reshape(self.count, store.code_size)
-        # Map every page now, so that no query has to: they have just been read for the checksum.
+        # map every page before the first query; the checksum has just read them
         self._codes.reshape(-1)[::_PAGE].max(initial=0)
-        self._params: dict[int, Any] = {}  # by k
+        self._params: dict[int, Any] = {}
         self._scratch = _Scratch()
 
     def search(self, vector: Vectors, k: int, allowed: RowSet | None = None) -> ScoredRows:
@@ -223,7 +223,7 @@ class VectorReader:
         return numbers
 
     def _allowed_candidates(self, query: Vectors, wanted: int, allowed: RowSet) -> Rows:
-        """Return allowed rows, ascending, that are probably among the nearest `wanted`, or all that are allowed."""
+        """Return allowed rows that are probably among the nearest `wanted`, or all allowed rows, ascending."""
         if self.base is None or allowed.count <= _SCORED_ALONE:
             return allowed.rows()
         if self.kind == "ivf":

@@ -17,8 +17,8 @@ from indexer.filter import Filter
 Versions = Mapping[str, tuple[str, str]]
 """By source, line feed and prefix of an address: the prefix with `*` for the version, and the version."""
 
-_MIN_PAIRED_SHARE = 0.25  # of the pages of a version, on average
-_MAX_BITS = 22  # of 64, between signatures of similar texts
+_MIN_PAIRED_SHARE = 0.25
+_MAX_BITS = 22
 _UNRELEASED = "dev devel develop development main master trunk next nightly edge unstable canary preview beta".split()
 _NEWEST = "latest current stable".split()  # the last one is the newest
 _MARK = r"(?:a|b|c|m|rc|cr|alpha|beta|dev|pre|preview|snapshot|nightly|canary)(?:[-_.]?\d+(?:\.\d+)*)?"
@@ -28,7 +28,7 @@ _SEGMENT = re.compile(
     rf"|(?P<word>{'|'.join(_UNRELEASED + _NEWEST)}))(?P<end>\.[a-z]{{2,5}})?",
     re.IGNORECASE,
 )
-_VERSION_NAMES = ("", "v", "ver", "version", "r", "rel", "release")  # before a number
+_VERSION_NAMES = ("", "v", "ver", "version", "r", "rel", "release")
 _NUMBERS = re.compile(r"[\d.]+")
 _JOINTS = re.compile(r"(?<=\d)[_-](?=[\dx])")
 _MAX_SEGMENT_CHARACTERS = 40
@@ -103,7 +103,7 @@ def editions_of(url: str) -> Iterator[Edition]:
 
 
 def order(version: str) -> tuple[int, tuple[float, ...], str]:
-    """Return the sort key of a version: unreleased ones first, then numbers, `latest` and the like last."""
+    """Return the sort key of a version: unreleased ones first, then numbers, `latest` and `stable` last."""
     if version in _NEWEST:
         return 2, (_NEWEST.index(version),), ""
     number, mark = re.fullmatch(r"([\d.]*+)(.*)", version).groups()  # type: ignore[union-attr]  # it matches anything

@@ -1,4 +1,4 @@
-"""The writer of a generation: it keeps all files in step, so that a chunk's row is the same in each."""
+"""Write the files of a generation. A chunk has the same row in each of them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -49,12 +49,12 @@ class GenerationWriter:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The `languages` of the manifest, of what has been added so far."""
+        """Return the `languages` of the manifest for the documents so far."""
         return self._lexical.languages
 
     @property
     def versions(self) -> dict[str, tuple[str, str]]:
-        """The `versions` of the manifest, of what has been added so far."""
+        """Return the `versions` of the manifest for the documents so far."""
         first = (int(rows["signature"][0]) if len(rows) else 0 for rows in self._rows)
         return learn((*facts, signature) for facts, signature in zip(self.documents.titles(), first, strict=True))
 
@@ -74,7 +74,7 @@ class GenerationWriter:
         terms = terms_of(document)
         if document.access != EVERYBODY:
             self.schema_version = manifests.RESTRICTED_VERSION
-        words: list[npt.NDArray[np.uint64]] = []  # of each chunk, where its signature or the sketch is to be made
+        words: list[npt.NDArray[np.uint64]] = []
         rows = np.empty(len(chunks), ROW)
         rows["document"] = number
         rows["signature"] = 0 if signatures is None else signatures
@@ -100,7 +100,7 @@ class GenerationWriter:
         return int(rows["signature"][0])
 
     def drop_tokens(self) -> None:
-        """Leave tokens out, those that were added too; raises OSError."""
+        """Drop all tokens; raises OSError."""
         if self.tokens is not None:
             self.tokens.remove()
             self.tokens = None
@@ -148,7 +148,7 @@ def signature_of(hashes: npt.NDArray[np.uint64]) -> int:
         part = hashes[place : place + len(shingles)] * factor
         shingles[: len(part)] += part
     shingles ^= shingles >> np.uint64(32)  # products carry upwards only: bring what the high bits know to the low ones
-    first = (shingles[:, np.newaxis] * _ORDERS).min(axis=0)  # of each order
+    first = (shingles[:, np.newaxis] * _ORDERS).min(axis=0)
     bits = (first * _ORDERS) >> np.uint64(63)
     return int.from_bytes(np.packbits(bits.astype(np.uint8), bitorder="little").tobytes(), "little")
 

@@ -188,7 +188,7 @@ class _Build:
         self._draft, self._embedder, self._pushed = draft, embedder, pushed
         self._remaining: set[int] = set()  # documents of the earlier generation
         self._closed: set[str] = set()  # addresses that access lists leave out
-        self._signatures: dict[str, int] = {}  # by address, of documents of the current source
+        self._signatures: dict[str, int] = {}
         live = plan.earlier.manifest
         self._earlier.is_trusted = plan.reuse.passages
         self._resting = self._earlier.resting(plan.sources, plan.config.refresh or ()) | plan.kept.keys()
@@ -266,7 +266,7 @@ class _Build:
                 continue
             before, now = [], []
             for number, url, signature in self._earlier.first_signatures(complete_source):
-                if not self._closed.isdisjoint((url, url.partition("!/")[0])):  # or its archive
+                if not self._closed.isdisjoint((url, url.partition("!/")[0])):
                     continue
                 before.append(signature)
                 if number in self._remaining:
@@ -299,7 +299,7 @@ class _Build:
     def _add_read(self, page: Page, result: Document | ParseError) -> Outcome:
         """Index a document; return the outcome."""
         if page.source == SOURCE:
-            self._draft.differ()  # to store the outcome
+            self._draft.differ()
         if isinstance(result, Unwanted):
             return self._skip(page.url, str(result))
         if isinstance(result, ParseError):

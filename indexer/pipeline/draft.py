@@ -35,12 +35,12 @@ from indexer.sources.pushed_store import SOURCE
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
-_EMBEDDED_CHUNKS = 512  # at once: sorted by length, batches of these are padded by under 5 %
+_EMBEDDED_CHUNKS = 512  # sorted by length, these batches have under 5 % padding
 _BLOCK_CHUNKS = 4096  # vectors in memory, if most are carried over
 _TO_EMBED = -1  # instead of a row
 _REPEATED = -2  # minus the row of the same text in this generation
 _MIN_SAMPLE = 8  # texts of a block whose language is checked
-_MAX_VALUE_CHARACTERS = 12  # of a value that differs
+_MAX_VALUE_CHARACTERS = 12
 Embedded = tuple[DocumentTokens, float]  # vectors of a block, seconds
 
 
@@ -48,9 +48,9 @@ Embedded = tuple[DocumentTokens, float]  # vectors of a block, seconds
 class Reuse:
     """The data of the live generation that a build can reuse."""
 
-    vectors: bool = False  # of unchanged passages
-    passages: bool = False  # of unchanged pages
-    everything: bool = False  # if no page changed
+    vectors: bool = False
+    passages: bool = False
+    everything: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class BuildPlan:
     earlier: PreviousGeneration  # the live generation
     progress: Progress
     sources: Sequence[str] = ()  # full names
-    settings: Mapping[str, Any] = field(default_factory=dict)  # in the manifest
+    settings: Mapping[str, Any] = field(default_factory=dict)
     reuse: Reuse = Reuse()
     embedder: Embedder | None = None  # None: nothing is embedded
     ocr: Ocr = NO_OCR
@@ -185,9 +185,9 @@ class Draft:
         self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None: something changed
         self._together = memory.share(_EMBEDDED_CHUNKS)
         self._to_embed: list[Chunk] = []
-        self._rows: list[int] = []  # in the earlier generation, or _TO_EMBED or _REPEATED
+        self._rows: list[int] = []  # row of the earlier generation, _TO_EMBED or _REPEATED
         self._placed = 0  # passages with a row
-        self._row_of: dict[int, int] = {}  # of embedded passages, by 64 bits of the content hash
+        self._row_of: dict[int, int] = {}
         self._pending: deque[tuple[list[int], int, Future[Embedded] | None]] = deque()  # rows, texts, vectors
         self._blocks = plan.cluster.blocks if plan.cluster else 1
         self._pool = ThreadPoolExecutor(self._blocks, thread_name_prefix="embed")
@@ -264,7 +264,7 @@ class Draft:
         return report.finish(self.folder.name, counts)
 
     def _note_languages(self, model: str) -> None:
-        """Report the languages, and those that the model does not know."""
+        """Report the languages, and the unknown ones among them."""
         report, embedder, samples = self._plan.report, self._plan.embedder, self._writer.documents.languages(SAMPLE)
         if embedder is not None and report.embedded:
             report.languages = measure_languages(samples, embedder.count_broken)

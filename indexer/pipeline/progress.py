@@ -17,8 +17,8 @@ from indexer.records import Failure, ScanCounts, Skip
 from indexer.text.cleaning import one_line, shorten
 
 READING = "reading"  # the phase that counts pages and chunks
-_TERMINAL_SECONDS = 0.2  # between two updates
-_FIRST_LINE_SECONDS, _LINE_SECONDS = 1.0, 10.0  # without a terminal
+_TERMINAL_SECONDS = 0.2
+_FIRST_LINE_SECONDS, _LINE_SECONDS = 1.0, 10.0
 _MIN_ESTIMATE_SECONDS = 2.0
 _CLEAR = "\r\x1b[K"
 _MAX_EXAMPLES = 3
@@ -146,7 +146,7 @@ def _print(stream: TextIO, text: str) -> None:
 class Tally:
     """Number of pages with one reason, and examples of them."""
 
-    reason: str  # or a note, or a name
+    reason: str
     count: int = 0
     examples: list[str] = field(default_factory=list)
 
@@ -162,7 +162,7 @@ class TokenUse:
     """Decision to keep the tokens of passages for late interaction."""
 
     kept: bool
-    by_hand: bool  # by the setting
+    by_hand: bool
     reason: str
     bytes: int = 0
     broken: tuple[int, int] = (0, 0)  # `Embedder.count_broken` of samples
@@ -199,7 +199,7 @@ class BuildReport:
         self.ocr = {"pages": 0, "lines": 0, "left_out": 0}
         self.seconds = dict.fromkeys(STAGES, 0.0)  # stages overlap
         self._started = time.perf_counter()
-        self._skips: dict[str, Tally] = {}  # by reason
+        self._skips: dict[str, Tally] = {}
         self._notes: dict[str, Tally] = {}
 
     @contextmanager

@@ -114,7 +114,7 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
 
 
 def _admit(index_dir: Path, folder: Path) -> None:
-    """Publish an extracted generation, or an intact one that has its id already."""
+    """Publish an extracted generation, or the intact one with the same id."""
     published = index_dir / GENERATIONS / folder.name
     if published.exists():
         if not problems_of(verify(published)):

@@ -372,7 +372,7 @@ class Published(NamedTuple):
     documents: int | None
     chunks: int | None
     bytes: int | None
-    problem: str  # with the manifest, or empty
+    problem: str
 
 
 def list_generations(index_dir: Path) -> list[Published]:

@@ -12,7 +12,7 @@ from indexer.errors import CredentialsError
 from indexer.generation.manifest import Manifest
 from indexer.network.credentials import credential_for
 
-Limits = Mapping[str, Mapping[str, Any]]  # of each source, by name
+Limits = Mapping[str, Mapping[str, Any]]
 
 
 def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:

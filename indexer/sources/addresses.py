@@ -81,7 +81,7 @@ class BucketAddress(NamedTuple):
 
     source: str
     scheme: str  # s3, gs or az
-    bucket: str  # or container
+    bucket: str
     prefix: str  # object or folder, without / at the ends
 
     @classmethod

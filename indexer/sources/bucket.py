@@ -64,7 +64,7 @@ _REQUEST = re.compile(
     r"Generic \w+ error: |Error performing list request: |Error performing \w+ (?:\S+|REDACTED) in .*? - "
 )
 _CODE = re.compile(r"<Code>(\w{1,80})</Code>")
-_BODY = re.compile(r":? *<[?\w]")  # of a response, which may quote the request
+_BODY = re.compile(r":? *<[?\w]")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
 
 

@@ -32,11 +32,11 @@ _OF_AN_INDEX = {LOCK: stat.S_ISREG, GENERATIONS: stat.S_ISDIR, BUILDING: stat.S_
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # errors that will not pass
 _MAX_LIST = 100_000  # bytes of an access list
 _PAUSE = 1.0  # seconds between two looks for changes
-_SHARE = 0.05  # of a core, that looking may take
+_SHARE = 0.05
 
 
 class Tree:
-    """A folder and all that is below it."""
+    """A folder and its subfolders."""
 
     def __init__(self, root: Path) -> None:
         """Open a folder; raises OSError."""
@@ -88,14 +88,14 @@ def folder_names(folder: Path) -> list[tuple[str, int]]:
 
 
 def is_below_list(path: Path) -> bool:
-    """Return whether a folder, or one above it, has an access list for all that is in it."""
+    """Return whether a folder or a parent has an access list for all its files."""
     names = ([name for name, mode in folder_names(each) if not stat.S_ISDIR(mode)] for each in (path, *path.parents))
     return any("" in closed_paths(each) for each in names)
 
 
 class _File(NamedTuple):
     path: Path
-    access: Readers = None  # who may read it
+    access: Readers = None
 
 
 def read_path(context: SourceContext) -> Generator[Item, None, None]:
@@ -316,7 +316,7 @@ class Watcher:
             time.sleep(max(_PAUSE, took / _SHARE))
             began = time.monotonic()
             if self._states() != self._seen or began > end:
-                time.sleep(_PAUSE)  # so that what is being written is whole
+                time.sleep(_PAUSE)
                 before, self._seen = self._seen, self._states()
                 return {source for source, state in before.items() if state != self._seen[source]}
             took = time.monotonic() - began

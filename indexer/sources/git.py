@@ -66,7 +66,7 @@ def version() -> str:
 class Git:
     """The program, for one repository."""
 
-    folder: Path  # of the repository, as --git-dir
+    folder: Path
     protocols: str = "none"  # allowed: none, or https
 
     @contextmanager
@@ -93,7 +93,7 @@ class Git:
         settings = os.memfd_create("git-config")
         environment = {
             **_path(),
-            "HOME": "/nonexistent",  # where curl would look for a netrc
+            "HOME": "/nonexistent",
             "LC_ALL": "C",
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": f"/proc/self/fd/{settings}",
@@ -118,7 +118,7 @@ class Git:
                 stderr=subprocess.PIPE,
                 env=environment,
                 pass_fds=[settings],
-                start_new_session=True,  # so that its children end with it
+                start_new_session=True,
             )
         except OSError as error:
             raise SourceError(f"cannot start git: {error.strerror}") from error
@@ -179,14 +179,14 @@ def _fetch(address: GitAddress, git: Git, limits: CrawlLimits, session: Session 
 
 
 def _first_error(errors: str) -> str:
-    """Return the first error in what git prints, in one line."""
+    """Return the first error in the output of git, in one line."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     marked = [line.partition(": ")[2] for line in lines if line.startswith(("fatal:", "error:"))]
     return one_line((marked or lines[-1:] or ["it does not say why"])[0])
 
 
 def _why_not(address: GitAddress, errors: str, *, has_login: bool) -> str:
-    """Return what errors of a fetch mean, and what to do."""
+    """Explain the errors of a fetch, with advice."""
     if any(words in errors for words in _NO_REF):
         missing = "commit yet" if address.ref == "HEAD" else f"branch, tag or commit {address.ref}"
         return f"the repository has no {missing}"
@@ -225,7 +225,7 @@ def _network_config(address: GitAddress, limits: CrawlLimits) -> dict[str, str]:
 
 
 def _path() -> dict[str, str]:
-    """Return all that git gets of the environment of this process."""
+    """Return the environment for git."""
     return {"PATH": os.environ.get("PATH", os.defpath)}
 
 

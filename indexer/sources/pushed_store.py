@@ -1,4 +1,4 @@
-"""Documents that were sent, on disk beside the index: the latest version of each address, and what became of it.
+"""Pushed documents on disk: the latest version of each address, and its state in the index.
 
 Changes are numbered in the order in which they were accepted. An address that was withdrawn stays in the file without
 its document, so that it goes from a generation that has it, also from an older one that was made live again.
@@ -51,12 +51,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """How much was sent to a collection, and how much of it waits to be indexed."""
+    """Numbers of pushed documents, and of those that wait to be indexed."""
 
     queued: int  # changes
-    oldest: str | None  # when the first of them was accepted: ISO 8601, UTC
+    oldest: str | None
     documents: int  # all that were not withdrawn
-    bytes: int  # of these
+    bytes: int
     error: str | None  # why what waits could not be indexed when it was last tried
 
 
@@ -76,7 +76,7 @@ class PushedStore:
         return self._path.exists()
 
     def put(self, page: Page, *, replace: bool = True) -> Change | None:
-        """Accept a document in place of what its address had; it is on the disk when this returns.
+        """Store a document, in place of an earlier one of its address; it is on disk when this returns.
 
         Without `replace`, return None where the address has a document: of several senders, one is the first.
         """
@@ -85,7 +85,7 @@ class PushedStore:
         return self._accept(page.url, _PUT, page.fetched_at, facts, replace=replace)
 
     def remove(self, url: str) -> Change:
-        """Accept that the document of an address is to go; what was stated of it stays, and with it who may be told."""
+        """Withdraw the document of an address. Its facts stay, as they name its readers."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         last = self.described(url)
         content_type, stated = (last.content_type, json.dumps(last.sender_facts)) if last else ("", "[]")
@@ -146,11 +146,11 @@ class PushedStore:
         return self._page(url, "body", "body IS NOT NULL")
 
     def described(self, url: str) -> Page | None:
-        """Return what is known of the document of an address without its body, also of one that was withdrawn."""
+        """Return the facts of a document without its body, also of a withdrawn one."""
         return self._page(url, "x''", "stated != '[]'")
 
     def trouble(self, detail: str) -> None:
-        """Note why what waits could not be indexed."""
+        """Record why waiting documents could not be indexed."""
         with self._changing() as database:
             database.execute("UPDATE totals SET trouble = ?", (detail,))
 
@@ -165,7 +165,7 @@ class PushedStore:
                 database.execute("UPDATE changes SET state = ? WHERE state = 'queued' AND id <= ?", done)
 
     def settle(self, last: int) -> None:
-        """Note what became of the changes up to a number: the generation that is live now was made with them.
+        """Record that the live generation includes the changes up to a number.
 
         Raises IndexMissing where there is none.
         """
@@ -226,7 +226,7 @@ class PushedStore:
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection for one use: the file may have been dropped with its collection, and made anew."""
+        """Yield a connection for one use: the file may be replaced together with its collection."""
         if self.is_there:
             address = f"{self._path.absolute().as_uri()}?mode=rw"
             database = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
@@ -251,7 +251,7 @@ class PushedStore:
             new = self._path.with_suffix(".new")
             new.unlink(missing_ok=True)
             with closing(sqlite3.connect(new)) as database:
-                database.execute("PRAGMA journal_mode = WAL")  # so that a build reads while changes are accepted
+                database.execute("PRAGMA journal_mode = WAL")
                 database.executescript(_SCHEMA)
             sync(new)
             os.replace(new, self._path)

@@ -24,7 +24,7 @@ from indexer.sources.git import read_repository
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.templates import Items, Templates
 
-_MAX_VERSIONS = 100  # of a page with the same content
+_MAX_VERSIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Reading:
     limits: CrawlLimits
     report_due: Callable[[int], None] = lambda _: None  # takes the number of known pages
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
-    sessions: Mapping[str, Session] = field(default_factory=dict)  # by origin
+    sessions: Mapping[str, Session] = field(default_factory=dict)
     templates: Templates | None = None
     rested: Collection[str] = ()  # addresses of pages that are copied
     pushed: PushedStore | None = None

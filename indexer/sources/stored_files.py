@@ -14,7 +14,7 @@ from indexer.read.formats import content_type_of, refusal_of, type_by_content
 from indexer.records import CarriedPage, Failure, Page, Skip
 from indexer.source_context import SourceContext
 
-_MAX_FILES, _MAX_PATH_BYTES = 200_000, 32_000_000  # of a source, in memory
+_MAX_FILES, _MAX_PATH_BYTES = 200_000, 32_000_000
 
 
 class StoredFile(NamedTuple):

@@ -19,13 +19,13 @@ from indexer.read.reader_process import borrowed, most_at_once
 from indexer.records import CarriedPage, Item, Page, PageBlocks, PageReading
 
 _SAMPLE_PAGES, _MAX_SAMPLE_BYTES, _MAX_SAMPLE_ITEMS = 40, 20_000_000, 200
-_MAX_READERS = 2  # for a sample
-_MIN_PAGES = 4  # with different headings
+_MAX_READERS = 2
+_MIN_PAGES = 4
 # A text, or a link, belongs to the template if so many pages repeat it, and this share of pages with its place.
 _MIN_REPEATS, _MIN_SHARE, _MIN_LINKED_SHARE = 3, 0.5, 0.8
-_MIN_CHANGED_SHARE = 0.8  # of the sample, for a new design
-_REPEATED_PLACES = 2  # at the top and the end of a page
-_MAX_HASHES = 512  # of each kind in a template
+_MIN_CHANGED_SHARE = 0.8
+_REPEATED_PLACES = 2
+_MAX_HASHES = 512
 
 Items = Generator[Item, None, None]
 

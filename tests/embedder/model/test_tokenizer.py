@@ -109,19 +109,11 @@ def test_same_ids_as_transformers(tokenizer, packaged_model):
     assert tokenizer(texts, "document") == expected
 
 
-def test_signs_and_single_letters_are_short_and_digits_and_ideographs_are_not(tokenizer):
-    vocabulary = tokenizer._untruncated.get_vocab()
-    short = {
-        token for token in (",", "a", "##s", "(", "7", "##7", "the", "##ing", "文", "[CLS]") if token in vocabulary
-    }
-    assert {token for token in short if tokenizer.short_tokens[vocabulary[token]]} == {",", "a", "##s", "("}
-
-
 def test_the_tokens_of_a_text_are_those_of_its_parts_and_know_their_places(tokenizer):
     parts = ["Ünïcödé naïve-test,", "  12 > x  (ISTANBUL)"]
     whole, *each = tokenizer.spans(["\n\n".join(parts), *parts])
     assert tokenizer.splits_at_space
     assert whole.ids.tolist() == [number for tokens in each for number in tokens.ids]
     start = len(parts[0]) + 2
-    assert whole.part(start, start + len(parts[1])).ids.tolist() == each[1].ids.tolist()
+    assert whole.between(start, start + len(parts[1])).ids.tolist() == each[1].ids.tolist()
     assert tokenizer.join_document(each).tolist() == tokenizer.rows(["\n\n".join(parts)], "document")[0].tolist()

@@ -198,7 +198,7 @@ def test_a_listing_that_fails_leaves_the_live_index(each: Store, work: Work, pla
     live = (work.index / "CURRENT").read_text()
     each.page = 2
     each.broken[f"list {place}"] = status
-    with pytest.raises(SourceError, match=rf"^{each.source}: the store does not answer .*{status}") as caught:
+    with pytest.raises(SourceError, match=rf"^{each.source}: the store failed .*{status}") as caught:
         work.build(each.source)
     assert "\n" not in str(caught.value)
     assert (work.index / "CURRENT").read_text() == live
