@@ -40,7 +40,7 @@ _FINER_SPLITS = (
 _MIN_SENTENCE_CHARACTERS = 8
 # Abbreviations often followed by a capital letter: titles, references, companies, months and addresses, from CLDR's
 # rules for breaking sentences.
-_ABBREVIATIONS = frozenset(
+ABBREVIATIONS = frozenset(
     "dr prof mr mrs ms mme mlle sr sra srta st ste jr hr fr frl dipl ing rev hon gen gov capt col lt sgt maj no "
     "nos nr nrn núm art arts abs abb fig figs tab taf kap cap chap ch sec sect pp pag pág vol vols bd bde ed eds "
     "hrsg hg aufl anm eq ref refs cf vgl bsp approx ca etc usw bzw ggf evtl inkl incl zzgl resp vs al ibid engl "
@@ -146,7 +146,7 @@ def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
         return True
     word = match[0][:-1]
     is_number = (word.isdigit() and len(word) < 3) or (len(word) < 6 and not word.strip("IVXLC"))
-    return not (len(word) == 1 or is_number or "." in word or word.lower() in _ABBREVIATIONS)
+    return not (len(word) == 1 or is_number or "." in word or word.lower() in ABBREVIATIONS)
 
 
 class _Paragraph(NamedTuple):

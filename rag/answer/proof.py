@@ -35,7 +35,8 @@ _ELLIPSIS = re.compile(r"[\[(]?(?:…|\.\.\.)[\])]?")
 _EDGES = " \t\n.,;:!?-–—"
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
 _NAME = re.compile(r"\w[^\W_]*[A-Z_]\w*|[A-Z]{2,}\w*|\w*\d\w*", re.ASCII)
-_SENTENCE_START = '\n.!?:;…(•|#>-–—"“„«'
+_SENTENCE_START = '\n!?:;…(•|#>-–—"“„«'
+_LIST_MARK = re.compile(r"\s*\d{1,3}[.)]\s*")
 _CAPITALISING = frozenset({"de", "lb"})  # languages whose nouns are capitalised
 
 
@@ -196,7 +197,7 @@ def facts_of(sentence: Sentence, language: str | None) -> list[Excerpt]:
         word, before = match[0], match.start()
         while before and prose[before - 1] in " \t*_":
             before -= 1
-        is_first = not before or prose[before - 1] in _SENTENCE_START
+        is_first = not before or prose[before - 1] in _SENTENCE_START or bool(_LIST_MARK.fullmatch(prose, 0, before))
         is_item = is_first and word.isdecimal() and prose[match.end() : match.end() + 1] in (".", ")")
         is_capitalised = word[0].isupper() and not is_first and language not in _CAPITALISING
         is_number = any(map(str.isdigit, word)) or key_of(word, language).isdecimal()

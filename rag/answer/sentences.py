@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from indexer.cut.cuts import ABBREVIATIONS
+
 MAX_PENDING = 8_000  # characters that wait for the end of a sentence
 _MAX_QUOTE = 2_000  # characters
 _CLOSING = {"„": "“”", "«": "»", "»": "«", "‹": "›", "「": "」", "『": "』"}
@@ -25,7 +27,8 @@ _PIECE = re.compile(
 )
 _CITATION = re.compile(r"\[(\d{1,3})\]")
 _MARKS = "\"“”„‟«»‹›‘’‚'`「」『』"
-_ABBREVIATED = re.compile(r"(?:^[ \t]*\d{1,3}|(?:^|[\s(])(?:[^\W\d_]|(?:\w\.)+\w))$", re.MULTILINE)
+_TITLES = "|".join(map(str.capitalize, ABBREVIATIONS))  # Dr. Meyer, Fig. 3
+_ABBREVIATED = re.compile(rf"(?:^[ \t]*\d{{1,3}}|(?:^|[\s(])(?:[^\W\d_]|(?:\w\.)+\w|{_TITLES}))$", re.MULTILINE)
 _GOES_ON = re.compile(r"[^\S\n]+[a-z0-9]")
 _FOLLOWED = re.compile(r"[ \t]*(?:[^\s\[]|\n|\[(?:\D|\d{1,3}[^\d\]]))")
 

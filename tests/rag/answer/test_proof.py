@@ -62,6 +62,8 @@ def proofs(text: str, question: str = "", **options: Any) -> list[Proof]:
         ("The default is 300 tokens [1].", NOT_THERE, None),
         ("It takes 14 MB [1].", NOT_THERE, None),
         ("It takes 0.14 times as long [1].", NOT_THERE, None),
+        ("Dr. Mayer found it [1].", NOT_THERE, None),
+        ("1. Install it [1].", UNCHECKED, None),
         ("It has 1000 lines in 3 parts [2].", FOUND, 2),
         ("It has four parts [2].", NOT_THERE, None),
         ("In 1843 the engine was that of Charles Babbage [2].", FOUND, 2),
