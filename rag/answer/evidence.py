@@ -139,9 +139,12 @@ class Evidence:
             window = [token.lower() for token in self._tokens[start : start + len(quote) + 3 * _DRIFT]]
             blocks = SequenceMatcher(None, folded, window, autojunk=False).get_matching_blocks()[:-1]
             same = {at for block in blocks for at in range(block.a, block.a + block.size) if is_word[at]}
-            if blocks and len(same) >= MIN_SAME_WORDS * sum(is_word):
+            if not blocks:
+                continue
+            first, last = blocks[0], blocks[-1]
+            span_words = sum(token[0].isalnum() for token in window[first.b : last.b + last.size])
+            if len(same) >= MIN_SAME_WORDS * max(sum(is_word), span_words):
                 differing = [at for at in range(len(quote)) if is_word[at] and at not in same]
-                first, last = blocks[0], blocks[-1]
                 begin = max(0, start + first.b - first.a)
                 end = min(len(self._tokens), start + last.b + len(quote) - last.a)
                 return Match(self, self._span(begin, end), differing)

@@ -30,7 +30,7 @@ _MIN_CONTENT_WORDS = 4
 _MIN_STOP_WORDS = 2  # proof that a sentence is in the language of the passage
 _MAX_REASON = 200  # characters
 _SEVERITY = ("not there", "altered", "elsewhere", "found", "unchecked")
-_MARKUP = re.compile(r"\*\*|__|(?<!\w)\*(?=\w)|(?<=\w)\*(?!\w)|`|\[\d{1,3}\]")
+_MARKUP = re.compile(r"\*\*|__|(?<!\w)\*(?=\w[^*\n]*\w\*)|(?<=\w)\*(?=[\W_]|$)|`|\[\d{1,3}\]")
 _ELLIPSIS = re.compile(r"[\[(]?(?:…|\.\.\.)[\])]?")
 _EDGES = " \t\n.,;:!?-–—"
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")

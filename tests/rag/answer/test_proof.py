@@ -41,6 +41,7 @@ def proofs(text: str, question: str = "", **options: Any) -> list[Proof]:
 @pytest.mark.parametrize(
     ("sentence", "verdict", "number"),
     [
+        ('It is "an index, the “subset” is" [1].', NOT_THERE, None),
         ('It is "built over a subset of a table" [1].', FOUND, 1),
         ("It is “Built   over a\u00a0subset of a table”. [1]", FOUND, 1),
         ("The docs: „Charles Babbage's engine - it ran to 1,000 lines“ [2].", FOUND, 2),
