@@ -17,7 +17,7 @@ from indexer.text.cleaning import one_line
 
 SEPARATOR = " › "  # separates the headings of a path
 COLUMNS = " | "  # separates the cells of a row
-Readers = tuple[str, ...] | None  # names of an access list; empty: nobody; None: everybody
+Readers = tuple[str, ...] | None  # names of an access list; empty: no one; None: everyone
 
 
 class AccessLists(NamedTuple):

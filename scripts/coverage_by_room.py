@@ -1,6 +1,6 @@
-"""Prints the share of lines and branches of each room that tests have run, from a JSON report of coverage.py.
+"""Print the share of lines and branches of each room that tests have run, from a JSON report of coverage.py.
 
-Code that runs only in processes of its own, such as readers and the command line, is not counted as run.
+Code that runs only in separate processes, such as readers and the command line, is not counted.
 """
 
 import json

@@ -60,7 +60,7 @@ class StoredChunk(Struct, frozen=True):
     """A passage as it is shown."""
 
     id: str
-    url: str  # with fragment
+    url: str  # including the fragment
     document_url: str
     title: str
     section: str  # heading path joined with " › "

@@ -1,3 +1,3 @@
-"""Sources in, a published generation out, with a report: the order of the steps, and who does them.
+"""Sources in, a published generation out, with a report: the steps of a build in their order.
 
 May import every room but `stores`."""

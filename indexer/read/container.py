@@ -139,7 +139,7 @@ class UnpackBudget:
 
 
 class _Metered:
-    """A file whose bytes count against a budget, also those that are skipped."""
+    """A file that counts its bytes, skipped ones included, against a budget."""
 
     def __init__(self, file: IO[bytes], budget: UnpackBudget) -> None:
         self._file = file

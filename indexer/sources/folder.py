@@ -3,7 +3,7 @@
 A folder is held by its descriptor: files are reached step by step, and no link is followed.
 
 `.access.toml` says who may read the files next to it and below, and `NAME.access.toml` who may read one file. The
-nearest one counts; one that cannot be read, or is named for no file, is a list of nobody. Case does not matter.
+nearest one counts; one that cannot be read, or whose file does not exist, gives access to no one. Case does not matter.
 """
 
 import errno
@@ -75,9 +75,9 @@ class Tree:
 
 
 def folder_names(folder: Path) -> list[tuple[str, int]]:
-    """Return the names in a folder with their modes, as far as these are known by the folder itself.
+    """Return the names in a folder with the file types that the folder itself knows.
 
-    Where it cannot be listed, that is the name of its access list, if there is one.
+    Of a folder that cannot be listed, return only its access list, if there is one.
     """
     try:
         with os.scandir(folder) as entries:
@@ -224,9 +224,9 @@ class _FolderReading:
     def _lists(
         self, folder: Path, names: Iterable[tuple[str, int]], inherited: Readers
     ) -> tuple[Readers, dict[str, Readers]]:
-        """Return the readers of a folder by the names in it, and of its files with a list of their own.
+        """Return the readers of a folder, and of its files that have separate lists, by lower-case names.
 
-        Files are in small letters. Where several lists are for the same, or one is for no file, nobody reads that.
+        Several lists for one file, or a list without its file, give access to no one.
         """
         files = {name.casefold() for name, mode in names if not stat.S_ISDIR(mode)}
         lists: dict[str, Readers] = {"": inherited}
@@ -237,7 +237,7 @@ class _FolderReading:
                 continue
             if target in targets or (target and target not in files):
                 reason = "is another list for the same" if target in targets else "is named for no file in its folder"
-                self._list_failures.append(Failure((folder / name).as_uri(), f"{reason}: nobody may read that"))
+                self._list_failures.append(Failure((folder / name).as_uri(), f"{reason}: no one gets access"))
                 is_closed = is_closed or target not in targets
                 lists[target] = NOBODY
             else:
@@ -261,7 +261,7 @@ class _FolderReading:
             return inherited
         except (OSError, ParseError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            self._list_failures.append(Failure(path.as_uri(), f"{reason}: nobody may read what it is for"))
+            self._list_failures.append(Failure(path.as_uri(), f"{reason}: no one gets access"))
             return NOBODY
 
     def _failure(self, path: Path, error: OSError) -> Failure:

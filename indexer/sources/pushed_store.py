@@ -51,7 +51,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """Numbers of pushed documents, and of those that wait to be indexed."""
+    """Numbers of pushed and of waiting documents."""
 
     queued: int  # changes
     oldest: str | None

@@ -89,7 +89,7 @@ def _read_one(context: SourceContext, reading: Reading, browser: Browser) -> Ite
 
 
 def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item]:
-    """Yield pushed documents by address. Those that only the index has, as after an import, are copied."""
+    """Yield pushed documents by address; documents that only the index has, after an import, are copied."""
     earlier, sent = context.earlier, set[str]()
     context.report_due(documents.facts().documents)
     for url, content_hash, is_there in documents.listed():

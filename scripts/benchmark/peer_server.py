@@ -100,7 +100,7 @@ class LanceDB:
         return [hit["row"] for hit in self.table.search(query, query_type="hybrid").limit(k).to_list()]
 
 
-class LangChain:
+class LangChainEnsemble:
     """EnsembleRetriever over BM25 and FAISS."""
 
     def __init__(self, model: str, folder: Path) -> None:
@@ -192,7 +192,7 @@ PEERS: dict[str, Any] = {
     "script": Script,
     "chroma": Chroma,
     "lancedb": LanceDB,
-    "langchain": LangChain,
+    "langchain": LangChainEnsemble,
     "haystack": Haystack,
     "txtai": Txtai,
 }

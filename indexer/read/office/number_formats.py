@@ -21,7 +21,7 @@ _TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|[_*].|\[\$(?P<currency>[^\]-]*)[^\]]*\]|'
     r"(?P<field>y+|m+|d+|h+|s+)|\[[^\]]*\]|(?P<half>AM/PM|A/P)|(?P<general>General|@)|"
     r"(?P<digits>[0#?][0#?,]*(?:\.[0#?]*)?|\.[0#?]+)|(?P<other>.)",
-    re.IGNORECASE | re.DOTALL | re.ASCII,  # or a long s would be a field of seconds
+    re.IGNORECASE | re.DOTALL | re.ASCII,  # a long s is no field of seconds
 )
 # conditions, powers of ten, scaling by thousands, hours over 24
 _PLAIN = re.compile(r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)

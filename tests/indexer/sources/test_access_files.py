@@ -93,7 +93,7 @@ def test_a_list_that_cannot_be_read_is_of_nobody(tree: Path) -> None:
         "f.pdf.access.toml",
         ".access.toml",
     ]
-    assert all(name.endswith("nobody may read what it is for") for name in named)
+    assert all(name.endswith("no one gets access") for name in named)
 
 
 def make(site: Site, *others: Path) -> BuildReport:
