@@ -201,7 +201,7 @@ def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
         "new": tally, "changed": none, "gone": none, "kept": [], "embedded": 5, "carried": 0, "notes": [],
         "skipped": [{"reason": "file type .mp4 is not read", "count": 1, "examples": [(docs / "x.mp4").as_uri()]}],
         "failed": [{"url": (docs / "bad.txt").as_uri(), "reason": "binary data instead of text"}],
-        "ocr": {"pages": 0, "lines": 0, "left_out": 0}, "unknown": "",
+        "ocr": {"pages": 0, "lines": 0, "left_out": 0}, "unknown": "", "sections": {},
         "languages": [{"language": each, "passages": count, "broken": 0.0} for each, count in (("en", 4), (None, 1))],
         "tokens": {"kept": True, "by_hand": False, "reason": "the model knows the language", "bytes": 1752,
                    "broken": [0, 148]},
