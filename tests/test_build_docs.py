@@ -10,9 +10,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from indexer.config import CrawlLimits
-from indexer.read import reader_main
 from indexer.read.document_reader import read_document
-from indexer.read.html.main_content import read
 from indexer.records import Page
 from indexer.sources.reading import Reading, read_sources
 
@@ -94,11 +92,3 @@ def test_the_indexer_reads_what_the_pages_say(site):
         found = [section.path[-1] for section in document.sections]
         assert set(found) <= {heading.replace("`", "") for heading in wanted}  # no navigation among them
         assert all(section.anchor for section in document.sections)
-
-
-def test_no_page_looks_as_if_it_had_an_access_list(site: Path) -> None:
-    """A page about access lists is for everybody: its examples are code."""
-    for path in site.glob("*.html"):
-        body = path.read_bytes()
-        content = read(body, None)
-        assert reader_main._closed(content, "html", body) is content, path.name

@@ -34,7 +34,7 @@ _MARKUP = re.compile(r"\*\*|__|(?<!\w)\*(?=\w[^*\n]*\w\*)|(?<=\w)\*(?=[\W_]|$)|`
 _ELLIPSIS = re.compile(r"[\[(]?(?:…|\.\.\.)[\])]?")
 _EDGES = " \t\n.,;:!?-–—"
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
-_NAME = re.compile(r"\w[^\W_]*[A-Z_]\w*|[A-Z]{2,}\w*|\w*\d\w*", re.ASCII)
+_NAME = re.compile(r"(?<=\w)[A-Z_]", re.ASCII)  # CamelCase, snake_case, ABC
 _SENTENCE_START = '\n!?:;…(•|#>-–—"“„«'
 _LIST_MARK = re.compile(r"\s*\d{1,3}[.)]\s*")
 _CAPITALISING = frozenset({"de", "lb"})  # languages whose nouns are capitalised
@@ -201,7 +201,7 @@ def facts_of(sentence: Sentence, language: str | None) -> list[Excerpt]:
         is_item = is_first and word.isdecimal() and prose[match.end() : match.end() + 1] in (".", ")")
         is_capitalised = word[0].isupper() and not is_first and language not in _CAPITALISING
         is_number = any(map(str.isdigit, word)) or key_of(word, language).isdecimal()
-        is_name = is_number or is_capitalised or bool(_NAME.fullmatch(word))
+        is_name = is_number or is_capitalised or bool(_NAME.search(word))
         if is_name and not is_item and word.lower() not in STOP_WORDS:
             facts.append(Excerpt(word, sentence.start + match.start()))
     return facts

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from indexer.records import TextBlock
 from tests.browser.parts import assert_legible, box, several
 from tests.web.fakes import CODE, FakeRetriever, make_hit
 
@@ -58,7 +59,9 @@ def explained(page: Page, retriever: FakeRetriever) -> None:
 
 
 def reading(page: Page, retriever: FakeRetriever) -> None:
-    hit = make_hit(url="file:///srv/a.md", text=CODE)
+    hit = make_hit(
+        url="file:///srv/a.md", text=CODE, blocks=[TextBlock(CODE.index("CREATE"), CODE.index("\n\nAnd"), "code")]
+    )
     retriever.hits = [hit]
     page.goto(f"/document/{hit.document}?passage=chunk-1&q=x")
     expect(page.locator("#passage pre")).to_be_visible()

@@ -138,10 +138,10 @@ def test_a_stopped_build_frees_the_lock(index: Path, world: World, sent: signal.
         "import sys\n"
         "from pathlib import Path\n"
         "from tests.dummy import DummyEmbedder\n"
-        "def encode(self, texts, *, role='document'):\n"
+        "def encode(self, *_, **__):\n"
         "    print('embedding', flush=True)\n"
         "    sys.stdin.read()\n"
-        "DummyEmbedder.encode = encode\n"
+        "DummyEmbedder.encode = DummyEmbedder.encode_ids = encode\n"
         "from tests.faults.world import rebuild\n"
         "rebuild(Path(sys.argv[1]), *sys.argv[2:])\n"
     )

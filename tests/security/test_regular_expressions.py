@@ -233,6 +233,7 @@ BUILT = {  # by module: how patterns are used that its functions build, and thes
     "indexer.generation.lexical.analysis": ("search", [re.compile("a|no_cache")]),
     "indexer.read.markup.blocks": ("match", [re.compile(blocks._HIGHLIGHT_END % "highlight")]),
     "indexer.read.office.sheets": ("search", [re.compile(rb'<(?:\w+:)?c\s(?=[^<>]*?\bs="(1|22)")' + sheets._PLACE)]),
+    "rag.changes.compare": ("search", [re.compile(r"(?<![\w.])3\.11(?!\.?\d)")]),
     "rag.adapters.passages": ("search", [line_of(["dead", "tuples"])]),
     "rag.serving.access": ("fullmatch", [re.compile(access._NAME)]),
 }

@@ -41,7 +41,7 @@ def test_export_and_import(index, tmp_path):
     engine = ("--engine", "eager", "--precision", precision)
     assert "warning: serve will refuse it" in run("import", tmp_path / "a.tar", *where, *engine).stdout
     (tmp_path / "a.tar").write_bytes(b"garbage")
-    refused(run("import", tmp_path / "a.tar", *where), "cut short")
+    refused(run("import", tmp_path / "a.tar", *where), "truncated")
     refused(run("export", tmp_path / "none" / "a.tar", "--index", index), "cannot write")
 
 

@@ -239,11 +239,11 @@ class FakeRetriever:
         return self.asked_questions
 
     def suggest(
-        self, typed: str, collection: str = "default", filter: Filter | None = None, most: int = 6
+        self, typed: str, collection: str = "default", filter: Filter | None = None, limit: int = 6
     ) -> list[Suggestion]:
-        self.typed.append((typed, collection, filter, most))
+        self.typed.append((typed, collection, filter, limit))
         self._check(collection)
-        return [each for each in self.suggestions if typed.lower() in each.text.lower()][:most]
+        return [each for each in self.suggestions if typed.lower() in each.text.lower()][:limit]
 
     def documents(self, collection: str = "default") -> "Iterator[FakeDocument]":
         self._check(collection)

@@ -30,9 +30,9 @@ ENTRY = re.compile(r":(!?)([\w-]+)(!?):(?:[ ]++(.*+))?$")
 _CONDITION = re.compile(r"(ifn?def|ifeval|endif)::([^\s\[]*)\[(.*)\]$")
 _INCLUDE = re.compile(r"include::([^\s\[](?:[^\[]*[^\s\[])?)\[(.*)\]$")
 _REFERENCE = re.compile(r"\{(\w[\w-]*)\}")
-_OPTION = re.compile(r"(\w+)=(?:\"([^\"]*)\"|([^,]*))")
+_OPTION = re.compile(r"(?<!\w)(\w++)=(?:\"([^\"]*)\"|([^,]*))")
 _RANGE = re.compile(r"(\d{1,9})(?:(\.\.)(-?\d{0,9}))?")
-_TAG = re.compile(r"(?<!\w)(tag|end)::([^\s\[\]]+)\[\](?!\S)")
+_TAG = re.compile(r"(?<![\w:])(tag|end)::([^\s\[\]:]++)\[\](?!\S)")
 _RESOURCE = re.compile(r"(?:(?:[\w.@-]+:)?([\w-]+):)?(partial|page|example)\$(.+)")  # an Antora resource
 _TITLE = re.compile(r"\s*(?:=[ ]\S.*\n|(\S.*)\n(={2,})[ ]*\n)")
 _SIGNS = re.compile(  # lines and macros that other texts do not have

@@ -111,7 +111,8 @@ def test_tokens(embeddings, texts, eager):
     assert differing <= {"fp32": 0.001, "bf16": 0.02, "int8": 0.1}[embeddings.precision]
     for query, vector, count in zip(embeddings.encode_query_tokens(some), vectors, counts, strict=True):
         assert np.abs(query.vector - vector).max() <= 1e-6
-        assert query.tokens.shape == (count, 384)
+        assert query.tokens.shape[0] >= count
+        assert query.tokens.shape[1] == 384
         assert np.abs(np.linalg.norm(query.tokens, axis=1) - 1).max() < 1e-5
 
 
