@@ -113,7 +113,8 @@ class Embedder:
         """Embed texts by their token ids.
 
         Returns:
-            Vectors, float32 (n, dim), and if `tokens`, the tokens of each text, float32 (tokens, width), unit length.
+            Vectors, float32 (n, dim). If `tokens` is true, also the unit-length token vectors of each text, float32
+            (count, width).
 
         Raises:
             EmbedderError: the model gives NaN or infinity.

@@ -214,5 +214,5 @@ def matches(pattern: str, path: str) -> bool:
 
 
 def link_of(template: str, path: bytes, ref: str = "") -> str:
-    """Return the address that a link template gives to a file; lines have the anchors `#L12` in any case."""
+    """Return the address of a file by a link template, without the anchor of a line, which is always `#L12`."""
     return template.removesuffix("#L{line}").replace("{path}", quote(path)).replace("{ref}", quote(ref))

@@ -49,7 +49,7 @@ class Dated(NamedTuple):
 
 
 class AnyOf(NamedTuple):
-    """All conditions of one alternative hold."""
+    """Matches if all conditions of at least one alternative hold."""
 
     alternatives: tuple[tuple["Condition", ...], ...]
 

@@ -222,7 +222,7 @@ class Section:
 
 
 def anchor_at(section: Section, place: int) -> str | None:
-    """Return the last fragment before a character of a section."""
+    """Return the fragment of the nearest anchor before a character of a section."""
     before = bisect_right(section.marks, place, key=itemgetter(0))
     return section.marks[before - 1][1] if before else section.anchor
 

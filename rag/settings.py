@@ -21,7 +21,7 @@ _READERS: dict[type, Callable[[object], object]] = {
     float: lambda value: float(str(value)),
     bool: lambda value: _WORDS[str(value).lower()],
 }
-_OF_VECTORS = ("model", "query_prompt", "document_prompt", "precision")  # decide which ones are made
+_OF_VECTORS = ("model", "query_prompt", "document_prompt", "precision")  # settings that determine vectors
 
 T = TypeVar("T", str, int, float, bool)
 

@@ -105,7 +105,10 @@ def create_app(
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # `asset` names files by their content
     app.json = JsonProvider(app)
     app.extensions |= {"retriever": retriever, "settings": settings, "jobs": builds, "pushes": pushes}
-    app.extensions |= {"insights": recorder, "draining": threading.Event()}  # set when the server stops
+    app.extensions |= {
+        "insights": recorder,
+        "draining": threading.Event(),
+    }  # "draining" is set when the server begins to stop
     metrics.install(app, retriever)  # first, to count refusals of the others
     if recorder:
         recorder.count = app.extensions["metrics"].recorded

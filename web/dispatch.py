@@ -27,7 +27,7 @@ NEXT_MS = 5  # wait for the next request of a connection if no other waits
 BUSY = "The server is overloaded: try again."
 _PEEK = 8192  # bytes
 _LENGTH_DIGITS = 9  # a longer Content-Length is left to the parser, which refuses it
-_SMOOTHING = 0.1  # weight of the last request in the mean time of a request
+_SMOOTHING = 0.1  # weight of the latest request in the running average duration
 _NAMES = b"accept|authorization|content-length|transfer-encoding|x-api-key|x-forwarded-for"
 _HEADER = re.compile(rb"\r\n(" + _NAMES + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
 

@@ -43,7 +43,9 @@ NO_ROUTE = "none"
 REQUEST_ID = "X-Request-Id"
 _REQUEST_ID = "HTTP_X_REQUEST_ID"  # the same to WSGI
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-_QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"})  # logged if they fail
+_QUIET = frozenset(
+    {"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"}
+)  # logged only if they fail
 _QUEUE_SAMPLES = {
     "pilotlight_http_requests_waiting": "waiting",
     "pilotlight_http_request_wait_seconds_sum": "seconds",

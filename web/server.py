@@ -92,7 +92,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self.poller.register(client, selectors.EVENT_READ, partial(self.on_pending_socket_readable, connection))
 
     def notify(self) -> None:
-        """Report that the worker is alive, and count, at least once a second."""
+        """Report that the worker is alive, and update its counters once a second."""
         super().notify()
         counters = self.wsgi.extensions["metrics"]
         if time.monotonic() >= self._next_count:  # not with each event

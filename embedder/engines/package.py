@@ -104,7 +104,7 @@ def _is_cached(plan: Plan, key: PackageKey | None) -> bool:
 
 
 def package_folder(cache: Path, key: PackageKey) -> Path:
-    """Return the folder of a key's package, which need not exist."""
+    """Return the folder for a key's package; it may not exist yet."""
     return cache / "packages" / key.folder_name
 
 

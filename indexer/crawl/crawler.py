@@ -27,7 +27,7 @@ from indexer.source_context import SourceContext
 
 _MAX_ADDRESSES, _MAX_ADDRESSES_PER_PAGE = 100_000, 4  # per site, per page of `max_pages`
 _AHEAD = 8  # pages fetched ahead, per fetcher thread
-_MAX_MOVES = 3  # sites that start pages redirect to
+_MAX_MOVES = 3  # redirects of a start page to another site
 _COLLECTION = "/llms-full.txt"  # read last: it may repeat all pages
 _VIEW = "another view of a page that is read"
 _MISTAKEN = "its canonical address has another text, or cannot be read: indexed under its own"

@@ -90,7 +90,7 @@ class LoginCheck:
             raise SessionEnded(f"{origin(url)} asks to log in at {url}: its {kinds} must be renewed")
 
     def _is_refused(self, url: str, is_anonymous: bool) -> bool:
-        """Return whether a page that was read before now needs a login. Raises FetchError."""
+        """Return whether a previously readable page requires a login now. Raises FetchError."""
 
         def refuse(_: str) -> None:
             raise RedirectRefused("a redirect")
@@ -132,7 +132,7 @@ class PageReader:
         self._fetcher.close()
 
     def enter_site(self, start: str) -> None:
-        """Read the rules of the site of a start page, to which another site may have redirected. Raises FetchError."""
+        """Read robots.txt of the start page's site, which may be the target of a redirect. Raises FetchError."""
         if self.site and urlsplit(self.site).hostname != urlsplit(start).hostname:
             self.moved_from = self.moved_from or self.site
             self._fetcher.leave_site(self.site)

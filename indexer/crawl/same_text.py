@@ -107,7 +107,7 @@ class SiteTexts:
         self._url_by_name.setdefault(_base_name(url), url)
 
     def has_text(self, url: str, text: Collection[int]) -> bool:
-        """Return whether a page has a text, by its shingles; True if either is unknown."""
+        """Return whether a page contains a text, by their shingles; True for a page that was not read."""
         sample = self._sample(url)
         return sample is None or _is_in(Sample.of(text), sample)
 

@@ -242,7 +242,7 @@ class _Group:
     members: list[Section]
     path: tuple[str, ...]
     tokens: int
-    has_headings: bool = False  # the text is to have the headings of the members
+    has_headings: bool = False  # include the headings of the members in the text
 
     def joins(self, other: "_Group", size: int, length: Length) -> bool:
         """Add the next group if one of the two is short, both have one parent and they fit; return whether it did."""

@@ -142,7 +142,7 @@ class TokenWriter:
         self._file.write(bytes(_HEADER_BYTES))
 
     def add(self, signs: Signs, counts: npt.NDArray[np.int32]) -> None:
-        """Append the tokens of passages: signs, uint8 (tokens, width / 8), and the number of each, int32 (n,).
+        """Append the tokens of passages: signs, uint8 (tokens, width / 8), and token counts by passage, int32 (n,).
 
         Raises VectorError if shapes do not match, or OSError.
         """

@@ -112,7 +112,7 @@ class VectorWriter:
         index.train(sample)
         self._filled(index)
         index.nprobe = min(_PROBES, nlist)
-        # Vectors are assigned through a matrix product; a query reads every centroid once: half the bytes are faster.
+        # A query reads every centroid once, so half the bytes are faster; vectors are assigned by a matrix product.
         compact = _new_store(self._dimension)
         compact.add(exact.reconstruct_n(0, nlist))
         index.quantizer = compact

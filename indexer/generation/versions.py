@@ -46,7 +46,7 @@ class Edition(NamedTuple):
 
 
 def learn(documents: Iterable[tuple[str, str, str, int]]) -> dict[str, tuple[str, str]]:
-    """Learn versions from the documents of a collection: source, address, title, signature of the first passage."""
+    """Learn versions from documents, each as (source, address, title, signature of the first passage)."""
     sources: dict[str, list[tuple[str, str, int]]] = {}
     for source, url, title, signature in documents:
         sources.setdefault(source, []).append((url, title, signature))

@@ -275,7 +275,7 @@ class BuildReport:
         return report | {"seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()}}
 
     def line(self) -> str:
-        """Return the changes in one line."""
+        """Return a summary of the build in one line."""
         if not self.published:
             return f"nothing has changed: {counted(self.documents, 'document')}, generation {self.generation}"
         counts = f"{self.new.count:,} new, {self.changed.count:,} changed, {self.gone.count:,} gone"

@@ -204,7 +204,7 @@ def disk_errors(index_dir: Path) -> Iterator[None]:
 
 
 def remove_old(index_dir: Path, keep: int) -> None:
-    """Remove all generations but the live one and the newest, `keep` in all."""
+    """Keep `keep` generations, the live one and the newest others, and remove the rest."""
     live = live_id(index_dir)
     others = [name for name in generation_ids(index_dir) if name != live]
     for name in others[keep - 1 :]:

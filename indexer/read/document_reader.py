@@ -33,7 +33,7 @@ class PageParts:
     """The parts of a page of HTML or Markdown that are read together."""
 
     links: bool = False
-    needs_rendering: bool = False  # whether to find out if scripts render it
+    needs_rendering: bool = False  # check whether scripts render it
     blocks: bool = False
     text: bool = False
     template: str = ""  # site template, left out of the text

@@ -70,7 +70,7 @@ def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False)
 
 
 def effective_type(content_type: str, name: str) -> str:
-    """Return the media type; for plain text, the one of the file name."""
+    """Return the media type; if it is plain text, the type that the file name implies."""
     if content_type != "text/plain":
         return content_type
     type_of_name = content_type_of(name)

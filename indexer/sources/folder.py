@@ -265,7 +265,7 @@ class _FolderReading:
             return NOBODY
 
     def _failure(self, path: Path, error: OSError) -> Failure:
-        """Return why a path is left out. Raises SourceError where it may be there at another time."""
+        """Return why a path is left out. Raises SourceError for a failure that may be temporary."""
         reason = error.strerror or "cannot be read"
         if error.errno not in _GONE or path == self._tree.root:
             raise SourceError(f"cannot read {path}: {reason}") from error

@@ -266,7 +266,7 @@ def read_repository(
 
 
 def _leads_elsewhere(folder: Path) -> bool:
-    """Return whether a repository is that of another folder, or has objects of one."""
+    """Return whether a repository belongs to another folder or borrows objects from one."""
     if not folder.is_dir() or folder.is_symlink():
         return folder.exists()
     objects = [str(folder / "objects")]

@@ -1,7 +1,7 @@
 """Pushed documents on disk: the latest version of each address, and its state in the index.
 
-Changes are numbered in the order in which they were accepted. An address that was withdrawn stays in the file without
-its document, so that it goes from a generation that has it, also from an older one that was made live again.
+Changes are numbered in the order in which they were accepted. A withdrawn address stays in the file without its
+document, so that the next build removes it from any generation, also from an older one that is live again.
 """
 
 import fcntl

@@ -72,7 +72,7 @@ class DocumentExcerpt:
             self._headings[place] = url, short_path, tokens
 
     def load_around(self, place: int, distance: int) -> int:
-        """Read a passage and those at most so far from it; return the number of their characters."""
+        """Read a passage and its neighbours up to a distance; return their number of characters."""
         first, characters = max(0, place - distance), 0
         for at, passage in enumerate(self.document.passages(first, place + distance + 1), first):
             self._headings[at] = passage["url"], passage["section"], 0

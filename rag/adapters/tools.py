@@ -349,7 +349,7 @@ class Tools:
 
 
 def _change_block(number: int, document: DocumentChange) -> str:
-    """Return the changes of a document between marks."""
+    """Return the changes to a document, enclosed in marks."""
     about = {"Document": document.title, "Url": document.url, "Change": document.kind, "Was": document.old_url or ""}
     return delimited(number, about, "\n".join(section_lines(document, _MAX_EDITS)))
 

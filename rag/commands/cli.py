@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
-        code: int = pilotlight.main(argv, "pilotlight", standalone_mode=False)  # completes for a shell, too
+        code: int = pilotlight.main(argv, "pilotlight", standalone_mode=False)  # also handles shell completion
         return code
     except click.UsageError as error:
         text = f"{error.format_message()} See {error.ctx.command_path if error.ctx else 'pilotlight'} --help"

@@ -136,7 +136,7 @@ def _facts(item: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Lay out rows in columns; the first one has the headings."""
+    """Lay out rows in aligned columns; the first row has the headings."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

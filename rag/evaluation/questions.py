@@ -54,7 +54,7 @@ class Question(NamedTuple):
 class TargetPassage(NamedTuple):
     """A passage of a dataset."""
 
-    id: str  # address; the part before `#` is the document's
+    id: str  # address; the part before `#` is the document's address
     title: str
     headings: str
     text: str

@@ -222,9 +222,10 @@ def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] = ()) -> dict[str, list[Share]]:
-    """Count documents by each of FACETS, the most frequent value first, of versions the newest; unknown ones not.
+    """Count documents per value of each of FACETS, most frequent first; unknown values are not counted.
 
-    `path` has the folders one level below the one that all documents share, so that each choice narrows further.
+    Versions are in order, the newest first. `path` lists the folders directly below the deepest folder that all
+    documents share, so every choice narrows the results.
     """
     documents = list(documents)
     paths = [facts.url.partition("?")[0].partition("://")[2].split("/")[1:-1] for facts in documents]

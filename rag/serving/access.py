@@ -183,7 +183,7 @@ class KeyFile:
         except FileNotFoundError:
             return None
         except OSError:
-            return self.read()  # raises the reason
+            return self.read()  # raises an error with the reason
 
     def find(self, key: str) -> Key | None:
         """Return the record of a key, or None for an unknown one, after a time that does not depend on the key."""

@@ -56,7 +56,7 @@ class PushedBuilder:
         self._pause = threading.Event()  # never set: it can be interrupted
 
     def keep(self, is_needed: Callable[[], bool], idle: float = _IDLE_SECONDS) -> None:
-        """Index waiting changes until none has come for `idle` seconds, or none waits and no server needs it."""
+        """Index waiting changes. Stop after `idle` seconds without any, or if none waits and no server runs."""
         worked, builds = time.monotonic(), 0
         while time.monotonic() < worked + idle and builds < _MAX_BUILDS:
             due = [
@@ -80,8 +80,8 @@ class PushedBuilder:
     def build(self, folder: Path) -> BuildReport:
         """Index the waiting changes of one collection, with the settings of its last build.
 
-        Raises FingerprintMismatch: it was built with another model; IndexCorrupt: the live generation cannot be read;
-        and whatever else `build` raises.
+        Raises as `pipeline.build.build` does, FingerprintMismatch if the collection was built with another model, and
+        IndexCorrupt if the live generation cannot be read.
         """
         if self._embedder is None:
             self._embedder = self._make_embedder(self._settings)

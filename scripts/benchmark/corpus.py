@@ -70,7 +70,7 @@ def texts_of_length(tokenizer: tokenizers.Tokenizer, texts: Sequence[str], lengt
     beginnings: dict[str, None] = {}
     for text in texts:
         encoding = tokenizer.encode(text)
-        for last in range(length - 3, length + 1):  # a word cut short may become another number of tokens
+        for last in range(length - 3, length + 1):  # a truncated word may have more or fewer tokens
             if last >= len(encoding.ids) - 1:
                 break
             cut = text[: encoding.offsets[last][1]]

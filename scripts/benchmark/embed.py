@@ -37,7 +37,7 @@ Loaded = dict[str, tuple[Peer, float]]  # name and precision: contestant, lowest
 
 
 def contestants(setup: Setup) -> list[Peer]:
-    """Return every contestant, before it is loaded."""
+    """Return all contestants, not yet loaded."""
     return [
         LangChain(setup),
         SentenceTransformerEager(setup),

@@ -28,7 +28,7 @@ _PROBE_SECONDS = 0.05
 
 
 def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
-    """Measure 1, 16 and 160 clients, the latter for so many seconds, and the time of each component of a search.
+    """Measure 1, 16 and 160 clients (the last for `seconds`), and the time of each component of a search.
 
     Uses the index in the work folder if there is one. Model, engine and precision come from the environment. Rows
     have the fields of `hammer` and, with 160 clients, livez_p99_ms.

@@ -12,7 +12,7 @@ from rag.query.results import TextBlock
 Span = tuple[int, int]  # characters [start, end)
 
 SNIPPET_CHARS = 320
-LEAD_CHARS = 110  # more, before the first match
+LEAD_CHARS = 110  # shown before the first match at most
 MAX_WORD_CHARS = 120  # addresses and paths are not cut
 CELL = " | "
 MARK = Markup("<mark>")

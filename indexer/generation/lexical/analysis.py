@@ -388,7 +388,7 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
 
 
 def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str) -> list[Span]:
-    """Return the spans of the marked words of an ASCII text, found by their beginnings, in order."""
+    """Search an ASCII text for the beginnings of marked words; return the spans of these words in order."""
     spaced, terms = text.encode().translate(_SPACED) + b" ", TERMS[ENGLISH]
     matches: set[Span] = set()
     for beginning in beginnings:
@@ -411,7 +411,7 @@ def _beginnings(marked: frozenset[str]) -> list[bytes]:
         has_sign(term) or (term.isdecimal() and len(term) > 3) for term in marked
     ):
         return []  # names with signs, and numbers that may have thousands separators
-    # All words with a stem begin like it, but for a last letter that the ending may have changed.
+    # Every word begins with its stem, except that an ending may change the last letter of the stem.
     beginnings = sorted(
         _BEGINNINGS.get(term) or (term[:-1] if term.endswith(_CHANGED) and len(term) > 1 else term)
         for term in marked

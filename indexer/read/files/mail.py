@@ -89,7 +89,7 @@ def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Sec
         if kind != "alternative":
             return [one for inner in versions for one in inner]
         best: list[Section] = []  # the first version of a text, or a later one that says notably more
-        longest = 0.0  # letters and digits, which differ less between plain text and HTML than white space and rules do
+        longest = 0.0  # letters and digits: white space and ruled lines differ between plain text and HTML
         for version in versions:
             length = sum(sum(map(str.isalnum, section.text)) for section in version)
             if length > longest:

@@ -79,7 +79,7 @@ def _drop_bars(tree: HtmlTree) -> None:
     leading += [link for link in (*first, *last) if link.get("href") in twice] if len(twice) > 1 else []
     around = {id(link.parent): link for link in leading}.values()
     bars: dict[int, Element] = {}
-    larger = set[int]()  # ids of ancestors of elements that are no bars
+    larger = set[int]()  # ids of the ancestors of elements that are not bars
     shared = {id(tag): tag for link in around for tag in link.parents(6) if len(tag.children) > 1}
     for tag in sorted(shared.values(), key=attrgetter("depth"), reverse=True):
         if id(tag) not in larger and _is_bar(tag):

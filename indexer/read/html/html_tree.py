@@ -1,4 +1,4 @@
-"""Parse HTML into plain objects by the events of libxml2, whose own tree ends at 2,048 levels."""
+"""Build a tree of plain objects from libxml2's parser events: libxml2's own tree is limited to 2,048 levels."""
 
 import weakref
 from collections import defaultdict

@@ -93,7 +93,7 @@ def is_noise(tag: Element) -> bool:
         return not _is_box(tag)
     if name == "form":  # some systems wrap the whole page in one
         return not holds(tag, PAGE_ELEMENTS)
-    if name == "label":  # a disabled box belongs to a list of tasks
+    if name == "label":  # a disabled checkbox marks an item of a task list
         if tag.short_text(MAX_LABEL_CHARS) is None:
             return False
         controls = [node for node in tag.elements() if node.name in _FIELDS or node.name == "button"]

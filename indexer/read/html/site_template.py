@@ -176,4 +176,4 @@ def _hash(around: int, name: str) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
 
 
-_name_hash = lru_cache(maxsize=4_096)(_hash)  # a page repeats a few
+_name_hash = lru_cache(maxsize=4_096)(_hash)  # a page uses few names many times

@@ -57,7 +57,7 @@ class _Unknown(Directive):
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """Return the argument, or the title of code, and the content."""
+        """Return the content below the directive's argument, or below the title of code."""
         name, content = self.name.lower(), self.content
         while content and content[0].startswith(":"):
             content = content[1:]

@@ -24,7 +24,7 @@ _OPENING = frozenset("([{<«‹")
 _SHADOW = 0.17  # em, from a letter to its shadow; `ll` is further apart
 _STOPS = frozenset(".,:;!?\u060c\u061b\u061f")
 _KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}  # bidirectional classes; others are O
-_LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")  # read from left to right in a line from right to left
+_LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")  # left-to-right runs within a right-to-left line
 _RIGHT_IN_LEFT = re.compile("R(?:[^L]*R)?")
 
 
@@ -43,7 +43,7 @@ Sequenced = tuple[Glyph | None, bool]  # None is a space; whether it is read fro
 
 
 def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
-    """Return whether a page is read from right to left, and its words; then distances are from its right edge.
+    """Return whether a page reads from right to left, and its words, measured from its right edge if it does.
 
     Names and addresses on such a page are often in Latin letters.
     """

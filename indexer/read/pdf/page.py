@@ -235,7 +235,7 @@ class PdfPage:
     If it is read from x1 to x0, places are mirrored: the beginning of a line is x0.
     """
 
-    text: str = ""  # PDFium's order; empty if there is a layout
+    text: str = ""  # the page's text in PDFium's order; empty if `lines` are known
     lines: list[PdfLine] = field(default_factory=list)
     drawn: list[Rule | Upright] = field(default_factory=list)
     height: tuple[float, float] = (0.0, 0.0)  # lower and upper edge
