@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -185,15 +185,15 @@ class DocumentExcerpt:
             depth = sum(1 for _ in takewhile(lambda pair: pair[0].name == pair[1], pairs))
             for name in path[depth:]:
                 url = self._headings[run[0]][0].removeprefix(self.url)
-                nodes.append(_Heading(depth, name, url))
+                nodes.append(_Heading(depth, name, url, above[depth - 1] if depth else None))
                 above[depth:] = nodes[-1:]
                 depth += 1
             del above[len(path) :]
             above[-1].tokens += self.tokens(run)
         deadline.check()
-        for node, parent in reversed([*_with_parents(nodes)]):
-            if parent is not None:
-                parent.tokens += node.tokens
+        for node in reversed(nodes):
+            if node.parent is not None:
+                node.parent.tokens += node.tokens
         lines = [f"{'  ' * node.depth}{node.name} ({node.tokens} tokens) {node.url}" for node in nodes]
         costs_by_depth: Counter[int] = Counter()
         for node, line in zip(nodes, lines, strict=True):
@@ -210,15 +210,8 @@ class _Heading:
     depth: int
     name: str
     url: str
+    parent: "_Heading | None"
     tokens: int = 0
-
-
-def _with_parents(nodes: Iterable[_Heading]) -> Iterator[tuple[_Heading, _Heading | None]]:
-    """Yield each node with its parent, None at the top."""
-    above: list[_Heading] = []
-    for node in nodes:
-        yield node, above[node.depth - 1] if node.depth else None
-        above[node.depth :] = [node]
 
 
 def line_of(words: Sequence[str]) -> re.Pattern[str]:

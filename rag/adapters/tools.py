@@ -4,7 +4,7 @@ All that comes from documents, headings too, stands between marks that it cannot
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +23,7 @@ from rag.answer.verify import verify
 from rag.changes.snapshots import section_lines
 from rag.decoding import decode, quoted, refuse_unknown
 from rag.errors import CollectionMissing, FieldError, NotConfigured, NotThere
-from rag.messages import DocumentChange
+from rag.messages import DocumentChange, Proof
 from rag.query.request import ALL, MAX_K, Filter, Query, SearchRequest, names_of
 from rag.query.results import Answer, section_within
 from rag.serving.live import LiveRetriever, StoredChunk
@@ -249,7 +249,6 @@ class Tools:
         options.never_capture = True  # groups cost time and change nothing here
         limit, total, pattern = call.limit or call.max_tokens // 30, 0, None
         chunks: list[StoredChunk] = []
-        blocks: list[str] = []
         exact = re2.escape(call.pattern)
         for way in (f"(?m){call.pattern}", exact):
             with suppress(re2.error):
@@ -261,12 +260,9 @@ class Tools:
                 break
         note = f"{counted(total, 'passage')} found{' as exact text' if way == exact and total else ''}."
         room = call.max_tokens - count_tokens(DATA) - _NOTE_TOKENS
-        for chunk in chunks[:limit]:
-            heading = SEPARATOR.join(filter(None, [chunk.title, section_within(chunk.title, chunk.section)]))
-            block = delimited(len(blocks) + 1, {"Section": heading, "Url": chunk.url}, excerpts_of(pattern, chunk.text))
-            if (room := room - count_tokens(block)) < 0:
-                break
-            blocks.append(block)
+        blocks, _ = _within(
+            room, (_match_block(number, each, pattern) for number, each in enumerate(chunks[:limit], 1))
+        )
         if total > len(blocks):
             note += f" The first {len(blocks)} are shown: narrow the pattern or the filter, or raise max_tokens."
         return "\n\n".join([note, DATA, *blocks]), ()
@@ -279,16 +275,10 @@ class Tools:
         counts = ", ".join(f"{number} {verdict}" for verdict, number in checked.counts.items())
         note = f"Sentences: {counts}. The meaning of a paraphrase is not checked."
         room = call.max_tokens - count_tokens(note + DATA) - _NOTE_TOKENS
-        blocks: list[str] = []
-        for proof in sorted(checked.proofs, key=lambda proof: proof.verdict in ("found", "unchecked")):
-            if proof.verdict != "unchecked":
-                sentence = call.text[proof.start : proof.end][:_MAX_SENTENCE]
-                about = {"Sentence": sentence, "Verdict": proof.verdict, "Reason": proof.reason, "Url": proof.url or ""}
-                block = delimited(len(blocks) + 1, about, (proof.source or "")[:_MAX_SENTENCE])
-                if (room := room - count_tokens(block)) < 0:
-                    note += " Not all fit: raise max_tokens."
-                    break
-                blocks.append(block)
+        proofs = [proof for proof in checked.proofs if proof.verdict != "unchecked"]
+        proofs.sort(key=lambda proof: proof.verdict == "found")
+        blocks, _ = _within(room, (_proof_block(number, each, call.text) for number, each in enumerate(proofs, 1)))
+        note += " Not all fit: raise max_tokens." * (len(blocks) < len(proofs))
         return "\n\n".join([note, DATA, *blocks]), ()
 
     def changes(self, call: ChangesCall) -> Reply:
@@ -305,12 +295,11 @@ class Tools:
             counts = ", ".join(f"{number} {kind}" for kind, number in changes.counts.items())
             since = changes.since.version or changes.since.created_at
             notes.append(f"{name} since {neutralise(since)}: {counts}.")
-            for document in changes.documents:
-                block = _change_block(len(blocks) + 1, document)
-                if (room := room - count_tokens(block)) < 0:
-                    notes.append("Not all fit: raise max_tokens.")
-                    break
-                blocks.append(block)
+            numbered = enumerate(changes.documents, len(blocks) + 1)
+            added, room = _within(room, (_change_block(number, document) for number, document in numbered))
+            if len(added) < len(changes.documents):
+                notes.append("Not all fit: raise max_tokens.")
+            blocks += added
         return "\n\n".join(["\n".join(notes), DATA, *blocks]), ()
 
     def collections(self, call: CollectionsCall) -> Reply:
@@ -346,6 +335,29 @@ class Tools:
                 if document := self._open(each if is_document_id(each) else document_id(each), name):
                     return document
         raise NotThere("there is no document at this address: search gives addresses")
+
+
+def _within(room: int, blocks: Iterable[str]) -> tuple[list[str], int]:
+    """Return the first blocks within a budget, and the tokens left; they are below 0 if a block did not fit."""
+    fitting_blocks: list[str] = []
+    for block in blocks:
+        if (room := room - count_tokens(block)) < 0:
+            break
+        fitting_blocks.append(block)
+    return fitting_blocks, room
+
+
+def _match_block(number: int, chunk: StoredChunk, pattern: Any) -> str:
+    """Return the matches of a pattern in a passage, enclosed in marks."""
+    heading = SEPARATOR.join(filter(None, [chunk.title, section_within(chunk.title, chunk.section)]))
+    return delimited(number, {"Section": heading, "Url": chunk.url}, excerpts_of(pattern, chunk.text))
+
+
+def _proof_block(number: int, proof: Proof, text: str) -> str:
+    """Return the proof of a sentence of a text, enclosed in marks."""
+    sentence = text[proof.start : proof.end][:_MAX_SENTENCE]
+    about = {"Sentence": sentence, "Verdict": proof.verdict, "Reason": proof.reason, "Url": proof.url or ""}
+    return delimited(number, about, (proof.source or "")[:_MAX_SENTENCE])
 
 
 def _change_block(number: int, document: DocumentChange) -> str:

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import NamedTuple
 
-from indexer.generation.lexical.analysis import TERMS, has_sign, rules_for, words
+from indexer.generation.lexical.analysis import TERMS, find_words, has_sign, rules_for
 from rag.query.results import Hit, Span, text_of
 from rag.query.text_fragment import link_to_text
 
@@ -93,7 +93,7 @@ class Evidence:
     def terms(self) -> frozenset[str]:
         """Terms of the passage; of a number only its value, so that 3.14 does not have 14."""
         terms, analysed = set[str](), TERMS[rules_for(self.hit.language)]
-        for word in set(words(self._all).findall(self._all)):
+        for word in set(find_words(self._all)):
             is_fraction = word[0].isdecimal() and has_sign(word)
             terms.update(analysed[word][:1] if is_fraction else analysed[word])
             terms.add(_NUMBER_WORDS.get(word.lower(), word))
@@ -105,7 +105,7 @@ class Evidence:
 
     @cached_property
     def _keys(self) -> list[str]:
-        return [key_of(word, self.hit.language) for word in words(self._all).findall(self._all)]
+        return [key_of(word, self.hit.language) for word in find_words(self._all)]
 
     def has_near(self, number: str, context: frozenset[str]) -> bool:
         """Return whether the passage has a number near one of some terms."""

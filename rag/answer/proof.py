@@ -7,12 +7,13 @@ paraphrase means is not checked. The time is linear in the length of the answer.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from indexer.generation.lexical.analysis import STOP_WORDS, is_stop_word, words
+from indexer.generation.lexical.analysis import STOP_WORDS, find_words, is_stop_word, words
 from rag.answer.evidence import Evidence, Match, join, key_of, tokens_of
 from rag.answer.sentences import Excerpt, Sentence, SentenceSplitter
 from rag.errors import RagError
@@ -56,7 +57,7 @@ class Prover:
         """
         self._evidence = [Evidence(hit, number if are_numbered else None) for number, hit in enumerate(hits, 1)]
         language = hits[0].language if hits else None
-        self._question_keys = {key_of(word, language) for word in words(question).findall(question)}
+        self._question_keys = {key_of(word, language) for word in find_words(question)}
         self._question_tokens = join(tokens_of(question.lower()))
         self._lookup, self._lookups_left = lookup, MAX_LOOKUPS
         self._splitter = SentenceSplitter()
@@ -212,17 +213,18 @@ def _has(passage: Evidence, fact: Excerpt, sentence: Sentence) -> bool:
     if fact in sentence.code or _ADDRESS.fullmatch(fact.text):
         return passage.has_text(fact.text.rstrip("/"))
     key = key_of(fact.text, passage.hit.language)
-    if key not in passage.terms:
-        return False
+    if key not in passage.terms or not key[0].isdecimal():
+        return key in passage.terms
     context = frozenset(each for each in _content(sentence.prose, passage.hit.language) if not each[0].isdecimal())
-    return not (key[0].isdecimal() and context) or passage.has_near(key, context)
+    return not context or passage.has_near(key, context)
 
 
-def _content(text: str, language: str | None) -> list[str]:
+@lru_cache(16)  # each number of a sentence is compared with each passage
+def _content(text: str, language: str | None) -> tuple[str, ...]:
     """Return the terms of a sentence without stop words."""
-    return [
-        key_of(word, language) for word in words(text).findall(text) if not is_stop_word(word.lower(), language or "en")
-    ]
+    return tuple(
+        key_of(word, language) for word in find_words(text) if not is_stop_word(word.lower(), language or "en")
+    )
 
 
 def _coverage(content: Sequence[str], passages: Sequence[Evidence]) -> float:
@@ -233,7 +235,7 @@ def _is_foreign(text: str, passages: Sequence[Evidence]) -> bool:
     """Return whether a sentence in the language of the passages has next to no word of them."""
     language = passages[0].hit.language or "en"
     content = _content(text, language)
-    stop_words = len(words(text).findall(text)) - len(content)
+    stop_words = len(find_words(text)) - len(content)
     is_comparable = len(content) >= _MIN_CONTENT_WORDS and stop_words >= _MIN_STOP_WORDS
     return is_comparable and _coverage(content, passages) < _MIN_COVERAGE
 

@@ -27,7 +27,6 @@ _MAX_ALIGNMENTS = 1_000_000  # pairs of equal sentences of a document; with more
 _MAX_FORMS = 10_000  # pairs of sentences that are compared by their words
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^\sa-z])|(?<=[。！？])|\n+")
 _NO_HEADING = re.compile(r"[|={}();<>\\]|[.!?:;,…。、]$")
-_SPACE = re.compile(r"\s+")
 _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
 _DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}"
@@ -90,7 +89,7 @@ class DocumentText:
 
     def _plain(self, sentence: str) -> str:
         """Return a sentence without its white space and the version of the manual, and a stamp without its date."""
-        plain = _SPACE.sub(" ", sentence).strip()
+        plain = " ".join(sentence.split())
         if self.version:
             plain = re.sub(rf"(?<![\w.]){re.escape(self.version)}(?!\.?\d)", "*", plain)
         bare, dates = _DATE.subn("*", plain)
@@ -140,7 +139,8 @@ def compare(
     gone, arrived = ([each[key] for key in sorted(each.keys() - other)] for each, other in ((old, new), (new, old)))
     origins = _find_origins([each.lines for each in gone], [each.lines for each in arrived])
     moved = {arrived[place].key: gone[origin].key for place, origin in origins.items()}
-    keys = [key for key in {**new, **old} if key not in moved.values()]
+    old_keys = set(moved.values())
+    keys = [key for key in {**new, **old} if key not in old_keys]
     documents = [(old.get(moved.get(key, key)), new.get(key)) for key in keys]
     diffs = [diff for number, pair in enumerate(documents) for diff in _align(number, *pair)]
     noise = _drop_noise(diffs, max(MIN_NOISE_DOCUMENTS, round(MIN_NOISE_SHARE * total)))
@@ -148,11 +148,12 @@ def compare(
         [[] if diff.pairs or diff.added else diff.removed for diff in diffs],
         [[] if diff.pairs or diff.removed else diff.added for diff in diffs],
     )
+    moved_away = set(origins.values())
     sections = [list[SectionChange]() for _ in documents]
     for place, diff in enumerate(diffs):
         if place in origins:
             sections[diff.document].append(_moved_section(diffs[origins[place]], diff))
-        elif place not in origins.values() and diff.edits():
+        elif place not in moved_away and diff.edits():
             sections[diff.document].append(_section_change(diff, documents[diff.document]))
     for pair, changes in zip(documents, sections, strict=True):
         changes += _renamed_sections(*pair, changes)
@@ -238,6 +239,7 @@ def _find_origins(removed: Sequence[list[TextLine]], added: Sequence[list[TextLi
         for line in lines:
             places[line.plain].append(place)
     origins: dict[int, int] = {}
+    used = set[int]()
     for place, lines in enumerate(added):
         shared = Counter[int]()
         for line in lines:
@@ -245,8 +247,9 @@ def _find_origins(removed: Sequence[list[TextLine]], added: Sequence[list[TextLi
                 shared.update(dict.fromkeys(sections, len(line.plain)))
         for origin, length in shared.most_common():
             size = max(sum(len(line.plain) for line in each) for each in (lines, removed[origin]))
-            if origin not in origins.values() and length >= MIN_SAME_TEXT * size:
+            if origin not in used and length >= MIN_SAME_TEXT * size:
                 origins[place] = origin
+                used.add(origin)
                 break
     return origins
 

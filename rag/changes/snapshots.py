@@ -110,24 +110,24 @@ def _choose(
         if newer not in versions or newer == since:
             raise FieldError("until", f"until must be another version than {since}; there are: {', '.join(versions)}.")
         return [(live, since), (live, newer)]
-    new = _find("until", until, manifests) if until else live
+    new = _find("until", until, live, manifests) if until else live
     older = [each for each in manifests if each.id < new.id]
     if since is None and not older:
         raise FieldError("since", "since: there is only one generation; the next build keeps this one to compare.")
-    return [(_find("since", since, manifests) if since else older[0], None), (new, None)]
+    return [(_find("since", since, live, manifests) if since else older[0], None), (new, None)]
 
 
-def _find(field: str, text: str, manifests: list[Manifest]) -> Manifest:
-    """Return the generation with this id, or the one of a day, by default the oldest."""
-    if is_generation_id(text):
-        generation = next((each for each in manifests if each.id == text), None)
-    elif days := _DAYS.fullmatch(text):
-        day = f"{datetime.now(UTC) - timedelta(days=int(days[1])):%Y-%m-%d}"
-        generation = next((each for each in manifests if each.created_at[:10] <= day), manifests[-1])
-    elif _DAY.fullmatch(text):
+def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> Manifest:
+    """Return the live generation, the one with this id, or the one of a day, by default the oldest."""
+    if days := _DAYS.fullmatch(text):
+        text = f"{datetime.now(UTC) - timedelta(days=int(days[1])):%Y-%m-%d}"
+    generation: Manifest | None
+    if _DAY.fullmatch(text):
         generation = next((each for each in manifests if each.created_at[:10] <= text), manifests[-1])
+    elif is_generation_id(text):
+        generation = next((each for each in manifests if each.id == text), None)
     else:
-        generation = next((each for each in manifests if text == "live"), None)
+        generation = live if text == "live" else None
     if generation is None:
         ids = ", ".join(each.id for each in manifests)
         raise FieldError(field, f"{field} must be a day, a number of days such as 30d, a version, or one of {ids}.")

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from indexer.filter import Filter
+from indexer.publish.publish import roll_back
 from rag.changes.snapshots import changes_as_text, count_changes, find_changes
 from rag.commands.cli import main
 from rag.errors import FieldError
@@ -130,6 +131,8 @@ def test_since_is_a_day_a_number_of_days_or_a_generation(manual):
     assert find_changes(manual.index, "default", "0d", None).documents == []
     with pytest.raises(FieldError, match="since must be a day"):
         find_changes(manual.index, "default", "yesterday", None)
+    roll_back(manual.index, oldest)
+    assert find_changes(manual.index, "default", live, "live").until.generation == oldest
 
 
 def test_only_one_generation(site):
