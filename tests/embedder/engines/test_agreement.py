@@ -109,10 +109,11 @@ def test_tokens(embeddings, texts, eager):
     assert np.array_equal(counts, eager_tokens.counts)
     differing = np.unpackbits(signs ^ eager_tokens.signs).mean()
     assert differing <= {"fp32": 0.001, "bf16": 0.02, "int8": 0.1}[embeddings.precision]
-    for query, vector, count in zip(embeddings.encode_query_tokens(some), vectors, counts, strict=True):
+    rows = embeddings.tokenize(some)
+    assert counts.tolist() == [len(set(row)) for row in rows]  # each token of a document once
+    for query, vector, row in zip(embeddings.encode_query_tokens(some), vectors, rows, strict=True):
         assert np.abs(query.vector - vector).max() <= 1e-6
-        assert query.tokens.shape[0] >= count
-        assert query.tokens.shape[1] == 384
+        assert query.tokens.shape == (len(row), 384)
         assert np.abs(np.linalg.norm(query.tokens, axis=1) - 1).max() < 1e-5
 
 
