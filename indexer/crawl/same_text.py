@@ -96,8 +96,7 @@ class SiteTexts:
         self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
         self._url_by_name: dict[str, str] = {}
-        self._votes: dict[str, int] = {}
-        self._view_patterns: set[str] = set()  # their addresses are not fetched
+        self._votes: dict[str, int] = {}  # by pattern; addresses of patterns with enough votes are not fetched
 
     def add(self, url: str, text: Collection[int], links: Collection[str]) -> None:
         """Add the shingles and links of an indexed page."""
@@ -115,20 +114,17 @@ class SiteTexts:
         """Return whether a page is only another view of its referrer, or of a page with the same name."""
         if not text:
             return False
-        sample, originals = (
-            Sample.of(text),
-            {referrer, self._url_by_name.get(_base_name(page.url), "")} - {"", page.url},
-        )
+        sample = Sample.of(text)
+        originals = {referrer, self._url_by_name.get(_base_name(page.url), "")} - {"", page.url}
         is_same = any(self._is_view_of(page, sample, original) for original in originals)
         pattern = view_pattern(referrer, page.url) if referrer else None
         if pattern is not None and (is_same or pattern in self._votes):
             self._votes[pattern] = self._votes.get(pattern, 0) + (1 if is_same else _VOTE_AGAINST)
-            (self._view_patterns.add if self._votes[pattern] >= _MIN_VOTES else self._view_patterns.discard)(pattern)
         return is_same
 
     def has_view_address(self, url: str, referrer: str) -> bool:
         """Return whether the address of a link follows the pattern of views."""
-        return bool(self._view_patterns) and view_pattern(referrer, url) in self._view_patterns
+        return bool(self._votes) and self._votes.get(view_pattern(referrer, url) or "", 0) >= _MIN_VOTES
 
     def is_collection(self, text: Collection[int]) -> bool:
         """Return whether a text repeats those of most pages, like a file for language models."""
