@@ -13,10 +13,12 @@ from indexer.read.html.furniture import POPUP
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.noise import (
     HIDING,
+    LETTER,
     MAX_DEPTH,
     MAX_NEAR,
     MAX_NODES,
     NOISE_ROLES,
+    WORD,
     classes,
     holds,
     is_folded,
@@ -27,8 +29,6 @@ from indexer.read.html.noise import (
 )
 from indexer.text import reader_notes
 
-_WORD = re.compile(r"\w+")
-_LETTER = re.compile(r"[^\W\d_]")
 _TITLES = HEADINGS | {"dt", "summary", "th", "legend", "caption"}  # they may have a control as only text
 _PANEL_TITLES = HEADINGS | {"dt", "button", "summary", "input"}
 _PANELS = frozenset(
@@ -95,8 +95,8 @@ def _is_content(control: Element) -> bool:
     if "button" not in (control.name, control.get("role")) or control.name == "a" or _opens_popup(control):
         return False
     texts = [text for text, _ in leading_texts(control)]
-    pieces = [text for text in texts if _WORD.search(text)]
-    is_sentence = sum(len(_WORD.findall(text)) for text in pieces) >= _MIN_SENTENCE_WORDS
+    pieces = [text for text in texts if WORD.search(text)]
+    is_sentence = sum(len(WORD.findall(text)) for text in pieces) >= _MIN_SENTENCE_WORDS
     is_titled = any(parent.name in _TITLES for parent in control.parents(4))
     is_operation = len(texts) > 1 and any(map(_OPERATION.search, texts))
     holds_blocks = len(pieces) > 1 and holds(control, _BLOCKS_IN_BUTTONS)
@@ -140,7 +140,7 @@ def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> None:
                 before = child
                 continue
             text = _leading_words(child)
-            words = len(_WORD.findall(text))
+            words = len(WORD.findall(text))
             if not words or _is_popup(child) or _PLACEHOLDER.search(text):
                 continue
             role = child.get("role")
@@ -222,7 +222,7 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element])
         following |= {id(tag): after for tag, after in pairwise(parent.tags if parent is not None else ())}
     alike: dict[tuple[object, ...], list[Element]] = defaultdict(list)
     for control in controls:
-        if control.name in _TITLES or control.get("role") == "tablist" or not _LETTER.search(_leading_words(control)):
+        if control.name in _TITLES or control.get("role") == "tablist" or not LETTER.search(_leading_words(control)):
             continue
         title = next((parent for parent in control.parents() if parent.name in _TITLES), None)
         panel = following.get(id(control))
@@ -231,7 +231,7 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element])
             targets = (ids.get(name) for key, value in control.attributes.items() for name in _ids_in(key, value))
             panel = next((element for element in targets if element is not None), panel)
         if title is not None:
-            if not any(_LETTER.search(text) for text, _ in texts(title.children, is_noise, MAX_NODES)):
+            if not any(LETTER.search(text) for text, _ in texts(title.children, is_noise, MAX_NODES)):
                 _make_text(control, "span")
         elif control.get("role") == "tab" or _opens_popup(control):
             continue

@@ -12,6 +12,7 @@ from indexer.read.html.html_tables import Row, table_lines
 from indexer.read.html.html_tree import HEADINGS, Element
 from indexer.read.html.noise import (
     HEADING_CONTAINERS,
+    LETTER,
     MAX_DEPTH,
     MAX_NEAR,
     MAY_BE_NOISE,
@@ -36,7 +37,6 @@ _DEFINITIONS = frozenset({"dd", "p", "div"})
 _TABLE_NAMES = frozenset({"th", "caption", "thead"})  # layout tables have none
 _LAYOUT_ROLES = frozenset({"presentation", "none"})
 _WORD = re.compile(r"\w")
-_LETTER = re.compile(r"[^\W\d_]")
 _MAX_PATH = 10  # names above a term
 _MAX_TERM_CHARS = 80
 _MAX_DEFINITION_CHARS = 200
@@ -309,7 +309,7 @@ class Walker:
         line, draft = self._take_line("dt"), self._drafts[-1]
         another_name = draft.list_path is not None and not draft.defined
         self._last_anchor = anchor or self._last_anchor
-        if not another_name and (_WORD if anchor else _LETTER).search(line.text):
+        if not another_name and (_WORD if anchor else LETTER).search(line.text):
             home = self._definitions[-1]
             name = anchor if anchor and "sig" in classes(tag) else line.text.replace("\n", " ")
             path = (*home.path[:_MAX_PATH], name[:_MAX_TERM_CHARS].strip())
