@@ -3,6 +3,7 @@
 import weakref
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from types import SimpleNamespace
 
@@ -99,16 +100,22 @@ class HtmlTree:
     def __init__(self) -> None:
         self.root = Element("", {}, None)
         self.elements: list[Element] = []  # document order
-        self.by_name: dict[str, list[Element]] = defaultdict(list)
         self.characters = 0  # length of all text, scripts included
 
+    @cached_property
+    def _by_name(self) -> dict[str, list[Element]]:
+        by_name: dict[str, list[Element]] = defaultdict(list)
+        for element in self.elements:
+            by_name[element.name].append(element)
+        return by_name
+
     def find_all(self, name: str) -> list[Element]:
-        """Return the elements of a name in document order, without elements that were renamed to it."""
-        return [element for element in self.by_name[name] if element.name == name]
+        """Return the elements of a name in document order, without those that got it after the first search."""
+        return [element for element in self._by_name[name] if element.name == name]
 
     def first(self, name: str) -> Element | None:
-        """Return the first element of a name, or None."""
-        return next((element for element in self.by_name[name] if element.name == name), None)
+        """Return the first element that `find_all` finds, or None."""
+        return next((element for element in self._by_name[name] if element.name == name), None)
 
     @property
     def body(self) -> Element:
@@ -148,7 +155,7 @@ def parse_html(markup: str) -> HtmlTree:
     if not markup.strip():
         return HtmlTree()
     tree = HtmlTree()
-    elements, by_name, open_elements, pieces = tree.elements, tree.by_name, [tree.root], list[str]()
+    elements, open_elements, pieces = tree.elements, [tree.root], list[str]()
 
     def end_text(_comment: str = "") -> None:
         if pieces:
@@ -169,7 +176,6 @@ def parse_html(markup: str) -> HtmlTree:
         parent.children.append(element)
         open_elements.append(element)
         elements.append(element)
-        by_name[name].append(element)
 
     def end(name: str) -> None:
         """Close the innermost element, unless the parser reports another."""
@@ -187,4 +193,4 @@ def parse_html(markup: str) -> HtmlTree:
             _show_shadow_roots(elements)
         return tree
     finally:  # the parser and its target are a cycle: they must not keep the page
-        tree, elements, by_name, open_elements = HtmlTree(), [], {}, []
+        tree, elements, open_elements = HtmlTree(), [], []
