@@ -32,10 +32,13 @@ def page_parts(
         ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read, or has too much in it.
     """
     is_html, charset = requested["reader"] == HTML, requested["charset"]
-    html = decode(body, charset, markup=is_html)
-    tree = HtmlTree()
-    if is_html or requested["links"] or requested["needs_rendering"]:
-        tree = parse_html(html if is_html else markdown.render(html).html)
+    text = decode(body, charset, markup=is_html)
+    tree, rendered = HtmlTree(), None
+    if is_html:
+        tree = parse_html(text)
+    elif requested["links"] or requested["needs_rendering"]:
+        rendered = markdown.render(text)
+        tree = parse_html(rendered.html)
     if requested["links"]:
         links = _collect_links(tree)
         yield {"links": links}, b""
@@ -47,15 +50,17 @@ def page_parts(
         if is_unrendered:
             return None
     if is_html and (requested["blocks"] or requested["text"]):
-        main_content.prepare(tree, html)
+        main_content.prepare(tree, text)
     if requested["blocks"]:
         yield {"blocks": site_template.find(tree)}, b""
     if not requested["text"]:
         return None
+    if requested["reader"] == "markdown":
+        return (rendered or markdown.render(text)).extraction()
     if not is_html:
-        return markdown.read(body, charset) if requested["reader"] == "markdown" else markdown.read_mdx(body, charset)
+        return markdown.read_mdx(body, charset)
     site = site_template.read_template(requested["template"]) if requested["template"] else None
-    return main_content.extract(html, site, tree=tree, is_page=True)
+    return main_content.extract(text, site, tree=tree, is_page=True)
 
 
 def _collect_links(tree: HtmlTree) -> dict[str, Any]:
