@@ -15,14 +15,14 @@ _STRONG = (
     r"|shar(?:e|ing)\b|share.?(?:daddy|bar|tool|button|link|this|box|icon)|socials?\b|social.?(?:bar|media|link|icon|share)"
     r"|addthis|addtoany|cookie|consent|gdpr|newsletter|subscri(?:be|ption)|sign.?up\b|log.?in\b"
     r"|ads?\b|adv\b|advert|sponsor|adsense|dfp\b|werbung|anzeige|publicidad|author.?(?:bio|box|info|card|desc)"
-    r"|about.?(?:the.?)?author|biograph|jp.?relatedposts|relatedposts|verwandte|weiterlesen|correlat|relacionad|entry.?(?:meta|utility)"
+    r"|about.?(?:the.?)?author|biograph|jp.?relatedposts|verwandte|weiterlesen|correlat|relacionad|entry.?(?:meta|utility)"
 )
 _WEAK = (
     r"meta\b|meta.?data|author|byline|dates?\b|dateline|timestamp|time\b|publish|header|promo|teaser|follow|banner|more\b"
     r"|tools?\b|actions?\b|ratings?\b|votes?\b|reactions?\b|donat|credit|tagged|tags\b|tag.?(?:list|cloud|links)"
     r"|keywords|topics?\b|categor(?:y|ies)|views\b|read.?time|breaking|ticker|carousel|slider|poll\b|quiz|survey|app.?download"
     r"|print\b|feedback|side.?bar|(?<!\S)widgets?\b|bread.?crumb|paginat|pager|navi?\b|navbar|navigation|menu\b|footer"
-    r"|masthead|toolbar|copyright|post.?(?:meta|info)|article.?(?:meta|info|tools)|pop.?up|modal|overlay|lightbox"
+    r"|masthead|toolbar|copyright|article.?(?:meta|info|tools)|pop.?up|modal|overlay|lightbox"
     r"|comment\b|(?:next|prev|previous)\b|info.?items?\b"
 )
 _POSTERS = (  # author and controls of a post in a thread
