@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from indexer.read.extraction import clean
 from indexer.read.html.html_tree import Element, HtmlTree
-from indexer.read.html.noise import classes, has_noise_class, holds, is_folded, is_noise, is_permalink
+from indexer.read.html.noise import PERMALINKS, classes, has_noise_class, holds, is_folded, is_noise, is_permalink
 from indexer.text.cleaning import fold
 
 _PREFORMATTED = frozenset({"pre", "listing", "xmp"})
@@ -13,7 +13,7 @@ MAY_BE_CODE = _PREFORMATTED | {"div"}
 _LINES = frozenset({"div", "p", "li", "tr", "ol", "ul", "table"})  # elements on lines of code
 _ONLY_CLASS = {"class"}  # attributes of highlighted tokens
 _NOT_IN_LINES = frozenset("p pre ul ol dl table section h1 h2 h3 h4 h5 h6".split())
-_PILCROWS = frozenset("¶ § 🔗".split())
+_PILCROWS = PERMALINKS - {"#"}  # which may be code
 
 
 def is_code(tag: Element) -> bool:

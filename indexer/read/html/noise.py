@@ -22,7 +22,7 @@ NOISE_ROLES = frozenset(
 _CODE = frozenset({"code", "kbd", "samp"})
 _MIN_LINK_SHARE = 0.8
 _OPERATOR = re.compile(r"\s*(?:\(|#[^\s#])")  # names of methods
-_PERMALINKS = frozenset("¶ # § 🔗".split())
+PERMALINKS = frozenset("¶ # § 🔗".split())
 _CONTEXTUAL = frozenset({"a", "ul", "ol", "header", "aside", "form", "label", "summary"})
 MAY_BE_NOISE = _NEVER | _CONTEXTUAL  # names of elements without attributes that may be noise
 TITLES = frozenset({"dt", *HEADINGS})
@@ -166,7 +166,7 @@ def is_permalink(link: Element) -> bool:
     sign = link.short_text(_MAX_BUTTON_CHARS)
     if sign is None or WORD.search(sign) or _OPERATOR.match(sign):
         return False
-    return sign.strip() in _PERMALINKS or (link.get("href").startswith("#") and not holds(link, _CODE))
+    return sign.strip() in PERMALINKS or (link.get("href").startswith("#") and not holds(link, _CODE))
 
 
 def _is_control(link: Element) -> bool:
