@@ -31,7 +31,7 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+*-]+")
 _VAGUE = re.compile(
     r"$|(?!(?:application|audio|font|image|message|model|multipart|text|video)/)|.*(?:octet|download|unknown|binary)"
 )
-_MARKDOWN = frozenset({"text/markdown", "text/mdx"})
+MARKDOWN = frozenset({"text/markdown", "text/mdx"})
 _LLMS = frozenset({"llms.txt", "llms-full.txt"})  # Markdown, by the convention of llmstxt.org
 _BINARY_READERS = frozenset({"pdf", "word", "slides", "sheets", "epub"})
 _DATA_SUFFIXES = ("json", "yaml", "yml")
@@ -154,8 +154,8 @@ def detect_media_type(declared: str, names: tuple[str, ...], body: bytes) -> str
     if not is_markup and is_openapi(head) and any(text.endswith(_DATA_SUFFIXES) for text in (declared, *names)):
         return OPENAPI
     is_page = declared.startswith(("text/", "application/xhtml"))
-    if is_page and has_text and not is_markup and (named_type in _MARKDOWN or not _LLMS.isdisjoint(names)):
-        return named_type if named_type in _MARKDOWN else "text/markdown"
+    if is_page and has_text and not is_markup and (named_type in MARKDOWN or not _LLMS.isdisjoint(names)):
+        return named_type if named_type in MARKDOWN else "text/markdown"
     if declared in CONTENT_TYPES and (
         is_page or not (is_markup or (has_text and reader_of(declared) in _BINARY_READERS))
     ):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from indexer.crawl.http_response import MARKDOWN
 from indexer.errors import FetchError, ParseError
 from indexer.network.urls import normalise, on_site, origin
 from indexer.read.document_reader import PageParts, read_page_parts
@@ -14,7 +15,6 @@ from indexer.text.cleaning import one_line
 MARKUP = frozenset({"text/html", "application/xhtml+xml"})
 LLMS = "/llms.txt"
 ONLY_LINKS = PageParts(links=True)
-_MARKDOWN = frozenset({"text/markdown", "text/mdx"})
 _MAX_KIND_LENGTH = 50  # characters
 
 
@@ -38,7 +38,7 @@ def read_links(page: Page, lend: Lend = borrowed, requested: PageParts = ONLY_LI
 
     Raises FetchError: the markup cannot be read, or takes too much time or memory.
     """
-    if page.content_type not in MARKUP | _MARKDOWN:
+    if page.content_type not in MARKUP | MARKDOWN:
         return Links(())
     try:
         with lend() as process:

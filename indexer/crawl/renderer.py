@@ -12,7 +12,7 @@ from functools import partial
 
 from indexer.crawl.browser import Browser, RenderJob, Resource, check_installed
 from indexer.crawl.fetch import Fetcher, PageRequest
-from indexer.crawl.http_response import PageUnavailable
+from indexer.crawl.http_response import HttpResponse, PageUnavailable
 from indexer.crawl.page_links import MARKUP, Links, read_links
 from indexer.crawl.robots import Robots, fetch_robots
 from indexer.errors import FetchError, NotWanted
@@ -99,9 +99,8 @@ class Renderer:
         if not (self._site and page.content_type in MARKUP and (self._mode == "on" or links.needs_rendering)):
             return page, links
         limits, delay, budget = self._limits, self._fetcher.pacer.delay, RenderBudget(self._limits.render_bytes)
-        kind = f"{page.content_type}; charset={page.charset}" if page.charset else page.content_type
         load = partial(self.load, budget)
-        job = RenderJob(page.url, kind, page.body, limits.render_timeout, delay, limits.max_bytes, load)
+        job = RenderJob(page.url, _content_type(page), page.body, limits.render_timeout, delay, limits.max_bytes, load)
         began = time.monotonic()
         try:
             document = self._browser.render(job, self._stop)
@@ -170,9 +169,8 @@ class Renderer:
         fetcher = self._fetcher if site == self._site else self._resource_fetcher
         forwarded = {name: headers[key] for key, name in _FORWARDED.items() if key in headers}
         response = fetcher.get(url, PageRequest(check, types=None, headers=forwarded))
-        kind = f"{response.content_type}; charset={response.charset}" if response.charset else response.content_type
         returned = {name: response.headers[name] for name in _RETURNED if name in response.headers}
-        return Resource(200, kind, response.body, returned)
+        return Resource(200, _content_type(response), response.body, returned)
 
     def _rules(self, site: str) -> Robots:
         rules = self._robots.get(site)
@@ -188,6 +186,10 @@ class Renderer:
         if isinstance(rules, FetchError):
             raise rules
         return rules
+
+
+def _content_type(content: Page | HttpResponse) -> str:
+    return f"{content.content_type}; charset={content.charset}" if content.charset else content.content_type
 
 
 def _has_script(page: Page) -> bool:
