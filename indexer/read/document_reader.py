@@ -110,24 +110,24 @@ def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = N
     sections = tuple(
         sorted((*content.sections, *scans.sections), key=_page_number) if scans.sections else content.sections
     )
-    declared, stated = content.declared, page.sender_facts
+    declared, facts = content.declared, page.sender_facts
     confidence = {} if scans.confidence is None else {"ocr_confidence": (f"{scans.confidence:.0f}",)}
     name = visible(PurePosixPath(unquote(path, errors="replace")).name)  # fallback title
     return Document(
         url=page.url,
         source=page.source,
-        title=stated.title or content.title or name or urlsplit(page.url).netloc or page.url,
+        title=facts.title or content.title or name or urlsplit(page.url).netloc or page.url,
         sections=sections,
         content_hash=hashlib.sha256(page.body).hexdigest(),
         etag=page.etag,
         last_modified=page.last_modified,
         fetched_at=page.fetched_at,
         content_type=content_type,
-        language=stated.language or declared.language or page.language or content.detected or scans.language,
-        date=stated.date or declared.date or day_of(page.last_modified),
-        metadata={**declared.metadata, **confidence, **dict(stated.metadata)},
+        language=facts.language or declared.language or page.language or content.detected or scans.language,
+        date=facts.date or declared.date or day_of(page.last_modified),
+        metadata={**declared.metadata, **confidence, **dict(facts.metadata)},
         scans=scans.counts,
-        access=AccessLists(stated.access, declared.access),
+        access=AccessLists(facts.access, declared.access),
         notes=content.notes,
     )
 

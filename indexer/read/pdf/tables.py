@@ -275,9 +275,9 @@ def _rule_stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
     """Return stacks of at least two drawn lines of the same width, from the top down, the largest first."""
     stacks: dict[tuple[int, int], list[Rule]] = {}
     for rule in sorted((rule for rule in rules if rule.x1 - rule.x0 >= _MIN_RULE_LENGTH), key=lambda rule: -rule.y):
-        left, right = round(rule.x0 / _TOLERANCE), round(rule.x1 / _TOLERANCE)
-        near = ((left + a, right + b) for a in (0, -1, 1) for b in (0, -1, 1))
-        stack = stacks.setdefault(next((key for key in near if key in stacks), (left, right)), [])
+        west, east = round(rule.x0 / _TOLERANCE), round(rule.x1 / _TOLERANCE)
+        near = ((west + a, east + b) for a in (0, -1, 1) for b in (0, -1, 1))
+        stack = stacks.setdefault(next((key for key in near if key in stacks), (west, east)), [])
         if not stack or stack[-1].y - rule.y > _MAX_JOIN:
             stack.append(rule)
     return sorted((stack for stack in stacks.values() if len(stack) > 1), key=len, reverse=True)[:40]
