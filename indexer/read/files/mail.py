@@ -22,9 +22,9 @@ from indexer.text import reader_notes
 from indexer.text.charsets import decode
 
 _SHOWN = ("From", "To", "Cc", "Date")
-_LONGEST_HEADER, _LONGEST_RAW = 500, 4_000  # characters of a header, and before words in it are decoded
-_DEEPEST = 50  # parts in parts
-_FORWARDED, _MOST_FORWARDED = "message/rfc822", 10  # messages in messages
+_MAX_SHOWN_CHARS, _MAX_RAW_CHARS = 500, 4_000  # of a header, and before words in it are decoded
+_MAX_DEPTH = 50  # parts in parts
+_FORWARDED, _MAX_FORWARDED = "message/rfc822", 10  # messages in messages
 _NOT_READ = frozenset({"css", "calendar", "x-amp-html", "watch-html", "vcard", "x-vcard", "directory"})  # kinds of text
 _MARKED_UP = frozenset({"html", "xhtml", "enriched", "richtext"})
 _SIGNATURES = frozenset({"pgp-signature", "pkcs7-signature", "x-pkcs7-signature"})
@@ -78,8 +78,8 @@ def _content_of(entity: Message) -> bytes:
 
 def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Section]:
     """Return the text of an entity and of all within it, in order; `main` is text even if it looks like a file."""
-    if depth > _DEEPEST:
-        raise ParseError(f"more than {_DEEPEST} parts of a message in one another")
+    if depth > _MAX_DEPTH:
+        raise ParseError(f"more than {_MAX_DEPTH} parts of a message in one another")
     main_type, kind = entity.get_content_maintype(), entity.get_content_subtype()
     if main_type == "multipart":
         if kind == "encrypted":
@@ -122,7 +122,7 @@ def _text(entity: Message) -> list[Section]:
 def _header(message: Message, name: str) -> str:
     """Return a header as people read it, its words decoded by the rules of the web."""
     raw = next((str(value) for header, value in message.raw_items() if header.lower() == name.lower()), "")
-    unfolded = raw[:_LONGEST_RAW].replace("\r", "").replace("\n", "")
+    unfolded = raw[:_MAX_RAW_CHARS].replace("\r", "").replace("\n", "")
     pieces: list[str] = []
     try:
         for word, charset in decode_header(unfolded):
@@ -133,7 +133,7 @@ def _header(message: Message, name: str) -> str:
                 pieces.append(decode(text.encode("utf-8", "surrogateescape"), None))
     except _HEADER_ERRORS:
         pieces = [unfolded.encode("utf-8", "replace").decode()]
-    return " ".join("".join(pieces).split())[:_LONGEST_HEADER]
+    return " ".join("".join(pieces).split())[:_MAX_SHOWN_CHARS]
 
 
 def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
@@ -169,8 +169,8 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
             else:
                 yield Member(name, data)
             if inner is not None:
-                if folder.count("/") >= _MOST_FORWARDED:
-                    raise ParseError(f"more than {_MOST_FORWARDED} messages in one another")
+                if folder.count("/") >= _MAX_FORWARDED:
+                    raise ParseError(f"more than {_MAX_FORWARDED} messages in one another")
                 todo.append((inner, f"{name}/"))
 
 

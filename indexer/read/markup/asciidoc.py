@@ -14,7 +14,7 @@ from indexer.read.markup.markdown import Rendered
 from indexer.records import Declared, Extraction
 from indexer.text import reader_notes
 
-_DEEPEST = 12  # blocks and lists in one another
+_MAX_DEPTH = 12  # blocks and lists in one another
 _MAX_EXPANSION = 1_000_000  # characters that references to attributes may put into a text
 _MAX_SPAN = 100  # columns or rows of a cell
 _MACRO = re.compile(r"([A-Za-z][\w-]*)::([^\s\[]*)\[(.*)\]$")
@@ -178,7 +178,7 @@ class _Reader:
         if sign == "+" and style not in _VERBATIM:
             reader_notes.add("raw markup in AsciiDoc was left out")
             return "", end + 1
-        if (sign in "-.`+" and fence != "--") or style in _VERBATIM or depth >= _DEEPEST:
+        if (sign in "-.`+" and fence != "--") or style in _VERBATIM or depth >= _MAX_DEPTH:
             return self._paragraph(inner, style if style in _VERBATIM else "literal", options), end + 1
         title = f"<p>{style.capitalize()}</p>" if style in _ADMONITIONS else ""
         return f"{title}{self.blocks(inner, depth + 1)}{self._source(style, options)}", end + 1
@@ -204,7 +204,7 @@ class _Reader:
         while place < len(lines) and (item := _ITEM.match(lines[place]) or _TERM.match(lines[place])):
             is_term = item.re is _TERM
             sign = item[2] if is_term else re.sub(r"\d+|[a-zA-Z]", "1", item[1])
-            if all(sign != other for other, _ in stack) and len(stack) < _DEEPEST:
+            if all(sign != other for other, _ in stack) and len(stack) < _MAX_DEPTH:
                 stack.append((sign, "</dl>" if is_term else "</ul>"))
                 html.append("<dl>" if is_term else "<ul>")
             while stack[-1][0] != sign and len(stack) > 1:
@@ -220,7 +220,7 @@ class _Reader:
                 if not is_attached and (lines[ahead][0] != " " or self._ends_text(lines, ahead)):
                     place = ahead if self._is_item(lines, ahead) else place
                     break
-                inner = min(depth + 1, _DEEPEST)
+                inner = min(depth + 1, _MAX_DEPTH)
                 block, place = self._block(lines, ahead + is_attached, inner, is_in_list=True)
                 html.append(block)
         return "".join((*html, *(end for _, end in reversed(stack)))), place
@@ -258,7 +258,7 @@ class _Reader:
                 used, below, is_head = below[0], [*below[1:], 0], False
             style = style or ("" if is_head else styles[min(used, len(styles) - 1)])
             inner = "<br>".join(map(self._inline, re.split(r"\n\s*\n", words)))
-            if style == "a" and depth < _DEEPEST:
+            if style == "a" and depth < _MAX_DEPTH:
                 inner = self.blocks(words.split("\n"), depth + 1)
             tag = "th" if (is_head and "noheader" not in options) or style == "h" else "td"
             html.append(f'<{tag} colspan="{width}" rowspan="{rows}">{inner}')
@@ -271,7 +271,7 @@ class _Reader:
         return self._unmarked(escape(self._replaced(text), quote=False), 0)
 
     def _unmarked(self, text: str, depth: int) -> str:
-        return _INLINE.sub(lambda match: self._shown(match, depth + 1), text) if depth < _DEEPEST else text
+        return _INLINE.sub(lambda match: self._shown(match, depth + 1), text) if depth < _MAX_DEPTH else text
 
     def _shown(self, match: re.Match[str], depth: int) -> str:
         kind = match.lastgroup or ""

@@ -24,7 +24,7 @@ from mdit_py_plugins.footnote.index import footnote_def
 
 from indexer.errors import ParseError
 from indexer.filter import MOST_VALUES
-from indexer.read.access_list import ACCESS, NOBODY, access_keys, begins_with_list, readers_in_fields
+from indexer.read.access_list import ACCESS, MAX_FRONT_MATTER, NOBODY, access_keys, begins_with_list, readers_in_fields
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.main_content import extract
 from indexer.read.markup import blocks
@@ -294,7 +294,6 @@ _YAML = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOT
 _TOML = re.compile(r"\A\+\+\+[ \t]*\n(.*?\n)?\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL)
 _JSON = re.compile(r"\A\{[ \t]*\n[ \t]*\"[^\"\n]{1,100}\"[ \t]*:")
 _LINE = re.compile(r"^(\w[\w-]*+):[ \t]++(\S.*)$", re.MULTILINE)
-_LONGEST = 16_000  # characters; the parsers take a millisecond for each few hundred
 _CHANGED = ("lastmod", "last_modified", "modified", "updated", "date")  # the surest first
 _OURS = ("title", "language", "lang", ACCESS, *_CHANGED)
 
@@ -322,16 +321,16 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
             front = match[1] or ""
             try:
                 # the loader without any types: nothing to construct, no merge keys to multiply; aliases share
-                fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= _LONGEST else {}  # noqa: S506 - safer
+                fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= MAX_FRONT_MATTER else {}  # noqa: S506 - safer
             except yaml.YAMLError:  # such as "title: Part 1: Cats", which people do write
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
             is_front = isinstance(fields, dict) or not front.strip() or any(access_keys(visible(front)))
             end = match.end() if is_front else 0  # a slip in an access list must not make it text
         elif match := _TOML.match(text):
             front, end, is_toml = match[1] or "", match.end(), True
-            fields = tomllib.loads(front) if len(front) <= _LONGEST else {}
+            fields = tomllib.loads(front) if len(front) <= MAX_FRONT_MATTER else {}
         elif _JSON.match(text):
-            fields, end = json.JSONDecoder().raw_decode(text[:_LONGEST])
+            fields, end = json.JSONDecoder().raw_decode(text[:MAX_FRONT_MATTER])
     return fields if isinstance(fields, dict) else {}, end, is_toml
 
 
@@ -343,7 +342,7 @@ def _written(value: object) -> str:
     return "" if text in ("~", "null") else text
 
 
-_MOST_LINES = 200_000
+_MAX_LINES = 200_000
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 
 
@@ -377,8 +376,8 @@ def render(text: str, *, is_mdx: bool = False) -> Rendered:
     beginning tells MDX from Markdown.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if text.count("\n") > _MOST_LINES:
-        raise ParseError(f"more than {_MOST_LINES:,} lines of Markdown")
+    if text.count("\n") > _MAX_LINES:
+        raise ParseError(f"more than {_MAX_LINES:,} lines of Markdown")
     title, declared, text = split_front_matter(text)
     is_mdx = is_mdx or ESM.match(text.lstrip("\n")) is not None
     parser, env = (MDX_PARSER if is_mdx else PARSER), {IS_MDX: is_mdx}
