@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import pairwise
 from operator import attrgetter
 
-from indexer.read.html.html_tree import Element, HtmlTree
+from indexer.read.html.html_tree import NOT_TEXT, Element, HtmlTree
 from indexer.read.html.noise import (
     LETTER,
     MAX_DEPTH,
@@ -126,7 +126,7 @@ def _is_bar(tag: Element) -> bool:
                 return False
         elif node.name in _NO_BARS:
             return False
-        elif node.name not in ("script", "style", "template"):
+        elif node.name not in NOT_TEXT:
             link_count += node.name == "a"
             todo += [(child, is_link or node.name == "a") for child in node.children]
     return False

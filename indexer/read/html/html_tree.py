@@ -16,7 +16,7 @@ HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 MAX_ELEMENTS = 1_000_000
 _MAX_SHORT_TEXT_NODES = 200
 _MAX_DEPTH = 200_000  # browsers stop at 512
-_NOT_TEXT = frozenset({"script", "style", "template"})
+NOT_TEXT = frozenset({"script", "style", "template"})
 _NO_ATTRIBUTES: Mapping[str, str] = {}  # faster than the empty mapping of lxml
 
 
@@ -78,12 +78,12 @@ class Element:
 
     def text(self) -> str:
         """Return all text as it is written, without nested scripts and styles."""
-        return "".join([node for node in self.nodes(_NOT_TEXT) if isinstance(node, str)])
+        return "".join([node for node in self.nodes(NOT_TEXT) if isinstance(node, str)])
 
     def short_text(self, limit: int) -> str | None:
         """Return all text, or None if it has more than `limit` characters or more than 200 nodes."""
         pieces: list[str] = []
-        for place, node in enumerate(self.nodes(_NOT_TEXT)):
+        for place, node in enumerate(self.nodes(NOT_TEXT)):
             if place > _MAX_SHORT_TEXT_NODES:
                 return None
             if isinstance(node, str):

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 
-from indexer.read.html.html_tree import HEADINGS, Element
+from indexer.read.html.html_tree import HEADINGS, NOT_TEXT, Element
 
 _NEVER = frozenset(
     "script style noscript template head nav footer button select option textarea input dialog svg canvas iframe "
@@ -28,7 +28,7 @@ MAY_BE_NOISE = _NEVER | _CONTEXTUAL  # names of elements without attributes that
 TITLES = frozenset({"dt", *HEADINGS})
 HEADING_CONTAINERS = TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
 _FLOW = frozenset("p pre ul ol dl table blockquote figure".split())
-_FIELDS = frozenset({"input", "select", "textarea"})
+FIELDS = frozenset({"input", "select", "textarea"})
 MAX_NODES = 300  # looked at in an element
 MAX_NEAR = 20  # looked at for a quick answer
 MAX_DEPTH = 60  # deeper elements are not looked into
@@ -96,7 +96,7 @@ def is_noise(tag: Element) -> bool:
     if name == "label":  # a disabled checkbox marks an item of a task list
         if tag.short_text(MAX_LABEL_CHARS) is None:
             return False
-        controls = [node for node in tag.elements() if node.name in _FIELDS or node.name == "button"]
+        controls = [node for node in tag.elements() if node.name in FIELDS or node.name == "button"]
         return bool(controls or tag.get("for")) and all("disabled" not in node.attributes for node in controls)
     # the summary of open details that only closes them
     is_open = tag.parent is not None and "open" in tag.parent.attributes
@@ -129,7 +129,7 @@ def _is_box(tag: Element) -> bool:
     ):
         return False
     is_short = tag.short_text(MAX_LABEL_CHARS) is not None
-    return not holds(tag, _FIELDS) and not is_menu(tag, 0.5 if is_short else _MIN_LINK_SHARE)
+    return not holds(tag, FIELDS) and not is_menu(tag, 0.5 if is_short else _MIN_LINK_SHARE)
 
 
 def is_menu(tag: Element, share: float = _MIN_LINK_SHARE) -> bool:
@@ -143,7 +143,7 @@ def is_menu(tag: Element, share: float = _MIN_LINK_SHARE) -> bool:
 
 def leading_texts(tag: Element) -> Iterator[tuple[str, bool]]:
     """Yield the texts among the first few hundred descendants, and whether each is in a link."""
-    return texts([tag], lambda node: node.name in ("script", "style", "template"), MAX_NODES)
+    return texts([tag], lambda node: node.name in NOT_TEXT, MAX_NODES)
 
 
 def texts(

@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from indexer.read.html.class_names import is_text, kind_named, kind_of
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
-from indexer.read.html.noise import MAX_DEPTH, MAX_NODES, classes, holds, is_noise
+from indexer.read.html.noise import FIELDS, MAX_DEPTH, MAX_NODES, classes, holds, is_noise
 from indexer.text.cleaning import fold
 
 _MIN_MAIN_SHARE = 1 / 3
@@ -34,7 +34,6 @@ _RECENT_BLOCKS = 12
 _MAX_LEGAL_CHARS = 1_000
 _MAX_BOX_CHARS = 600
 _CONTENT = frozenset({"pre", "code", "table", "dl", "ul", "ol"})
-_FIELDS = frozenset({"input", "textarea", "select"})
 _COPYRIGHT = re.compile(r"©|\ball rights reserved\b", re.IGNORECASE)
 _PAGE_ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".split())  # names or roles
 
@@ -176,7 +175,7 @@ def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
     if size.is_titled or element.name in HEADINGS:
         return False
     is_named = not size.prose and kind_of(element)
-    is_form = (element.name == "form" or holds(element, ("form",))) and holds(element, _FIELDS)
+    is_form = (element.name == "form" or holds(element, ("form",))) and holds(element, FIELDS)
     if size.text < _MAX_BOX_CHARS and (is_named or is_form) and not holds(element, _CONTENT):
         return True
     if is_article:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
+from indexer.read.html.html_tree import HEADINGS, NOT_TEXT, Element, HtmlTree
 from indexer.read.html.noise import MAX_DEPTH, classes, is_noise, texts
 
 _BLOCKS_AT_END = 300
@@ -24,7 +24,7 @@ _BLOCKS = HEADINGS | frozenset(
     "address article aside blockquote center dd details div dl dt fieldset figure form header hgroup li main menu nav "
     "ol p pre section summary table tbody td tfoot th thead tr ul".split()
 )
-_SILENT = frozenset({"script", "style", "template", "noscript"})
+_SILENT = NOT_TEXT | {"noscript"}
 _LABEL_OR_SEPARATOR = re.compile(r"\b\w++\s*+:|[\s|·•,;()\[\]<>«»←→-]+")
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"\w")
