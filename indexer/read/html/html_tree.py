@@ -76,6 +76,10 @@ class Element:
         """Yield the elements among the first `limit` descendants, in document order."""
         return (node for node in islice(self.nodes(), limit) if isinstance(node, Element))
 
+    def remove(self, ids: Collection[int]) -> None:
+        """Remove the children with these ids of Python."""
+        self.children = [node for node in self.children if id(node) not in ids]
+
     def text(self) -> str:
         """Return all text as it is written, without nested scripts and styles."""
         return "".join([node for node in self.nodes(NOT_TEXT) if isinstance(node, str)])

@@ -161,7 +161,7 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
         around = blocks[:place] + blocks[place + 1 :]
         removed = {id(tag) for tag in around if _is_furniture(tag, sizes, is_article=is_article)}
         removed |= {id(tag) for tag in blocks[place + 1 :] if _is_legal(tag, sizes)}
-        inner.children = [node for node in inner.children if id(node) not in removed]
+        inner.remove(removed)
         is_alone = is_alone and len(removed) == len(blocks) - 1
         inner = core
         size = sizes[id(core)]
@@ -189,7 +189,7 @@ def _clean_title(box: Element, sizes: Sizes, *, is_article: bool) -> None:
     while id(box) in sizes and sizes[id(box)].is_titled:
         blocks = [tag for tag in box.tags if id(tag) in sizes and sizes[id(tag)].text]
         removed = {id(tag) for tag in blocks if _is_furniture(tag, sizes, is_article=is_article)}
-        box.children = [node for node in box.children if id(node) not in removed]
+        box.remove(removed)
         box = next((tag for tag in blocks if sizes[id(tag)].is_titled), box.tags[0])
 
 
@@ -237,7 +237,7 @@ def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
         return False
     for parent in [tag.parent for tag in articles if id(tag) in removed]:
         if parent is not None:
-            parent.children = [node for node in parent.children if id(node) not in removed]
+            parent.remove(removed)
     return bool(removed)
 
 
@@ -256,7 +256,7 @@ def _remove_teasers(start: Element, sizes: Sizes) -> None:
                 removed.add(id(node))
             else:
                 todo.append(node)
-        element.children = [node for node in element.children if id(node) not in removed]
+        element.remove(removed)
 
 
 def _remove_repeats(start: Element, sizes: Sizes) -> None:
@@ -351,7 +351,7 @@ def _remove_boxes(start: Element, sizes: Sizes) -> None:
             removed[id(box)] = parent
             remaining -= weight
     for parent in {id(parent): parent for parent in removed.values()}.values():
-        parent.children = [node for node in parent.children if id(node) not in removed]
+        parent.remove(removed)
 
 
 def _inner(outer: Element, sizes: Sizes) -> Element | None:

@@ -76,7 +76,7 @@ def strip(tree: HtmlTree, template: Template) -> bool:
     removed = [match for position, match in enumerate(matches) if match is not None and not first < position < last]
     removed_nodes = {id(node) for match in removed for node in match.nodes}
     for parent in {id(match.parent): match.parent for match in removed}.values():
-        parent.children = [node for node in parent.children if id(node) not in removed_nodes]
+        parent.remove(removed_nodes)
     return bool(removed)
 
 
