@@ -5,7 +5,6 @@ wait: one of each caller in turn, so that a caller with many waits behind the ot
 be answered within the deadline; one that cannot is refused before the application sees it.
 """
 
-import json
 import math
 import re
 import select
@@ -19,7 +18,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from rag import deadline
-from web.problems import MEDIA_TYPE, SECURITY_HEADERS, problem
+from web.problems import raw_problem
 
 SEARCH_THREADS, LONG_THREADS = 2, 16  # per worker
 PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
@@ -225,7 +224,8 @@ class Dispatcher:
             self._counters.refuse("queue", lane.name)
         try:
             job.connection.sock.recv(job.head.size, socket.MSG_DONTWAIT)
-            job.connection.sock.send(_refusal(max(1, math.ceil(seconds))), socket.MSG_DONTWAIT)
+            refusal = raw_problem(503, BUSY, {"Retry-After": max(1, math.ceil(seconds))})
+            job.connection.sock.send(refusal, socket.MSG_DONTWAIT)
         except OSError:  # the client is gone, or does not read
             return False
         job.connection.init()
@@ -254,12 +254,3 @@ def _has_more(connection: Any) -> bool:
     poll = select.poll()
     poll.register(connection.sock, select.POLLIN)
     return bool(poll.poll(NEXT_MS))
-
-
-def _refusal(seconds: int) -> bytes:
-    """Return the answer of a refused request, with the seconds after which to try again."""
-    body = json.dumps(problem(503, BUSY)).encode()
-    headers: dict[str, object] = {"Content-Type": MEDIA_TYPE, "Content-Length": len(body), "Retry-After": seconds}
-    headers |= {"Cache-Control": "no-store"}
-    lines = [f"{name}: {value}" for name, value in (headers | SECURITY_HEADERS).items()]
-    return "\r\n".join(["HTTP/1.1 503 Service Unavailable", *lines, "", ""]).encode("ascii") + body

@@ -3,6 +3,7 @@
 import json
 import logging
 import sqlite3
+from collections.abc import Mapping
 
 from flask import Flask, Request, Response, current_app, g, render_template, request
 from gunicorn.http.errors import ParseException
@@ -81,10 +82,14 @@ def raw_response(error: BaseException) -> bytes:
     """Return the answer, as it is sent, to a request at which the server or the application failed."""
     invalid = (400, "The request is not valid HTTP.") if isinstance(error, ParseException) else None
     failed = (500, "The server failed to handle this request.")
-    status, detail = FRAMING_PROBLEMS.get(type(error).__name__) or invalid or failed
+    return raw_problem(*(FRAMING_PROBLEMS.get(type(error).__name__) or invalid or failed), {"Connection": "close"})
+
+
+def raw_problem(status: int, detail: str, further_headers: Mapping[str, object]) -> bytes:
+    """Return a problem as it is sent, for an answer that does not go through the application."""
     body = json.dumps(problem(status, detail)).encode()
     headers = {"Content-Type": MEDIA_TYPE, "Content-Length": len(body), "Cache-Control": "no-store"}
-    headers |= SECURITY_HEADERS | {"Connection": "close"}
+    headers |= {**SECURITY_HEADERS, **further_headers}
     lines = [f"HTTP/1.1 {status} {HTTP_STATUS_CODES[status]}", *(f"{name}: {text}" for name, text in headers.items())]
     return "\r\n".join([*lines, "", ""]).encode("ascii") + body
 
