@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from embedder.text_embedder import CrossEncoder, Embedder
 from rag import deadline
 from rag.errors import DeadlinePassed
 from rag.query.query_cache import QueryCache
+from rag.query.weighting import measure_unrelated
 
 WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
 _MAX_RUN_TOKENS = 256  # some tens of milliseconds
@@ -81,6 +83,11 @@ class QueryEncoder:
         self.embedder = embedder
         self._cache = cache or QueryCache(0)
         self._lock = FairLock()
+
+    @cached_property
+    def unrelated(self) -> float:
+        """The mean cosine of unrelated texts, measured once for all collections; see `measure_unrelated`."""
+        return measure_unrelated(self.embedder)
 
     def encode(self, texts: Sequence[str], role: Role = "query") -> Vector:
         """Embed texts in one run, float32 (n, dim). Raises DeadlinePassed or EmbedderError."""

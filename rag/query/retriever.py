@@ -39,7 +39,7 @@ from rag.query.request import CLOSE, FURTHEST, PER_DOCUMENT, RERANKED, SearchReq
 from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, Suggestion, count_facets, explain, headed
 from rag.query.synonyms import read_synonyms
 from rag.query.text_fragment import link_to_text
-from rag.query.weighting import CollectionFacts, QueryFacts, measure_unrelated, share_of_code
+from rag.query.weighting import CollectionFacts, QueryFacts, share_of_code
 
 CANDIDATES = 100  # hits of each search
 COUNTED = 200  # candidates whose documents are counted for facets
@@ -232,7 +232,7 @@ class Retriever:
         """Facts of the collection, from its report and from passages all over it."""
         manifest, code = self.generation.manifest, share_of_code([chunk.text for chunk in self._sample(SAMPLE)])
         languages = tuple(languages_of(manifest.report))
-        return CollectionFacts(manifest.counts.chunks, code, languages, measure_unrelated(self.embedder))
+        return CollectionFacts(manifest.counts.chunks, code, languages, self._encoder.unrelated)
 
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
         """Rank the best candidates that could be shown by the cross-encoder, as many as time allows."""
