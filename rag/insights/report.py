@@ -4,8 +4,9 @@ import csv
 import io
 import json
 import os
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from heapq import nsmallest
@@ -70,15 +71,24 @@ class Report:
         return out.getvalue()
 
 
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Raise InsightsError for a store that cannot be read."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise InsightsError(f"what people ask cannot be read: {error}") from error
+
+
+@_reading()
 def report(folder: Path, days: int, collection: str | None = None, *, now: datetime | None = None) -> Report:
-    """Add up the searches of some days in a store, today's included. Raises InsightsError, sqlite3.Error or OSError."""
+    """Add up the searches of some days in a store, today's included. Raises InsightsError."""
     today = (now or datetime.now(UTC)).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=days - 1)
     counts, asked, unanswered, collections = [0] * 8, list[Question](), list[Question](), list[str]()
     if (folder / DATABASE).exists() or not folder.is_dir():  # an empty folder: no searches yet
         first = first_id(since.timestamp())
-        with closing(open_to_read(folder)) as connection:
-            connection.create_function("question_key", 1, question_key, deterministic=True)
+        with closing(_open(folder)) as connection:
             cursor = connection.execute(_QUESTIONS, (first, collection, collection, MAX_SEARCHES))
             while rows := [(query, Group(*figures)) for query, _, *figures in cursor.fetchmany(1000)]:
                 counts = [sum(column) for column in zip(counts, *(group[:8] for _, group in rows), strict=True)]
@@ -89,6 +99,13 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
             names = connection.execute("SELECT DISTINCT collection FROM searches WHERE id >= ? ORDER BY 1", (first,))
             collections = [name for (name,) in names]
     return Report(collection, collections, Group(*counts), asked, unanswered)
+
+
+def _open(folder: Path) -> sqlite3.Connection:
+    """Open the store for queries that group by `question_key`. Raises as `open_to_read` does."""
+    connection = open_to_read(folder)
+    connection.create_function("question_key", 1, question_key, deterministic=True)
+    return connection
 
 
 def _by_need(question: Question) -> tuple[int, int, str]:
@@ -115,11 +132,14 @@ class Judged(NamedTuple):
     documents: dict[str, int]
 
 
+@_reading()
 def judged_questions(folder: Path, collection: str, least: int = MIN_OPENED) -> list[Judged]:
-    """Return the questions with a document judged good, or opened in `least` searches, the most asked first."""
+    """Return the questions with a document judged good, or opened in `least` searches, the most asked first.
+
+    Raises InsightsError.
+    """
     judged = []
-    with closing(open_to_read(folder)) as connection:
-        connection.create_function("question_key", 1, question_key, deterministic=True)
+    with closing(_open(folder)) as connection:
         rows = connection.execute(_JUDGED, (MAX_QUERY_CHARS, collection))
         for (question, searches), documents in groupby(rows, key=itemgetter(0, 1)):
             relevance = {}

@@ -85,6 +85,10 @@ def test_a_store_that_cannot_be_read_says_so(tmp_path: Path) -> None:
         for opened in (open_to_read, InsightsStore):
             with pytest.raises(InsightsError, match=f"is of version {version}, .* remove it"):
                 opened(tmp_path)
+    (tmp_path / DATABASE).write_bytes(b"not a database" * 100)
+    for read in (lambda: report(tmp_path, 1), lambda: judged_questions(tmp_path, "default")):
+        with pytest.raises(InsightsError, match="what people ask cannot be read: file is not a database"):
+            read()
 
 
 def test_the_report(store: InsightsStore) -> None:
