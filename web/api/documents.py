@@ -116,8 +116,8 @@ def change(id: str) -> Response:
 
 
 def _accepted(change: dict[str, Any]) -> tuple[Response, int, dict[str, str]]:
-    fields: dict[str, Any] = collection_field(change["collection"])
-    return jsonify(change), 202, {"Location": url_for("documents.change", id=change["id"], **fields)}
+    address = url_for("documents.change", id=change["id"], **collection_field(change["collection"]))
+    return jsonify(change), 202, {"Location": address}
 
 
 def _queue(collection: str) -> PushedQueue:

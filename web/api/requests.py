@@ -90,7 +90,7 @@ def collections_of(collection: str, collections: str | Sequence[str] | None) -> 
     return [each["name"] for each in served if (each["ready"] if names is None else each["name"] in names)]
 
 
-def collection_field(collection: str) -> dict[str, str]:
+def collection_field(collection: str) -> dict[str, Any]:
     """Return the field of an address that names a collection: none for the default one."""
     return {} if collection == DEFAULT_COLLECTION else {"collection": collection}
 

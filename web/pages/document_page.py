@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
-from typing import Annotated, Any
+from typing import Annotated
 
 from flask import Blueprint, Response, render_template, request, url_for
 from msgspec import Meta
@@ -51,11 +51,10 @@ def read(id: str) -> str | Response:
     passages = opened.passages(start, stop)
     url, names = document["url"], places(read_request.collection)
     is_code = is_source_code(document["content_type"])
-    collection_fields: dict[str, Any] = collection_field(read_request.collection)
-    asking: dict[str, Any] = {"q": read_request.q} if read_request.q else {}
+    fields = {**({"q": read_request.q} if read_request.q else {}), **collection_field(read_request.collection)}
 
     def from_passage(place: int) -> str:
-        return url_for("reading.read", id=id, start=place, **asking, **collection_fields)
+        return url_for("reading.read", id=id, start=place, **fields)
 
     return render_template(
         "document.html",
@@ -70,7 +69,7 @@ def read(id: str) -> str | Response:
         html=lambda passage: make_text(passage["text"], (), passage["blocks"], is_code=is_code),
         before=from_passage(max(0, start - SHOWN)) if start else None,
         after=from_passage(stop) if stop < opened.count else None,
-        back=url_for("page.index", **asking, **collection_fields) if asking else None,
+        back=url_for("page.index", **fields) if read_request.q else None,
     )
 
 

@@ -282,13 +282,12 @@ def _link(hit: Hit, page_search: PageSearch) -> Link:
     """Return the link of a hit: its address, or the page of its document if browsers cannot open that."""
     if is_of_web(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
         return page_search.places.link_to(hit.link or hit.url)
-    collection_fields: dict[str, Any] = requests.collection_field(hit.collection)
     address = url_for(
         "reading.read",
         id=hit.document,
         passage=hit.id,
         q=page_search.search.query,
-        **collection_fields,
         _anchor="passage",
+        **requests.collection_field(hit.collection),
     )
     return Link(address, page_search.places.of(hit.url))
