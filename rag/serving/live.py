@@ -104,8 +104,7 @@ class LiveRetriever:
         """
         if not self._has_whole(collection):  # the report names documents
             raise self._missing(collection)
-        with self._reading(collection) as (generation, _):
-            manifest = generation.manifest
+        manifest = self._retriever(collection).generation.manifest
         built = {"sources": manifest.sources, "report": manifest.report, "fingerprint": manifest.fingerprint}
         return facts_of(manifest) | built
 
@@ -171,8 +170,9 @@ class LiveRetriever:
 
     def questions(self, collection: str = DEFAULT) -> list[str]:
         """Return headings that are questions, of a collection that the scope has whole. Raises as `search` does."""
-        with self._reading(collection):
-            return self._retriever(collection).questions if self._has_whole(collection) else []
+        retriever = self._retriever(collection)
+        with self.noting_failures(collection):
+            return retriever.questions if self._has_whole(collection) else []
 
     def suggest(
         self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, limit: int = SUGGESTED
