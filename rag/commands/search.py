@@ -211,13 +211,9 @@ def compare(
     evaluation = _evaluation("compare")
     sides = [evaluation.read_side(text, settings, name) for name, text in (("A", a), ("B", b))]
     texts, judgements = evaluation.read_questions(queries)
-    searched = _search_index(settings, sides, texts, evaluation.by_document(judgements))
-    (first, run_a), (second, run_b) = searched
-    comparison = {
-        "a": first,
-        "b": second,
-        **evaluation.compare(texts, evaluation.by_document(judgements), run_a, run_b),
-    }
+    judgements = evaluation.by_document(judgements)
+    (first, run_a), (second, run_b) = _search_index(settings, sides, texts, judgements)
+    comparison = {"a": first, "b": second, **evaluation.compare(texts, judgements, run_a, run_b)}
     return comparison, evaluation.as_text(comparison)
 
 
