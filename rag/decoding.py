@@ -62,7 +62,7 @@ def decode(fields: Mapping[str, Any], kind: type[T], owner: str = "this request"
     Args:
         fields: by the names of JSON.
         kind: the struct.
-        what: names in an error what has these fields.
+        owner: what has these fields, for an error.
         strict: whether a number must be a number; without it, a text may be one, as in a query string.
 
     Raises:

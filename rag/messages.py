@@ -19,6 +19,7 @@ from rag.insights.store import Event
 from rag.query.request import (
     DEFAULT_COLLECTION,
     FILTER_SCHEMA,
+    MAX_QUERY_CHARS,
     MOST_EXCHANGES,
     MOST_OF_ANSWER,
     MOST_SUGGESTED,
@@ -336,7 +337,7 @@ _TextFields = Annotated[dict[str, Any], Meta(extra_json_schema=_TEXT_FIELDS)]
 class RerankRequest(Struct):
     """Texts to rank by how well they answer a query, as for Cohere and Jina, whose other fields are ignored."""
 
-    query: Annotated[str, Meta(min_length=1, max_length=10_000)]
+    query: Annotated[str, Meta(min_length=1, max_length=MAX_QUERY_CHARS)]
     documents: Annotated[list[Text | _TextFields], Meta(min_length=1, max_length=MAX_RANKED_TEXTS)]
     model: Annotated[str, Meta(max_length=1000, description="must be the model that reranks here")] = ""
     top_n: Annotated[Positive | None, Meta(description="most results; default: all")] = None
