@@ -14,8 +14,8 @@ from typing import Literal
 
 from indexer.records import SEPARATOR
 from rag.messages import DocumentChange, Edit, SectionChange
+from rag.query.headings import without_number
 from rag.query.results import section_within
-from rag.query.retriever import without_number
 
 MIN_SAME_TEXT = 0.5  # share of the characters of a section that a moved or renamed one has
 MIN_SAME_WORDS = 0.4  # share of the words that two forms of a sentence have in common

@@ -5,7 +5,7 @@ Everything is loaded and warmed beforehand.
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cached_property, lru_cache, partial
@@ -22,21 +22,19 @@ from indexer.filter import Filter
 from indexer.generation.documents import StoredChunk, document_id
 from indexer.generation.languages import SAMPLE, languages_of
 from indexer.generation.lexical.analysis import TERMS, rules_for, spans, terms_in
-from indexer.generation.lexical.letters import fold
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
-from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.rows import TermHits
 from indexer.generation.versions import Edition
 from indexer.network.urls import normalise
-from indexer.records import SEPARATOR
 from indexer.stores.store import Searchable
 from rag.decoding import check
 from rag.errors import FieldError, NotConfigured
 from rag.query.fingerprint import check_fingerprint
+from rag.query.headings import questions_among
 from rag.query.model_queue import WARM_QUERIES, QueryEncoder, RerankQueue, Vector
 from rag.query.ranking import Choice, Ranking, Rows, VectorHits, choose, extend, fuse, put_first, rerank, score_tokens
 from rag.query.request import CLOSE, FURTHEST, PER_DOCUMENT, RERANKED, SearchRequest, in_force
-from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, Suggestion, count_facets, explain, headed
+from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, count_facets, explain, headed
 from rag.query.synonyms import read_synonyms
 from rag.query.text_fragment import link_to_text
 from rag.query.weighting import CollectionFacts, QueryFacts, share_of_code
@@ -52,13 +50,7 @@ _JUDGED_HITS = 10  # `close` looks at the best passages
 _CLOSE_SHARE_WITH_WORDS = 0.8  # a passage with most words of the query may have a lower cosine than `close`
 _MIN_COVERAGE, _MIN_COVERAGE_WITHOUT_COSINE = 0.6, 0.34  # share of the query's words
 _SAMPLED_HEADINGS = 1000  # passages
-_MAX_QUESTIONS, _MAX_QUESTION_CHARS = 4, 70
-FEWEST_TYPED, MOST_TYPED = 2, 200  # characters; a longer text is no search for a heading
 _ADDRESS = re.compile(r"\s*(?:(https?|file)://)?([\w-]+(?:\.[\w-]+)+(?::\d+)?/\S*|(?<=//)\S+)\s*", re.IGNORECASE)
-_NUMBER = re.compile(
-    r"^(?:(?:chapter|part|appendix|section)\s+(?:\d+|[A-Z]|[IVX]+)\b|(?<![\d.])\d++(?=[\s.):])|[A-Z](?=[.):]))(?:\.\d++)*+[.):]?\s+",
-    re.IGNORECASE,
-)
 
 
 class _Search(Struct):
@@ -363,13 +355,7 @@ class Retriever:
     @cached_property
     def questions(self) -> list[str]:
         """Headings that are questions, from all over the generation, for a start page."""
-        by_document: dict[str, str] = {}
-        for chunk in self._sample(_SAMPLED_HEADINGS):
-            for name in (chunk.section.split(SEPARATOR)[-1], chunk.title):
-                if name.endswith("?") and len(name) <= _MAX_QUESTION_CHARS:
-                    by_document.setdefault(chunk.document_url, without_number(name))
-        questions = list(dict.fromkeys(by_document.values()))
-        return questions[:: max(1, len(questions) // _MAX_QUESTIONS)][:_MAX_QUESTIONS]
+        return questions_among(self._sample(_SAMPLED_HEADINGS))
 
 
 def _scores_of(ranking: Ranking, indices: Sequence[int]) -> list[dict[str, float | None]]:
@@ -414,19 +400,3 @@ def coverage(words: Sequence[Terms], hit: Hit) -> float:
     terms = TERMS[rules_for(hit.language)]
     hit_terms.update(*(terms[hit.text[start:end]] for start, end in hit.highlights))
     return sum(not hit_terms.isdisjoint(forms) for forms in words) / len(words)
-
-
-def without_number(name: str) -> str:
-    """Return a heading without its number, "4.2. Vacuum", unless it is nothing else."""
-    plain = " ".join(name.split())
-    return _NUMBER.sub("", plain, count=1) or plain
-
-
-def suggestions(typed: str, headings: Iterable[Heading], limit: int) -> list[Suggestion]:
-    """Return headings as suggestions, each text once, except the text that is typed already."""
-    by_text: dict[str, Suggestion] = {}
-    for heading in headings:
-        text = without_number(heading.text)
-        by_text.setdefault(fold(text), Suggestion(text, "title" if heading.is_title else "heading"))
-    by_text.pop(fold(" ".join(typed.split())), None)
-    return list(by_text.values())[:limit]

@@ -23,9 +23,10 @@ from indexer.generation.versions import edition_at
 from indexer.stores.store import Searchable
 from rag import deadline
 from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
+from rag.query.headings import FEWEST_TYPED, MOST_TYPED, suggestions
 from rag.query.request import ALL, SUGGESTED, SearchRequest, in_force, names_of
 from rag.query.results import Answer, Suggestion, count_facets
-from rag.query.retriever import FEWEST_TYPED, MOST_TYPED, Retriever, suggestions
+from rag.query.retriever import Retriever
 from rag.serving.access import EVERYTHING, Scope
 from rag.serving.follower import LOADING, Follower, facts_of
 from rag.serving.served_model import QueryEmbedding, ServedModel
