@@ -265,9 +265,14 @@ def section_within(title: str, section: str) -> str:
     return section[len(title) :].removeprefix(SEPARATOR) if starts else section
 
 
+def full_heading(title: str, section: str) -> str:
+    """Return the title of a page and the heading path below it, joined like that path."""
+    return SEPARATOR.join(filter(None, [title, section_within(title, section)]))
+
+
 def headed(title: str, section: str, text: str) -> str:
     """Return a passage below its page's title and heading path, for a model that reads it by itself."""
-    heading = SEPARATOR.join(filter(None, [title, section_within(title, section)]))
+    heading = full_heading(title, section)
     return f"{heading}\n\n{text}" if heading else text
 
 
@@ -286,7 +291,7 @@ def as_text(answer: dict[str, Any]) -> str:
         lines.append("nothing close; nearest:")
     lines = [line for above in lines for line in (above, "")]
     for hit in answer["hits"]:
-        heading = SEPARATOR.join(filter(None, [hit["title"], section_within(hit["title"], hit["section"])]))
+        heading = full_heading(hit["title"], hit["section"])
         passage = " ".join(hit["text"].split())
         where = f"  in {hit['collection']}" if several else ""
         lines += [f"{hit['rank']:>2}. {heading}  ({hit['score']:.3f})", f"    {hit['url']}{where}"]
