@@ -1,1 +1,1 @@
-"""A document in, passages of so many tokens out, each with its section."""
+"""Cut documents into passages of a limited number of tokens, each with its section."""

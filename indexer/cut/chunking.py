@@ -6,29 +6,29 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, takewhile
-from operator import itemgetter
+from itertools import accumulate, chain, islice, repeat, takewhile
+from operator import eq, itemgetter
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from embedder.model.tokenizer import TextTokens, Tokenizer
 from embedder.text_embedder import Embedder
 from indexer.config import ChunkConfig
-from indexer.cut.cuts import Piece, cut
-from indexer.cut.token_cache import TokenCache
+from indexer.cut.cuts import Piece, cut, min_tokens
 from indexer.errors import ConfigError
 from indexer.network.urls import with_anchor
 from indexer.records import COLUMNS, SEPARATOR, Chunk, Document, Section, SectionBlock, TextBlock, anchor_at
 from indexer.text.cleaning import without_joiners
 
-_CONTEXT_SHARE = 4  # heading context takes at most a quarter of the model's length
 MAX_CHUNKS = 10_000
-_MAX_SECTION_CHARACTERS = 100_000  # longer sections are divided first, to bound memory
+_MAX_CONTEXT_SHARE = 0.25  # of the tokens that the model reads
+_MAX_SECTION_CHARACTERS = 100_000
 _MAX_HEADINGS = 8
 _MIN_TEXT_TOKENS = 16
-_SHORT_TOKENS = 24  # shorter sections are joined with their neighbours
-_NO_IDS = np.empty(0, np.int32)
+_SHORT_SECTION_TOKENS = 24
+_PARAGRAPH_BREAK = "\n\n"
 _WORD = re.compile(r"\w")
 _NUMBER = re.compile(r"^(?:Chapter \d+|Appendix [A-Z]|Part [IVX]+|\d+(?:\.\d+)*|[A-Z](?:\.\d+)+)\.\s+")
 
@@ -51,14 +51,15 @@ class Chunker:
         self._room = embedder.max_length - embedder.tokenizer.count([""], "document")[0]
         if self._room < 2 * _MIN_TEXT_TOKENS:
             raise ConfigError(f"the model reads only {embedder.max_length} tokens, too few to index passages")
-        self._min_room = self._room - self._room // _CONTEXT_SHARE
+        self._max_context_tokens = int(self._room * _MAX_CONTEXT_SHARE)
 
     def split(self, document: Document) -> list[Chunk]:
         """Return the chunks of a document in reading order, at most `MAX_CHUNKS` + 1."""
-        self._cache = TokenCache(self._embedder.tokenizer)
+        self._cache.clear()
         sections = [short for section in document.sections for short in _divide(section)]
         self._cache.load(text for section in sections for text in (section.text, *section.path[-1:]))
-        joined = join_short(sections, min(self._config.tokens, self._min_room), self._cache.count)
+        size = min(self._config.tokens, self._room - self._max_context_tokens)
+        joined = join_short(sections, size, self._cache.count)
         repeats: Counter[str] = Counter()
         chunks: list[Chunk] = []
         for section, (start, text, embedded, ids) in islice(self._passages(document.title, joined), MAX_CHUNKS + 1):
@@ -83,7 +84,7 @@ class Chunker:
         return chunks
 
     def _passages(self, title: str, sections: Iterable[Section]) -> Iterator[tuple[Section, _Passage]]:
-        """Yield the passages that have a letter or digit, with their sections."""
+        """Yield each passage that has a letter or digit, with its section."""
         for section in sections:
             for passage in self._split_section(title, section):
                 if _WORD.search(passage.text):
@@ -92,56 +93,46 @@ class Chunker:
                 self._cache.clear()
 
     def _split_section(self, title: str, section: Section) -> list[_Passage]:
-        context = later = self._context(title, section)
-        length = self._cache.count(section.text)
+        context = later_context = self._context(title, section, is_first=True)
+        length, tokens = self._cache.count(section.text), self._cache.tokens(section.text)
         budget = min(self._config.tokens, self._room - self._cache.count(context))
         if length > budget:
-            later = self._context(title, section, begins=False)
-            budget = min(budget, self._room - self._cache.count(later))
+            later_context = self._context(title, section, is_first=False)
+            budget = min(budget, self._room - self._cache.count(later_context))
         while True:
             pieces = [Piece(0, len(section.text))]
             if length > budget:
                 pieces = cut(section.text, budget, self._cache.tokens, section.blocks)
-            passages = self._tokenized(section.text, pieces, [context, *[later] * (len(pieces) - 1)])
+            contexts = chain([context], repeat(later_context))
+            passages = [self._tokenize(section.text, tokens, *pair) for pair in zip(pieces, contexts, strict=False)]
             longest = max((len(passage.token_ids) for passage in passages), default=0)
             if budget <= _MIN_TEXT_TOKENS or longest <= self._embedder.max_length:
                 return passages
             budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # a piece has more tokens than its units
 
-    def _tokenized(self, text: str, pieces: Sequence[Piece], contexts: Sequence[str]) -> list[_Passage]:
-        """Return the passages of pieces. Only pieces that begin or end within a word are tokenized again."""
-        tokenizer, tokens = self._embedder.tokenizer, self._cache.tokens(text)
-        passages: list[_Passage] = []
-        retokenized: dict[int, str] = {}
-        for number, ((start, end, head), context) in enumerate(zip(pieces, contexts, strict=False)):
-            shown = f"{head}\n{text[start:end]}" if head else text[start:end]
-            embedded = f"{context}\n\n{shown}" if context else shown
-            visible = without_joiners(embedded)
-            ids = _NO_IDS
-            if tokenizer.splits_at_space and visible == embedded and _is_between_words(text, start, end):
-                context_tokens, head_tokens = self._cache.tokens(context), self._cache.tokens(head)
-                ids = tokenizer.join_document([context_tokens, head_tokens, tokens.between(start, end)])
-            else:
-                retokenized[number] = visible
-            passages.append(_Passage(start, shown, visible, ids))
-        rows = tokenizer.rows(list(retokenized.values()), "document")
-        for number, ids in zip(retokenized, rows, strict=True):
-            passages[number] = passages[number]._replace(token_ids=ids)
-        return passages
+    def _tokenize(self, text: str, tokens: TextTokens, piece: Piece, context: str) -> _Passage:
+        """Return the passage of a piece. Only a piece that begins or ends within a word is tokenized again."""
+        tokenizer, (start, end, head) = self._embedder.tokenizer, piece
+        shown = f"{head}\n{text[start:end]}" if head else text[start:end]
+        embedded = f"{context}\n\n{shown}" if context else shown
+        visible = without_joiners(embedded)
+        if tokenizer.splits_at_space and visible == embedded and _is_between_words(text, start, end):
+            before = [self._cache.tokens(context), self._cache.tokens(head)]
+            ids = tokenizer.join_document([*before, tokens.between(start, end)])
+        else:
+            [ids] = tokenizer.rows([visible], "document")
+        return _Passage(start, shown, visible, ids)
 
-    def _context(self, title: str, section: Section, *, begins: bool = True) -> str:
-        """Return title and heading path for a passage, shortened in the middle to leave room for the text.
-
-        `begins` is true for the first passage of a section.
-        """
+    def _context(self, title: str, section: Section, *, is_first: bool) -> str:
+        """Return title and heading path for the first or a later passage of a section, shortened in the middle."""
         path = section.path
-        if begins and path and section.text.startswith(path[-1]):
-            path = path[:-1]  # a term, which its definition repeats
+        if is_first and path and section.text.startswith(path[-1]):
+            path = path[:-1]  # a definition repeats its term
         # section numbers make headings look alike to the model
         names = [_NUMBER.sub("", name, count=1) or name for name in (title, *path) if name]
         names = [name for name, before in zip(names, ["", *names], strict=False) if name != before]
         names = [*names[:_MAX_HEADINGS], *names[_MAX_HEADINGS:][-_MAX_HEADINGS:]]
-        limit = self._room // _CONTEXT_SHARE
+        limit = self._max_context_tokens
         while len(names) > 2 and self._cache.count(SEPARATOR.join(names)) > limit:
             del names[len(names) // 2]
         if self._cache.count(SEPARATOR.join(names)) > limit:
@@ -152,8 +143,42 @@ class Chunker:
         return context
 
 
+class TokenCache:
+    """The tokens of the paragraphs of a document, so that each is tokenized only once."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._tokens: dict[str, TextTokens] = {}
+        self.clear = self._tokens.clear
+
+    def load(self, texts: Iterable[str]) -> None:
+        """Tokenize the paragraphs of texts in one call."""
+        paragraphs = dict.fromkeys(chain.from_iterable(map(self._paragraphs, texts)))
+        if missing := [paragraph for paragraph in paragraphs if paragraph not in self._tokens]:
+            self._tokens |= zip(missing, self._tokenizer.spans(missing), strict=True)
+
+    def tokens(self, text: str) -> TextTokens:
+        """Return the tokens of a text."""
+        self.load([text])
+        lengths = (len(paragraph) + len(_PARAGRAPH_BREAK) for paragraph in text.split(_PARAGRAPH_BREAK))
+        paragraphs = [self._tokens[paragraph] for paragraph in self._paragraphs(text)]
+        return TextTokens.join(paragraphs, list(accumulate(lengths, initial=0))[: len(paragraphs)])
+
+    def count(self, text: str) -> int:
+        """Return the length of a text in tokens, without special tokens."""
+        self.load([text])
+        count = sum(len(self._tokens[paragraph].ids) for paragraph in self._paragraphs(text))
+        return max(count, min_tokens(text))
+
+    def _paragraphs(self, text: str) -> list[str]:
+        """Return the parts of a text that have the same tokens alone as within the text."""
+        if not self._tokenizer.splits_at_space:
+            return [text]
+        return [paragraph.rstrip() for paragraph in text.split(_PARAGRAPH_BREAK)]
+
+
 def _divide(section: Section) -> Iterator[Section]:
-    """Yield a section, or shorter sections if it is very long; they end with lines or words."""
+    """Yield a section, or shorter ones that end with a line or word if it is too long for memory."""
     if len(section.text) <= _MAX_SECTION_CHARACTERS:
         yield section
         return
@@ -161,8 +186,8 @@ def _divide(section: Section) -> Iterator[Section]:
     while start < len(text):
         end = stop = start + _MAX_SECTION_CHARACTERS
         if end < len(text):
-            places = (text.rfind(mark, start + 1, end) for mark in ("\n\n", "\n", " "))
-            end = stop = next((at for at in places if at > 0), end)
+            breaks = (text.rfind(mark, start + 1, end) for mark in ("\n\n", "\n", " "))
+            end = stop = next((place for place in breaks if place > 0), end)
             while text.startswith("\n", stop):
                 stop += 1
         within = marks[bisect_right(marks, start, key=itemgetter(0)) : bisect_left(marks, end, key=itemgetter(0))]
@@ -178,20 +203,23 @@ def _divide(section: Section) -> Iterator[Section]:
 
 
 def _blocks(section: Section, place: int, text: str) -> tuple[TextBlock, ...]:
-    """Return the code and tables of a passage that begins at a place of its section, or with a repeated table head."""
+    """Return the code and tables of a passage that starts at a character of its section.
+
+    The passage has a repeated table head in front if its text differs from the section at that character.
+    """
     inside = section.blocks[bisect_right(section.blocks, place, key=itemgetter(1)) :]
-    added = 0 if section.text.startswith(text, place) else len(inside[0].head or "") + 1
+    head_length = 0 if section.text.startswith(text, place) else len(inside[0].head or "") + 1
     blocks: list[TextBlock] = []
-    for whole in takewhile(lambda whole: whole.start < place + len(text) - added, inside):
-        start = whole.start - place + added if whole.start >= place else 0
-        end = min(whole.end - place + added, len(text))
-        if whole.head is None or COLUMNS in text[start:end]:
-            blocks.append(TextBlock(start, end, "code" if whole.head is None else "table"))
+    for block in takewhile(lambda block: block.start < place + len(text) - head_length, inside):
+        start = block.start - place + head_length if block.start >= place else 0
+        end = min(block.end - place + head_length, len(text))
+        if block.head is None or COLUMNS in text[start:end]:
+            blocks.append(TextBlock(start, end, "code" if block.head is None else "table"))
     return tuple(blocks)
 
 
 def _is_between_words(text: str, start: int, end: int) -> bool:
-    """Return whether text[start:end] has white space or an end of the text on both sides."""
+    """Return whether text[start:end] is bounded on both sides by white space or an end of the text."""
     return (start == 0 or text[start - 1].isspace()) and (end == len(text) or text[end].isspace())
 
 
@@ -199,34 +227,32 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-Length = Callable[[str], int]  # counts the tokens of a text
+def join_short(sections: Iterable[Section], size: int, count_tokens: Callable[[str], int]) -> list[Section]:
+    """Join short sections with their neighbours; alone, a single line below a matching heading would rank first.
 
-
-def join_short(sections: Iterable[Section], size: int, length: Length) -> list[Section]:
-    """Join short sections with their neighbours: by itself, a line below a good heading would outrank everything.
-
-    An introduction becomes part of the subsection after it. Short sections with one parent become one of at most `size`
-    tokens, with the path of the parent, the fragment of the first and headings in the text. Other short sections are
-    appended to the section before.
+    A short introduction joins the subsection after it. Short sections with the same parent become one section of at
+    most `size` tokens. This section has the path of the parent, the anchor of the first, and headings in its text. Any
+    other short section is appended to the section before it.
     """
-    introduced: list[_Group] = []  # sections with the introductions before them
+    introduced: list[_Group] = []
     for section in sections:
-        tokens, last = length(section.text), introduced[-1] if introduced else None
-        if last and 0 < last.tokens < _SHORT_TOKENS and section.path[: len(last.path)] == last.path != section.path:
+        tokens, last = count_tokens(section.text), introduced[-1] if introduced else None
+        is_short = last is not None and 0 < last.tokens < _SHORT_SECTION_TOKENS
+        if last and is_short and section.path[: len(last.path)] == last.path != section.path:
             last.members.append(section)
             last.path, last.tokens = section.path, last.tokens + tokens
         else:
             introduced.append(_Group([section], section.path, tokens))
     groups: list[_Group] = []
     for group in introduced:
-        if not (groups and groups[-1].joins(group, size, length)):
+        if not (groups and groups[-1].try_merge(group, size, count_tokens)):
             groups.append(group)
     joined: list[Section] = []
     tokens_before = 0
     for group in groups:
         depth = _common_length(joined[-1].path, group.path) if joined else 0
         is_next = depth >= len(group.path) - 1
-        if group.tokens < _SHORT_TOKENS <= tokens_before and is_next:
+        if group.tokens < _SHORT_SECTION_TOKENS <= tokens_before and is_next:
             joined[-1] = _join(joined[-1].path, [joined[-1], *_with_headings(group.members, depth)])
         else:
             members = _with_headings(group.members, len(group.path)) if group.has_headings else group.members
@@ -237,25 +263,28 @@ def join_short(sections: Iterable[Section], size: int, length: Length) -> list[S
 
 @dataclass(slots=True)
 class _Group:
-    """Sections to be joined."""
+    """Sections to be joined, with their headings in the text if `has_headings`."""
 
     members: list[Section]
     path: tuple[str, ...]
     tokens: int
-    has_headings: bool = False  # include the headings of the members in the text
+    has_headings: bool = False
 
-    def joins(self, other: "_Group", size: int, length: Length) -> bool:
-        """Add the next group if one of the two is short, both have one parent and they fit; return whether it did."""
+    def try_merge(self, other: "_Group", size: int, count_tokens: Callable[[str], int]) -> bool:
+        """Merge the next group into this one if either is short, both have the same parent and the result fits.
+
+        Returns whether the group was merged.
+        """
         depth, depths = _common_length(self.path, other.path), (len(self.path), len(other.path))
         is_near = depth >= min(depths) - (depths[0] == depths[1])
-        if not is_near or min(self.tokens, other.tokens) >= _SHORT_TOKENS:
+        if not is_near or min(self.tokens, other.tokens) >= _SHORT_SECTION_TOKENS:
             return False
         if self.has_headings and depth == len(self.path):
             added, total = [self.members[-1], *other.members], self.tokens
         else:
             added, total = [*self.members, *other.members], 0
         for section, heading in list(_headings(added, depth))[1 if total else 0 :]:
-            total += length(section.text) + (length(heading) if heading else 0)
+            total += count_tokens(section.text) + (count_tokens(heading) if heading else 0)
         if total > size:
             return False
         self.members += other.members
@@ -264,27 +293,25 @@ class _Group:
 
 
 def _common_length(path: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Return the number of headings at the beginning that two paths have in common."""
-    steps = 0
-    for one, another in zip(path, other, strict=False):
-        if one != another:
-            break
-        steps += 1
-    return steps
+    """Return the number of headings with which two paths begin alike."""
+    return sum(takewhile(bool, map(eq, path, other)))
 
 
 def _headings(sections: Iterable[Section], depth: int) -> Iterator[tuple[Section, str]]:
-    """Yield sections with the headings below a depth that their texts need; a parent's heading for its first only."""
+    """Yield each section with the headings below a depth that its text needs.
+
+    The heading of a parent is needed only before its first section.
+    """
     before: tuple[str, ...] = ()
     for section in sections:
         headings, new = section.path[depth:], section.path[max(depth, _common_length(before, section.path)) :]
         before = section.path
-        is_needed = bool(headings) and not section.text.startswith(headings[-1])  # a definition repeats its term
+        is_needed = bool(headings) and not section.text.startswith(headings[-1])
         yield section, SEPARATOR.join(new or headings) if is_needed else ""
 
 
 def _with_headings(sections: Iterable[Section], depth: int) -> list[Section]:
-    """Return sections with headings in their texts."""
+    """Return the sections with the headings in their texts."""
     return [
         _join(section.path, [Section((), section.anchor, heading), replace(section, anchor=None)])
         if heading

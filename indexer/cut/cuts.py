@@ -1,4 +1,4 @@
-"""Cut a text into pieces: few pieces, no short ones, cut between paragraphs and statements where possible.
+"""Cut a text into few pieces, none of them short, between paragraphs and statements where possible.
 
 All cuts of a text are chosen together, as in Knuth and Plass, Breaking Paragraphs into Lines, 1981.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from embedder.model.tokenizer import TextTokens
 from indexer.records import COLUMNS, SectionBlock
 
-_CHARACTERS_PER_TOKEN = 12  # some tokenizers make one token of a word of any length
+_MAX_CHARACTERS_PER_TOKEN = 12
 
 # Costs. A piece shorter than half the maximum costs up to _SHORT_COST more.
 _PIECE_COST = 0.2
@@ -24,9 +24,9 @@ _BLOCK_COST = 0.0
 _ITEM_COST = 0.05
 _LINE_COST = 0.2
 _SENTENCE_COST = 0.3
-_CLAUSE_COST, _WORD_COST, _CHARACTER_COST = 0.8, 2.0, 4.0  # only in sentences that are too long
-# Added after "as follows:", a term, a table head or a line above indented ones; and in code or a table that fits.
-_LEAD_COST, _KEPT_BLOCK_COST = 0.5, 1.0
+_CLAUSE_COST, _WORD_COST, _CHARACTER_COST = 0.8, 2.0, 4.0
+# Added after a lead ("as follows:", a term, a table head, a line above indented lines), and within a block that fits.
+_LEAD_COST, _INTACT_BLOCK_COST = 0.5, 1.0
 
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 _NEWLINES = re.compile(r"\n(?:[^\S\n]*\n)*")
@@ -38,8 +38,8 @@ _FINER_SPLITS = (
     (re.compile(r"\s+"), _WORD_COST),
 )
 _MIN_SENTENCE_CHARACTERS = 8
-# Abbreviations often followed by a capital letter: titles, references, companies, months and addresses, from CLDR's
-# rules for breaking sentences.
+# Abbreviations that a capital letter often follows: titles, references, companies, months and addresses. They are from
+# CLDR's rules for sentence breaks.
 ABBREVIATIONS = frozenset(
     "dr prof mr mrs ms mme mlle sr sra srta st ste jr hr fr frl dipl ing rev hon gen gov capt col lt sgt maj no "
     "nos nr nrn núm art arts abs abb fig figs tab taf kap cap chap ch sec sect pp pag pág vol vols bd bde ed eds "
@@ -53,25 +53,27 @@ _ITEM_START = re.compile(r"(?:[-*•]|\d{1,9}[.)])\s")
 _EMPTY_ITEM = re.compile(r"[-*•]|\d{1,3}[.)]")
 _PROMPT = re.compile(r"[^\w\s]{1,4} ")
 _CLOSING = frozenset(")]}")
-_MIN_PROSE_CHARACTERS = 200  # longer lines are cut at sentences
-_MIN_UNITS_FOR_NUMPY = 40  # a loop is faster below
+_MIN_PROSE_LINE_CHARACTERS = 200
+_MIN_UNITS_FOR_NUMPY = 40
 _MAX_UNITS, _MAX_ROWS = 4_000, 1_000
 _MIN_UNITS_PER_PIECE = 8
-_HEAD_SHARE = 4  # a repeated table head may take a quarter of a piece
+_MAX_HEAD_SHARE = 0.25  # of a piece
 
 
 class _Unit(NamedTuple):
-    text: str  # including the white space after it
+    """A text that is not cut, with the white space after it; a piece that begins with it repeats the table head."""
+
+    text: str
     cost_after: float
-    head: str | None = None  # table head, repeated before a piece that begins here
+    head: str | None = None
 
 
 class Piece(NamedTuple):
-    """A part of a text, without the white space around it."""
+    """A part of a text without the white space around it, and the table head to repeat before it."""
 
     start: int
     end: int
-    head: str = ""  # table head to be shown before it
+    head: str = ""
 
 
 def cut(
@@ -79,11 +81,11 @@ def cut(
 ) -> list[Piece]:
     """Cut a text into pieces of at most `size` tokens.
 
-    A block that fits is rarely cut. Later pieces of a table begin with its head, unless that takes too much of a piece.
+    A block that fits is rarely cut. Later pieces of a table repeat the table head unless it is too long.
 
     Args:
         text: a section.
-        size: tokens; a single character may be longer.
+        size: maximum tokens of a piece; only a single character may exceed it.
         tokenize: returns the tokens of the text and of table heads.
         blocks: code and tables of the text.
     """
@@ -92,7 +94,7 @@ def cut(
     shortest = [min_tokens(text[block.start : block.end]) for block in blocks]
     lengths = dict(zip(blocks, map(max, counts, shortest), strict=True))
     heads = {head: max(len(tokenize(head).ids), min_tokens(head)) for head in {block.head for block in blocks} if head}
-    repeated = {head: length for head, length in heads.items() if length * _HEAD_SHARE <= room}
+    repeated = {head: length for head, length in heads.items() if length <= room * _MAX_HEAD_SHARE}
     room -= max((repeated.get(block.head or "", 0) for block, length in lengths.items() if length > room), default=0)
     fitting = {block for block, length in lengths.items() if length <= room}
     units: list[_Unit] = []
@@ -100,7 +102,7 @@ def cut(
         is_code = paragraph.block is not None and paragraph.block.head is None
         lines = _code_units(paragraph) if is_code else _line_units(paragraph, repeated)
         if paragraph.block in fitting:
-            lines[:-1] = [unit._replace(cost_after=unit.cost_after + _KEPT_BLOCK_COST) for unit in lines[:-1]]
+            lines[:-1] = [unit._replace(cost_after=unit.cost_after + _INTACT_BLOCK_COST) for unit in lines[:-1]]
         units += lines
     units, counts = _split_long_units(units, tokens, room)
     units, counts = _join_small_units(units, [max(1, length) for length in counts], room)
@@ -117,8 +119,8 @@ def cut(
 
 
 def min_tokens(text: str) -> int:
-    """Return the smallest length in tokens that a text is counted as."""
-    return len(text.strip()) // _CHARACTERS_PER_TOKEN
+    """Return the least tokens that a text counts as: some tokenizers make one token of a word of any length."""
+    return len(text.strip()) // _MAX_CHARACTERS_PER_TOKEN
 
 
 def _split(pattern: re.Pattern[str], text: str, limit: int = _MAX_UNITS) -> list[str]:
@@ -135,7 +137,7 @@ def _split(pattern: re.Pattern[str], text: str, limit: int = _MAX_UNITS) -> list
 
 
 def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
-    """Return whether a sentence ends before a gap: not before a number or after an abbreviation."""
+    """Return whether a sentence ends before a gap. None ends before a number or after an abbreviation."""
     end, after = gap.start(), text[gap.end()]
     if end == gap.end():  # a script without spaces
         return True
@@ -150,7 +152,9 @@ def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
 
 
 class _Paragraph(NamedTuple):
-    text: str  # including the white space after it
+    """A paragraph, or a block of code or a table, with the white space after it."""
+
+    text: str
     cost_after: float
     block: SectionBlock | None = None
 
@@ -164,23 +168,22 @@ def _paragraphs(text: str, blocks: Sequence[SectionBlock]) -> Iterator[_Paragrap
         place = gap.end() if gap else block.end
         texts.append((text[block.start : place], block))
     texts += [(paragraph, None) for paragraph in _split(_BLANK, text[place:])]
-    for (paragraph, kept_block), (following, _) in pairwise([*texts, ("", None)]):
+    for (paragraph, text_block), (following, _) in pairwise([*texts, ("", None)]):
         stripped = paragraph.rstrip()
         if following and "\n" not in paragraph[len(stripped) :].removeprefix("\n"):
             cost = _cost_after_line(stripped.rpartition("\n")[2], following)
         else:
             # "For example," and "Note" introduce the next paragraph
             is_name = "\n" not in stripped and stripped[:1].isalnum() and stripped[-1:].isalnum()
-            is_lead = kept_block is None and (stripped.endswith((":", ",")) or is_name)
-            is_continued = following[:1].isspace()  # code goes on after a blank line
-            cost = (_LINE_COST if is_continued else _BLOCK_COST) + _LEAD_COST * is_lead
-        yield _Paragraph(paragraph, cost, kept_block)
+            is_lead = text_block is None and (stripped.endswith((":", ",")) or is_name)
+            cost = (_LINE_COST if following[:1].isspace() else _BLOCK_COST) + _LEAD_COST * is_lead
+        yield _Paragraph(paragraph, cost, text_block)
 
 
 def _line_units(paragraph: _Paragraph, repeated: Container[str]) -> list[_Unit]:
     """Return the lines of a list or table, or the sentences of prose."""
     text, cost_after, block = paragraph
-    if block is None and _BLANK.search(text.rstrip()):  # several paragraphs, see `limit` of `_split`
+    if block is None and _BLANK.search(text.rstrip()):  # several paragraphs
         return [_Unit(text, cost_after)]
     table_head = block.head if block is not None and block.head in repeated else None
     limit = _MAX_ROWS if COLUMNS in text.partition("\n")[0] else _MAX_UNITS
@@ -191,7 +194,7 @@ def _line_units(paragraph: _Paragraph, repeated: Container[str]) -> list[_Unit]:
     for number, (line, following) in enumerate(pairwise([*lines, ""])):
         cost = (_cost_after_line(line, following) + _LEAD_COST * (not units)) if following else cost_after
         head = table_head if number >= head_lines else None
-        is_prose = len(lines) == 1 or (block is None and len(line) > _MIN_PROSE_CHARACTERS)
+        is_prose = len(lines) == 1 or (block is None and len(line) > _MIN_PROSE_LINE_CHARACTERS)
         if is_prose and len(line) > _MIN_SENTENCE_CHARACTERS:
             units += _to_units(_split(_SENTENCE_END, line), _SENTENCE_COST, cost, head)
         else:
@@ -277,7 +280,7 @@ def _join_small_units(units: list[_Unit], counts: list[int], size: int) -> tuple
 
 
 def _ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
-    """Return the indexes of units before which to cut, and the end, with the lowest total cost."""
+    """Return the index of the unit after each piece, for the pieces with the lowest total cost."""
     tokens_before = [0, *accumulate(counts)]
     best_cost = [0.0]
     best_start = [0]
