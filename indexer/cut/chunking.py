@@ -23,7 +23,7 @@ from indexer.records import COLUMNS, SEPARATOR, Chunk, Document, Section, Sectio
 from indexer.text.cleaning import without_joiners
 
 MAX_CHUNKS = 10_000
-_MAX_CONTEXT_SHARE = 0.25  # of the tokens that the model reads
+_MAX_CONTEXT_SHARE = 0.25
 _MAX_SECTION_CHARACTERS = 100_000
 _MAX_HEADINGS = 8
 _MIN_TEXT_TOKENS = 16

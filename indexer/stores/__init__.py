@@ -1,3 +1,3 @@
-"""Stores of generations: a folder here, or a Milvus server; both have the same methods.
+"""Stores of generations, an index folder or a Milvus server, with the same methods.
 
 May import `generation` and `publish`."""

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Union
 from indexer.generation.manifest import current_id
 from indexer.publish.publish import Published, list_generations, roll_back
 
-if TYPE_CHECKING:  # `generation` loads FAISS
+if TYPE_CHECKING:
     from indexer.generation.generation import Generation
     from indexer.stores.milvus.milvus_store import MilvusGeneration, MilvusStore
 
 Store = Union["FolderStore", "MilvusStore"]
-"""Generations of one collection; both have the methods of `FolderStore`."""
+"""The generations of one collection. Both classes have the methods of `FolderStore`."""
 Searchable = Union["Generation", "MilvusGeneration"]
-"""A generation open for searching from many threads; both have the methods of `Generation`, which describes them.
+"""A generation open for searching from many threads. `Generation` describes the methods, which both classes have.
 
-Those of Milvus may also raise StoreUnreachable or StoreRefused."""
+The methods of `MilvusGeneration` may also raise StoreUnreachable or StoreRefused."""
 
 
 class FolderStore:
@@ -28,11 +28,11 @@ class FolderStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder  # an index folder, or a collection's
-        self.name = str(folder)  # may appear in messages: without credentials
+        self.folder = folder
+        self.name = str(folder)
 
     def live_id(self) -> str:
-        """Return the id of the live generation; cheap enough for a call each second. Raises as `current_id` does."""
+        """Return the id of the live generation; a server calls this each second. Raises as `current_id` does."""
         return current_id(self.folder)
 
     def published(self) -> list[Published]:
@@ -46,7 +46,7 @@ class FolderStore:
         return Generation.open(self.folder, generation_id)
 
     def make_live(self, generation_id: str) -> None:
-        """Publish a complete generation, or go back to it, in one step. Raises as `roll_back` does."""
+        """Make a complete generation live in one step. Raises as `roll_back` does."""
         roll_back(self.folder, generation_id)
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""Generations in a Milvus server: published to it, searched in it."""
+"""Publish generations to a Milvus server, and search them there."""

@@ -1,4 +1,4 @@
-"""Addresses of Milvus, whose NAME is the alias of the live generation, and calls of it with an end to every wait."""
+"""Call a Milvus server with a timeout for every call, at an address whose NAME is the alias of the live generation."""
 
 import logging
 import re
@@ -13,7 +13,7 @@ from indexer.generation.manifest import is_generation_id
 
 QUERY_TIMEOUT_S = 10.0
 _CONNECT_TIMEOUT_S = 3.0
-_LOAD_TIMEOUT_S = 600.0  # a large collection is loaded into memory
+_LOAD_TIMEOUT_S = 600.0
 _PORT = 19530
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _FORMS = "use milvus://HOST:19530/NAME or milvuss://HOST:PORT/NAME"
@@ -28,9 +28,9 @@ _CHANNEL = {"grpc.initial_reconnect_backoff_ms": 200, "grpc.max_reconnect_backof
 
 @dataclass(frozen=True, slots=True)
 class MilvusAddress:
-    """The address of a store, without credentials; `str` of it may appear in messages."""
+    """The address of a store for messages, without credentials, and its parts for pymilvus."""
 
-    uri: str  # pymilvus' form
+    uri: str
     name: str
     database: str
     shown: str
@@ -93,11 +93,11 @@ class MilvusConnection:
         self._client: Any = None
 
     def call(self, method: str, *args: Any, timeout: float | None = QUERY_TIMEOUT_S, **kwargs: Any) -> Any:
-        """Call a method of `pymilvus.MilvusClient`; `timeout` is in seconds, None for as long as the server is at work.
+        """Call a method of `pymilvus.MilvusClient`; `timeout` is in seconds, or None to wait until the server is done.
 
         Raises:
             StoreAddressError: the extra is not installed.
-            StoreUnreachable: no answer, or not in time.
+            StoreUnreachable: no answer in time.
             StoreRefused: the credentials are wrong, or the server refuses the call.
             IndexMissing: there is no such collection or alias.
         """
@@ -121,7 +121,7 @@ class MilvusConnection:
         return None if timeout is None else max(0.001, min(timeout, self._seconds_left()))
 
     def read(self, method: str, collection: str, **options: Any) -> Any:
-        """Call `query` or `search` of a collection, and load it into memory first if necessary."""
+        """Call `query` or `search` of a collection, which Milvus first loads into memory if necessary."""
         try:
             return self.call(method, collection, **options)
         except _NotLoaded:
@@ -156,7 +156,7 @@ class MilvusConnection:
         def give_up(error: Exception) -> bool:
             raise error
 
-        # By default, it retries until the timeout, and blocks all other threads while it reconnects.
+        # By default, the client retries until the timeout, and blocks all other threads while it reconnects.
         client._handler._on_rpc_error = give_up
         return client
 

@@ -1,7 +1,7 @@
-"""Generations in Milvus: two collections each, and an alias that names the live one.
+"""Generations in Milvus. Each has two collections, and an alias names the live generation.
 
-A generation is complete once its manifest is written, which is last, and live once the alias names it. One index folder
-publishes to a name: its writer lock keeps two of its builds apart.
+The manifest is written last and makes a generation complete. Only one index folder may publish to a name, because the
+writer lock of the folder excludes two builds at the same time.
 """
 
 import json
@@ -49,7 +49,7 @@ _ALIAS_TIMEOUT_S = 3.0
 _WRITE_TIMEOUT_S = 60.0
 _ROWS_PER_BATCH = 200  # Milvus refuses messages of 64 MB
 _TYPICAL_CHUNK_TOKENS = 150
-_MAX_ROWS_PER_CALL = 16_384  # Milvus' own limit
+_MAX_ROWS_PER_CALL = 16_384
 Rows = npt.NDArray[np.int64]
 
 
@@ -90,7 +90,7 @@ class MilvusStore:
         with suppress(IndexMissing, IndexCorrupt):
             live = self.live_id()
         for id in self._all():
-            with suppress(IndexMissing):  # it is not complete
+            with suppress(IndexMissing):  # incomplete
                 try:
                     manifest = read_manifest(self._milvus, id)
                     facts = manifest.created_at, manifest.counts.documents, manifest.counts.chunks, None, ""
@@ -100,7 +100,7 @@ class MilvusStore:
         return generations
 
     def open(self, generation_id: str | None = None) -> "MilvusGeneration":
-        """Open the live generation for searching, or a given one; see `Store.open`."""
+        """Open a generation, the live one by default, for searching."""
         return MilvusGeneration(self._milvus, generation_id or self.live_id())
 
     def make_live(self, generation_id: str) -> None:
@@ -114,9 +114,9 @@ class MilvusStore:
         self._milvus.call(method, collection, name)
 
     def write(self, manifest: Manifest, documents: Iterable[ScannedDocument]) -> None:
-        """Store a generation without making it live; remains of an interrupted attempt are removed first.
+        """Store a generation without making it live, after removing the rest of an interrupted attempt.
 
-        The manifest is stored without its `files`. Raises IndexCorrupt if Milvus lacks passages afterwards.
+        The manifest is stored without its `files`. Raises IndexCorrupt if Milvus has not stored every passage.
         """
         self.remove(manifest.id)
         collection = self._address.collection(manifest.id)
@@ -144,7 +144,7 @@ class MilvusStore:
             raise
 
     def keep(self, count: int) -> None:
-        """Remove old generations, but never the live one or newer ones; keep `count` in all."""
+        """Remove generations older than the live one until `count` are left, the live one included."""
         live = self.live_id()
         for id in [id for id in self._all() if id < live][max(0, count - 1) :]:
             self.remove(id)
@@ -167,23 +167,23 @@ class MilvusStore:
 
 
 class MilvusGeneration:
-    """One immutable generation as a `Searchable`; safe to share between threads."""
+    """One immutable generation as a `Searchable`, without tokens and twins; safe to share between threads."""
 
-    names: Sequence[str] = ()  # one collection
-    terms_take_long = True  # a call to another machine
-    tokens = None  # Milvus has no late interaction over bits
-    twins: Mapping[int, frozenset[int]] = MappingProxyType({})  # not stored
+    names: Sequence[str] = ()
+    terms_take_long = True
+    tokens = None
+    twins: Mapping[int, frozenset[int]] = MappingProxyType({})
 
     def __init__(self, milvus: MilvusConnection, generation_id: str) -> None:
-        """Open it; raises IndexMissing if it is not complete, IndexCorrupt, StoreUnreachable or StoreRefused."""
+        """Open a complete generation; raises IndexMissing, IndexCorrupt, StoreUnreachable or StoreRefused."""
         self._milvus = milvus
         self._name = milvus.address.collection(generation_id)
         self._where = f"{milvus.address} collection {self._name}"
         self.manifest: Manifest = read_manifest(milvus, generation_id)
         languages = self.manifest.languages or (ENGLISH,)
-        # only the order of languages by passages is known: any decreasing numbers do
+        # the manifest has only the order of languages by passages, which decreasing numbers express
         self._passages = {language: 1 << (len(languages) - place) for place, language in enumerate(languages)}
-        [count] = self._rows("", ["count(*)"], consistency_level="Strong")  # written by any process
+        [count] = self._rows("", ["count(*)"], consistency_level="Strong")
         self._count = self.manifest.counts.chunks
         if count["count(*)"] != self._count:
             raise corrupt(self._where, f"holds {count['count(*)']:,} chunks instead of {self._count:,}")
@@ -215,7 +215,7 @@ class MilvusGeneration:
     def _matching(
         self, search: dict[str, Any], metric: str, k: int, only: Filter | None, terms: LexicalQuery | None
     ) -> ScoredRows:
-        """Search for k chunks; search deeper while too few of them contain the phrases."""
+        """Search for k chunks, and search deeper while too few of the hits contain the required phrases."""
         tests = [*(constraints(terms) if terms else ()), *([expression(only.conditions())] if only else [])]
         required = terms.required if terms else ()
         search |= {"filter": " and ".join(tests), "output_fields": ["row", "words"] if required else ["row"]}
@@ -284,13 +284,8 @@ class MilvusGeneration:
         return section
 
     def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
-        """Yield every document that a filter allows with its passages, JSON-ready, or the one with an id."""
-        test, fields = expression(only.conditions() if only else ()), [*schema.CHUNK_FIELDS, "document"]
-        rows: Iterable[dict[str, Any]] = ()
-        if id is None:
-            rows = self._all_rows(fields, test)
-        elif is_document_id(id):
-            rows = sorted(self._rows(f'document_id == "{id}" and {test}', fields), key=itemgetter("row"))
+        """Yield every document that a filter allows, or the one with an id, with its passages, JSON-ready."""
+        rows = self._select([*schema.CHUNK_FIELDS, "document"], only, id)
         for _, members in groupby(rows, key=itemgetter("document")):
             passages = list(members)
             facts = {name: passages[0]["about"][name] for name in SHOWN_FIELDS}
@@ -299,13 +294,7 @@ class MilvusGeneration:
 
     def entries(self, only: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
         """Yield the documents that a filter allows, or the one with an id, without their passages."""
-        test, fields = f"position == 0 and {expression(only.conditions() if only else ())}", ["document", "about"]
-        rows: Iterable[dict[str, Any]] = ()
-        if id is None:
-            rows = self._all_rows(fields, test)
-        elif is_document_id(id):
-            rows = self._rows(f'document_id == "{id}" and {test}', ["row", *fields])
-        for row in rows:
+        for row in self._select(["document", "about"], only, id, "position == 0"):
             facts = {name: row["about"][name] for name in SHOWN_FIELDS}
             count = len(self._rows(f"document == {row['document']}", ["row"]))
             yield DocumentEntry({"id": document_id(facts["url"]), **facts}, range(row["row"], row["row"] + count))
@@ -334,20 +323,25 @@ class MilvusGeneration:
 
     def scan(self, only: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
         """Yield the rows of passages that a filter allows and their texts in UTF-8."""
-        for row in self._all_rows(["text"], expression(only.conditions() if only else ())):
+        for row in self._select(["text"], only):
             yield [(row["row"], row["text"].encode())]
 
     def survey(self, only: Filter | None = None) -> list[DocumentFacts]:
         """Return the facts of all documents that a filter allows."""
-        test = f"position == 0 and {expression(only.conditions() if only else ())}"
-        abouts = (row["about"] for row in self._all_rows(["about"], test))
+        abouts = (row["about"] for row in self._select(["about"], only, test="position == 0"))
         return [DocumentFacts(*map(about.get, DocumentFacts._fields)) for about in abouts]
 
-    def _all_rows(self, fields: Sequence[str], test: str) -> Iterator[dict[str, Any]]:
-        """Yield fields of all passages for which an expression is true, in the order of the index."""
-        for start in range(0, self._count, _ROWS_PER_BATCH):
-            batch = f"row >= {start} and row < {start + _ROWS_PER_BATCH} and {test}"
-            yield from sorted(self._rows(batch, ["row", *fields]), key=itemgetter("row"))
+    def _select(
+        self, fields: Sequence[str], only: Filter | None, id: str | None = None, test: str = "row >= 0"
+    ) -> Iterator[dict[str, Any]]:
+        """Yield fields of passages by row: of all documents, or of the one with an id, that a filter allows."""
+        test = f"{test} and {expression(only.conditions() if only else ())}"
+        starts = range(0, self._count, _ROWS_PER_BATCH)
+        batches = [f"row >= {start} and row < {start + _ROWS_PER_BATCH}" for start in starts]
+        if id is not None:
+            batches = [f'document_id == "{id}"'] if is_document_id(id) else []
+        for batch in batches:
+            yield from sorted(self._rows(f"{batch} and {test}", ["row", *fields]), key=itemgetter("row"))
 
     def close(self) -> None:
         """Do nothing: the store closes the connection."""
@@ -385,5 +379,5 @@ def _passage(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _blocks(row: Mapping[str, Any]) -> list[TextBlock]:
-    """Return the code and tables of a passage; older generations have none."""
-    return [TextBlock(*block) for block in row["about"].get("blocks", ())]
+    """Return the code and tables of a passage."""
+    return [TextBlock(*block) for block in row["about"]["blocks"]]

@@ -1,6 +1,6 @@
-"""A generation in Milvus: a collection of passages, and one of records that make it complete.
+"""The two collections of a generation in Milvus: passages, and records with the parts of its manifest.
 
-All that a hit shows is stored with its passage, so that one call fetches it. Records are the manifest, in parts.
+All that a hit shows is stored with its passage, so that one call fetches it.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from indexer.generation.previous import ScannedDocument
 
 CHUNK_FIELDS = ["row", "id", "url", "section", "text", "position", "about"]
 MIN_HNSW_EF = 256
-_MIN_HNSW_PASSAGES = 2_000  # fewer are compared one by one
+_MIN_HNSW_PASSAGES = 2_000
 _HNSW_M, _HNSW_EF_CONSTRUCTION = 32, 128
 _BM25_K1, _BM25_B = 1.2, 0.75  # the same as for the index folder
-_MAX_TEXT_BYTES = 65_535  # Milvus' own limit
+_MAX_TEXT_BYTES = 65_535
 _MAX_RECORD_CHARS = 60_000
 _MAX_TERMS = 4_096
 _PLAIN = re.compile(r"(?!0x)[a-z0-9]+")
-_ALL, _NONE = "row >= 0", "row < 0"  # expressions that are true of every passage, and of none
+_EVERY_ROW, _NO_ROW = "row >= 0", "row < 0"
 
 
 def passages_schema(dimension: int) -> Any:
@@ -37,7 +37,7 @@ def passages_schema(dimension: int) -> Any:
     schema.add_field("row", DataType.INT64, is_primary=True)
     for name in ("document", "position", "signature"):
         schema.add_field(name, DataType.INT64)
-    for name in ("id", "document_id", "date"):  # an unknown date is empty
+    for name in ("id", "document_id", "date"):
         schema.add_field(name, DataType.VARCHAR, max_length=64)
     for name in ("url", "section", "text"):
         schema.add_field(name, DataType.VARCHAR, max_length=_MAX_TEXT_BYTES)
@@ -64,7 +64,7 @@ def records_schema() -> Any:
 
 
 def passages_indexes(count: int) -> Any:
-    """Return the indexes for a number of passages; Milvus Lite needs the nested `params`."""
+    """Return the indexes of the collection of passages, which Milvus Lite takes only with nested `params`."""
     links = {"params": {"M": _HNSW_M, "efConstruction": _HNSW_EF_CONSTRUCTION}}
     weights = {"params": {"bm25_k1": _BM25_K1, "bm25_b": _BM25_B}}
     vector = {"index_type": "FLAT"} if count < _MIN_HNSW_PASSAGES else {"index_type": "HNSW", "params": links}
@@ -75,7 +75,7 @@ def passages_indexes(count: int) -> Any:
 
 
 def indexes(**options: dict[str, Any]) -> Any:
-    """Return indexes by the names of their fields."""
+    """Return the parameters of indexes, by the names of their fields."""
     from pymilvus import MilvusClient
 
     params = MilvusClient.prepare_index_params()
@@ -132,7 +132,7 @@ def _number_of(term: str) -> int:
 
 def expression(conditions: Sequence[Condition]) -> str:
     """Translate conditions into Milvus' expression for the passages of matching documents."""
-    return " and ".join(map(_test, conditions)) or _ALL
+    return " and ".join(map(_test, conditions)) or _EVERY_ROW
 
 
 def _test(condition: Condition) -> str:
@@ -144,7 +144,7 @@ def _test(condition: Condition) -> str:
         case Dated(first, last):  # the filter has validated both days
             return f'date >= "{first or "0000-00-00"}" and date <= "{last or "9999-12-31"}"'
         case AnyOf(alternatives):
-            return f"({' or '.join(f'({expression(each)})' for each in alternatives) or _NONE})"
+            return f"({' or '.join(f'({expression(each)})' for each in alternatives) or _NO_ROW})"
 
 
 def bm25_text(query: LexicalQuery) -> str:
