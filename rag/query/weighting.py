@@ -143,10 +143,12 @@ def measure_signals(
     gap = float(cosines[0] - cosines[min(_TOP, len(cosines)) - 1]) if len(cosines) else 0.0
     unrelated = query.collection.unrelated
     near = (float(cosines[0]) - unrelated) / (1 - unrelated) if len(cosines) and unrelated < 1 else 0.0
-    first = [int(rows.searchsorted(hits[0])) if len(hits) else None for hits in (nearest, lexical.rows)]
-    words_of_nearest = float(scaled[1][first[0]]) if first[0] is not None else 0.0
-    meaning_of_best = float(scaled[0][first[1]]) if first[1] is not None else 0.0
-    agreed = len({*nearest[:_TOP].tolist()}.intersection(lexical.rows[:_TOP].tolist())) / _TOP
+    # All hits that tie with the first or the tenth one count: which of them stands first is only the order of rows.
+    words_of_nearest = float(scaled[1][rows.searchsorted(nearest[cosines == cosines[:1]])].max(initial=0))
+    best_by_words = lexical.rows[lexical.scores == lexical.scores[:1]]
+    meaning_of_best = float(scaled[0][rows.searchsorted(best_by_words)].max(initial=0))
+    tops = [hits[scores >= scores[:_TOP][-1:]].tolist() for scores, hits in (dense, lexical[:2])]
+    agreed = min(1.0, len({*tops[0]}.intersection(tops[1])) / _TOP)
     return [
         math.log(language_trust),
         math.log(max(_MIN_COVERAGE, min(2.0, covered))),

@@ -20,7 +20,16 @@ from rag.query.ranking import Choice, fuse
 from rag.query.request import SearchRequest
 from rag.query.results import Explanation, as_text, explain, in_words
 from rag.query.retriever import Retriever
-from rag.query.weighting import SIGNALS, CollectionFacts, QueryFacts, describe, share_of_code, trust_in_meaning, weigh
+from rag.query.weighting import (
+    SIGNALS,
+    CollectionFacts,
+    QueryFacts,
+    describe,
+    measure_signals,
+    share_of_code,
+    trust_in_meaning,
+    weigh,
+)
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import Site
 
@@ -167,6 +176,22 @@ def test_weights_follow_the_signals_and_add_up_to_one() -> None:
             assert sum(weights.values()) == pytest.approx(1)
             assert describe(moved)
     assert describe(dict.fromkeys(SIGNALS, 0.0)) == "words and meaning count as usual"
+
+
+def test_weights_do_not_depend_on_the_order_of_rows_with_equal_scores() -> None:
+    random = np.random.default_rng(3)
+    cosines = random.choice([0.7, 0.5, 0.3], 40).astype(np.float32)
+    bm25 = random.choice([9.0, 6.0, 3.0], 40).astype(np.float32)
+    facts = QueryFacts(CollectionFacts(40, 0.0, (EN,), 0.0), (0, 5))
+
+    def signals(order):
+        dense, lexical = cosines[order], bm25[order]
+        nearest, best = np.argsort(-dense, kind="stable"), np.argsort(-lexical, kind="stable")
+        scaled = [(dense - dense.min()) / np.ptp(dense), lexical / lexical.max()]
+        hits = TermHits(lexical[best], best, 10.0)
+        return measure_signals(facts, (dense[nearest], nearest), hits, np.arange(40), scaled)
+
+    assert all(signals(random.permutation(40)) == signals(np.arange(40)) for _ in range(20))
 
 
 def test_the_reason_is_the_signal_that_moved_words_most() -> None:
