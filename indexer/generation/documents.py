@@ -9,6 +9,7 @@ import re
 import sqlite3
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, starmap
@@ -28,19 +29,20 @@ from indexer.generation.twins import TABLES, write_twins
 from indexer.records import Chunk, Document, PageRecord, TextBlock
 
 SCHEMA = Path(__file__).with_name("documents.sql").read_text("utf-8") + TABLES
-# Made at the end, when they are sorted once instead of kept in order all along.
+# Made at the end, so that they are sorted once instead of updated with every row.
 _INDEXES = """
 CREATE INDEX documents_date ON documents (date, first_row, chunks);
 CREATE INDEX chunks_content_hash ON chunks (content_hash);
 CREATE INDEX pages_requested ON pages (requested) WHERE requested != url;
 """
+_LATER_COLUMNS = "SELECT blocks, reasons, better FROM chunks, pages, twins LIMIT 0"
 _IN = "IN (SELECT value FROM json_each(?))"
 _CHUNKS = f"""
 SELECT row, chunks.id, chunks.url, documents.url, title, section, text, position, language, date, content_type,
-    metadata, {{blocks}}
+    metadata, blocks
 FROM chunks JOIN documents ON documents.id = chunks.document WHERE row {_IN}
 """  # noqa: S608 - of fixed texts
-# Columns that have what records have, and their order there.
+# Columns with the names and the order of the fields of records.
 DOCUMENT_FIELDS = (
     "url", "source", "title", "content_hash", "etag", "last_modified", "fetched_at", "content_type", "language", "date"
 )  # fmt: skip
@@ -49,28 +51,29 @@ SHOWN_FIELDS = ("url", "title", "source", "language", "date", "content_type", "m
 PASSAGE_FIELDS = ("id", "url", "section", "text")
 _DOCUMENTS = f"SELECT first_row, chunks, {', '.join(SHOWN_FIELDS)} FROM documents WHERE id {_IN} ORDER BY id"  # noqa: S608
 _FACTS = "url, source, language, content_type, date"
-_PASSAGES = f"SELECT {', '.join(PASSAGE_FIELDS)}, {{blocks}} FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"  # noqa: S608
-AROUND = 24  # chunks on either side of one that are looked at for the rest of its section
-_AT_ONCE = 64  # documents, or texts, that are read under the lock: none of them waits long for another
+_PASSAGES = f"SELECT {', '.join(PASSAGE_FIELDS)}, blocks FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"  # noqa: S608
+_SECTION = "SELECT row, document, url, section, text, blocks FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"
+SECTION_NEIGHBOURS = 24
+_READ_BATCH = 64
 _ID = re.compile(r"[0-9a-f]{32}")
 _BLOCKS = Decoder(list[TextBlock])
 
 
 class StoredChunk(Struct, frozen=True):
-    """A passage as it is shown."""
+    """A passage as it is shown. `url` has the fragment, `section` the heading path, `position` counts from 0."""
 
     id: str
-    url: str  # including the fragment
+    url: str
     document_url: str
     title: str
-    section: str  # heading path joined with " › "
+    section: str
     text: str
-    position: int  # 0, 1, … within the document
-    language: str | None  # primary subtag, such as en
-    date: str | None  # YYYY-MM-DD
+    position: int
+    language: str | None
+    date: str | None
     content_type: str
-    metadata: dict[str, Any]  # name to text, or to a list of texts
-    blocks: list[TextBlock] = []  # code and tables of the text
+    metadata: dict[str, Any]
+    blocks: list[TextBlock] = []
 
 
 class SectionText(NamedTuple):
@@ -81,28 +84,28 @@ class SectionText(NamedTuple):
 
 
 class DocumentEntry(NamedTuple):
-    """A document without its passages."""
+    """The id and `SHOWN_FIELDS` of a document, JSON-ready, and the rows of its passages."""
 
-    facts: dict[str, Any]  # id and SHOWN_FIELDS, JSON-ready
+    facts: dict[str, Any]
     rows: range
 
 
 class DocumentFacts(NamedTuple):
-    """The facts of a document that searches are narrowed by."""
+    """The facts of a document by which searches are narrowed."""
 
     url: str
     source: str
     language: str | None
     content_type: str
-    date: str | None = None  # YYYY-MM-DD
+    date: str | None = None
 
 
 class DocumentWriter:
-    """Writes one new file; `finish` makes it complete. Rows are given out in the order chunks are added."""
+    """Writes a new file, complete after `finish`. Rows are numbered in the order in which chunks are added."""
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, isolation_level=None)
-        # An unfinished file is thrown away, so a journal would protect nothing.
+        # An unfinished file is deleted, so a journal would protect nothing.
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute("PRAGMA synchronous = OFF")
         self._database.executescript(SCHEMA)
@@ -111,17 +114,16 @@ class DocumentWriter:
         self.chunks = 0
 
     def add(self, document: Document, chunks: Sequence[Chunk], terms: Sequence[str], sketch: bytes) -> None:
-        """Store a document, its chunks, the terms that filters test, and its sketch; see `twins`."""
+        """Store a document, its chunks, the terms that filters test, and its sketch for `twins`."""
         number, row = self.documents, self.chunks
         facts = attrgetter(*DOCUMENT_FIELDS)(document)
         metadata = json.dumps(flat_metadata(document), ensure_ascii=False)
         self._insert("documents", [(number, *facts, metadata, row, len(chunks))])
         self._insert("terms", [(term, number) for term in terms])
         self._insert("sketches", [(number, sketch)])
-        of_chunk = attrgetter(*CHUNK_FIELDS)
-        numbered = enumerate(chunks, row)
-        rows = [(each, chunk.id, number, *of_chunk(chunk), json.dumps(chunk.blocks)) for each, chunk in numbered]
-        self._insert("chunks", rows)
+        columns = attrgetter(*CHUNK_FIELDS)
+        rows = ((chunk.id, number, *columns(chunk), json.dumps(chunk.blocks)) for chunk in chunks)
+        self._insert("chunks", [(place, *values) for place, values in enumerate(rows, row)])
         self.documents += 1
         self.chunks += len(chunks)
 
@@ -141,16 +143,14 @@ class DocumentWriter:
             self._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608 - only marks
 
     def languages(self, sample: int) -> list[tuple[str | None, int, list[str]]]:
-        """Return each language with its number of chunks, the most frequent first, and texts out of a sample of all."""
+        """Return each language with its number of chunks and its texts in a sample of all; most frequent first."""
         counts = "SELECT language, sum(chunks) FROM documents GROUP BY language ORDER BY 2 DESC"
-        found: dict[str | None, tuple[int, list[str]]] = {
-            each: (count, []) for each, count in self._database.execute(counts)
-        }
-        some = f"SELECT language, text FROM chunks JOIN documents ON documents.id = document WHERE row {_IN}"  # noqa: S608
+        sampled = f"SELECT language, text FROM chunks JOIN documents ON documents.id = document WHERE row {_IN}"  # noqa: S608
         rows = json.dumps(list(range(0, self.chunks, max(1, self.chunks // sample))))
-        for language, text in self._database.execute(some, (rows,)):
-            found[language][1].append(text)
-        return [(language, count, texts) for language, (count, texts) in found.items() if texts]
+        texts: defaultdict[str | None, list[str]] = defaultdict(list)
+        for language, text in self._database.execute(sampled, (rows,)):
+            texts[language].append(text)
+        return [(each, count, texts[each]) for each, count in self._database.execute(counts) if each in texts]
 
     def finish(self) -> None:
         """Complete the file."""
@@ -159,26 +159,27 @@ class DocumentWriter:
         self._database.executescript(_INDEXES)
 
     def close(self) -> None:
-        """Release the file, complete or not."""
+        """Close the file, complete or not."""
         self._database.close()
 
 
 class Database:
-    """A connection to a published file, which one thread uses at a time: in a `with` block, or by `rows`.
+    """A connection to a published file for one thread at a time, in a `with` block or by `rows`.
 
-    What SQLite says is wrong becomes IndexCorrupt. The file may be deleted meanwhile.
+    Errors of SQLite become IndexCorrupt. The file may be deleted while it is open.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection | None = None) -> None:
-        """Open the file, or take a connection; raises IndexCorrupt."""
+        """Open the file, or take a connection; raises IndexCorrupt, also if a column is missing."""
         self.path = path
         self._lock = threading.Lock()
         try:
             self._connection = connection or open_read_only(path)
+            self._connection.execute(_LATER_COLUMNS)
         except sqlite3.Error as error:
             raise corrupt(path, f"is not a readable database ({error})") from error
-        # By itself it would stay open until the garbage collector comes by: it and its cache of statements refer to
-        # each other. Not at exit, when a thread may still be reading.
+        # The connection and its statement cache refer to each other, so it would stay open until the garbage collector
+        # runs. It is not closed at exit, when a thread may still be reading.
         weakref.finalize(self, self._connection.close).atexit = False
 
     def __enter__(self) -> sqlite3.Connection:
@@ -196,7 +197,7 @@ class Database:
             return connection.execute(query, values).fetchall()
 
     def close(self) -> None:
-        """Release the file; a read under way is waited for."""
+        """Close the file after any read in progress."""
         with self as connection:
             connection.close()
 
@@ -213,10 +214,8 @@ class DocumentReader:
 
     def __init__(self, path: Path) -> None:
         """Open the file; raises IndexCorrupt if it is not such a file."""
-        self._texts = Database(path)
-        self._filters, self._documents = Database(path), Database(path)
-        self._ids: npt.NDArray[np.uint64] | None = None
-        self._blocks = column_or_empty(self._texts, "chunks", "blocks")
+        self._texts, self._filters, self._documents = Database(path), Database(path), Database(path)
+        self._id_prefixes: npt.NDArray[np.uint64] | None = None
         counts = "SELECT count(*), coalesce(sum(chunks), 0), coalesce(max(id), -1) FROM documents"
         [(self.documents, self.chunks, last)] = self._texts.rows(counts)
         [(last_row,)] = self._texts.rows("SELECT coalesce(max(row), -1) FROM chunks")
@@ -224,44 +223,30 @@ class DocumentReader:
             raise corrupt(path, "has gaps between its rows")
 
     def read(self, rows: Sequence[int] | npt.NDArray[np.int64]) -> list[StoredChunk]:
-        """Return chunks by row, in the order asked for; raises IndexCorrupt if one is missing."""
-        wanted: list[int] = np.asarray(rows).tolist()
-        found = self._texts.rows(_CHUNKS.format(blocks=self._blocks), str(wanted))
+        """Return chunks by row, in the order of `rows`; raises IndexCorrupt if one is missing."""
+        numbers: list[int] = np.asarray(rows).tolist()
+        chunks: dict[int, StoredChunk] = {}
+        with self._texts as connection:
+            for row, *fields, metadata, blocks in connection.execute(_CHUNKS, (str(numbers),)):
+                chunks[row] = StoredChunk(*[*fields, json.loads(metadata), read_blocks(blocks)])
         try:
-            chunks = {
-                # both are empty, as a rule
-                row: StoredChunk(
-                    *(
-                        *fields,
-                        {} if metadata == "{}" else json.loads(metadata),
-                        [] if blocks == "[]" else read_blocks(blocks),
-                    )
-                )
-                for row, *fields, metadata, blocks in found
-            }
-            return [chunks[row] for row in wanted]
+            return [chunks[row] for row in numbers]
         except KeyError as error:
             raise corrupt(self._texts.path, f"has no chunk {error}") from error
-        except ValueError as error:
-            raise corrupt(self._texts.path, f"cannot be read ({error})") from error
 
     def section(self, row: int) -> SectionText:
         """Return the section of a chunk, limited to the 24 chunks on either side. Raises IndexCorrupt."""
-        columns = f"row, document, url, section, text, {self._blocks}"
-        query = f"SELECT {columns} FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"  # noqa: S608 - fixed names
-        found = self._texts.rows(query, row - AROUND, row + AROUND)
-        try:
-            section = section_text(row, [(*fields, read_blocks(blocks)) for *fields, blocks in found])
-        except ValueError as error:
-            raise corrupt(self._texts.path, f"cannot be read ({error})") from error
+        with self._texts as connection:
+            chunks = connection.execute(_SECTION, (row - SECTION_NEIGHBOURS, row + SECTION_NEIGHBOURS))
+            section = section_text(row, [(*fields, read_blocks(blocks)) for *fields, blocks in chunks])
         if section is None:
             raise corrupt(self._texts.path, f"has no chunk {row}")
         return section
 
-    def select(self, wanted: Filter) -> RowSet:
-        """Return the rows of the documents that a filter allows; raises IndexCorrupt if they cannot be read."""
+    def select(self, only: Filter) -> RowSet:
+        """Return the rows of the documents that a filter allows. Raises IndexCorrupt."""
         with self._filters as connection:
-            return select_rows(wanted, connection, self.chunks)
+            return select_rows(only, connection, self.chunks)
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
         """Return the facts of documents by number. Raises IndexCorrupt."""
@@ -269,36 +254,34 @@ class DocumentReader:
         return {number: DocumentFacts(*facts) for number, *facts in self._documents.rows(query, json.dumps(numbers))}
 
     def twins(self) -> dict[int, frozenset[int]]:
-        """Return the better documents of twins by number, see `twins`. Raises IndexCorrupt."""
-        if not has_twins(self._documents):
-            return {}
-        better: dict[int, set[int]] = {}
+        """Return for each twin, by number, the better documents with the same text. Raises IndexCorrupt."""
+        better: defaultdict[int, set[int]] = defaultdict(set)
         for number, other in self._documents.rows("SELECT document, better FROM twins"):
-            better.setdefault(number, set()).add(other)
-        return {number: frozenset(others) for number, others in better.items()}
+            better[number].add(other)
+        return {number: frozenset(numbers) for number, numbers in better.items()}
 
     def scan(self, allowed: RowSet | None = None) -> Iterator[list[tuple[int, bytes]]]:
         """Yield the rows of passages and their texts in UTF-8, a few at a time. Raises IndexCorrupt."""
         query = "SELECT row, CAST(text AS BLOB) FROM chunks WHERE row BETWEEN ? AND ?"
-        for start in range(0, self.chunks, _AT_ONCE):
-            found = self._documents.rows(query, start, start + _AT_ONCE - 1)
-            yield found if allowed is None else [each for each in found if each[0] in allowed]
+        for start in range(0, self.chunks, _READ_BATCH):
+            texts = self._documents.rows(query, start, start + _READ_BATCH - 1)
+            yield texts if allowed is None else [each for each in texts if each[0] in allowed]
 
-    def survey(self, wanted: Filter | None = None) -> list[DocumentFacts]:
+    def survey(self, only: Filter | None = None) -> list[DocumentFacts]:
         """Return the facts of all documents that a filter allows. Raises IndexCorrupt."""
         values: list[str] = []
-        where = _sql(wanted.conditions(), values) if wanted else "TRUE"
+        where = _sql(only.conditions(), values) if only else "TRUE"
         query = f"SELECT {_FACTS} FROM documents WHERE {where}"  # noqa: S608 - of fixed tests
         return list(starmap(DocumentFacts, self._documents.rows(query, *values)))
 
     def entries(self, allowed: RowSet | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
         """Yield the documents with allowed rows, or only the one with an id. Raises IndexCorrupt.
 
-        Whether there is a document with an id takes as long as whether it is allowed.
+        An id that does not exist takes as long as one that is not allowed.
         """
         numbers = range(self.documents) if id is None else self._numbers(id) or [self.documents - 1]
-        for start in range(0, len(numbers), _AT_ONCE):
-            for entry in self._read_entries(numbers[start : start + _AT_ONCE], allowed):
+        for start in range(0, len(numbers), _READ_BATCH):
+            for entry in self._read_entries(numbers[start : start + _READ_BATCH], allowed):
                 if id is None or entry.facts["id"] == id:
                     yield entry
 
@@ -317,73 +300,61 @@ class DocumentReader:
     def passages(self, rows: range) -> list[dict[str, Any]]:
         """Return the chunks of a document, JSON-ready. Raises IndexCorrupt."""
         passages: list[dict[str, Any]] = []
-        for start in range(rows.start, rows.stop, _AT_ONCE):
-            batch = start, min(start + _AT_ONCE, rows.stop) - 1
+        for start in range(rows.start, rows.stop, _READ_BATCH):
+            batch = start, min(start + _READ_BATCH, rows.stop) - 1
             with self._documents as connection:
-                for *fields, blocks in connection.execute(_PASSAGES.format(blocks=self._blocks), batch):
+                for *fields, blocks in connection.execute(_PASSAGES, batch):
                     passages.append(dict(zip(PASSAGE_FIELDS, fields, strict=True)) | {"blocks": read_blocks(blocks)})
         return passages
 
     def _read_entries(self, numbers: Sequence[int], allowed: RowSet | None) -> list[DocumentEntry]:
         entries = []
         with self._documents as connection:
-            for first, count, *fields in connection.execute(_DOCUMENTS, (json.dumps(list(numbers)),)):
+            for first, count, url, *fields in connection.execute(_DOCUMENTS, (json.dumps(list(numbers)),)):
                 if allowed is None or first in allowed:
-                    facts = dict(zip(SHOWN_FIELDS, fields, strict=True))
+                    facts = dict(zip(("id", *SHOWN_FIELDS), (document_id(url), url, *fields), strict=True))
                     facts["metadata"] = json.loads(facts["metadata"])
-                    facts = {"id": document_id(facts["url"]), **facts}
                     entries.append(DocumentEntry(facts, range(first, first + count)))
         return entries
 
-    def _numbers(self, wanted: str) -> list[int]:
-        """Return the numbers of the documents whose ids begin as an id does: one, or none, unless two share half."""
-        if not is_document_id(wanted):
+    def _numbers(self, id: str) -> list[int]:
+        """Return the numbers of the documents whose ids share the first half with an id: almost always one or none."""
+        if not is_document_id(id):
             return []
-        if self._ids is None:  # first halves of all ids; made once
+        if self._id_prefixes is None:
             urls = self._documents.rows("SELECT url FROM documents ORDER BY id")
-            self._ids = np.array([int.from_bytes(_digest(url)[:8], "big") for (url,) in urls], np.uint64)
-        return np.flatnonzero(self._ids == np.uint64(int(wanted[:16], 16))).tolist()
+            self._id_prefixes = np.array([int.from_bytes(_digest(url)[:8], "big") for (url,) in urls], np.uint64)
+        return np.flatnonzero(self._id_prefixes == np.uint64(int(id[:16], 16))).tolist()
 
     def close(self) -> None:
-        """Release the file; a read under way is waited for."""
+        """Close the file after any read in progress."""
         for database in (self._texts, self._filters, self._documents):
             database.close()
 
 
-def has_twins(database: Database) -> bool:
-    """Return whether a file has sketches and twins, which older ones do not. Raises IndexCorrupt."""
-    return bool(database.rows("SELECT 1 FROM sqlite_master WHERE name = 'twins'"))
-
-
-def column_or_empty(database: Database, table: str, column: str) -> str:
-    """Return a column of JSON lists, or an empty list for older files, which lack it. Raises IndexCorrupt."""
-    columns = database.rows("SELECT name FROM pragma_table_info(?)", table)
-    return column if (column,) in columns else "'[]'"
-
-
 def read_blocks(text: str) -> list[TextBlock]:
-    """Read the column of the code and tables of a chunk. Raises ValueError."""
+    """Read the code and tables of a chunk from their column. Raises ValueError."""
     try:
         return _BLOCKS.decode(text)
     except MsgspecError as error:
         raise ValueError(str(error)) from error
 
 
-def select_rows(wanted: Filter, connection: sqlite3.Connection, total: int) -> RowSet:
-    """Return the rows of the documents that a filter allows, of total rows in all.
+def select_rows(only: Filter, connection: sqlite3.Connection, total: int) -> RowSet:
+    """Return the rows of the documents that a filter allows; `total` is the number of all rows.
 
     Raises:
         sqlite3.Error: the database cannot be read.
-        ValueError: it does not fit the total.
+        ValueError: a row is not below the total.
     """
     values: list[str] = []
-    where = _sql(wanted.conditions(), values)
+    where = _sql(only.conditions(), values)
     query = f"SELECT first_row, first_row + chunks FROM documents WHERE {where}"  # noqa: S608 - of fixed tests
     return RowSet.from_ranges(total, connection.execute(query, values))
 
 
 def _sql(conditions: Iterable[Condition], values: list[str]) -> str:
-    """Return the test of a row of `documents` for conditions, all of which must hold; `values` gets its parameters."""
+    """Return the SQL test for documents that meet all conditions, and append its parameters to `values`."""
     tests = []
     for condition in conditions:
         match condition:
@@ -404,20 +375,20 @@ def _sql(conditions: Iterable[Condition], values: list[str]) -> str:
     return " AND ".join(tests) or "TRUE"
 
 
-def section_text(row: int, found: Iterable[Sequence[Any]]) -> SectionText | None:
-    """Return the section that holds a row.
+def section_text(row: int, chunks: Iterable[Sequence[Any]]) -> SectionText | None:
+    """Return the section of a chunk, or None if the chunk is missing.
 
     Args:
-        row: row of a chunk.
-        found: (row, document, url, section, text, blocks) of the chunks around it, in the order of their rows.
+        row: row of the chunk.
+        chunks: (row, document, url, section, text, blocks) of the chunks near this row, in ascending order.
     """
-    for _, group in groupby(found, key=lambda chunk: chunk[1:4]):
+    for _, group in groupby(chunks, key=lambda chunk: chunk[1:4]):
         run = list(group)
         if run[0][0] <= row <= run[-1][0]:
             blocks: list[TextBlock] = []
             length = 0
-            for *_, text, of_chunk in run:
-                for start, end, kind in of_chunk:
+            for *_, text, chunk_blocks in run:
+                for start, end, kind in chunk_blocks:
                     block = TextBlock(start + length, end + length, kind)
                     if blocks and blocks[-1].kind == kind and blocks[-1].end + 1 == block.start == length:
                         block = TextBlock(blocks.pop().start, block.end, kind)  # it was cut there
@@ -428,7 +399,7 @@ def section_text(row: int, found: Iterable[Sequence[Any]]) -> SectionText | None
 
 
 def flat_metadata(document: Document) -> dict[str, str | list[str]]:
-    """Return metadata as it is stored and shown: name to text, or to a list of texts."""
+    """Return metadata as it is stored and shown: each name with a text, or with a list of several texts."""
     return {name: values[0] if len(values) == 1 else list(values) for name, values in document.metadata.items()}
 
 
@@ -439,7 +410,7 @@ def is_document_id(text: str) -> bool:
 
 @lru_cache(1 << 12)
 def document_id(url: str) -> str:
-    """Return the id of the document at an address, 32 hex digits: the same in every generation."""
+    """Return the id of the document at an address: 32 hex digits, the same in every generation."""
     return _digest(url).hex()
 
 

@@ -1,10 +1,12 @@
-"""The live generation during a build: records, passages and vectors of unchanged pages."""
+"""Read the live generation during a build: records, passages and vectors of unchanged pages."""
 
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import unquote
@@ -15,15 +17,7 @@ import numpy.typing as npt
 from embedder.late_interaction import Signs
 from indexer.filter import access_of
 from indexer.generation import manifest as manifests
-from indexer.generation.documents import (
-    CHUNK_FIELDS,
-    DOCUMENT_FIELDS,
-    SCHEMA,
-    Database,
-    column_or_empty,
-    has_twins,
-    read_blocks,
-)
+from indexer.generation.documents import CHUNK_FIELDS, DOCUMENT_FIELDS, SCHEMA, Database, read_blocks
 from indexer.generation.manifest import DOCUMENTS, GENERATIONS, ROWS, TOKENS, VECTORS, Manifest
 from indexer.generation.rows import ROW, TokenReader, read_array
 from indexer.records import (
@@ -43,8 +37,8 @@ from indexer.records import (
 if TYPE_CHECKING:
     from indexer.generation.vectors import VectorReader
 
-READER_VERSION = 19  # raise it whenever pages would be parsed or cut in another way than before
-_PAGE = "SELECT url, source, requested, etag, last_modified, content_hash, links, noindex, outcome, {} FROM pages"
+READER_VERSION = 19  # raise it when pages are parsed or cut in another way
+_PAGE = "SELECT url, source, requested, etag, last_modified, content_hash, links, noindex, outcome, reasons FROM pages"
 
 
 def record_of(page: Page, outcome: Outcome) -> PageRecord:
@@ -67,7 +61,7 @@ def record_of(page: Page, outcome: Outcome) -> PageRecord:
 
 
 def conditions(record: PageRecord) -> Mapping[str, str]:
-    """Return the headers of a request that is to be answered only if the page has changed."""
+    """Return the headers of a request that a server answers only if the page has changed."""
     if record.etag is not None:
         return {"If-None-Match": record.etag}
     return {"If-Modified-Since": record.last_modified} if record.last_modified is not None else {}
@@ -79,12 +73,15 @@ def live_sources(index_dir: Path) -> list[str]:
 
 
 class ScannedDocument(NamedTuple):
-    """A document with its chunks and vectors, for a store."""
+    """A document without sections, for a store, with its chunks without embedded texts.
 
-    document: Document  # has no sections
-    chunks: list[Chunk]  # embedded texts are empty
-    signatures: list[int]  # 64 bits
-    vectors: npt.NDArray[np.float32]  # (chunks, dimension), as they are stored: float16 values
+    The vectors, (chunks, dimension), have the float16 values of the index.
+    """
+
+    document: Document
+    chunks: list[Chunk]
+    signatures: list[int]
+    vectors: npt.NDArray[np.float32]
 
 
 def scan(index_dir: Path, generation_id: str) -> Iterator[ScannedDocument]:
@@ -98,7 +95,7 @@ def scan(index_dir: Path, generation_id: str) -> Iterator[ScannedDocument]:
 
 
 def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
-    """Return the sections of chunks, to cut pages again that cannot be read."""
+    """Return chunks as sections, to cut a page again that can no longer be fetched."""
     return tuple(
         Section(
             tuple(chunk.section.split(SEPARATOR)) if chunk.section else (),
@@ -111,25 +108,26 @@ def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
 
 
 class PreviousGeneration:
-    """Looks things up in one generation, whose files have been checked; may be used from many threads.
+    """Reads a generation whose files have been checked; safe to share between threads.
 
-    Without a folder it is an empty one: the previous generation of a first build.
+    Without a folder it is empty, as the previous generation of a first build. It `is_trusted` if an unchanged page
+    would become the same chunks again.
     """
 
     manifest: Manifest | None = None
-    is_trusted = False  # whether the same page would become the same chunks today
-    _vectors: "VectorReader | None" = None
-    _row_facts: npt.NDArray[np.void] | None = None
+    is_trusted = False
+    _vectors: "VectorReader"
+    _row_facts: npt.NDArray[np.void]
     _tokens: TokenReader | None = None
 
     def __init__(self, folder: Path | None = None) -> None:
         """Open a generation folder; raises IndexCorrupt or IndexUnreadable."""
         if folder is None:
-            self._database = Database(Path(), sqlite3.connect(":memory:", check_same_thread=False))
-            with self._database as connection:
-                connection.executescript(SCHEMA)
+            connection = sqlite3.connect(":memory:", check_same_thread=False)
+            connection.executescript(SCHEMA)
+            self._database = Database(Path(), connection)
             return
-        from indexer.generation.vectors import VectorReader  # loads FAISS, which a crawler has no use for
+        from indexer.generation.vectors import VectorReader  # loads FAISS, which a crawler does not need
 
         self.manifest, self.is_trusted = manifests.read_manifest(folder), True
         manifests.check_files(folder, self.manifest)
@@ -149,31 +147,27 @@ class PreviousGeneration:
         return self._page("url = ?", url)
 
     def unchanging_page(self, url: str) -> PageRecord | None:
-        """Return the record of a page if the same content would give the same result today."""
+        """Return the record of a page if the same content would give the same result again."""
         record = self.page(url) if self.is_trusted else None
         return record if record is not None and not record.noindex else None
 
     def page_behind(self, requested: str) -> PageRecord | None:
-        """Return the record of the page that this address led to, by a redirect or without one."""
+        """Return the record of the page to which this address led, with or without a redirect."""
         return self._page("requested = ?1 AND requested != url", requested) or self.page(requested)
 
     def _page(self, condition: str, url: str) -> PageRecord | None:
-        rows = self._database.rows(f"{self._page_query} WHERE {condition}", url)
+        rows = self._database.rows(f"{_PAGE} WHERE {condition}", url)
         return _record(rows[0]) if rows else None
 
-    @cached_property
-    def _page_query(self) -> str:
-        return _PAGE.format(column_or_empty(self._database, "pages", "reasons"))
-
     def resting(self, sources: Iterable[str], refresh: Collection[str]) -> set[str]:
-        """Return those sources that need not be read: none is to be refreshed, and they are here as they should be."""
-        known = set(self.manifest.sources) if self.manifest is not None and self.is_trusted else set()
-        return {source for source in sources if source in known and source not in refresh}
+        """Return the sources that need not be read: they are in this generation and not to be refreshed."""
+        stored = set(self.manifest.sources) if self.manifest is not None and self.is_trusted else set()
+        return stored.intersection(sources).difference(refresh)
 
     def pages(self, prefix: str = "") -> Iterator[PageRecord]:
-        """Yield the records of all addresses that begin so, in their order."""
+        """Yield the records of all addresses with a prefix, in their order."""
         last = prefix
-        while rows := self._database.rows(f"{self._page_query} WHERE url > ? ORDER BY url LIMIT 1000", last):
+        while rows := self._database.rows(f"{_PAGE} WHERE url > ? ORDER BY url LIMIT 1000", last):
             for row in rows:
                 if not row[0].startswith(prefix):
                     return
@@ -181,15 +175,15 @@ class PreviousGeneration:
             last = rows[-1][0]
 
     def requested(self, source: str, prefix: str) -> list[str]:
-        """Return the addresses beginning so that led to the pages of a source."""
-        known = (record.requested for record in self.pages(prefix) if record.source == source)
-        return [url for url in known if url.startswith(prefix)]
+        """Return the addresses with a prefix that led to pages of a source."""
+        requested = (record.requested for record in self.pages(prefix) if record.source == source)
+        return [url for url in requested if url.startswith(prefix)]
 
     def document(self, url: str) -> tuple[int, str]:
-        """Return the number of the document with this address, and the source that led to it; there must be one."""
+        """Return number and source of the document with this address; raises IndexCorrupt if it is missing."""
         rows = self._database.rows("SELECT id, source FROM documents WHERE url = ?", url)
         if not rows:
-            raise manifests.corrupt(self._database.path, f"has no document {url}, which it remembers as indexed")
+            raise manifests.corrupt(self._database.path, f"has no document {url}, but records it as indexed")
         return int(rows[0][0]), str(rows[0][1])
 
     def documents(self) -> Iterator[tuple[int, str, str]]:
@@ -199,25 +193,13 @@ class PreviousGeneration:
             yield from rows
             last = rows[-1][0]
 
-    @cached_property
-    def _has_sketches(self) -> bool:
-        return has_twins(self._database)
-
-    @cached_property
-    def _blocks_column(self) -> str:
-        return column_or_empty(self._database, "chunks", "blocks")
-
-    def sketch(self, document_id: int) -> bytes | None:
-        """Return the sketch of a document, see `twins`; None in an older generation."""
-        rows = (
-            self._database.rows("SELECT hashes FROM sketches WHERE document = ?", document_id)
-            if self._has_sketches
-            else []
-        )
-        return bytes(rows[0][0]) if rows else None
+    def sketch(self, document_id: int) -> bytes:
+        """Return the sketch of a document, see `twins`."""
+        [(hashes,)] = self._database.rows("SELECT hashes FROM sketches WHERE document = ?", document_id)
+        return bytes(hashes)
 
     def first_signatures(self, source: str) -> Iterator[tuple[int, str, int]]:
-        """Yield number, address and signature of the first passage of every document of a source."""
+        """Yield number and address of every document of a source, and the signature of its first passage."""
         query = "SELECT id, url, first_row FROM documents WHERE source = ?"
         for number, url, row in self._database.rows(query, source):
             yield number, url, self.signatures(range(row, row + 1))[0]
@@ -232,8 +214,8 @@ class PreviousGeneration:
             name: (value,) if isinstance(value, str) else tuple(value) for name, value in json.loads(metadata).items()
         }
         document = Document(**facts, sections=(), access=self._access.get(document_id, EVERYBODY))
-        columns = f"{', '.join(CHUNK_FIELDS)}, {self._blocks_column}"
-        query = f"SELECT id, {columns} FROM chunks WHERE row >= ? AND row < ? ORDER BY row"  # noqa: S608 - fixed names
+        columns = ", ".join(CHUNK_FIELDS)
+        query = f"SELECT id, {columns}, blocks FROM chunks WHERE row >= ? AND row < ? ORDER BY row"  # noqa: S608 - fixed names
         shared: dict[str, Any] = {"document_url": document.url, "title": document.title, "embedded_text": ""}
         chunks = [
             Chunk(id=id, **shared, **dict(zip(CHUNK_FIELDS, values, strict=True)), blocks=tuple(read_blocks(blocks)))
@@ -243,12 +225,10 @@ class PreviousGeneration:
 
     @cached_property
     def _access(self) -> dict[int, AccessLists]:
-        """The access lists of those documents that have any, by number."""
-        found: dict[int, list[str]] = {}
-        query = "SELECT term, document FROM terms WHERE term BETWEEN 'access.' AND 'access/'"
-        for term, number in self._database.rows(query):
-            found.setdefault(number, []).append(term)
-        return {number: access_of(terms) for number, terms in found.items()}
+        """The access lists of documents that have any, by number."""
+        query = "SELECT document, term FROM terms WHERE term BETWEEN 'access.' AND 'access/' ORDER BY document, term"
+        groups = groupby(self._database.rows(query), key=itemgetter(0))
+        return {number: access_of([term for _, term in rows]) for number, rows in groups}
 
     def row_of(self, content_hash: str) -> int | None:
         """Return a row whose embedded text has this hash."""
@@ -257,28 +237,23 @@ class PreviousGeneration:
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Return vectors by row, float32 (n, dimension), as they are stored."""
-        if self._vectors is None:
-            raise LookupError("there are no earlier vectors")
         return self._vectors.vectors(rows)
 
     def tokens(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]] | None:
-        """Return tokens by row as `TokenReader.read` does, or None where they are not kept."""
+        """Return tokens by row as `TokenReader.read` does, or None if the generation has no tokens."""
         return None if self._tokens is None else self._tokens.read(rows)
 
     def signatures(self, rows: range) -> list[int]:
         """Return the signatures of the texts of chunks by row."""
-        if self._row_facts is None:
-            raise LookupError("there are no earlier rows")
         return [int(number) for number in self._row_facts["signature"][rows.start : rows.stop]]
 
     def close(self) -> None:
-        """Release the files."""
+        """Close the files."""
         self._database.close()
 
 
 def _record(row: Any) -> PageRecord:
     url, source, requested, etag, last_modified, content_hash, links, noindex, state, reasons = row
-    state, _, text = state.partition(": ")  # older generations have the reason behind the state
-    outcome = Outcome(PageState(state), tuple(json.loads(reasons)) or ((text,) if text else ()))
+    outcome = Outcome(PageState(state), tuple(json.loads(reasons)))
     facts = (url, source, requested, etag, last_modified, content_hash)
     return PageRecord(*facts, tuple(json.loads(links)), bool(noindex), outcome)

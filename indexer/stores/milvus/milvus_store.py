@@ -20,8 +20,8 @@ import numpy.typing as npt
 from indexer.errors import IndexCorrupt, IndexMissing, StoreRefused
 from indexer.filter import Filter
 from indexer.generation.documents import (
-    AROUND,
     PASSAGE_FIELDS,
+    SECTION_NEIGHBOURS,
     SHOWN_FIELDS,
     DocumentEntry,
     DocumentFacts,
@@ -277,7 +277,8 @@ class MilvusGeneration:
     def section(self, row: int) -> SectionText:
         """Return the section of a chunk, limited to the chunks near it."""
         fields = ["row", "document", "url", "section", "text"]
-        nearby = self._rows(f"row >= {row - AROUND} and row <= {row + AROUND}", [*fields, "about"])
+        test = f"row >= {row - SECTION_NEIGHBOURS} and row <= {row + SECTION_NEIGHBOURS}"
+        nearby = self._rows(test, [*fields, "about"])
         around = sorted((*(chunk[name] for name in fields), _blocks(chunk)) for chunk in nearby)
         if (section := section_text(row, around)) is None:
             raise corrupt(self._where, f"has no chunk {row}")
