@@ -56,7 +56,7 @@ _SECTION = "SELECT row, document, url, section, text, blocks FROM chunks WHERE r
 SECTION_NEIGHBOURS = 24
 _READ_BATCH = 64
 _ID = re.compile(r"[0-9a-f]{32}")
-_BLOCKS = Decoder(list[TextBlock])
+read_blocks = Decoder(list[TextBlock]).decode
 
 
 class StoredChunk(Struct, frozen=True):
@@ -166,7 +166,7 @@ class DocumentWriter:
 class Database:
     """A connection to a published file for one thread at a time, in a `with` block or by `rows`.
 
-    Errors of SQLite become IndexCorrupt. The file may be deleted while it is open.
+    Errors in the block become IndexCorrupt. The file may be deleted while it is open.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection | None = None) -> None:
@@ -188,7 +188,7 @@ class Database:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._lock.release()
-        if isinstance(error, sqlite3.Error | ValueError | TypeError | OverflowError):
+        if isinstance(error, sqlite3.Error | MsgspecError | ValueError | TypeError | OverflowError):
             raise corrupt(self.path, f"cannot be read ({error})") from error
 
     def rows(self, query: str, *values: Any) -> list[Any]:
@@ -330,14 +330,6 @@ class DocumentReader:
         """Close the file after any read in progress."""
         for database in (self._texts, self._filters, self._documents):
             database.close()
-
-
-def read_blocks(text: str) -> list[TextBlock]:
-    """Read the code and tables of a chunk from their column. Raises ValueError."""
-    try:
-        return _BLOCKS.decode(text)
-    except MsgspecError as error:
-        raise ValueError(str(error)) from error
 
 
 def select_rows(only: Filter, connection: sqlite3.Connection, total: int) -> RowSet:
