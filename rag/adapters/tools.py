@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from indexer.errors import counted
-from indexer.generation.documents import AROUND, document_id, is_document_id
+from indexer.generation.documents import SECTION_NEIGHBOURS, document_id, is_document_id
 from indexer.records import SEPARATOR
 from rag import deadline
 from rag.adapters.passages import DocumentExcerpt, age_of, count_tokens, excerpts_of, fitting
@@ -167,7 +167,7 @@ class Tools:
                 continue
             document = documents.setdefault((hit.collection, hit.document), DocumentExcerpt(opened[0]))
             if document.document.generation is opened[0].generation:
-                room -= document.load_around(opened[1], AROUND if room > 0 else 0)
+                room -= document.load_around(opened[1], SECTION_NEIGHBOURS if room > 0 else 0)
                 also = ", ".join(each["version"] for each in hit.also)
                 document.version = "; also in ".join(filter(None, [hit.version, also]))
                 hits.append((document, opened[1]))
