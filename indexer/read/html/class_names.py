@@ -6,7 +6,7 @@ from functools import lru_cache
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 
 _MAX_NAME_CHARS = 300
-# Words at the start of a name, or after "-", "_", a digit or before a capital letter.
+# matched at the start of each word of a class name
 _STRONG = (
     r"comments\b|comment.?(?:list|area|form|section|wrap|thread|block|container)|kommentare|commentaires|comentarios"
     r"|commenti\b|reacties|disqus|respond\b|livefyre"
@@ -36,7 +36,7 @@ _TEXT_NAME = re.compile(
 )
 _WORD_BREAKS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+")
 _NEVER_NAMED = frozenset("html body main article a span b i em strong td tr tbody".split()) | HEADINGS
-_BOXES = frozenset("aside div footer form nav ol table ul".split())  # elements with telling ids
+_MAY_BE_NAMED_BY_ID = frozenset("aside div footer form nav ol table ul".split())
 _FEEDS = frozenset({"application/rss+xml", "application/atom+xml", "application/ld+json"})
 
 
@@ -47,9 +47,9 @@ def is_published(tree: HtmlTree) -> bool:
     return any(key.startswith(("og:", "article:", "fb:", "twitter:")) for key in keys) or not _FEEDS.isdisjoint(types)
 
 
-_ARTICLE_TYPES = r"(?:\w*Article|BlogPosting|Report|Review)"  # types of schema.org
-_ARTICLE = re.compile(rf'"@type"\s*+:\s*+(?:\[\s*+)?"{_ARTICLE_TYPES}"')
-_ARTICLE_ITEM = re.compile(rf"itemtype\s*+=\s*+[\"']?https?://schema\.org/{_ARTICLE_TYPES}\b")
+_SCHEMA_ORG_ARTICLES = r"(?:\w*Article|BlogPosting|Report|Review)"
+_ARTICLE = re.compile(rf'"@type"\s*+:\s*+(?:\[\s*+)?"{_SCHEMA_ORG_ARTICLES}"')
+_ARTICLE_ITEM = re.compile(rf"itemtype\s*+=\s*+[\"']?https?://schema\.org/{_SCHEMA_ORG_ARTICLES}\b")
 
 
 def declares_article(tree: HtmlTree, markup: str) -> bool:
@@ -62,25 +62,25 @@ def declares_article(tree: HtmlTree, markup: str) -> bool:
 
 
 def kind_of(element: Element) -> str:
-    """Return the kind of furniture by the class or id of an element, or an empty string."""
+    """Return the kind of furniture that the class or id of an element names: strong, weak, poster or ""."""
     attributes = element.attributes
     if element.name in _NEVER_NAMED or not ("class" in attributes or "id" in attributes):
         return ""
-    names, name = attributes.get("class", ""), attributes.get("id", "")
-    if not names and len(name) < 40 and element.name in _BOXES:
-        names = name
+    names, anchor = element.get("class"), element.get("id")
+    if not names and len(anchor) < 40 and element.name in _MAY_BE_NAMED_BY_ID:
+        names = anchor
     return kind_named(names[:_MAX_NAME_CHARS])
 
 
 @lru_cache(maxsize=4_096)
 def kind_named(names: str) -> str:
-    """Return the kind of furniture by class names, or an empty string."""
+    """Return the kind of furniture that class names suggest, or an empty string."""
     kinds = [match.lastgroup or "" for match in _FURNITURE_NAME.finditer(_WORD_BREAKS.sub("-", names).lower())]
     return "" if "hentry" in names or not kinds else "strong" if "strong" in kinds else kinds[0]
 
 
 def is_text(element: Element) -> bool:
-    """Return whether an element is named as the main text."""
+    """Return whether the class, id or itemprop of an element says that it is the main text."""
     names = f"{element.get('class')} {element.get('id')}"
     return _is_text_named(names[:_MAX_NAME_CHARS]) or "articleBody" in element.get("itemprop")
 

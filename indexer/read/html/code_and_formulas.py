@@ -10,10 +10,10 @@ from indexer.text.cleaning import fold
 
 _PREFORMATTED = frozenset({"pre", "listing", "xmp"})
 MAY_BE_CODE = _PREFORMATTED | {"div"}
-_LINES = frozenset({"div", "p", "li", "tr", "ol", "ul", "table"})  # elements on lines of code
-_ONLY_CLASS = {"class"}  # attributes of highlighted tokens
+_LINE_ELEMENTS = frozenset({"div", "p", "li", "tr", "ol", "ul", "table"})
+_TOKEN_ATTRIBUTES = {"class"}
 _NOT_IN_LINES = frozenset("p pre ul ol dl table section h1 h2 h3 h4 h5 h6".split())
-_PILCROWS = PERMALINKS - {"#"}  # which may be code
+_PILCROWS = PERMALINKS - {"#"}  # "#" may be code
 
 
 def is_code(tag: Element) -> bool:
@@ -22,10 +22,10 @@ def is_code(tag: Element) -> bool:
 
 
 def code_of(tag: Element) -> str:
-    """Return a block of code; empty for the line numbers of another block."""
+    """Return the text of a block of code, or "" if it only numbers the lines of another block."""
     pieces: list[str] = []
     loose = tag.name != "pre" and _is_fragment(tag)
-    # the other children are tooltips
+    # children that are not lines are tooltips
     lines_only = [node for node in tag.tags if _is_line(node)] if loose else None
     todo: list[Element | str | tuple[int]] = list(reversed(lines_only or tag.children))
     while todo:
@@ -41,10 +41,10 @@ def code_of(tag: Element) -> str:
         if node.name == "br":
             pieces.append("\n")
             continue
-        is_coloured = node.name == "span" and (not node.attributes or node.attributes.keys() == _ONLY_CLASS)
-        if has_noise_class(node) if is_coloured else (is_noise(node) and not _is_sign(node)):
+        is_token = node.name == "span" and node.attributes.keys() <= _TOKEN_ATTRIBUTES
+        if has_noise_class(node) if is_token else (is_noise(node) and not _is_operator(node)):
             continue
-        if node.name in _LINES:
+        if node.name in _LINE_ELEMENTS:
             if pieces and pieces[-1][-1:] != "\n":
                 pieces.append("\n")
             todo.append((len(pieces),))
@@ -55,13 +55,13 @@ def code_of(tag: Element) -> str:
     return text.replace("\u00a0", " ") if loose else text
 
 
-def _is_sign(tag: Element) -> bool:
+def _is_operator(tag: Element) -> bool:
     text = tag.short_text(10) if tag.name == "a" and is_permalink(tag) else None
-    return bool(text) and text is not None and text.strip() not in _PILCROWS
+    return bool(text and text.strip() not in _PILCROWS)
 
 
 def _is_fragment(tag: Element) -> bool:
-    """Return whether an element holds one element for each line of code, as Doxygen writes them."""
+    """Return whether an element has a child for each line of code, as Doxygen writes them."""
     first = next((child for child in tag.children if isinstance(child, Element)), None)
     if first is None or not _is_line(first) or holds(first, _NOT_IN_LINES):
         return False
@@ -76,7 +76,7 @@ def _numbers_lines(tag: Element, words: list[str]) -> bool:
     """Return whether a block only numbers the lines of the code in the next table cell."""
     first = int(words[0]) if words and words[0].isdecimal() and len(words[0]) < 9 else -1
     cell = next((parent for parent in tag.parents() if parent.name in ("td", "th")), None) if first >= 0 else None
-    if cell is None or cell.parent is None or words != [str(first + place) for place in range(len(words))]:
+    if cell is None or cell.parent is None or words != [str(first + offset) for offset in range(len(words))]:
         return False
     return any(other.name == "pre" for node in cell.parent.tags if node is not cell for other in node.elements())
 
@@ -88,8 +88,8 @@ _DISPLAYSTYLE = re.compile(r"\{\\(?:display|text)style (.*)\}", re.DOTALL)
 
 
 def simplify(tree: HtmlTree, markup: str) -> None:
-    """Replace every formula by its text."""
-    if not any(sign in markup for sign in ("math", "MathJax", "mjx-", "katex")):
+    """Replace every formula by a line of TeX."""
+    if not any(name in markup for name in ("math", "MathJax", "mjx-", "katex")):
         return
     done: set[int] = set()
     rendered: set[int] = set()
@@ -103,8 +103,8 @@ def simplify(tree: HtmlTree, markup: str) -> None:
             rendered.add(id(element))
         elif element.parent is not None and len(element.parent.children) <= 500:
             siblings = element.parent.children  # MathJax 2 puts its rendering before the source
-            place = next(place for place, node in enumerate(siblings) if node is element)
-            for node in reversed(siblings[:place]):
+            index = next(index for index, node in enumerate(siblings) if node is element)
+            for node in reversed(siblings[:index]):
                 if isinstance(node, Element) and id(node) in rendered:
                     node.children = []
                 elif isinstance(node, Element) or not node.isspace():
@@ -115,7 +115,7 @@ def simplify(tree: HtmlTree, markup: str) -> None:
 
 
 def _formula(element: Element) -> str | None:
-    """Return the TeX of an element, or None if it is no formula."""
+    """Return the TeX of an element, or None if the element is no formula."""
     if element.name == "math":
         return _tex_of(element)
     if element.name == "script" and element.get("type").startswith("math/"):
@@ -135,7 +135,7 @@ def _is_rendered(names: str) -> bool:
 
 
 def _unhide(formula: Element, text: str) -> None:
-    """Unhide the ancestors that hold only a formula, and drop its image."""
+    """Show the hidden ancestors of a formula that hold nothing else, and remove its image."""
     around, content = formula, "".join(text.split())
     for parent in formula.parents(3):
         if len(parent.children) < 12:
@@ -180,8 +180,8 @@ def alternative_text(image: Element) -> str:
     if not alt or len(alt) > 1_000 or attributes.get("role") in ("presentation", "none"):
         return ""
     names = f"{attributes.get('class', '')} {attributes.get('id', '')}"
-    is_drawn = not alt.isascii() and not any(map(str.isalnum, alt))  # an emoji
-    if is_drawn or not _MATH.isdisjoint(names.lower().split()) or _TEX.search(alt):
+    is_emoji = not alt.isascii() and not any(map(str.isalnum, alt))
+    if is_emoji or not _MATH.isdisjoint(names.lower().split()) or _TEX.search(alt):
         return alt
     source = attributes.get("src", "").rpartition("/")[2]
     if len(_WORD.findall(alt)) < _MIN_ALT_WORDS or _ICON_NAME.search(f"{names} {source}") or _FILE.search(alt):

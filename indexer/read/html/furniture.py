@@ -1,4 +1,4 @@
-"""Empty furniture that its place or its neighbours give away: bars of links, footers, messages of controls."""
+"""Empty furniture that its position or its neighbours give away: bars of links, footers, messages of controls."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -28,16 +28,16 @@ POPUP = re.compile(
     re.IGNORECASE,
 )
 _TITLE_ENDS = re.compile(r"\A[\W_]++|(?<![\W_])[\W_]++\Z")
-_MAX_END_CHARS = 200  # a last line without a class
+_MAX_END_CHARS = 200
 _RELATIONS = frozenset("next prev previous up top start first last contents toc index glossary".split())
 _MAX_LINKS_AT_END = 6
 _SEPARATORS = re.compile(r"[\s|·•,;/\[\]«»←→–-]+(?!>)")
 _MAX_BAR_CHARS = 300
 _NO_BARS = TITLES | {"body", "code", "pre", "form"}
-_PLACEHOLDERS = frozenset({"div", "ul", "ol", "table"})  # empty elements that scripts fill
+_PLACEHOLDERS = frozenset({"div", "ul", "ol", "table"})
 _MAX_FOOTER_CHARS = 400
 _FOOTER = re.compile(r"(?:^|[\s_-])footer(?:[\s_-]|$)")
-_FOOTER_ELEMENTS = frozenset({"address", "small", "font"})  # elements that may be footers
+_FOOTER_ELEMENTS = frozenset({"address", "small", "font"})
 
 
 def drop_furniture(tree: HtmlTree) -> None:
@@ -47,12 +47,12 @@ def drop_furniture(tree: HtmlTree) -> None:
         attributes = element.attributes
         if not attributes and element.name not in _FOOTER_ELEMENTS:
             continue
-        is_footer, is_popup = _kinds_named(attributes["class"]) if "class" in attributes else (False, False)
-        is_footer = is_footer or ("id" in attributes and attributes["id"] == "footer")
+        is_footer, is_popup = _kinds_named(element.get("class"))
+        is_footer = is_footer or element.get("id") == "footer"
         if is_footer or element.name in _FOOTER_ELEMENTS:
             length = _MAX_FOOTER_CHARS if is_footer else _MAX_END_CHARS
             is_furniture = element.short_text(length) is not None and _ends_page(element)
-        elif "aria-live" in attributes or ("role" in attributes and attributes["role"] == "status"):
+        elif "aria-live" in attributes or element.get("role") == "status":
             is_furniture = is_brief(element)
         else:
             is_furniture = is_popup and bool(element.children) and _is_state_message(element)
@@ -79,13 +79,13 @@ def _drop_bars(tree: HtmlTree) -> None:
     leading += [link for link in (*first, *last) if link.get("href") in twice] if len(twice) > 1 else []
     around = {id(link.parent): link for link in leading}.values()
     bars: dict[int, Element] = {}
-    larger = set[int]()  # ids of the ancestors of elements that are not bars
+    not_bars = set[int]()
     shared = {id(tag): tag for link in around for tag in link.parents(6) if len(tag.children) > 1}
     for tag in sorted(shared.values(), key=attrgetter("depth"), reverse=True):
-        if id(tag) not in larger and _is_bar(tag):
+        if id(tag) not in not_bars and _is_bar(tag):
             bars[id(tag)] = tag
         else:
-            larger.update(map(id, tag.parents(6)))
+            not_bars.update(map(id, tag.parents(6)))
     bars = {key: bar for key, bar in bars.items() if bars.keys().isdisjoint(map(id, bar.parents(6)))}
     targets = {key: {tag.get("href") for tag in bar.elements() if tag.name == "a"} for key, bar in bars.items()}
     targets = {key: hrefs for key, hrefs in targets.items() if len(hrefs) > 1}
@@ -157,7 +157,7 @@ def _is_state_message(tag: Element) -> bool:
 
 
 def _hidden_states(placeholder: Element) -> list[Element]:
-    """Return the messages next to an empty element of which a script shows one, such as "Loading"."""
+    """Return the messages next to an empty element, such as "Loading", of which a script would show one."""
     siblings = placeholder.parent.tags if placeholder.parent is not None else []
     states = [tag for tag in siblings if tag is not placeholder]
     alike = len({(tag.name, classes(tag)) for tag in states}) == 1 and all("id" in tag.attributes for tag in states)
@@ -166,7 +166,7 @@ def _hidden_states(placeholder: Element) -> list[Element]:
 
 
 def drop_trail(tree: HtmlTree) -> None:
-    """Remove the breadcrumbs before the first main heading, whose title they end with."""
+    """Remove the breadcrumbs before the first main heading, if they end with its text."""
     heading = next((tag for tag in tree.elements if tag.name in ("h1", "h2")), None)
     title = _TITLE_ENDS.sub("", fold(heading.text())) if heading is not None else ""
     if heading is None or not title:

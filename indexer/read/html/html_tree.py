@@ -15,26 +15,26 @@ from indexer.read.extraction import refresh_in
 HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 MAX_ELEMENTS = 1_000_000
 _MAX_SHORT_TEXT_NODES = 200
-_MAX_DEPTH = 200_000  # browsers stop at 512
+_MAX_DEPTH = 200_000
 NOT_TEXT = frozenset({"script", "style", "template"})
 _NO_ATTRIBUTES: Mapping[str, str] = {}  # faster than the empty mapping of lxml
 
 
 class Element:
-    """One element. It holds its parent weakly, so that a tree is freed without the garbage collector."""
+    """An element of a page. Its reference to the parent is weak, so that trees need no garbage collector."""
 
     __slots__ = ("__weakref__", "_parent", "attributes", "children", "depth", "name")
 
     def __init__(self, name: str, attributes: Mapping[str, str], parent: "Element | None") -> None:
-        self.name = name  # lower case
+        self.name = name
         self.attributes = attributes
-        self.children: list[Element | str] = []  # neighbouring texts are one, unless a comment stands between them
+        self.children: list[Element | str] = []
         self._parent = weakref.ref(parent) if parent is not None else None
         self.depth: int = parent.depth + 1 if parent is not None else 0
 
     @property
     def parent(self) -> "Element | None":
-        """Return the parent."""
+        """Return the parent element; the root has none."""
         return self._parent() if self._parent is not None else None
 
     def parents(self, limit: int = 20) -> Iterator["Element"]:
@@ -46,7 +46,7 @@ class Element:
 
     @property
     def tags(self) -> "list[Element]":
-        """Return the elements among the children."""
+        """Return the child elements."""
         return [node for node in self.children if isinstance(node, Element)]
 
     def get(self, name: str) -> str:
@@ -55,14 +55,14 @@ class Element:
 
     @property
     def anchor(self) -> str | None:
-        """Return the id that a URL fragment can name."""
+        """Return the id or name by which a URL fragment can refer to the element."""
         attributes = self.attributes
         if "id" in attributes and (anchor := attributes["id"].strip()):
             return anchor
         return attributes["name"].strip() or None if self.name == "a" and "name" in attributes else None
 
     def nodes(self, without: Collection[str] = ()) -> Iterator["Element | str"]:
-        """Yield the descendants in document order, without elements of some names and their content."""
+        """Yield the descendants in document order; elements named in `without` are left out with their content."""
         todo = self.children[::-1]
         while todo:
             node = todo.pop()
@@ -77,18 +77,18 @@ class Element:
         return (node for node in islice(self.nodes(), limit) if isinstance(node, Element))
 
     def remove(self, ids: Collection[int]) -> None:
-        """Remove the children with these ids of Python."""
+        """Remove the children whose `id()` is among these."""
         self.children = [node for node in self.children if id(node) not in ids]
 
     def text(self) -> str:
-        """Return all text as it is written, without nested scripts and styles."""
+        """Return the unchanged text of all descendants, without scripts and styles."""
         return "".join([node for node in self.nodes(NOT_TEXT) if isinstance(node, str)])
 
     def short_text(self, limit: int) -> str | None:
-        """Return all text, or None if it has more than `limit` characters or more than 200 nodes."""
+        """Return all text, or None if it has more than `limit` characters or 200 nodes."""
         pieces: list[str] = []
-        for place, node in enumerate(self.nodes(NOT_TEXT)):
-            if place > _MAX_SHORT_TEXT_NODES:
+        for index, node in enumerate(self.nodes(NOT_TEXT)):
+            if index > _MAX_SHORT_TEXT_NODES:
                 return None
             if isinstance(node, str):
                 pieces.append(node)
@@ -99,12 +99,12 @@ class Element:
 
 
 class HtmlTree:
-    """A parsed page."""
+    """A parsed page: its elements in document order, and the length of all text, scripts included."""
 
     def __init__(self) -> None:
         self.root = Element("", {}, None)
-        self.elements: list[Element] = []  # document order
-        self.characters = 0  # length of all text, scripts included
+        self.elements: list[Element] = []
+        self.text_length = 0
 
     @cached_property
     def _by_name(self) -> dict[str, list[Element]]:
@@ -114,12 +114,12 @@ class HtmlTree:
         return by_name
 
     def find_all(self, name: str) -> list[Element]:
-        """Return the elements of a name in document order, without those that got it after the first search."""
+        """Return the elements with this name in document order, except those renamed to it after the first call."""
         return [element for element in self._by_name[name] if element.name == name]
 
     def first(self, name: str) -> Element | None:
         """Return the first element that `find_all` finds, or None."""
-        return next((element for element in self._by_name[name] if element.name == name), None)
+        return next(iter(self.find_all(name)), None)
 
     @property
     def body(self) -> Element:
@@ -150,11 +150,11 @@ def _show_shadow_roots(elements: Sequence[Element]) -> None:
 
 
 def parse_html(markup: str) -> HtmlTree:
-    """Parse HTML, well-formed or not; plain text is a page too.
+    """Parse HTML, even if it is malformed or only plain text.
 
     Raises:
         lxml.etree.LxmlError, ValueError: the markup cannot be parsed.
-        ParseError: there are too many elements, or they are nested too deep.
+        ParseError: there are too many elements, or they are nested too deeply.
     """
     if not markup.strip():
         return HtmlTree()
@@ -165,7 +165,7 @@ def parse_html(markup: str) -> HtmlTree:
         if pieces:
             text = pieces[0] if len(pieces) == 1 else "".join(pieces)
             open_elements[-1].children.append(text)
-            tree.characters += len(text)
+            tree.text_length += len(text)
             pieces.clear()
 
     def start(name: str, attributes: Mapping[str, str]) -> None:
@@ -182,7 +182,7 @@ def parse_html(markup: str) -> HtmlTree:
         elements.append(element)
 
     def end(name: str) -> None:
-        """Close the innermost element, unless the parser reports another."""
+        """Close the innermost open element if it has this name."""
         if pieces:
             end_text()
         if open_elements[-1].name == name:
@@ -196,5 +196,5 @@ def parse_html(markup: str) -> HtmlTree:
         if "shadowrootmode" in markup:
             _show_shadow_roots(elements)
         return tree
-    finally:  # the parser and its target are a cycle: they must not keep the page
+    finally:  # the parser and its target are a reference cycle, which must not hold the page
         tree, elements, open_elements = HtmlTree(), [], []

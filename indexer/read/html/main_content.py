@@ -14,7 +14,7 @@ from indexer.records import Declared, Extraction
 from indexer.text.charsets import decode
 from indexer.text.cleaning import fold
 
-_MIN_SHARE_READ = 0.5  # otherwise the main part is looked for again
+_MIN_SHARE_READ = 0.5
 
 
 def read(body: bytes, argument: str | None) -> Extraction:
@@ -33,7 +33,7 @@ def extract(
 
     Args:
         markup: the page.
-        template: the template of its site, whose text is left out unless the page has no other.
+        template: the template of its site. Its text is left out, unless the page has no other text.
         tree: the tree that `prepare` returned for the markup.
         is_page: whether the markup is a page of a site, which has furniture.
 
@@ -50,7 +50,7 @@ def extract(
     else:
         container = find_container(tree) or (layout_cell(tree) if is_page else None) or body
     walker = Walker(container)
-    if not is_single and walker.text_length < _MIN_SHARE_READ * tree.characters:
+    if not is_single and walker.text_length < _MIN_SHARE_READ * tree.text_length:
         texts = (node for node in body.nodes(("script",)) if isinstance(node, str))
         if walker.text_length < _MIN_SHARE_READ * sum(map(len, texts)):
             unwrap(body, measure(body))
@@ -75,7 +75,7 @@ def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
 
 
 def _title(tree: HtmlTree, headings: list[str]) -> str | None:
-    """Return the title of the page; of `Heading - Site name` only the heading, if the page has that heading."""
+    """Return the title of the page, or its heading if the title is like `Heading - Site name`."""
     title = tree.first("title")
     page_title = fold(title.text()) if title is not None else ""
     for heading in headings[:3]:
@@ -104,7 +104,7 @@ def declared(tree: HtmlTree) -> Declared:
     root = tree.first("html") or tree.root
     languages = (root.get("lang"), root.get("xml:lang"), values.get("content-language", "").partition(",")[0])
     articles = tree.find_all("article")
-    inside = articles[0].elements() if len(articles) == 1 else ()  # blogs have the date under the heading
+    inside = articles[0].elements() if len(articles) == 1 else ()
     times = [day for tag in inside if tag.name == "time" and (day := tag.get("datetime"))]
     prefix = METADATA_PREFIX
     facts = ((key[len(prefix) :], value) for key, value in metas if key.lower().startswith(prefix))

@@ -1,4 +1,4 @@
-"""Recognise elements of a page that are not its text, by a few hundred of their nodes at most."""
+"""Recognise elements that are not part of a page's text, by at most a few hundred of their nodes."""
 
 import re
 import sys
@@ -21,25 +21,24 @@ NOISE_ROLES = frozenset(
 )
 _CODE = frozenset({"code", "kbd", "samp"})
 _MIN_LINK_SHARE = 0.8
-_OPERATOR = re.compile(r"\s*(?:\(|#[^\s#])")  # names of methods
+_METHOD_NAME = re.compile(r"\s*(?:\(|#[^\s#])")
 PERMALINKS = frozenset("¶ # § 🔗".split())
 _CONTEXTUAL = frozenset({"a", "ul", "ol", "header", "aside", "form", "label", "summary"})
-MAY_BE_NOISE = _NEVER | _CONTEXTUAL  # names of elements without attributes that may be noise
+MAY_BE_NOISE = _NEVER | _CONTEXTUAL  # even without attributes
 TITLES = frozenset({"dt", *HEADINGS})
 HEADING_CONTAINERS = TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
 _FLOW = frozenset("p pre ul ol dl table blockquote figure".split())
 FIELDS = frozenset({"input", "select", "textarea"})
-MAX_NODES = 300  # looked at in an element
-MAX_NEAR = 20  # looked at for a quick answer
-MAX_DEPTH = 60  # deeper elements are not looked into
+MAX_NODES = 300
+MAX_FIRST_NODES = 20
+MAX_DEPTH = 60
 PAGE_ELEMENTS = frozenset({"p", "pre", "h1", "h2", "h3", "form"})
-_NO_NAMES: frozenset[str] = frozenset()
 _FOLDED_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 HIDING = frozenset({"hidden", "aria-hidden", "style"})
 _NOT_IN_LABELS = HEADINGS | _FLOW
-_LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})  # elements that may be buttons or badges
+_LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})
 _HEADING_FRAME = _LABELS | HEADINGS | _NEVER
-MAX_LABEL_CHARS = 80  # a version and a link to the source, next to a heading
+MAX_LABEL_CHARS = 80
 _SENTENCE_ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
 _INLINE = frozenset(
     "a abbr b bdi cite code dfn em i kbd mark q ruby s small span strong sub sup time u var wbr".split()
@@ -53,21 +52,21 @@ LETTER = re.compile(r"[^\W\d_]")
 
 def classes(tag: Element) -> frozenset[str]:
     """Return the class names of an element."""
-    return _names(tag.attributes["class"]) if "class" in tag.attributes else _NO_NAMES
+    return _names(tag.get("class"))
 
 
-@lru_cache(maxsize=4_096)  # a page repeats a few
+@lru_cache(maxsize=4_096)
 def _names(value: str) -> frozenset[str]:
     return frozenset(value.split())
 
 
 def holds(tag: Element, names: Collection[str]) -> bool:
-    """Return whether an element of one of these names is among the first few thousand descendants."""
-    return any(node.name in names for node in tag.elements(5_000 if tag.depth < MAX_DEPTH else MAX_NEAR))
+    """Return whether the first few thousand descendants include an element with one of these names."""
+    return any(node.name in names for node in tag.elements(5_000 if tag.depth < MAX_DEPTH else MAX_FIRST_NODES))
 
 
 def is_noise(tag: Element) -> bool:
-    """Return whether an element is navigation, decoration, hidden, or no text."""
+    """Return whether an element is hidden, navigation, decoration, or otherwise no text."""
     name = tag.name
     if name in _NEVER:
         parent = tag.parent if name == "footer" else None
@@ -110,7 +109,7 @@ def is_brief(tag: Element) -> bool:
 
 def _is_contents(tag: Element) -> bool:
     """Return whether a list is a table of contents: links to fragments of the page."""
-    first = next((node for node in tag.elements(MAX_NEAR) if node.name == "a"), None)
+    first = next((node for node in tag.elements(MAX_FIRST_NODES) if node.name == "a"), None)
     if tag.depth > MAX_DEPTH or first is None or not first.get("href").startswith("#"):
         return False
     links = [node for node in tag.elements() if node.name == "a"]
@@ -124,16 +123,15 @@ def _is_box(tag: Element) -> bool:
     is_note = "epub:type" in tag.attributes or tag.get("role").startswith("doc-")
     if tag.parent is not None:
         is_note = is_note or sum(sibling.name == "p" for sibling in tag.parent.tags[:MAX_NODES]) > 1
-    if not is_note and all(
-        around.name not in ("main", "article") and around.get("role") != "main" for around in tag.parents()
-    ):
+    is_in_main = any(around.name in ("main", "article") or around.get("role") == "main" for around in tag.parents())
+    if not (is_note or is_in_main):
         return False
     is_short = tag.short_text(MAX_LABEL_CHARS) is not None
     return not holds(tag, FIELDS) and not is_menu(tag, 0.5 if is_short else _MIN_LINK_SHARE)
 
 
 def is_menu(tag: Element, share: float = _MIN_LINK_SHARE) -> bool:
-    """Return whether links have at least this share of the letters in an element."""
+    """Return whether at least this share of an element's letters is in links."""
     letters = linked = 0
     for text, is_link in leading_texts(tag):
         count = len(LETTER.findall(text))
@@ -162,9 +160,9 @@ def texts(
 
 
 def is_permalink(link: Element) -> bool:
-    """Return whether a link is a sign that leads to its own place on the page."""
+    """Return whether a link is a sign such as "#" that leads to the element around it."""
     sign = link.short_text(_MAX_BUTTON_CHARS)
-    if sign is None or WORD.search(sign) or _OPERATOR.match(sign):
+    if sign is None or WORD.search(sign) or _METHOD_NAME.match(sign):
         return False
     return sign.strip() in PERMALINKS or (link.get("href").startswith("#") and not holds(link, _CODE))
 
@@ -221,7 +219,7 @@ def content_of(tag: Element) -> list[Element | str]:
     if not is_frame or any(isinstance(node, str) and not node.isspace() for node in children):
         return children
     if "pre" in names:  # drop the name of the language, which a class has too
-        near = (tag, *tag.elements(MAX_NEAR))
+        near = (tag, *tag.elements(MAX_FIRST_NODES))
         languages = {name.rpartition("-")[2] for element in near for name in classes(element) if "-" in name}
         return [
             node for node in children if isinstance(node, str) or node.short_text(_MAX_BUTTON_CHARS) not in languages

@@ -1,6 +1,6 @@
 """Unfold hidden panels and keep their titles: tabs, accordions, carousels.
 
-A panel is recognised by the control that names it, by the title before it, or by similar siblings. Menus, dialogs,
+A panel is recognised by the control that refers to it, by the title before it, or by similar siblings. Menus, dialogs,
 tooltips and messages stay hidden.
 """
 
@@ -15,7 +15,7 @@ from indexer.read.html.noise import (
     HIDING,
     LETTER,
     MAX_DEPTH,
-    MAX_NEAR,
+    MAX_FIRST_NODES,
     MAX_NODES,
     NOISE_ROLES,
     WORD,
@@ -29,13 +29,13 @@ from indexer.read.html.noise import (
 )
 from indexer.text import reader_notes
 
-_TITLES = HEADINGS | {"dt", "summary", "th", "legend", "caption"}  # they may have a control as only text
+_TITLES = HEADINGS | {"dt", "summary", "th", "legend", "caption"}
 _PANEL_TITLES = HEADINGS | {"dt", "button", "summary", "input"}
 _PANELS = frozenset(
     "div section article li dd dl tr tbody ul ol table p pre figure blockquote details fieldset".split()
 )
 _CONTROL_ELEMENTS = frozenset("button a label li summary input option".split())
-_CONTROLS = frozenset({"a", "button", "label"})  # elements that may be controls without a role
+_CONTROLS = frozenset({"a", "button", "label"})
 _NO_IDS = frozenset({"", "true", "false"})
 _CONTROL_ATTRIBUTES = frozenset(
     "hidden aria-hidden style role aria-expanded aria-controls data-toggle data-bs-toggle onclick".split()
@@ -48,11 +48,11 @@ _POPUPS = frozenset({"modal", "dropdown", "tooltip", "popover", "offcanvas"})
 _FURNITURE = frozenset({"nav", "footer", "dialog", "template", "menu"})
 _FURNITURE_ROLES = frozenset("navigation search banner contentinfo menu menubar toolbar dialog alertdialog".split())
 _PLACEHOLDER = re.compile(r"\{\{|\{%|<%|\$\{|\[\[")
-_QUOTED = re.compile(r"['\"]#?([\w-]+)['\"]")  # ids in scripts of controls
+_QUOTED_ID = re.compile(r"['\"]#?([\w-]+)['\"]")
 _BLOCKS_IN_BUTTONS = frozenset("div p ul table".split())
 _CONTENT_IN_BUTTONS = HEADINGS | {"code", "pre", "kbd", "samp"}
 _OPERATION = re.compile(r"^\s*[1-5]\d\d\s*$|/[\w{]+|\w\(\)")  # an HTTP status, a path or a call
-_MIN_SENTENCE_WORDS = 6  # longer texts of buttons are content
+_MIN_SENTENCE_WORDS = 6
 _MAX_TITLE_CHARS = 200
 
 
@@ -91,7 +91,7 @@ def _is_opener(element: Element) -> bool:
 
 
 def _is_content(control: Element) -> bool:
-    """Return whether a button holds a heading, code, several texts with a block or a path or status, or a sentence."""
+    """Return whether the text of a button is content: a sentence, a heading, code, an API operation, or blocks."""
     if "button" not in (control.name, control.get("role")) or control.name == "a" or _opens_popup(control):
         return False
     texts = [text for text, _ in leading_texts(control)]
@@ -106,13 +106,13 @@ def _is_content(control: Element) -> bool:
 def _name_panels(controls: Sequence[Element]) -> None:
     """Put the name of each tab before its panel, if the next element has a panel for each tab."""
     tabs = (control for control in controls if control.name == "label" or control.get("role") == "tab")
-    bars: dict[int, list[Element]] = defaultdict(list)  # tabs by the id of their parent
+    tabs_by_bar: dict[int, list[Element]] = defaultdict(list)
     for tab in tabs:
-        bars[id(tab.parent)].append(tab)
-    for tabs_of_bar in bars.values():
+        tabs_by_bar[id(tab.parent)].append(tab)
+    for tabs_of_bar in tabs_by_bar.values():
         bar = tabs_of_bar[0].parent
         siblings = bar.parent.tags if len(tabs_of_bar) > 1 and bar is not None and bar.parent is not None else []
-        after = next((following for tag, following in pairwise(siblings) if tag is bar), None)
+        after = next((sibling for tag, sibling in pairwise(siblings) if tag is bar), None)
         names = [tag.text() for tag in tabs_of_bar]
         panels = after.tags if after is not None else []
         if after is None or len(names) != len(panels):
@@ -167,7 +167,7 @@ def _ids_of(panel: Element) -> set[str]:
 
 
 def _kinds(element: Element) -> set[tuple[str, str]]:
-    names = classes(element) or (_NO_IDS if element.name in ("tr", "li", "dd") else ())
+    names = classes(element) or ([""] if element.name in ("tr", "li", "dd") else [])
     return {(element.name, name) for name in names}
 
 
@@ -186,7 +186,7 @@ def _ids_in(key: str, value: str) -> Iterable[str]:
     if key == "aria-controls" or key.startswith("data-"):
         return [word.removeprefix("#") for word in value.split()] if len(value) < _MAX_TITLE_CHARS else ()
     if key == "onclick" or (key == "href" and value.startswith("javascript:")):
-        return _QUOTED.findall(value)
+        return _QUOTED_ID.findall(value)
     return (value[1:],) if key == "href" and value.startswith("#") else ()
 
 
@@ -211,21 +211,21 @@ def _is_title(element: Element) -> bool:
     """Return whether an element is, or holds little but, a heading or a control."""
     if "onclick" in element.attributes:
         return True
-    inside = element.elements(MAX_NEAR) if element.short_text(_MAX_TITLE_CHARS) is not None else ()
+    inside = element.elements(MAX_FIRST_NODES) if element.short_text(_MAX_TITLE_CHARS) is not None else ()
     return any(tag.name in _PANEL_TITLES or tag.get("role") in ("button", "tab") for tag in (element, *inside))
 
 
 def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
-    """Turn controls into text that are the only words of a title, or the titles of similar panels."""
-    following: dict[int, Element] = {}  # next siblings by the id of an element
+    """Turn each control into text that is the only text of a title, or the title of one of several similar panels."""
+    next_siblings: dict[int, Element] = {}
     for parent in {id(control.parent): control.parent for control in controls}.values():
-        following |= {id(tag): after for tag, after in pairwise(parent.tags if parent is not None else ())}
+        next_siblings |= {id(tag): after for tag, after in pairwise(parent.tags if parent is not None else ())}
     alike: dict[tuple[object, ...], list[Element]] = defaultdict(list)
     for control in controls:
         if control.name in _TITLES or control.get("role") == "tablist" or not LETTER.search(_leading_words(control)):
             continue
         title = next((parent for parent in control.parents() if parent.name in _TITLES), None)
-        panel = following.get(id(control))
+        panel = next_siblings.get(id(control))
         is_opener = not _EXPANDING.isdisjoint(control.attributes)
         if is_opener:
             targets = (ids.get(name) for key, value in control.attributes.items() for name in _ids_in(key, value))

@@ -1,10 +1,10 @@
-"""Drafts of sections, their blocks and table rows.
+"""Gather blocks of text into drafts of sections, and turn the drafts into sections.
 
-Lists of links are left out, and short blocks of links that are repeated or stand before or after all text.
+Long lists of links are left out. So are short blocks of links that are repeated, or stand before or after all text.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
@@ -13,40 +13,44 @@ from indexer.records import Section, SectionBlock
 from indexer.text.cleaning import fold
 
 BREAK = "\x00"  # a <br>
-_MAX_SHORT_CHARS = 200  # shorter definitions join their neighbours
+_MAX_SHORT_CHARS = 200
 _MIN_POINTER_SHARE = 0.8
-_MAX_LABEL_CHARS = 60  # a button or a badge
+_MAX_LABEL_CHARS = 60
 _MIN_REPEATS = 3
-_MAX_TAIL_CHARS = 20
+_MAX_LAST_LINK_CHARS = 20
 _LINK_LIST_SHARE = 0.5
 _LISTED = frozenset({"li", "tr", "dt", "dd"})
 _ROWS = frozenset({"tr", "dt", "dd"})
-_SIGNATURE = re.compile(r"[^\W\d_]|\(\)|[:=*&{}]|->")  # signs next to links of types
+_SIGNATURE = re.compile(r"[^\W\d_]|\(\)|[:=*&{}]|->")
 _FLOW = frozenset({"p", "li", "dd", "dt", "blockquote", "figcaption", "caption", "tr", "pre", "summary"})
 
 
 @dataclass(slots=True)
 class Block:
-    """A paragraph, list item, table row or block of code."""
+    """A paragraph, list item, table row or block of code, with the last id before it.
+
+    `kind` is the name of the innermost block element, and `head` the line of column names of a table row. A tight block
+    follows the block before it without a blank line.
+    """
 
     text: str
-    kind: str  # name of the innermost block element
-    anchor: str | None  # nearest id before the text
-    tight: bool = False  # follows without a blank line
-    length: int = 0  # characters, without white space
-    linked: int = 0  # characters inside links
-    tail: tuple[str, str] | None = None  # text and target of the last link
-    head: str | None = None  # row of column names above a table row; empty if there is none
-    bare: str = ""  # text outside links
+    kind: str
+    anchor: str | None
+    length: int = 0
+    link_length: int = 0
+    last_link: tuple[str, str] | None = None  # text, target
+    unlinked_text: str = ""
+    head: str | None = None
+    tight: bool = False
 
     def is_linked(self, share: float) -> bool:
         """Return whether links have more than this share of the text."""
-        return self.linked > share * self.length
+        return self.link_length > share * self.length
 
     @property
     def is_pointer(self) -> bool:
-        """Return whether the block is only links; signatures have words or signs between links."""
-        return self.linked > _MIN_POINTER_SHARE * self.length and not _SIGNATURE.search(self.bare)
+        """Return whether the block has only links; a signature has words or signs between its links."""
+        return self.is_linked(_MIN_POINTER_SHARE) and not _SIGNATURE.search(self.unlinked_text)
 
 
 @dataclass(slots=True)
@@ -54,62 +58,61 @@ class Line:
     """The text of a line while it is being read."""
 
     pieces: list[str] = field(default_factory=list)
-    length: int = 0  # characters
-    linked: int = 0  # characters inside links
-    bare: list[str] = field(default_factory=list)  # pieces outside links
-    anchor: str | None = None  # nearest id before the line
+    length: int = 0
+    link_length: int = 0
+    unlinked_pieces: list[str] = field(default_factory=list)
+    anchor: str | None = None
     link_start: int = 0  # index of a piece
-    tail: tuple[str, str] | None = None  # text and target of the last link
+    last_link: tuple[str, str] | None = None
 
     def block(self, kind: str) -> Block:
         """Return the line as a block."""
-        text = "".join(self.pieces)
-        shown = fold(text) if BREAK not in text else "\n".join(filter(None, map(fold, text.split(BREAK))))
-        bare = " ".join(self.bare) if self.linked else ""
-        return Block(shown, kind, self.anchor, length=self.length, linked=self.linked, tail=self.tail, bare=bare)
+        text = "\n".join(filter(None, map(fold, "".join(self.pieces).split(BREAK))))
+        unlinked = " ".join(self.unlinked_pieces) if self.link_length else ""
+        return Block(text, kind, self.anchor, self.length, self.link_length, self.last_link, unlinked)
 
 
 @dataclass(slots=True)
 class SectionDraft:
-    """A section while it is being filled."""
+    """A section while it is being filled.
+
+    `list_path` is the path of the section around the list or table that the section comes from. A draft that `resumes`
+    continues such a section after the list. A draft that `leads` is a summary that belongs to the next section.
+    """
 
     path: tuple[str, ...]
     anchor: str | None
-    list_path: tuple[str, ...] | None = None  # path of the section around the list of a term
-    resumes: bool = False  # continues the section before a list of terms
-    defined: bool = False  # a term with its definition
-    leads: bool = False  # a one-line summary, part of the next section
-    title: Block | None = None  # its heading
+    list_path: tuple[str, ...] | None = None
+    resumes: bool = False
+    is_defined: bool = False
+    leads: bool = False
+    heading: Block | None = None
     blocks: list[Block] = field(default_factory=list)
 
     def section(self) -> Section:
         """Return the section with its text, the ids within it, and the ranges of code and tables."""
-        anchor = near = self.anchor or self.blocks[0].anchor
-        text: list[str] = []
+        anchor = last_anchor = self.anchor or self.blocks[0].anchor
+        text = ""
         marks: list[tuple[int, str]] = []
-        wholes: list[SectionBlock] = []
-        length = 0
+        ranges: list[SectionBlock] = []
         for block in self.blocks:
-            goes_on = block.tight and block.head is not None and bool(wholes) and wholes[-1].end == length
+            continues_table = block.tight and block.head is not None and bool(ranges) and ranges[-1].end == len(text)
             if text:
-                text.append("\n" if block.tight else "\n\n")
-                length += len(text[-1])
-            if block.anchor is not None and block.anchor != near:
-                marks.append((length, block.anchor))
-                near = block.anchor
-            text.append(block.text)
+                text += "\n" if block.tight else "\n\n"
+            if block.anchor is not None and block.anchor != last_anchor:
+                marks.append((len(text), block.anchor))
+                last_anchor = block.anchor
             if block.kind == "pre" or block.head is not None:
-                start = wholes.pop().start if goes_on else length
-                wholes.append(SectionBlock(start, length + len(block.text), block.head))
-            length += len(block.text)
-        return Section(self.path, anchor, "".join(text), tuple(marks), tuple(wholes))
+                start = ranges.pop().start if continues_table else len(text)
+                ranges.append(SectionBlock(start, len(text) + len(block.text), block.head))
+            text += block.text
+        return Section(self.path, anchor, text, tuple(marks), tuple(ranges))
 
 
-def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> list[SectionDraft]:
-    """Drop labels of the interface and long lists of links, unless a short page has only these."""
-
-    linked = (block for draft in drafts for block in draft.blocks if block.linked)
-    label_counts = Counter(block.text for block in linked if len(block.text) <= _MAX_LABEL_CHARS)
+def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> list[SectionDraft]:
+    """Drop labels of the interface and long lists of links. A short page with nothing else stays as it is."""
+    linked_blocks = (block for draft in drafts for block in draft.blocks if block.link_length)
+    label_counts = Counter(block.text for block in linked_blocks if len(block.text) <= _MAX_LABEL_CHARS)
 
     def is_label(block: Block) -> bool:
         if len(block.text) > _MAX_LABEL_CHARS or not block.is_pointer:
@@ -117,79 +120,77 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool = Fal
         return block.kind not in _FLOW or (label_counts[block.text] >= _MIN_REPEATS and block.kind not in _ROWS)
 
     block_lists = [[block for block in draft.blocks if not is_label(block)] for draft in drafts]
-    _cut_tails([block for blocks in block_lists for block in blocks])
+    _cut_last_links([block for blocks in block_lists for block in blocks])
     _drop_ends(drafts, block_lists)
     if not any(block_lists) and not is_mostly_links:
         return [draft for draft in drafts if draft.blocks]
-    longest, share = (0, 0.2) if is_mostly_links else (2_000, _LINK_LIST_SHARE)
+    max_length, max_share = (0, 0.2) if is_mostly_links else (2_000, _LINK_LIST_SHARE)
     for draft, blocks in zip(drafts, block_lists, strict=True):
         draft.blocks = []
-        for is_listed, some in groupby(blocks, key=lambda block: block.kind in _LISTED):
-            run = list(some)
+        for is_listed, group in groupby(blocks, key=lambda block: block.kind in _LISTED):
+            run = list(group)
             pointers = run if is_mostly_links else [item for item in run if item.is_pointer]
-            leading, length = sum(item.linked for item in pointers), sum(item.length for item in run)
-            if not is_listed or length <= longest or leading <= share * length:
+            link_length, length = sum(item.link_length for item in pointers), sum(item.length for item in run)
+            if not is_listed or length <= max_length or link_length <= max_share * length:
                 draft.blocks += run
         if is_mostly_links:
-            draft.title = None  # letters of an index
+            draft.heading = None  # a letter of an index
     if is_mostly_links and all(block.is_linked(_LINK_LIST_SHARE) for draft in drafts for block in draft.blocks):
         return []
     return _keep_headings(drafts)
 
 
-def _cut_tails(blocks: Sequence[Block]) -> None:
-    """Cut off links at ends of blocks that repeat a text with other targets, such as "source"."""
-    tails = [(block, fold(block.tail[0]), block.tail[1]) for block in blocks if block.tail is not None]
-    targets: dict[str, set[str]] = {}
-    for _, text, target in tails:
-        targets.setdefault(text, set()).add(target)
-    for block, text, _ in tails:
+def _cut_last_links(blocks: Sequence[Block]) -> None:
+    """Cut the last link off blocks if its text, such as "source", has other targets in other blocks."""
+    last_links = [(block, fold(link[0]), link[1]) for block in blocks if (link := block.last_link) is not None]
+    targets: dict[str, set[str]] = defaultdict(set)
+    for _, text, target in last_links:
+        targets[text].add(target)
+    for block, text, _ in last_links:
         before = block.text.removesuffix(text).rstrip()
-        if before and 0 < len(text) <= _MAX_TAIL_CHARS and len(targets[text]) >= _MIN_REPEATS:
+        if before and 0 < len(text) <= _MAX_LAST_LINK_CHARS and len(targets[text]) >= _MIN_REPEATS:
             block.text = before
 
 
 def _drop_ends(drafts: Sequence[SectionDraft], block_lists: Sequence[list[Block]]) -> None:
-    """Drop links before the first heading, such as breadcrumbs, and after all text."""
-    first = next((place for place, draft in enumerate(drafts) if draft.path), 0)
-    head: set[str] = set()
+    """Drop links before the first heading, such as breadcrumbs, and links after all text."""
+    first = next((index for index, draft in enumerate(drafts) if draft.path), 0)
+    texts_at_start: set[str] = set()
     for blocks in block_lists[:first]:
         links = [block for block in blocks if len(block.text) <= _MAX_SHORT_CHARS and block.is_linked(_LINK_LIST_SHARE)]
-        head.update(block.text for block in links)
+        texts_at_start.update(block.text for block in links)
         blocks[:] = [block for block in blocks if block not in links]
     for blocks in reversed(block_lists):
-        while blocks and (
-            blocks[-1].text in head or (blocks[-1].kind not in _LISTED | _FLOW and blocks[-1].is_pointer)
-        ):
-            if len(blocks[-1].text) > _MAX_SHORT_CHARS:
+        while blocks:
+            last = blocks[-1]
+            is_link = last.text in texts_at_start or (last.kind not in _LISTED | _FLOW and last.is_pointer)
+            if not is_link or len(last.text) > _MAX_SHORT_CHARS:
                 return
             blocks.pop()
-        if blocks:
-            return
 
 
 def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
     """Return the drafts with text; a heading without text becomes a line of the draft before it."""
     filled: list[SectionDraft] = []
-    below: tuple[str, ...] = ()  # path of the next draft
+    next_path: tuple[str, ...] = ()
     first = next((draft for draft in drafts if draft.path), None)
     for draft in reversed(drafts):
-        title = draft.title
-        is_above = len(below) > len(draft.path) and below[: len(draft.path)] == draft.path
-        # a heading for content that a script would fill: of the level of the first heading, and the last of the page
+        heading = draft.heading
+        is_above = len(next_path) > len(draft.path) and next_path[: len(draft.path)] == draft.path
+        # the last heading of a page, of the same level as the first: a script would write the content below it
         ends = first and first is not draft and not filled and len(draft.path) == len(first.path) == 1 and first.blocks
         if draft.blocks:
             filled.append(draft)
-        elif not (title is None or is_above or title.is_pointer or ends):
-            filled.append(SectionDraft(draft.path[:-1], draft.anchor, title=title, blocks=[title], resumes=True))
+        elif not (heading is None or is_above or heading.is_pointer or ends):
+            filled.append(SectionDraft(draft.path[:-1], draft.anchor, heading=heading, blocks=[heading], resumes=True))
         elif not is_above:
             continue
-        below = draft.path
+        next_path = draft.path
     return filled[::-1]
 
 
 def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
-    """Turn drafts into sections; short ones join their neighbours."""
+    """Turn drafts into sections; short drafts join their neighbours."""
     filled = [draft for draft in drafts if draft.blocks]
     joined: list[SectionDraft] = []
     homes: dict[tuple[str, ...], SectionDraft] = {}
@@ -201,8 +202,8 @@ def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
             continue
         is_short = size < _MAX_SHORT_CHARS
         path = draft.list_path if is_short and not draft.resumes and draft.list_path is not None else draft.path
-        home = homes.get(path) if draft.resumes and is_short and draft.title is None else None
-        if draft.resumes and draft.title is not None and joined and joined[-1].path[: len(path)] == path:
+        home = homes.get(path) if draft.resumes and is_short and draft.heading is None else None
+        if draft.resumes and draft.heading is not None and joined and joined[-1].path[: len(path)] == path:
             home = joined[-1]  # a heading without text follows the text before it
         if home is None and joined and joined[-1].path == path and (draft.resumes or path != draft.path):
             home = joined[-1]

@@ -1,7 +1,7 @@
 """Walk over the elements of a page, and gather its sections.
 
-Headings open sections, and so do terms of definition lists, such as settings of a manual and functions of an API
-reference, because readers look them up and link to them. An explicit stack allows any depth.
+Headings open sections. So do terms of definition lists, such as the settings in a manual or the functions in an API
+reference, because readers look them up and link to them. An explicit stack allows elements to be nested to any depth.
 """
 
 import re
@@ -14,7 +14,7 @@ from indexer.read.html.noise import (
     HEADING_CONTAINERS,
     LETTER,
     MAX_DEPTH,
-    MAX_NEAR,
+    MAX_FIRST_NODES,
     MAY_BE_NOISE,
     classes,
     content_of,
@@ -30,14 +30,14 @@ _BLOCKS = frozenset(
     "header hgroup hr html legend li main menu ol p pre section summary table tbody td tfoot th thead tr ul".split()
 )
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
-_PLAIN_BLOCKS = _BLOCKS - _LISTS - {"li", "dl", "dt", "table", "tr", "td", "th"}  # they only end and begin a block
-_STRUCTURAL = _BLOCKS | HEADINGS | {"a", "br", "img"}  # others only carry text, and perhaps an id
+_PLAIN_BLOCKS = _BLOCKS - _LISTS - {"li", "dl", "dt", "table", "tr", "td", "th"}
+_STRUCTURAL = _BLOCKS | HEADINGS | {"a", "br", "img"}
 _BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
 _DEFINITIONS = frozenset({"dd", "p", "div"})
-_TABLE_NAMES = frozenset({"th", "caption", "thead"})  # layout tables have none
+_DATA_TABLE_NAMES = frozenset({"th", "caption", "thead"})
 _LAYOUT_ROLES = frozenset({"presentation", "none"})
 _WORD = re.compile(r"\w")
-_MAX_PATH = 10  # names above a term
+_MAX_HEADINGS_ABOVE_TERM = 10
 _MAX_TERM_CHARS = 80
 _MAX_DEFINITION_CHARS = 200
 _PUNCTUATION_END = re.compile(r"[^\w)\]}>\"'”»]\Z")
@@ -49,28 +49,28 @@ class Walker:
     def __init__(self, root: Element) -> None:
         """Visit everything below `root` in document order."""
         self.headings: list[str] = []
-        self.text_length = 0  # characters
-        self.link_length = 0  # characters inside links
+        self.text_length = 0
+        self.link_length = 0
         self._drafts = [SectionDraft((), None)]
         self._line = Line()
-        self._kinds = ["div"]  # open block elements
-        self._tight = False  # the next block follows without a blank line
+        self._open_blocks = ["div"]
+        self._is_next_tight = False
         self._bullet = ""
-        self._lists: list[bool] = []  # open lists: whether one has an item yet
-        self._links = 0  # open links
-        self._outline: list[tuple[int, str]] = []  # open headings
-        self._heading = False
-        self._term: Element | None = None  # open <dt>
-        self._term_code = ""  # code at its beginning
-        self._term_line: Block | None = None  # last term, if its definition may share its line
-        self._own_anchor: str | None = None  # id of the open heading or term
-        self._near_anchor: str | None = None  # last id after the last text
-        self._near_is_block = False
-        self._last_anchor: str | None = None  # last id
-        self._definitions: list[SectionDraft] = []  # sections around the open <dl>s
-        # open tables: the section around one, its rows (None in a layout table), and the ids of rows that are headings
+        self._tight_lists: list[bool] = []  # a flag for each open list
+        self._open_links = 0
+        self._open_headings: list[tuple[int, str]] = []
+        self._in_heading = False
+        self._current_term: Element | None = None
+        self._term_code = ""
+        self._undefined_term: Block | None = None  # its definition may share its line
+        self._title_anchor: str | None = None
+        self._anchor_since_text: str | None = None
+        self._is_anchor_of_block = False
+        self._last_anchor: str | None = None
+        self._sections_around_lists: list[SectionDraft] = []
+        # of each open table: the section around it, its rows (None in a layout table), and the ids of heading rows
         self._tables: list[tuple[SectionDraft, list[Row] | None, set[int]]] = []
-        self._rows: list[Row] = []  # open rows
+        self._open_rows: list[Row] = []
         self._note_anchor(root)
         todo: list[Element | str | tuple[Element]] = list(reversed(root.children))
         while todo:
@@ -98,7 +98,7 @@ class Walker:
         self._flush()
 
     def sections(self) -> tuple[Section, ...]:
-        """Return the sections in order; call it once."""
+        """Return the sections in document order; can be called only once."""
         return join_drafts(drop_pointers(self._drafts, is_mostly_links=self.is_mostly_links))
 
     @property
@@ -111,7 +111,7 @@ class Walker:
         if name in _BLOCKS:
             if self._line.pieces:
                 self._flush()
-            self._kinds.append(name)
+            self._open_blocks.append(name)
         if "id" in tag.attributes or name == "a":
             self._note_anchor(tag)
         if name in _PLAIN_BLOCKS:
@@ -120,28 +120,28 @@ class Walker:
             self._flush()
             parent = tag.parent
             if parent is None or not classes(parent) & _BOXES:  # titles of notes open no section
-                self._heading = True
+                self._in_heading = True
                 around = parent.anchor if parent is not None and parent.name not in _BLOCKS else None
-                self._own_anchor = tag.anchor or around
+                self._title_anchor = tag.anchor or around
         elif name == "a":
             if "href" in tag.attributes:
-                self._links += 1
+                self._open_links += 1
                 self._line.link_start = len(self._line.pieces)
         elif name == "br":
             self._line.pieces.append(BREAK)
         elif name == "img":
-            links, self._links = self._links, 0  # the text of a link to a larger picture counts as text
+            links, self._open_links = self._open_links, 0  # the text of a link to a larger picture counts as text
             self._add(alternative_text(tag))
-            self._links = links
+            self._open_links = links
         elif name == "li":
             self._bullet = "- "
         elif name in _LISTS:
-            self._lists.append(bool(self._lists))
+            self._tight_lists.append(bool(self._tight_lists))
         elif name == "dl":
-            self._definitions.append(self._drafts[-1])
-        elif name == "dt" and self._definitions and not self._rows:
-            self._term = tag
-            self._own_anchor = tag.anchor
+            self._sections_around_lists.append(self._drafts[-1])
+        elif name == "dt" and self._sections_around_lists and not self._open_rows:
+            self._current_term = tag
+            self._title_anchor = tag.anchor
         elif name == "table":
             self._tables.append((self._drafts[-1], *_rows_of(tag)))
         elif name == "tr" and self._tables and (rows := self._tables[-1][1]) is not None:
@@ -149,53 +149,55 @@ class Walker:
                 self._write_rows(rows, self._tables[-1][0])
                 rows.clear()
                 return
-            self._rows.append(Row(tag, self._last_anchor, tag.anchor is not None, tag.parent))
-        elif name in ("td", "th") and self._rows:
-            self._rows[-1].open_cell(tag)
+            self._open_rows.append(Row(tag, self._last_anchor, tag.anchor is not None, tag.parent))
+        elif name in ("td", "th") and self._open_rows:
+            self._open_rows[-1].open_cell(tag)
 
     def _leave(self, tag: Element) -> None:
         name = tag.name
-        if self._heading and name in HEADINGS:
-            self._open_heading(int(name[1]))
-        elif tag is self._term:
-            self._open_term(tag)
+        if self._in_heading and name in HEADINGS:
+            self._end_heading(int(name[1]))
+        elif tag is self._current_term:
+            self._end_term(tag)
         elif self._line.pieces and (name in _BLOCKS or name in HEADINGS):
             self._flush()
         if name in _BLOCKS:
-            self._kinds.pop()
+            self._open_blocks.pop()
             if name in _PLAIN_BLOCKS and name != "div":
                 return
         if name == "a":
             if "href" in tag.attributes:
-                self._links -= 1
-                self._line.tail = "".join(self._line.pieces[self._line.link_start :]), tag.attributes["href"]
+                self._open_links -= 1
+                self._line.last_link = "".join(self._line.pieces[self._line.link_start :]), tag.attributes["href"]
         elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose"
             self._drafts[-1].leads = True
         elif name == "li":
             self._bullet = ""
-        elif name in _LISTS and self._lists:
-            self._lists.pop()
+        elif name in _LISTS and self._tight_lists:
+            self._tight_lists.pop()
         elif name == "dt":
-            self._tight = True
+            self._is_next_tight = True
         elif name == "dl":
-            self._resume(self._definitions.pop())
+            self._resume(self._sections_around_lists.pop())
         elif name == "table":
             home, rows, _ = self._tables.pop()
             self._write_rows(rows or (), home)
             self._resume(home)
-        elif name == "tr" and self._rows and self._rows[-1].tag is tag and (rows := self._tables[-1][1]) is not None:
-            rows.append(self._rows.pop())
+        elif name == "tr" and self._open_rows and self._open_rows[-1].tag is tag:
+            row, rows = self._open_rows.pop(), self._tables[-1][1]
+            if rows is not None:
+                rows.append(row)
 
     def _write_rows(self, rows: Sequence[Row], home: SectionDraft) -> None:
         """Write rows of a table in the section `home`."""
         for row, text, head in table_lines(rows):
-            if row.is_own and not self._rows and row.cells:
+            if row.has_inner_anchor and not self._open_rows and row.cells:
                 first = fold(" ".join(row.cells[0].blocks))[:_MAX_TERM_CHARS].strip()
                 if _WORD.search(first):
-                    path = (*home.path[:_MAX_PATH], first)
+                    path = (*home.path[:_MAX_HEADINGS_ABOVE_TERM], first)
                     self._drafts.append(SectionDraft(path, row.anchor, list_path=home.path))
-            self._write(Block(text, "tr", row.anchor, length=row.length, linked=row.linked, head=head))
-            self._tight = "\n" not in text
+            self._write(Block(text, "tr", row.anchor, length=row.length, link_length=row.link_length, head=head))
+            self._is_next_tight = "\n" not in text
 
     def _add(self, text: str) -> None:
         line = self._line
@@ -203,25 +205,23 @@ class Walker:
         length = len(text.strip())
         if not length:
             return
-        line.tail = None
+        line.last_link = None
         if not line.length:
             line.anchor = self._last_anchor
-        if self._links:
-            linked = length
-        else:
-            linked = 0
-            line.bare.append(text)
+        link_length = length if self._open_links else 0
+        if not link_length:
+            line.unlinked_pieces.append(text)
         self.text_length += length
-        self.link_length += linked
+        self.link_length += link_length
         line.length += length
-        line.linked += linked
-        if not self._heading and self._term is None:
-            self._near_anchor = None
+        line.link_length += link_length
+        if not self._in_heading and self._current_term is None:
+            self._anchor_since_text = None
 
     def _preformatted(self, tag: Element) -> None:
-        if self._heading or self._term is not None:
+        if self._in_heading or self._current_term is not None:
             self._note_anchor(tag)
-            if self._term is not None and not self._line.length:
+            if self._current_term is not None and not self._line.length:
                 self._term_code = code_of(tag)
             self._add(f" {tag.text()} ")
             return
@@ -229,17 +229,17 @@ class Walker:
         self._note_anchor(next((node for node in (tag, *tag.elements()) if node.anchor is not None), tag))
         if text := code_of(tag):
             self.text_length += len(text)
-            self._near_anchor = None
+            self._anchor_since_text = None
             self._bullet = ""
             self._write(Block(text, "pre", self._last_anchor, length=len(text)))
 
     def _flush(self) -> None:
         line = self._line
-        if self._heading or self._term is not None:
+        if self._in_heading or self._current_term is not None:
             line.pieces.append(" ")
         elif line.length:
-            self._write(self._take_line(self._kinds[-1]))
-        elif line.pieces:  # white space between blocks
+            self._write(self._take_line(self._open_blocks[-1]))
+        elif line.pieces:
             line.pieces.clear()
 
     def _take_line(self, kind: str) -> Block:
@@ -248,71 +248,72 @@ class Walker:
         return block
 
     def _write(self, block: Block) -> None:
-        if self._rows and block.text:
-            self._rows[-1].add(block.text, block.length, block.linked)
+        if self._open_rows and block.text:
+            self._open_rows[-1].add(block.text, block.length, block.link_length)
             return
         if not _WORD.search(block.text) and block.kind != "pre":
             return
         draft = self._drafts[-1]
-        term, self._term_line = self._term_line, None
+        term, self._undefined_term = self._undefined_term, None
         if term is not None and block.kind in _DEFINITIONS and len(block.text) <= _MAX_DEFINITION_CHARS:
             term.text = f"{term.text}{' ' if _PUNCTUATION_END.search(term.text) else ': '}{block.text}"
-            term.length, term.linked = term.length + block.length, term.linked + block.linked
-            term.kind, term.tail, term.bare = "dd", block.tail, f"{term.bare} {block.bare}".strip()
-            draft.defined, self._tight = True, False
-            if not draft.blocks or draft.blocks[-1] is not term:  # punctuation only
+            term.length, term.link_length = term.length + block.length, term.link_length + block.link_length
+            term.kind, term.last_link = "dd", block.last_link
+            term.unlinked_text = f"{term.unlinked_text} {block.unlinked_text}".strip()
+            draft.is_defined, self._is_next_tight = True, False
+            if not draft.blocks or draft.blocks[-1] is not term:  # the term alone was only punctuation
                 draft.blocks.append(term)
             return
-        block.tight = self._tight
-        if self._lists:
-            block.tight, self._lists[-1] = block.tight or self._lists[-1], True
+        block.tight = self._is_next_tight
+        if self._tight_lists:
+            block.tight, self._tight_lists[-1] = block.tight or self._tight_lists[-1], True
             block.kind = "li" if block.kind in ("p", "div") else block.kind
         block.tight = block.tight and bool(draft.blocks)
         block.text = self._bullet + block.text
         draft.blocks.append(block)
-        draft.defined = True
+        draft.is_defined = True
         self._bullet = ""
-        self._tight = False
+        self._is_next_tight = False
 
     def _note_anchor(self, tag: Element) -> None:
         anchor = tag.anchor
         if anchor is None:
             return
         self._last_anchor = anchor
-        if self._rows and not self._rows[-1].length:
-            self._rows[-1].anchor, self._rows[-1].is_own = anchor, True
+        if self._open_rows and not self._open_rows[-1].length:
+            self._open_rows[-1].anchor, self._open_rows[-1].has_inner_anchor = anchor, True
         is_block = tag.name in _BLOCKS
-        if self._heading or self._term is not None:
-            self._own_anchor = self._own_anchor or anchor
-        elif is_block or self._near_anchor is None or not self._near_is_block:
-            self._near_anchor, self._near_is_block = anchor, is_block
+        if self._in_heading or self._current_term is not None:
+            self._title_anchor = self._title_anchor or anchor
+        elif is_block or self._anchor_since_text is None or not self._is_anchor_of_block:
+            self._anchor_since_text, self._is_anchor_of_block = anchor, is_block
 
-    def _open_heading(self, level: int) -> None:
-        self._heading = False
+    def _end_heading(self, level: int) -> None:
+        self._in_heading = False
         line = self._take_line("heading")
         title = line.text = line.text.replace("\n", " ")
-        anchor = self._own_anchor or self._near_anchor or self._last_anchor
-        self._own_anchor = self._near_anchor = None
+        anchor = self._title_anchor or self._anchor_since_text or self._last_anchor
+        self._title_anchor = self._anchor_since_text = None
         if not _WORD.search(title):
             return
         self._last_anchor = line.anchor = anchor
-        while self._outline and self._outline[-1][0] >= level:
-            self._outline.pop()
-        self._outline.append((level, title))
+        while self._open_headings and self._open_headings[-1][0] >= level:
+            self._open_headings.pop()
+        self._open_headings.append((level, title))
         self.headings.append(title)
-        self._drafts.append(SectionDraft(tuple(text for _, text in self._outline), anchor, title=line))
-        self._tight = False
+        self._drafts.append(SectionDraft(tuple(text for _, text in self._open_headings), anchor, heading=line))
+        self._is_next_tight = False
 
-    def _open_term(self, tag: Element) -> None:
-        self._term = None
-        anchor, self._own_anchor = self._own_anchor, None
+    def _end_term(self, tag: Element) -> None:
+        self._current_term = None
+        anchor, self._title_anchor = self._title_anchor, None
         line, draft = self._take_line("dt"), self._drafts[-1]
-        another_name = draft.list_path is not None and not draft.defined
+        another_name = draft.list_path is not None and not draft.is_defined
         self._last_anchor = anchor or self._last_anchor
         if not another_name and (_WORD if anchor else LETTER).search(line.text):
-            home = self._definitions[-1]
+            home = self._sections_around_lists[-1]
             name = anchor if anchor and "sig" in classes(tag) else line.text.replace("\n", " ")
-            path = (*home.path[:_MAX_PATH], name[:_MAX_TERM_CHARS].strip())
+            path = (*home.path[:_MAX_HEADINGS_ABOVE_TERM], name[:_MAX_TERM_CHARS].strip())
             self._drafts.append(SectionDraft(path, self._last_anchor, list_path=home.path))
         line.anchor = self._last_anchor
         code, self._term_code = self._term_code, ""
@@ -320,26 +321,26 @@ class Walker:
             line.text, line.kind = code, "pre"
         self._write(line)
         if anchor is None and not another_name and len(line.text) <= _MAX_TERM_CHARS and "\n" not in line.text:
-            self._term_line = line
+            self._undefined_term = line
         if self._drafts[-1] is not draft or another_name:
-            self._drafts[-1].defined = False
-        self._tight = True
+            self._drafts[-1].is_defined = False
+        self._is_next_tight = True
 
     def _resume(self, home: SectionDraft) -> None:
         """Continue the section around a list or table whose terms or rows have opened sections."""
         if self._drafts[-1].list_path is not None and self._drafts[-1] is not home:
-            self._drafts.append(SectionDraft(home.path, None, list_path=home.list_path, resumes=True, defined=True))
-        self._tight = False
+            self._drafts.append(SectionDraft(home.path, None, list_path=home.list_path, resumes=True, is_defined=True))
+        self._is_next_tight = False
 
 
 def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
-    """Return an empty list of rows, or None for a layout table, and the ids of rows that are only a heading."""
+    """Return an empty list for rows, or None for a layout table, and the ids of rows that are only a heading."""
     headings: set[int] = set()
     if table.get("role") in _LAYOUT_ROLES:
         return None, headings
     has_names = has_code = False
     rows = 0
-    for node in table.elements(5_000 if table.depth < MAX_DEPTH else MAX_NEAR):
+    for node in table.elements(5_000 if table.depth < MAX_DEPTH else MAX_FIRST_NODES):
         name = node.name
         if name in HEADINGS:
             row = next((parent for parent in node.parents() if parent.name == "tr"), table)
@@ -352,6 +353,6 @@ def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
                 return None, headings
         elif name == "table" and not has_names:
             return None, headings
-        has_names |= name in _TABLE_NAMES
+        has_names |= name in _DATA_TABLE_NAMES
         rows += name == "tr"
     return (None if has_code and rows < 2 else []), headings

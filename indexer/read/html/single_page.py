@@ -35,20 +35,23 @@ _MAX_LEGAL_CHARS = 1_000
 _MAX_BOX_CHARS = 600
 _CONTENT = frozenset({"pre", "code", "table", "dl", "ul", "ol"})
 _COPYRIGHT = re.compile(r"©|\ball rights reserved\b", re.IGNORECASE)
-_PAGE_ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".split())  # names or roles
+_PAGE_ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".split())
 
 
 @dataclass(slots=True)
 class Size:
-    """The numbers of characters in an element: all, inside links, and of prose."""
+    """The numbers of characters in an element: of all text, inside links, and of prose.
+
+    The fields named direct, and `has_prose`, are about the text outside nested blocks.
+    """
 
     text: int = 0
     linked: int = 0
     prose: int = 0
-    direct: int = 0  # outside nested blocks
+    direct: int = 0
     direct_linked: int = 0
-    has_prose: bool = False  # outside nested blocks
-    is_titled: bool = False  # has a main heading
+    has_prose: bool = False
+    has_h1: bool = False
 
     @property
     def bare(self) -> int:
@@ -61,13 +64,13 @@ Sizes = dict[int, Size]  # keys are ids of elements
 
 def measure(root: Element, *, with_noise: bool = True) -> Sizes:
     """Measure an element and its descendants."""
-    order: list[tuple[Element, Size, Size | None]] = []  # element, its size, that of its parent
+    order: list[tuple[Element, Size, Size | None]] = []
     todo: list[tuple[Element, Size | None]] = [(root, None)]
     sizes: Sizes = {}
     while todo:
-        element, around = todo.pop()
+        element, size_around = todo.pop()
         size = sizes[id(element)] = Size()
-        order.append((element, size, around))
+        order.append((element, size, size_around))
         direct = 0
         for node in element.children:
             if isinstance(node, str):
@@ -80,17 +83,14 @@ def measure(root: Element, *, with_noise: bool = True) -> Sizes:
         if name == "a" and "href" in element.attributes:
             size.linked, size.direct_linked, size.prose = size.text, size.direct, 0
         is_block = name in _BLOCKS
-        if (
-            is_block
-            and size.direct - size.direct_linked >= _MIN_PROSE_CHARS
-            and size.direct_linked <= _MAX_LINK_SHARE * size.direct
-        ):
+        is_long = size.direct - size.direct_linked >= _MIN_PROSE_CHARS
+        if is_block and is_long and size.direct_linked <= _MAX_LINK_SHARE * size.direct:
             size.prose += size.direct
             size.has_prose = True
         if around is None:
             continue
-        if name == "h1" or size.is_titled:
-            around.is_titled = True
+        if name == "h1" or size.has_h1:
+            around.has_h1 = True
         if not size.text:
             continue
         around.text += size.text
@@ -147,7 +147,7 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
     Returns: the element with all text that is left, and the one with most of the prose.
     """
     outer = inner = start
-    is_alone = True  # only furniture was around `inner`
+    only_furniture_around = True
     while True:
         half = max(1, 0.5 * sizes[id(inner)].prose)
         blocks = [tag for tag in inner.tags if id(tag) in sizes and sizes[id(tag)].text]
@@ -162,17 +162,19 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
         removed = {id(tag) for tag in around if _is_furniture(tag, sizes, is_article=is_article)}
         removed |= {id(tag) for tag in blocks[place + 1 :] if _is_legal(tag, sizes)}
         inner.remove(removed)
-        is_alone = is_alone and len(removed) == len(blocks) - 1
+        only_furniture_around = only_furniture_around and len(removed) == len(blocks) - 1
         inner = core
         size = sizes[id(core)]
-        if is_alone or (is_article and size.is_titled and size.bare >= _MIN_TITLED_SHARE * sizes[id(start)].bare):
+        if only_furniture_around or (
+            is_article and size.has_h1 and size.bare >= _MIN_TITLED_SHARE * sizes[id(start)].bare
+        ):
             outer = inner
 
 
 def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
     """Return whether an element next to the prose is a menu, a form, or a box of links."""
     size = sizes[id(element)]
-    if size.is_titled or element.name in HEADINGS:
+    if size.has_h1 or element.name in HEADINGS:
         return False
     is_named = not size.prose and kind_of(element)
     is_form = (element.name == "form" or holds(element, ("form",))) and holds(element, FIELDS)
@@ -186,11 +188,11 @@ def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
 
 def _clean_title(box: Element, sizes: Sizes, *, is_article: bool) -> None:
     """Remove the furniture around the main heading in a box."""
-    while id(box) in sizes and sizes[id(box)].is_titled:
+    while id(box) in sizes and sizes[id(box)].has_h1:
         blocks = [tag for tag in box.tags if id(tag) in sizes and sizes[id(tag)].text]
         removed = {id(tag) for tag in blocks if _is_furniture(tag, sizes, is_article=is_article)}
         box.remove(removed)
-        box = next((tag for tag in blocks if sizes[id(tag)].is_titled), box.tags[0])
+        box = next((tag for tag in blocks if sizes[id(tag)].has_h1), box.tags[0])
 
 
 def _is_legal(element: Element, sizes: Sizes) -> bool:
@@ -225,9 +227,9 @@ def _leads_elsewhere(element: Element) -> bool:
 
 
 def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
-    """Remove other posts from the page of the post with the main heading; return whether there were any."""
+    """Remove all articles of a page but the one with the main heading, and return whether there were others."""
     articles = [tag for tag in start.elements() if tag.name == "article" and id(tag) in sizes]
-    titled = [tag for tag in articles if sizes[id(tag)].is_titled and sizes[id(tag)].prose]
+    titled = [tag for tag in articles if sizes[id(tag)].has_h1 and sizes[id(tag)].prose]
     if len(titled) != 1 or len(articles) < 3:
         return False
     ids_of_post = {id(tag) for tag in (titled[0], *titled[0].parents(), *titled[0].elements())}
@@ -283,7 +285,7 @@ def _remove_repeats(start: Element, sizes: Sizes) -> None:
 
 
 def unwrap(body: Element, sizes: Sizes) -> None:
-    """Rename elements to <div> that look like furniture but hold nearly all text of a page."""
+    """Rename elements that look like furniture, but hold nearly all text of a page, to <div>."""
     around = body
     for _ in range(MAX_DEPTH):
         total = sizes[id(around)]
@@ -295,13 +297,13 @@ def unwrap(body: Element, sizes: Sizes) -> None:
         else:
             return
         is_end = around.name in _PAGE_ENDS or around.get("role") in _PAGE_ENDS
-        if (not is_end or size.is_titled) and is_noise(around):
+        if (not is_end or size.has_h1) and is_noise(around):
             around.name = "div"
             around.attributes = {"id": around.get("id")}
 
 
 def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Element]:
-    """Find title, code and prose before the main text, such as the lead of an article."""
+    """Find the title, code and prose before the main text, such as the lead of an article."""
     all_leads: list[Element] = []
     inner = text_element
     for around in text_element.parents(3):
@@ -325,8 +327,8 @@ def _remove_boxes(start: Element, sizes: Sizes) -> None:
     """Remove boxes with names of furniture, unless boxes of that name hold most of the page."""
     total = remaining = sizes[id(start)].bare
     prose = sizes[id(start)].prose
-    boxes: list[tuple[Element, Element, str, int]] = []  # parent, box, name, characters outside links
-    weights = Counter[str]()  # characters by name
+    boxes: list[tuple[Element, Element, str, int]] = []
+    chars_by_name = Counter[str]()
     todo = [start]
     while todo:
         element = todo.pop()
@@ -334,7 +336,7 @@ def _remove_boxes(start: Element, sizes: Sizes) -> None:
             size = sizes.get(id(node)) if node.name not in _NO_TEXT else None
             if size is None:
                 continue
-            kind = "" if size.is_titled else kind_of(node)
+            kind = "" if size.has_h1 else kind_of(node)
             is_poster = kind == "poster" and (not size.prose or size.text < 200)
             is_furniture = kind == "strong" or is_poster or size.linked > _MAX_LINK_SHARE * size.text
             if kind == "strong" and prose - size.prose >= _MIN_THREAD_REST * prose and _is_thread(node):
@@ -342,16 +344,16 @@ def _remove_boxes(start: Element, sizes: Sizes) -> None:
             elif kind and is_furniture and total - size.bare >= _MIN_REST * total:
                 name = node.get("class") or node.get("id")
                 boxes.append((element, node, name, size.bare))
-                weights[name] += size.bare
+                chars_by_name[name] += size.bare
             else:
                 todo.append(node)
-    removed: dict[int, Element] = {}  # parents by the id of a box
-    for parent, box, name, weight in boxes:
-        if total - weights[name] >= _MIN_REST * total and remaining - weight >= _MIN_REST * total:
-            removed[id(box)] = parent
-            remaining -= weight
-    for parent in {id(parent): parent for parent in removed.values()}.values():
-        parent.remove(removed)
+    parents_of_removed: dict[int, Element] = {}
+    for parent, box, name, chars in boxes:
+        if total - chars_by_name[name] >= _MIN_REST * total and remaining - chars >= _MIN_REST * total:
+            parents_of_removed[id(box)] = parent
+            remaining -= chars
+    for parent in {id(parent): parent for parent in parents_of_removed.values()}.values():
+        parent.remove(parents_of_removed)
 
 
 def _inner(outer: Element, sizes: Sizes) -> Element | None:
@@ -388,10 +390,9 @@ def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None
     """Return the main element of a page: the only one of its kind, with enough of the text; or None."""
     candidates = {"main": tree.find_all("main"), "role": [], "article": tree.find_all("article"), "id": []}
     for element in tree.elements:
-        attributes = element.attributes
-        if "role" in attributes and attributes["role"] == "main":
+        if element.get("role") == "main":
             candidates["role"].append(element)
-        if "id" in attributes and attributes["id"] in ("main-content", "content"):
+        if element.get("id") in ("main-content", "content"):
             candidates["id"].append(element)
     unique = {kind: _with_title(elements[0]) for kind, elements in candidates.items() if len(elements) == 1}
     if sizes is None:
@@ -407,7 +408,7 @@ def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None
 
 
 def _with_title(element: Element) -> Element:
-    """Return an element, or its parent if the title of the page and a section stand before the element."""
+    """Return the element, or its parent if the title and the first section of the page stand before the element."""
     parent = element.parent
     if element.name in ("main", "article") or parent is None or holds(element, ("h1",)):
         return element

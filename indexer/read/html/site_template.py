@@ -1,7 +1,7 @@
 """Find and remove the template of a site, the text that its pages share; see `indexer.sources.templates`.
 
-A place is the chain of element names and classes from the body down. Places and texts are compared by hashes, in which
-all numbers are equal, so that dates and versions may differ.
+A place is the chain of element names and classes from the body to a block. Places and texts are compared by hashes.
+All numbers hash alike, so that texts with different dates or versions are equal.
 """
 
 import hashlib
@@ -33,25 +33,30 @@ _ROOT = 0
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The shared text and links of the pages of a site, as hashes."""
+    """The text and links that the pages of a site share, as hashes.
 
-    texts: frozenset[int]  # hashes of a place with its text
-    at: frozenset[int]  # their places
-    places: frozenset[int]  # places of links that differ by page
-    around: frozenset[int]  # all these places, and the places around them
+    `link_places` are those of links that differ by page; `all_places` are both kinds, and the places around them.
+    """
+
+    texts: frozenset[int]
+    text_places: frozenset[int]
+    link_places: frozenset[int]
+    all_places: frozenset[int]
 
     def __str__(self) -> str:
         """Return the text form that `read_template` reads."""
-        return ";".join(" ".join(f"{number:x}" for number in sorted(some)) for some in astuple(self))
+        return ";".join(" ".join(f"{number:x}" for number in sorted(hashes)) for hashes in astuple(self))
 
 
 @lru_cache(maxsize=16)
 def read_template(text: str) -> Template:
     """Read a template from its text form; raises ValueError or TypeError if it is invalid."""
-    return Template(*(frozenset(int(number, 16) for number in some.split()) for some in text.split(";")))
+    return Template(*(frozenset(int(number, 16) for number in hashes.split()) for hashes in text.split(";")))
 
 
-class _Unit(NamedTuple):  # a block, or a run of text and inline elements between blocks
+class _Unit(NamedTuple):
+    """A block, or a run of text and inline elements between blocks."""
+
     parent: Element
     nodes: list[Element | str]
     block: Element | None = None
@@ -69,7 +74,7 @@ def find(tree: HtmlTree) -> dict[str, Any]:
 
 
 def strip(tree: HtmlTree, template: Template) -> bool:
-    """Remove the text of the template before and after that of the page; return whether there was any."""
+    """Remove text of the template from both ends of the page, and return whether there was any."""
     matches = list(_matches(tree.body, _ROOT, template))
     unmatched = [position for position, match in enumerate(matches) if match is None]
     first, last = (unmatched[0], unmatched[-1]) if unmatched else (len(matches), -1)
@@ -81,7 +86,7 @@ def strip(tree: HtmlTree, template: Template) -> bool:
 
 
 def _blocks(parent: Element, place: int, depth: int = 1) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield the blocks that may belong to a template, in order."""
+    """Yield the fields of each block that may belong to a template, see `indexer.records.PageBlocks`."""
     for unit in _units(parent):
         block = unit.block
         if block is not None and (is_noise(block) or block.name == "pre"):
@@ -97,17 +102,15 @@ def _blocks(parent: Element, place: int, depth: int = 1) -> Iterator[tuple[int, 
 
 
 def _matches(parent: Element, place: int, template: Template) -> Iterator[_Unit | None]:
-    """Yield the matches of the template in order, and None for each other text."""
+    """Yield each unit that the template has too, and None for each other unit with text."""
     for unit in _units(parent):
         block_place, block = _place(place, unit.block), unit.block
-        if block_place in template.around and not (block is not None and is_noise(block)):
+        if block_place in template.all_places and not (block is not None and is_noise(block)):
             text, linked, bare = None, 0, ""
-            if block_place in template.at or block_place in template.places:
+            if block_place in template.text_places or block_place in template.link_places:
                 text, linked, bare = _measure(unit.nodes)
-            if text and _hash(block_place, f"={text}") in template.texts:
-                yield unit
-                continue
-            if text and block_place in template.places and _is_linked(linked, bare):
+            is_shared_link = block_place in template.link_places and _is_linked(linked, bare)
+            if text and (is_shared_link or _hash(block_place, f"={text}") in template.texts):
                 yield unit
                 continue
             if block is not None:
@@ -176,4 +179,4 @@ def _hash(around: int, name: str) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
 
 
-_name_hash = lru_cache(maxsize=4_096)(_hash)  # a page uses few names many times
+_name_hash = lru_cache(maxsize=4_096)(_hash)
