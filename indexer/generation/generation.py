@@ -1,4 +1,4 @@
-"""A published generation, opened for searching. Imports no modules of builds."""
+"""Open a published generation for searching. Imports no modules of builds."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -23,15 +23,14 @@ from indexer.generation.versions import Edition, edition_at
 MANY_CHUNKS = 300_000  # a search by words then takes longer than waking a thread
 MAX_CACHED_FILTERS = 64
 
-
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
 
 
 class Generation:
-    """An immutable generation with open files, safe to share between threads. Open it after forking.
+    """An immutable generation with open files, safe to share between threads but not across a fork.
 
-    Its folder may be deleted meanwhile.
+    Its folder may be deleted while it is open.
     """
 
     names: Sequence[str] = ()
@@ -67,7 +66,7 @@ class Generation:
 
     @classmethod
     def open(cls, index_dir: Path, generation_id: str | None = None) -> Self:
-        """Open the live generation of an index, or another; raises IndexMissing or IndexCorrupt."""
+        """Open a generation of an index, the live one by default; raises IndexMissing or IndexCorrupt."""
         if generation_id is not None:
             return cls(manifests.generation_folder(index_dir, generation_id))
         while True:
@@ -75,7 +74,7 @@ class Generation:
             try:
                 return cls(index_dir / GENERATIONS / name)
             except IndexCorrupt:
-                # two builds may have ended meanwhile, and removed this generation
+                # two builds that ended since then may have removed this generation
                 if manifests.current_id(index_dir) == name:
                     raise
 
@@ -105,16 +104,16 @@ class Generation:
         scores, rows = self.lexical.search(terms, k, only, self.select(only) if only else None)
         return TermHits(scores, rows, self.lexical.idf_sum(terms))
 
-    def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:
+    def suggest(self, typed: str, limit: int, only: Filter | None = None) -> list[Heading]:
         """Return titles and headings that begin as typed, see `Headings.find`."""
-        return self._find_headings(typed, most, self.select(only) if only else None)
+        return self._find_headings(typed, limit, self.select(only) if only else None)
 
     def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
-        """Score passages by their tokens, float32 (n,): `score` takes the tokens of a generation, and rows of it."""
+        """Score passages by their tokens with `score`, which takes the tokens and rows of one generation."""
         return score(self.tokens, rows)
 
     def collections(self, rows: Sequence[int]) -> list[str] | None:
-        """Return the name of the collection of each row, if this has several."""
+        """Return the name of the collection of each row, or None if there is only one."""
         return None
 
     def row_facts(self, rows: Rows) -> RowFacts:
@@ -122,7 +121,7 @@ class Generation:
         return RowFacts(self._rows["document"][rows], self._rows["signature"][rows])
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Return the editions of documents by number, None for documents without one."""
+        """Return the edition of each document by number, or None for a document without one."""
         versions = self.manifest.versions
         return {number: edition_at(each.url, each.source, versions) for number, each in self.facts(numbers).items()}
 

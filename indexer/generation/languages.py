@@ -1,4 +1,4 @@
-"""The languages of a generation, and whether the model knows them: by how its tokenizer breaks up their words."""
+"""Measure the languages of a generation, and whether the model knows them, by how its tokenizer splits their words."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -8,9 +8,9 @@ import msgspec
 from embedder.model.tokenizer import trust
 
 MULTILINGUAL = "multilingual-e5-small"
-SAMPLE = 256  # passages, from all over the generation
-_UNKNOWN = 0.5  # weight of meaning below which words decide
-_FEW = 0.02
+SAMPLE = 256  # passages
+_MIN_TRUST = 0.5
+_MIN_REPORTED_SHARE = 0.02
 NAMES = dict(
     pair.split(":")
     for pair in "ar:Arabic bg:Bulgarian bn:Bengali bs:Bosnian ca:Catalan cs:Czech da:Danish de:German el:Greek "
@@ -25,38 +25,41 @@ NAMES = dict(
 
 
 class Spoken(msgspec.Struct, frozen=True):
-    """A language of a generation."""
+    """A language of a generation, None if unknown; `broken` is the share of pieces that the model does not know."""
 
-    language: str | None  # primary subtag; None: unknown
+    language: str | None
     passages: int
-    broken: float  # share of pieces with letters that say nothing to the model
+    broken: float
 
 
-Found = Iterable[tuple[str | None, int, Sequence[str]]]  # languages with their passages, and texts of some of these
+LanguageSamples = Iterable[tuple[str | None, int, Sequence[str]]]
+"""Each language with its number of passages, and the texts of some of these."""
 
 
-def measure_languages(found: Found, count_broken: Callable[[Sequence[str]], tuple[int, int]]) -> list[Spoken]:
-    """Return the languages of passages, and how `Embedder.count_broken` finds texts of each."""
-    counts = [(language, passages, count_broken(texts)) for language, passages, texts in found]
+def measure_languages(
+    samples: LanguageSamples, count_broken: Callable[[Sequence[str]], tuple[int, int]]
+) -> list[Spoken]:
+    """Return the languages with their share of broken pieces, which `Embedder.count_broken` counts."""
+    counts = [(language, passages, count_broken(texts)) for language, passages, texts in samples]
     return [Spoken(each, passages, round(broken / max(1, pieces), 3)) for each, passages, (broken, pieces) in counts]
 
 
 def languages_of(report: Mapping[str, Any]) -> list[Spoken]:
-    """Return the languages that the report of a generation has; none where it has been made without."""
+    """Return the languages in the report of a generation, which may have none."""
     return msgspec.convert(report.get("languages", []), list[Spoken])
 
 
 def unknown_languages(languages: Sequence[Spoken], model: str) -> str:
-    """Return a sentence that names the languages that the model does not know; empty where it knows all of them."""
+    """Return a sentence that names the languages that the model does not know, or an empty string."""
     total = sum(each.passages for each in languages)
     shares: dict[str, float] = {}
     for each in languages:
-        if trust(each.broken) < _UNKNOWN:
+        if trust(each.broken) < _MIN_TRUST:
             name = NAMES.get(each.language or "", f"language {each.language}" if each.language else "other languages")
             shares[name] = shares.get(name, 0.0) + each.passages / total
-    named = [f"{name} ({share:.0%} of passages)" for name, share in shares.items() if share >= _FEW]
-    if not named:
+    names = [f"{name} ({share:.0%} of passages)" for name, share in shares.items() if share >= _MIN_REPORTED_SHARE]
+    if not names:
         return ""
-    listed = " or ".join(filter(None, [", ".join(named[:-1]), named[-1]])).replace("%", " %")
+    listed = " or ".join(filter(None, [", ".join(names[:-1]), names[-1]])).replace("%", " %")
     advice = "" if MULTILINGUAL in model else f"; --model {MULTILINGUAL} knows about 100 languages"
     return f"the model does not know {listed}: words decide{advice}"

@@ -2,7 +2,7 @@
 
 CURRENT              id of the live generation and a line end
 generations/<id>/    published generations, never changed
-building/<id>/       a generation that is written or removed
+building/<id>/       a generation that is being written or removed
 lock                 writer lock
 keys.json            API keys of a server
 jobs/<id>/           builds started over REST
@@ -50,7 +50,7 @@ VECTORS = "vectors.faiss"
 ROWS = "rows.npy"
 TOKENS = "tokens.npy"
 TOKEN_OFFSETS = "token_offsets.npy"  # noqa: S105 - no password
-LEXICAL = "lexical"  # a folder
+LEXICAL = "lexical"
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 _ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
 _COLLECTION = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -63,10 +63,10 @@ _TEMPORARY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """Checksum and size of a published file."""
+    """SHA-256 in hex, and size in bytes, of a published file."""
 
-    sha256: str  # hex
-    size: int  # bytes
+    sha256: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +80,18 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Description of a generation."""
+    """Description of a generation, field by field in docs/index-format.md."""
 
     id: str
-    created_at: str  # ISO 8601, UTC
-    fingerprint: dict[str, Any]  # embedder of the vectors
+    created_at: str
+    fingerprint: dict[str, Any]
     counts: Counts
     files: dict[str, FileRecord]
     settings: dict[str, Any]
     sources: list[str]
     report: dict[str, Any]
     languages: tuple[str, ...] = ("en",)
-    versions: dict[str, tuple[str, str]] = field(default_factory=dict)  # see `indexer.generation.versions`
+    versions: dict[str, tuple[str, str]] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
     analysis: int = ANALYSIS
 
@@ -185,14 +185,14 @@ def differing_fields(fingerprint: Mapping[str, object], other: Mapping[str, obje
     return sorted(name for name in fingerprint.keys() | other.keys() if fingerprint.get(name) != other.get(name))
 
 
-def corrupt(where: Path | str, what: str) -> IndexCorrupt:
+def corrupt(where: Path | str, problem: str) -> IndexCorrupt:
     """Return the error for a file that differs from the published one."""
-    what = what[:1].lower() + what[1:]
-    return IndexCorrupt(f"{where}: {what}; rebuild the index, or roll back to an older generation")
+    problem = problem[:1].lower() + problem[1:]
+    return IndexCorrupt(f"{where}: {problem}; rebuild the index, or roll back to an older generation")
 
 
 def guarded(where: Path, function: Callable[..., Value]) -> Callable[..., Value]:
-    """Wrap a function that reads a mapped file: it raises IndexCorrupt if the file was damaged later."""
+    """Wrap a function that reads a mapped file, so that it raises IndexCorrupt if the file has been damaged."""
 
     def read(*args: Any, **kwargs: Any) -> Value:
         try:
@@ -209,8 +209,8 @@ def unreadable(path: Path, error: OSError) -> IndexerError:
     """Return IndexUnreadable for a temporary error of the system, else IndexCorrupt."""
     if error.errno not in _TEMPORARY:
         return corrupt(path, error.strerror or "cannot be read")
-    what = "the file itself may be intact: check the disk or network, memory and open files (ulimit -n), and try again"
-    return IndexUnreadable(f"{path}: {error.strerror}; {what}")
+    advice = "check the disk or network, memory and open files (ulimit -n), and try again"
+    return IndexUnreadable(f"{path}: {error.strerror}; the file itself may be intact: {advice}")
 
 
 def _dump(content: dict[str, Any]) -> bytes:
@@ -221,16 +221,13 @@ def _checksum(content: dict[str, Any]) -> str:
     return hashlib.sha256(_dump(content)).hexdigest()
 
 
-# Collections, and the live generation
-
-
 def is_collection_name(name: str) -> bool:
-    """Return whether a name is valid for a collection; it is safe as a folder name."""
+    """Return whether a name is valid for a collection, and so safe as a folder name."""
     return _COLLECTION.fullmatch(name) is not None
 
 
 def collection_dir(index_dir: Path, name: str) -> Path:
-    """Return the folder that a collection has or would have; raises ConfigError if the name is not valid."""
+    """Return the folder for a collection, which may not exist; raises ConfigError if the name is not valid."""
     if not is_collection_name(name):
         raise ConfigError(
             f"the collection name {name[:80]!r} is not valid: use 1 to 64 lower-case letters, digits, - and _, "

@@ -1,4 +1,4 @@
-"""Arrays of a generation, mapped into memory, and sets of rows.
+"""Map the arrays of a generation into memory, and handle sets of rows.
 
 `rows.npy` has one entry for each passage. For late interaction, `tokens.npy` has the signs of all tokens, and
 `token_offsets.npy` the first token of each passage.
@@ -22,13 +22,13 @@ from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, corrupt, unreadab
 ScoredRows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]  # scores (n,) and rows (n,), best first
 MAX_PASSAGES_WITH_TOKENS = 200_000  # 1 GB with 100 tokens of 48 bytes each
 _MAX_CACHED_ROWS = 50_000
-ROW = np.dtype([("document", "<u4"), ("signature", "<u8")])  # documents.id, and see `writer.signature`
+ROW = np.dtype([("document", "<u4"), ("signature", "<u8")])
 
-# NumPy parses the header of a file with `ast`; up to Python 3.12, two threads at once can cause a SystemError
+# NumPy parses the header of a file with `ast`, which up to Python 3.12 can raise SystemError in two threads at once
 # (python/cpython#106905).
 _HEADER_LOCK = threading.Lock()
 _HEADER_BYTES = 128  # NumPy pads it, so that it can be written last
-MAX_SIGNATURE_BITS = 2  # one word in a hundred
+MAX_SIGNATURE_BITS = 2
 
 
 class RowSet:
@@ -49,7 +49,7 @@ class RowSet:
         ends = np.fromiter(chain.from_iterable(ranges), dtype=np.int64).reshape(-1, 2)
         if len(ends) and (ends.min() < 0 or ends.max() > total or (ends[:, 0] > ends[:, 1]).any()):
             raise ValueError(f"a range of rows is not within 0 and {total}")
-        # the number of ranges that begin at each row, less those that end; their sum covers it
+        # ranges that begin at each row, less those that end there: the sum up to a row counts the ranges that cover it
         steps = np.bincount(ends[:, 0], minlength=total + 1) - np.bincount(ends[:, 1], minlength=total + 1)
         return cls(np.cumsum(steps[:total]) > 0)
 
@@ -64,7 +64,7 @@ class RowSet:
         return rows
 
     def contains(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return whether each of these rows below `total` is in the set: bool, same shape."""
+        """Return whether each of these rows below `total` is in the set, bool of the same shape."""
         are_inside: npt.NDArray[np.bool_] = self.mask[rows >> 3] & (1 << (rows & 7)) != 0
         return are_inside
 
@@ -79,22 +79,25 @@ class RowSet:
 
 
 class TermHits(NamedTuple):
-    """The chunks that match the words of a query."""
+    """The chunks that match the words of a query: BM25 scores (n,), best first, and rows (n,).
 
-    scores: npt.NDArray[np.float32]  # BM25 (n,), best first
-    rows: npt.NDArray[np.int64]  # (n,)
-    idf_sum: float  # BM25 of an average passage with each query word once; 0: unknown
+    `idf_sum` is the BM25 of an average passage with each query word once, or 0 if it is unknown.
+    """
+
+    scores: npt.NDArray[np.float32]
+    rows: npt.NDArray[np.int64]
+    idf_sum: float
 
 
 class RowFacts(NamedTuple):
-    """Facts of chunks for ranking, arrays (n,)."""
+    """The numbers of documents and the signatures of texts of chunks, (n,)."""
 
-    documents: npt.NDArray[np.integer]  # numbers of documents
-    signatures: npt.NDArray[np.uint64]  # SimHashes of texts
+    documents: npt.NDArray[np.integer]
+    signatures: npt.NDArray[np.uint64]
 
 
 def read_array(path: Path, dtype: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:
-    """Map an array; raises IndexCorrupt if the file has another kind, IndexUnreadable if it cannot be read."""
+    """Map an array; raises IndexCorrupt if its dtype or shape differs, IndexUnreadable if it cannot be read."""
     try:
         with _HEADER_LOCK:
             array = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))  # a memmap is slow to index
@@ -136,8 +139,8 @@ class TokenWriter:
         """Create the file; raises OSError."""
         self._folder = folder
         self._counts: list[npt.NDArray[np.int32]] = []
-        self._token_bytes = 0  # 0 before the first token
-        self.count = 0  # passages added so far
+        self._token_bytes = 0
+        self.count = 0
         self._file = (folder / TOKENS).open("w+b")
         self._file.write(bytes(_HEADER_BYTES))
 
@@ -155,7 +158,7 @@ class TokenWriter:
         self.count += len(counts)
 
     def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
-        """Return the tokens of added passages, as `add` takes them; raises OSError."""
+        """Return the tokens of passages that were added, as `add` takes them; raises OSError."""
         counts = np.concatenate(self._counts)
         ends = counts.cumsum(dtype=np.int64)
         self._file.flush()
@@ -196,7 +199,7 @@ class TokenReader:
             raise corrupt(folder / TOKEN_OFFSETS, "its tokens do not match their file")
 
     def gather(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """Return all signs and, for each row, its first token, int64 (n,), and its number of tokens, int32 (n,)."""
+        """Return all signs, and the first token, int64 (n,), and number of tokens, int32 (n,), of each passage."""
         starts, ends = self._offsets[rows], self._offsets[rows + 1]
         if ((starts < 0) | (ends < starts) | (ends > len(self.signs))).any():  # damaged after opening
             raise corrupt(self._path, "its tokens do not match their file")

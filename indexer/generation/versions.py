@@ -1,8 +1,8 @@
-"""Versions of a manual, learnt from addresses: `/docs/17/`, `/v2.1/`, `/en/stable/`, `manual-2.4`.
+"""Learn the versions of a manual from addresses: `/docs/17/`, `/v2.1/`, `/en/stable/`, `manual-2.4`.
 
-A segment of an address is a version if its pages have counterparts: addresses that differ only in this segment, with
-the same title or a similar beginning. Years of a blog and pages of a list have none. Versions are learnt within one
-source, since another source may belong to a stranger. The manifest stores them as prefixes of addresses.
+A segment of an address is a version if its pages have counterparts: pages with the same title or a similar beginning,
+whose addresses differ only in this segment. Years of a blog and pages of a list have no counterparts. Versions are
+learnt within one source, since another source may belong to a stranger. The manifest stores them as prefixes.
 """
 
 import re
@@ -20,7 +20,7 @@ Versions = Mapping[str, tuple[str, str]]
 _MIN_PAIRED_SHARE = 0.25
 _MAX_BITS = 22
 _UNRELEASED = "dev devel develop development main master trunk next nightly edge unstable canary preview beta".split()
-_NEWEST = "latest current stable".split()  # the last one is the newest
+_NEWEST = "latest current stable".split()  # in ascending order
 _MARK = r"(?:a|b|c|m|rc|cr|alpha|beta|dev|pre|preview|snapshot|nightly|canary)(?:[-_.]?\d+(?:\.\d+)*)?"
 _SEGMENT = re.compile(
     rf"(?:(?P<name>[a-z]+(?:[-_.][a-z]+)*)(?P<joint>[-_.]?))??"
@@ -32,24 +32,28 @@ _VERSION_NAMES = ("", "v", "ver", "version", "r", "rel", "release")
 _NUMBERS = re.compile(r"[\d.]+")
 _JOINTS = re.compile(r"(?<=\d)[_-](?=[\dx])")
 _MAX_SEGMENT_CHARACTERS = 40
-_HOST = 2  # number of the segment
+_HOST_SEGMENT = 2
 _LETTER = re.compile(r"[^\W\d_]")
 
 
 class Edition(NamedTuple):
-    """A page in one of its versions."""
+    """A page in one of its versions.
 
-    page: tuple[str, str]  # prefix with `*` and the rest of the address: equal in all versions
+    `page` has the prefix of the address with `*` for the version, and the rest of the address; it is the same in all
+    versions. `beginning` is the prefix up to the version. A version that `is_plain` is an integer, often no version.
+    """
+
+    page: tuple[str, str]
     version: str
-    beginning: str  # prefix of the address, up to the version
-    is_plain: bool = False  # an integer, which is often no version
+    beginning: str
+    is_plain: bool = False
 
 
 def learn(documents: Iterable[tuple[str, str, str, int]]) -> dict[str, tuple[str, str]]:
     """Learn versions from documents, each as (source, address, title, signature of the first passage)."""
-    sources: dict[str, list[tuple[str, str, int]]] = {}
+    sources: defaultdict[str, list[tuple[str, str, int]]] = defaultdict(list)
     for source, url, title, signature in documents:
-        sources.setdefault(source, []).append((url, title, signature))
+        sources[source].append((url, title, signature))
     return {
         f"{source}\n{beginning}": place_and_version
         for source in sorted(sources)
@@ -86,10 +90,10 @@ def _learn(documents: Iterable[tuple[str, str, int]]) -> dict[str, tuple[str, st
 
 
 def editions_of(url: str) -> Iterator[Edition]:
-    """Yield the editions that an address may be, one for each segment that looks like a version."""
+    """Yield the possible editions of an address, one for each segment that looks like a version."""
     segments = url.partition("?")[0].split("/")
     for number, (segment, beginning) in enumerate(zip(segments, accumulate(segments, "{}/{}".format), strict=True)):
-        if len(segment) > _MAX_SEGMENT_CHARACTERS or (number == _HOST and not segments[1]):
+        if len(segment) > _MAX_SEGMENT_CHARACTERS or (number == _HOST_SEGMENT and not segments[1]):
             continue
         match = _SEGMENT.fullmatch(segment)
         if match and not ("-" in (match["number"] or "") and not match["name"]):  # a date
@@ -103,7 +107,7 @@ def editions_of(url: str) -> Iterator[Edition]:
 
 
 def order(version: str) -> tuple[int, tuple[float, ...], str]:
-    """Return the sort key of a version: unreleased ones first, then numbers, `latest` and `stable` last."""
+    """Return the sort key of a version: unreleased versions first, then numbers, `latest` and `stable` last."""
     if version in _NEWEST:
         return 2, (_NEWEST.index(version),), ""
     number, mark = re.fullmatch(r"([\d.]*+)(.*)", version).groups()  # type: ignore[union-attr]  # it matches anything
@@ -125,7 +129,7 @@ def narrowed(only: Filter, versions: Versions) -> Filter:
     bare = replace(only, version=(), also=also)
     if not only.version:
         return bare
-    places: dict[tuple[str, str], dict[str, list[str]]] = {}  # prefixes by source and place, and version
+    places: dict[tuple[str, str], dict[str, list[str]]] = {}
     for key, (place, version) in versions.items():
         source, _, beginning = key.rpartition("\n")
         places.setdefault((source, place), {}).setdefault(version, []).append(beginning)
@@ -133,10 +137,10 @@ def narrowed(only: Filter, versions: Versions) -> Filter:
     for (source, _), by_version in places.items():
         newest = max(by_version, key=order)
         for requested in (each.lower().removeprefix("v") for each in only.version):
-            for version, some in by_version.items():
+            for version, prefixes in by_version.items():
                 is_newest = requested in _NEWEST and version == newest and requested not in by_version
                 is_within = requested.endswith(".x") and f"{version}.".startswith(requested[:-1])
                 if version == requested or is_within or is_newest:
-                    beginnings.setdefault(source, []).extend(some)
-    by_source = [Filter(source=(source,), url_prefix=tuple(some)) for source, some in beginnings.items()]
+                    beginnings.setdefault(source, []).extend(prefixes)
+    by_source = [Filter(source=(source,), url_prefix=tuple(prefixes)) for source, prefixes in beginnings.items()]
     return bare & Filter.any_of(by_source)

@@ -1,4 +1,4 @@
-"""Write the files of a generation. A chunk has the same row in each of them."""
+"""Write the files of a generation, in which a chunk always has the same row."""
 
 import hashlib
 from collections.abc import Sequence
@@ -22,17 +22,17 @@ from indexer.generation.vectors import VectorWriter
 from indexer.generation.versions import learn
 from indexer.records import EVERYBODY, Chunk, Document
 
-_SHINGLE = 3  # words
+_SHINGLE_WORDS = 3
 _DIGESTS = [hashlib.blake2b(bytes([number]), digest_size=8).digest() for number in range(64)]
-_ORDERS = np.array([int.from_bytes(digest, "little") | 1 for digest in _DIGESTS], dtype=np.uint64)  # each gives a bit
-_PLACES = _ORDERS[:_SHINGLE]  # one for each word of a shingle, so that their order counts
+_BIT_FACTORS = np.array([int.from_bytes(digest, "little") | 1 for digest in _DIGESTS], dtype=np.uint64)
+_WORD_FACTORS = _BIT_FACTORS[:_SHINGLE_WORDS]
 
 
 class GenerationWriter:
-    """Fills the folder of a new generation; `close` gives the files back, complete or not."""
+    """Fills the folder of a new generation; `close` closes the files, complete or not."""
 
     def __init__(self, folder: Path, dimension: int, *, tokens: bool = False) -> None:
-        """Make the files, of tokens if wanted; raises OSError or sqlite3.Error if the folder cannot be written."""
+        """Create the files, also for `tokens`; raises OSError or sqlite3.Error if the folder cannot be written."""
         self._folder = folder
         self._dimension = dimension
         self.documents = DocumentWriter(folder / DOCUMENTS)
@@ -49,41 +49,32 @@ class GenerationWriter:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Return the `languages` of the manifest for the documents so far."""
+        """Return `Manifest.languages` for the documents so far."""
         return self._lexical.languages
 
     @property
     def versions(self) -> dict[str, tuple[str, str]]:
-        """Return the `versions` of the manifest for the documents so far."""
+        """Return `Manifest.versions` for the documents so far."""
         first = (int(rows["signature"][0]) if len(rows) else 0 for rows in self._rows)
         return learn((*facts, signature) for facts, signature in zip(self.documents.titles(), first, strict=True))
 
     def add(
-        self,
-        document: Document,
-        chunks: Sequence[Chunk],
-        signatures: Sequence[int] | None = None,
-        known_sketch: bytes | None = None,
+        self, document: Document, chunks: Sequence[Chunk], carried: tuple[Sequence[int], bytes] | None = None
     ) -> int:
-        """Store a document and its chunks, which get the next rows; the caller adds their `vectors` and `tokens` later.
+        """Store a document and its chunks, which get the next rows, and return the signature of the first chunk.
 
-        `signatures` of the chunks' texts, and the sketch of all, are given where they are known. Returns the first
-        signature.
+        The caller adds `vectors` and `tokens` of the chunks later. `carried` has the signatures of the chunks and the
+        sketch of the document if an earlier generation has them.
         """
-        number, row = self.documents.documents, self.documents.chunks
         terms = terms_of(document)
         if document.access != EVERYBODY:
             self.schema_version = manifests.RESTRICTED_VERSION
-        words: list[npt.NDArray[np.uint64]] = []
-        rows = np.empty(len(chunks), ROW)
-        rows["document"] = number
-        rows["signature"] = 0 if signatures is None else signatures
-        self._rows.append(rows)
-        for place, chunk in enumerate(chunks):
-            if signatures is None or known_sketch is None:
-                words.append(word_hashes(chunk.text))  # right before its words are asked for again
+        hashes = [np.empty(0, np.uint64)]
+        for row, chunk in enumerate(chunks, self.documents.chunks):
+            if carried is None:
+                hashes.append(word_hashes(chunk.text))  # `add` takes the words from the cache of `find_words`
             self._lexical.add(
-                row + place,
+                row,
                 title=chunk.title,
                 section=chunk.section,
                 text=chunk.text,
@@ -92,12 +83,12 @@ class GenerationWriter:
                 date=document.date,
                 language=document.language,
             )
-        if signatures is None:
-            rows["signature"] = list(map(signature_of, words))
-        self.documents.add(
-            document, chunks, terms, sketch(np.concatenate(words)) if known_sketch is None else known_sketch
-        )
-        return int(rows["signature"][0])
+        signatures, hash_sketch = carried or (list(map(signature_of, hashes[1:])), sketch(np.concatenate(hashes)))
+        rows = np.empty(len(chunks), ROW)
+        rows["document"], rows["signature"] = self.documents.documents, signatures
+        self._rows.append(rows)
+        self.documents.add(document, chunks, terms, hash_sketch)
+        return signatures[0]
 
     def drop_tokens(self) -> None:
         """Drop all tokens; raises OSError."""
@@ -106,9 +97,11 @@ class GenerationWriter:
             self.tokens = None
 
     def finish(self) -> dict[str, FileRecord]:
-        """Complete every file; return their records by name.
+        """Complete every file and return their records by name.
 
-        Raises VectorError if there are not as many vectors, or tokens, as chunks; OSError or sqlite3.Error of the disk.
+        Raises:
+            VectorError: the number of vectors, or of passages with tokens, is not that of chunks.
+            OSError, sqlite3.Error: the disk is full or failing.
         """
         if self.vectors.count != self.documents.chunks:
             raise VectorError(f"{self.vectors.count:,} vectors were made for {self.documents.chunks:,} chunks")
@@ -132,24 +125,24 @@ class GenerationWriter:
 
 
 def signature(text: str) -> int:
-    """Return the signature of a text, 64 bits. Case, accents, punctuation and white space do not count."""
+    """Return the signature of a text, 64 bits, which ignores case, accents, punctuation and white space."""
     return signature_of(word_hashes(text))
 
 
 def word_hashes(text: str) -> npt.NDArray[np.uint64]:
-    """Return a hash of each word of a text, folded, in order."""
+    """Return a hash of each folded word of a text, in order."""
     return np.fromiter(map(_hash, find_words(text)), dtype=np.uint64)
 
 
 def signature_of(hashes: npt.NDArray[np.uint64]) -> int:
-    """Return the signature of a text by the hashes of its words."""
-    shingles = np.zeros(max(len(hashes) - _SHINGLE + 1, 1), dtype=np.uint64)
-    for place, factor in enumerate(_PLACES):
-        part = hashes[place : place + len(shingles)] * factor
-        shingles[: len(part)] += part
-    shingles ^= shingles >> np.uint64(32)  # products carry upwards only: bring what the high bits know to the low ones
-    first = (shingles[:, np.newaxis] * _ORDERS).min(axis=0)
-    bits = (first * _ORDERS) >> np.uint64(63)
+    """Return the signature of a text from the hashes of its words. The order of words within a shingle counts."""
+    shingles = np.zeros(max(len(hashes) - _SHINGLE_WORDS + 1, 1), dtype=np.uint64)
+    for place, factor in enumerate(_WORD_FACTORS):
+        products = hashes[place : place + len(shingles)] * factor
+        shingles[: len(products)] += products
+    shingles ^= shingles >> np.uint64(32)  # products carry upwards only
+    lowest = (shingles[:, np.newaxis] * _BIT_FACTORS).min(axis=0)
+    bits = (lowest * _BIT_FACTORS) >> np.uint64(63)
     return int.from_bytes(np.packbits(bits.astype(np.uint8), bitorder="little").tobytes(), "little")
 
 

@@ -225,8 +225,8 @@ class Draft:
             return
         with self._plan.report.timed("write"):
             document, chunks, rows = self._earlier.read(document_id)
-            signatures, sketch = self._earlier.signatures(rows), self._earlier.sketch(document_id)
-            self._writer.add(replace(document, source=source), chunks, signatures, sketch)
+            carried = self._earlier.signatures(rows), self._earlier.sketch(document_id)
+            self._writer.add(replace(document, source=source), chunks, carried)
         self._put(chunks, rows)
 
     def remember(self, page: PageRecord) -> None:
