@@ -25,7 +25,7 @@ class JointGeneration(Generation):
     """
 
     def __init__(self, generations: Mapping[str, Generation]) -> None:
-        """Take generations by collection. Raises as `LexicalReader` does."""
+        """Join generations, by the names of their collections. Raises as `LexicalReader` does."""
         self.names, self._members = list(generations), list(generations.values())
         counts = [each.manifest.counts for each in self._members]
         self._starts = np.cumsum([0, *(each.chunks for each in counts)])
@@ -36,15 +36,15 @@ class JointGeneration(Generation):
             counts=replace(counts[0], documents=int(self._numbers[-1]), chunks=int(self._starts[-1])),
             report={"languages": [*chain(*(each.manifest.report.get("languages", ()) for each in self._members))]},
             versions=dict(chain(*(each.manifest.versions.items() for each in self._members))),
-            schema_version=RESTRICTED_VERSION,  # an `EachFilter` has readers only where they are needed
+            schema_version=RESTRICTED_VERSION,  # `EachFilter` adds the readers that a generation needs
         )
         self.twins = {
-            number + first: frozenset(other + first for other in others)
+            number + first: frozenset(other + first for other in better)
             for each, first in zip(self._members, self._numbers.tolist(), strict=False)
-            for number, others in each.twins.items()
+            for number, better in each.twins.items()
         }
         self.lexical = JointReader([each.lexical for each in self._members])
-        # `score_tokens` uses those of each generation
+        # only says whether all generations have tokens: `score_tokens` reads those of each
         self.tokens = self._members[0].tokens if all(each.tokens for each in self._members) else None
         self.read_query = self.lexical.read
         self.terms_take_long = self.lexical.count >= MANY_CHUNKS
@@ -80,7 +80,7 @@ class JointGeneration(Generation):
         return scores
 
     def row_facts(self, rows: Rows) -> RowFacts:
-        """Return document and signature by row."""
+        """Return the facts of rows."""
         documents, signatures = np.empty(len(rows), np.int64), np.empty(len(rows), np.uint64)
         for number, places, local_rows in _split(self._starts, rows):
             facts = self._members[number].row_facts(local_rows)
@@ -93,7 +93,7 @@ class JointGeneration(Generation):
         return {number + first: facts for first, by_number in groups for number, facts in by_number.items()}
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Return the editions of documents by number; collections have no pages in common."""
+        """Return the editions of documents by number. Collections never share a page."""
         editions: dict[int, Edition | None] = {}
         for each, first, some in self._split_numbers(numbers):
             for number, edition in each.editions(some).items():
@@ -102,7 +102,7 @@ class JointGeneration(Generation):
         return editions
 
     def _split_numbers(self, numbers: Sequence[int]) -> Iterator[tuple[Generation, int, list[int]]]:
-        """Yield each generation, the number of its first document, and the numbers of its documents in it."""
+        """Yield each generation, the number of its first document, and its documents by their numbers within it."""
         for each, (first, end) in zip(self._members, pairwise(self._numbers.tolist()), strict=True):
             yield each, first, [number - first for number in numbers if first <= number < end]
 
@@ -115,9 +115,10 @@ class JointGeneration(Generation):
 
     def entries(self, only: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
         """Yield the documents that a filter allows, or those with an id, without their passages."""
-        for each, part, start in zip(self._members, parts_of(only, len(self._members)), self._starts, strict=False):
-            for entry in each.entries(part, id):
-                yield DocumentEntry(entry.facts, range(entry.rows.start + int(start), entry.rows.stop + int(start)))
+        filters = parts_of(only, len(self._members))
+        for each, member_filter, start in zip(self._members, filters, self._starts.tolist(), strict=False):
+            for entry in each.entries(member_filter, id):
+                yield DocumentEntry(entry.facts, range(entry.rows.start + start, entry.rows.stop + start))
 
     def section(self, row: int) -> SectionText:
         """Return the section of a chunk."""
@@ -126,7 +127,7 @@ class JointGeneration(Generation):
 
 
 def _split(starts: Rows, rows: Rows) -> Iterator[tuple[int, npt.NDArray[np.intp], Rows]]:
-    """Yield the number of each generation with some of the rows, their places, and the rows in that generation."""
+    """Yield each generation's number, the places of its rows in `rows`, and its rows by their numbers within it."""
     numbers = np.searchsorted(starts, rows, side="right") - 1
     for number in np.unique(numbers).tolist():
         places = np.flatnonzero(numbers == number)

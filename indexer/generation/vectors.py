@@ -1,8 +1,8 @@
-"""Vectors in FAISS: written in row order, searched through a memory map, with or without a filter.
+"""Write vectors to FAISS in row order, and search them through a memory map, with or without a filter.
 
-Every index keeps the vectors as float16 codes in row order, the store: scores always come from it, and the next build
-takes unchanged vectors out of it. What a kind adds finds candidates: a `flat` index is the store alone, a `pq` has
-4-bit codes of all vectors, an `ivf` has them in lists.
+Every index has a store, the vectors as float16 codes in row order. Scores always come from the store, and the next
+build copies unchanged vectors from it. A `flat` index is the store alone. A `pq` index finds candidates by 4-bit codes
+of all vectors, and an `ivf` index has these codes in lists.
 """
 
 import math
@@ -18,51 +18,51 @@ from indexer.errors import VectorError
 from indexer.generation.manifest import corrupt
 from indexer.generation.rows import RowSet, ScoredRows
 
-faiss: Any = partly_typed  # its own type stubs leave out or misstate much of what is used here
+faiss: Any = partly_typed  # its type stubs are incomplete and partly wrong
 Vectors = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
 _METRIC = faiss.METRIC_INNER_PRODUCT
 _LARGEST = float(np.finfo(np.float16).max)
-_PAGE = 4096
+_PAGE_BYTES = 4096
 
-# Vectors from which one kind becomes faster than the one before: measured, see "Index types" in docs/running.md.
+# Numbers of vectors from which one kind is faster than the one before, as measured in "Index types" in docs/running.md.
 _PQ_FROM = 2_000
 _IVF_FROM = 131_072
 # Training
-_BITS = 4
-_PROBES = 192  # lists that a query reads
-_PER_LIST = 40  # vectors that train one list
-_ROUNDS = 10
-_SAMPLE = 20_000  # vectors that train a product quantiser, at least
-_BLOCK = 16_384  # vectors that are float32 at the same time
+_CODE_BITS = 4
+_LISTS_PER_QUERY = 192
+_TRAINING_VECTORS_PER_LIST = 40
+_TRAINING_ROUNDS = 10
+_MIN_TRAINING_VECTORS = 20_000
+_VECTORS_PER_BLOCK = 16_384
 _SEED = 1234
 # Searching
-_REFINED = 3  # candidates scored exactly, for each hit that is asked for
-_CANDIDATES = 150  # scored exactly for a query, at least
-_TOGETHER = 1024  # codes scored at once: they stay in the cache
-_MARGIN = 1.3
-_SCORED_ALONE = 20_000  # allowed rows up to which scoring each of them is faster than searching for them
-# A filter and a query may be about different things: then the lists near the query hold few allowed rows.
-_FILTERED_SHARE = 4  # a quarter of all lists is read with a filter
-_FILTERED_MORE = 3  # times as many candidates as without one
+_CANDIDATES_PER_HIT = 3
+_MIN_CANDIDATES = 150
+_CODES_PER_CALL = 1024  # they stay in the cache
+_CANDIDATE_MARGIN = 1.3
+_MAX_ROWS_WITHOUT_SEARCH = 20_000  # scoring each allowed row is faster up to here
+# A filter and a query may have different subjects, so that the lists near the query have few allowed rows.
+_FILTERED_LIST_SHARE = 0.25
+_FILTERED_CANDIDATE_FACTOR = 3
 
 
 class VectorWriter:
-    """Gathers vectors in row order, 2 bytes a dimension, and writes one file."""
+    """Gathers vectors in row order, with 2 bytes of memory for a dimension, and writes one file."""
 
     def __init__(self, dimension: int) -> None:
         self._dimension = dimension
-        # sub-quantisers of a vector: one for two dimensions loses least for what it costs to scan
-        self._parts = dimension // 2 if dimension % 2 == 0 else dimension
+        # one quantiser for two dimensions loses least in relation to the cost of a scan
+        self._quantisers = dimension // 2 if dimension % 2 == 0 else dimension
         self._store = _new_store(dimension)
 
     @property
     def count(self) -> int:
-        """Vectors added so far."""
+        """Return the number of vectors added so far."""
         return int(self._store.ntotal)
 
     def add(self, vectors: Vectors) -> None:
-        """Append float32 (n, dimension) vectors; raises VectorError if one cannot be stored or compared."""
+        """Append vectors, float32 (n, dimension); raises VectorError if one cannot be stored or compared."""
         if vectors.ndim != 2 or vectors.shape[1] != self._dimension:
             raise VectorError(
                 f"the embedder gave vectors of shape {vectors.shape}, not (n, {self._dimension}); check the model"
@@ -76,7 +76,7 @@ class VectorWriter:
         self._store.add(np.ascontiguousarray(vectors, dtype=np.float32))
 
     def read(self, rows: Rows) -> Vectors:
-        """Return vectors that were added, by row: float32 (n, dimension), as they are stored."""
+        """Return vectors that were added, by row, with their float16 values: float32 (n, dimension)."""
         return self._store.reconstruct_batch(rows)  # type: ignore[no-any-return]
 
     def write(self, path: Path) -> None:
@@ -88,31 +88,31 @@ class VectorWriter:
         if self.count >= _PQ_FROM:
             base = self._trained_pq() if self.count < _IVF_FROM else self._trained_ivf()
             index = faiss.IndexRefine(base, self._store)
-            index.k_factor = _REFINED
+            index.k_factor = _CANDIDATES_PER_HIT
         try:
             faiss.write_index(index, str(path))
         except RuntimeError as error:  # FAISS reports a full disk as its own exception
             raise OSError(f"cannot write {path}: {' '.join(str(error).split())[:200]}") from error
 
     def _trained_pq(self) -> Any:
-        index = faiss.IndexPQFastScan(self._dimension, self._parts, _BITS, _METRIC)
-        index.pq.cp.niter = _ROUNDS
-        index.train(self._sample(_SAMPLE))
+        index = faiss.IndexPQFastScan(self._dimension, self._quantisers, _CODE_BITS, _METRIC)
+        index.pq.cp.niter = _TRAINING_ROUNDS
+        index.train(self._sample(_MIN_TRAINING_VECTORS))
         return self._filled(index)
 
     def _trained_ivf(self) -> Any:
         nlist = min(self.count, 1 << round(math.log2(4 * math.sqrt(self.count))))
-        sample = self._sample(max(_PER_LIST * nlist, _SAMPLE))
+        sample = self._sample(max(_TRAINING_VECTORS_PER_LIST * nlist, _MIN_TRAINING_VECTORS))
         exact = faiss.IndexFlatIP(self._dimension)
         clustering = faiss.Clustering(self._dimension, nlist)
-        clustering.niter, clustering.seed, clustering.spherical = _ROUNDS, _SEED, True
-        clustering.min_points_per_centroid, clustering.max_points_per_centroid = 1, _PER_LIST
+        clustering.niter, clustering.seed, clustering.spherical = _TRAINING_ROUNDS, _SEED, True
+        clustering.min_points_per_centroid, clustering.max_points_per_centroid = 1, _TRAINING_VECTORS_PER_LIST
         clustering.train(sample, exact)
-        index = faiss.IndexIVFPQFastScan(exact, self._dimension, nlist, self._parts, _BITS, _METRIC)
+        index = faiss.IndexIVFPQFastScan(exact, self._dimension, nlist, self._quantisers, _CODE_BITS, _METRIC)
         index.train(sample)
         self._filled(index)
-        index.nprobe = min(_PROBES, nlist)
-        # A query reads every centroid once, so half the bytes are faster; vectors are assigned by a matrix product.
+        index.nprobe = min(_LISTS_PER_QUERY, nlist)
+        # Half the bytes are faster for a query, which reads every centroid once. Vectors are assigned by a product.
         compact = _new_store(self._dimension)
         compact.add(exact.reconstruct_n(0, nlist))
         index.quantizer = compact
@@ -126,8 +126,8 @@ class VectorWriter:
         return self.read(rows)
 
     def _filled(self, index: Any) -> Any:
-        for start in range(0, self.count, _BLOCK):
-            index.add(self._store.reconstruct_n(start, min(_BLOCK, self.count - start)))
+        for start in range(0, self.count, _VECTORS_PER_BLOCK):
+            index.add(self._store.reconstruct_n(start, min(_VECTORS_PER_BLOCK, self.count - start)))
         return index
 
 
@@ -139,17 +139,17 @@ class _Scratch(threading.local):
     """Buffers of one searching thread."""
 
     codes: Any = None  # uint8 (n, code size)
-    scanner: Any = None  # InvertedListScanner; kept, as FAISS hands it over without anybody to free it
+    scanner: Any = None  # InvertedListScanner, reused because FAISS never frees it
 
 
 class VectorReader:
     """Searches a published file through a memory map, which processes share; concurrent searches are safe.
 
-    The file may be deleted meanwhile, but must never be written to.
+    The file may be deleted while it is open, but must never be written to.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a file whose checksum has been verified: FAISS must not be given hostile bytes. Raises IndexCorrupt."""
+        """Open a file with a verified checksum: FAISS is not safe on hostile bytes. Raises IndexCorrupt."""
         try:
             index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except (RuntimeError, MemoryError) as error:
@@ -166,49 +166,49 @@ class VectorReader:
             and store.sq.qtype == faiss.ScalarQuantizer.QT_fp16
             and store.codes.size() == store.ntotal * store.code_size
             and (base is None or isinstance(base, faiss.IndexIVFPQFastScan | faiss.IndexPQFastScan))
-            and all((part.ntotal, part.d, part.metric_type) == size for part in (index, store, base or store))
+            and all((each.ntotal, each.d, each.metric_type) == size for each in (index, store, base or store))
         ):
             raise corrupt(path, "is a vector index of another kind")
         self.count = int(index.ntotal)
         self.dimension = int(index.d)
         self._codes = faiss.rev_swig_ptr(store.codes.data(), self.count * store.code_size)
         self._codes = self._codes.reshape(self.count, store.code_size)
-        # map every page before the first query; the checksum has just read them
-        self._codes.reshape(-1)[::_PAGE].max(initial=0)
+        # maps every page before the first query; the pages are in memory since the checksum was computed
+        self._codes.reshape(-1)[::_PAGE_BYTES].max(initial=0)
         self._params: dict[int, Any] = {}
         self._scratch = _Scratch()
 
     def search(self, vector: Vectors, k: int, allowed: RowSet | None = None) -> ScoredRows:
-        """Find the k vectors, or fewer if fewer are allowed, with the largest inner product with one (dimension,).
+        """Find the k allowed vectors with the largest inner product with a vector, float32 (dimension,).
 
-        Returns scores float32 (n,), best first, and rows int64 (n,); raises VectorError as `check_query_vector` does.
+        Returns scores, float32 (n,), best first, and rows, int64 (n,). Raises VectorError as `check_query_vector` does.
         """
         check_query_vector(vector, self.dimension)
         scratch = self._scratch
         if scratch.codes is None:
-            # A pool of threads costs more than it gives for one query; OpenMP keeps this setting per thread.
+            # For one query, a pool of threads costs more than it gains. OpenMP keeps this setting per thread.
             faiss.omp_set_num_threads(1)
             scratch.scanner = self._store.sq.select_InvertedListScanner(_METRIC, None, False, None)
-            scratch.codes = np.empty((_TOGETHER, self._store.code_size), dtype=np.uint8)
+            scratch.codes = np.empty((_CODES_PER_CALL, self._store.code_size), dtype=np.uint8)
         query = np.ascontiguousarray(vector[np.newaxis], dtype=np.float32)
         k = min(k, self.count if allowed is None else allowed.count)
         if k == 0:
             return np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int64)
+        candidates = max(_CANDIDATES_PER_HIT * k, _MIN_CANDIDATES)
         if allowed is not None:
-            return self._score(query, k, self._allowed_candidates(query, max(_REFINED * k, _CANDIDATES), allowed))
+            return self._score(query, k, self._allowed_candidates(query, candidates, allowed))
         params = self._params.get(k)
         if params is None and self.kind != "flat":
-            factor = max(_REFINED * k, _CANDIDATES) / k
-            params = self._params[k] = faiss.IndexRefineSearchParameters(k_factor=factor)
+            params = self._params[k] = faiss.IndexRefineSearchParameters(k_factor=candidates / k)
         scores, rows = np.empty(k, np.float32), np.empty(k, np.int64)
-        # the method of C++: that for Python checks and copies what is right here
+        # the C++ method, without the checks and copies of the Python one
         self._index.search_c(1, faiss.swig_ptr(query), k, faiss.swig_ptr(scores), faiss.swig_ptr(rows), params)
-        if rows[-1] < 0:  # fewer were found
+        if rows[-1] < 0:  # fewer hits
             scores, rows = scores[rows >= 0], rows[rows >= 0]
         return self._checked(scores), rows
 
     def vectors(self, rows: Rows) -> Vectors:
-        """Return vectors as they are stored, to which a writer gives the same codes again. Raises VectorError."""
+        """Return vectors by row with their float16 values, which a writer stores unchanged. Raises VectorError."""
         if len(rows) and (rows.min() < 0 or rows.max() >= self.count):
             raise VectorError(f"there are {self.count:,} vectors, and none in row {int(rows.max()):,}")
         numbers = _as_float32(self._codes.take(rows, axis=0))
@@ -217,53 +217,52 @@ class VectorReader:
         return numbers
 
     def _checked(self, numbers: Vectors) -> Vectors:
-        """Raise IndexCorrupt for numbers that no vector of a writer has: the file was damaged since it was opened."""
+        """Return finite numbers unchanged; raise IndexCorrupt for others, since the file was damaged after opening."""
         if not np.isfinite(numbers).all():
             raise corrupt(self._path, "has a vector that is no number")
         return numbers
 
-    def _allowed_candidates(self, query: Vectors, wanted: int, allowed: RowSet) -> Rows:
-        """Return allowed rows that are probably among the nearest `wanted`, or all allowed rows, ascending."""
-        if self.base is None or allowed.count <= _SCORED_ALONE:
+    def _allowed_candidates(self, query: Vectors, count: int, allowed: RowSet) -> Rows:
+        """Return, in ascending order, allowed rows that probably include the nearest `count`, or all allowed rows."""
+        if self.base is None or allowed.count <= _MAX_ROWS_WITHOUT_SEARCH:
             return allowed.rows()
         if self.kind == "ivf":
-            lists = max(self.base.nprobe, self.base.nlist // _FILTERED_SHARE)
+            lists = max(self.base.nprobe, int(self.base.nlist * _FILTERED_LIST_SHARE))
             params = faiss.SearchParametersIVF(sel=faiss.IDSelectorBitmap(allowed.mask), nprobe=lists)
-            rows = self.base.search(query, _FILTERED_MORE * wanted, params=params)[1][0]
+            rows = self.base.search(query, _FILTERED_CANDIDATE_FACTOR * count, params=params)[1][0]
             rows = np.sort(rows[rows >= 0])
         else:
-            among = math.ceil(_MARGIN * wanted * allowed.total / allowed.count)
-            rows = self.base.search(query, min(among, self.count))[1][0]
+            depth = math.ceil(_CANDIDATE_MARGIN * count * allowed.total / allowed.count)
+            rows = self.base.search(query, min(depth, self.count))[1][0]
             rows = np.sort(rows[allowed.contains(rows)])
-        # Too few where the query and the filter are about different things.
-        return rows if len(rows) >= min(wanted, allowed.count) else allowed.rows()
+        # There are too few if the query and the filter have different subjects.
+        return rows if len(rows) >= min(count, allowed.count) else allowed.rows()
 
     def _score(self, query: Vectors, k: int, rows: Rows) -> ScoredRows:
-        """Score each of these rows, gathering their codes, and return the k best."""
+        """Score these rows and return the k best."""
         scanner, gathered = self._scratch.scanner, self._scratch.codes
         scanner.set_query(faiss.swig_ptr(query))
         scanner.set_list(0, 0.0)
         k = min(k, len(rows))
-        scores = np.full(k, -np.inf, dtype=np.float32)  # a heap, as is `found`
-        found = np.full(k, -1, dtype=np.int64)
-        codes, heap = faiss.swig_ptr(gathered), (faiss.swig_ptr(scores), faiss.swig_ptr(found))
-        for start in range(0, len(rows), _TOGETHER):
-            some = rows[start : start + _TOGETHER]
+        heap_scores, heap_rows = np.full(k, -np.inf, dtype=np.float32), np.full(k, -1, dtype=np.int64)
+        codes, heap = faiss.swig_ptr(gathered), (faiss.swig_ptr(heap_scores), faiss.swig_ptr(heap_rows))
+        for start in range(0, len(rows), _CODES_PER_CALL):
+            some = rows[start : start + _CODES_PER_CALL]
             np.take(self._codes, some, axis=0, out=gathered[: len(some)], mode="clip")  # "raise" would copy once more
             scanner.scan_codes(len(some), codes, faiss.swig_ptr(some), *heap, k)
-        order = np.lexsort((found, -scores))
-        return self._checked(scores[order]), found[order]
+        order = np.lexsort((heap_rows, -heap_scores))
+        return self._checked(heap_scores[order]), heap_rows[order]
 
 
 def _as_float32(codes: npt.NDArray[np.uint8]) -> Vectors:
-    """Return float16 codes (n, 2 × dimension) as numbers, infinity and NaN as numbers above `_LARGEST`."""
-    # NumPy casts one number at a time; all that changes is the place of the exponent, and that it is 112 higher
+    """Return float16 codes (n, 2 × dimension) as numbers; infinity and NaN become numbers above `_LARGEST`."""
+    # faster than NumPy's cast: shifts sign, exponent and fraction, and adds 112 to the exponent by a product
     bits = (codes.view(np.int16).astype(np.int32).view(np.uint32) << 13) & 0x8FFFE000
     return bits.view(np.float32) * np.float32(2.0**112)
 
 
 def check_query_vector(vector: Vectors, dimension: int) -> None:
-    """Raise VectorError unless a vector can be searched for among such of this dimension."""
+    """Raise VectorError unless a query vector has this dimension and finite numbers."""
     if vector.shape != (dimension,):
         raise VectorError(f"a query vector has shape {vector.shape}, the index needs ({dimension},)")
     if not np.isfinite(vector).all():

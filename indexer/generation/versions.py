@@ -20,7 +20,7 @@ Versions = Mapping[str, tuple[str, str]]
 _MIN_PAIRED_SHARE = 0.25
 _MAX_BITS = 22
 _UNRELEASED = "dev devel develop development main master trunk next nightly edge unstable canary preview beta".split()
-_NEWEST = "latest current stable".split()  # in ascending order
+_NEWEST = "latest current stable".split()  # ascending
 _MARK = r"(?:a|b|c|m|rc|cr|alpha|beta|dev|pre|preview|snapshot|nightly|canary)(?:[-_.]?\d+(?:\.\d+)*)?"
 _SEGMENT = re.compile(
     rf"(?:(?P<name>[a-z]+(?:[-_.][a-z]+)*)(?P<joint>[-_.]?))??"

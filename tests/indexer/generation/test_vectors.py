@@ -75,7 +75,7 @@ def test_every_kind_finds_what_an_exact_search_finds(reader: VectorReader) -> No
 def test_every_kind_finds_the_best_that_a_filter_allows(
     reader: VectorReader, share: float, scored_alone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{MODULE}._SCORED_ALONE", scored_alone)
+    monkeypatch.setattr(f"{MODULE}._MAX_ROWS_WITHOUT_SEARCH", scored_alone)
     assert recall(reader, np.random.default_rng(1).random(MANY) < share) >= 0.97
     about = unit(MANY, 32) @ unit(1, 32, seed=4)[0]  # a filter about one thing, and queries about others
     assert recall(reader, about > np.quantile(about, 1 - share)) >= 0.97
