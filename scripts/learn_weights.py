@@ -80,7 +80,7 @@ def collect(folders: list[Path], out: Path, precision: str) -> None:
             words[rows.searchsorted(candidates.lexical.rows)] = candidates.lexical.scores
             highest = words.max(initial=0) or 1
             scaled = [scale(candidates.cosines(rows)), words / highest, scale(candidates.maxsim(rows))]
-            relevance = [max(0, dataset.judgements[id].get(candidates.documents[row], 0)) for row in rows]
+            relevance = [max(0, dataset.judgements[id].get(candidates.document_ids[row], 0)) for row in rows]
             values = measure_signals(candidates.facts, candidates.dense, candidates.lexical, rows, scaled)
             best = sorted(dataset.judgements[id].values(), reverse=True)[:10]
             ideal = sum(max(0, gain) / np.log2(place + 2) for place, gain in enumerate(best))

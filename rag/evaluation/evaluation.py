@@ -40,8 +40,8 @@ from rag.settings import BY_NAME, Settings, read_value
 
 Judgements = dict[str, dict[str, int]]  # query id: document id: relevance
 Run = dict[str, dict[str, float]]  # query id: document id: score, the higher the better
-Figure = npt.NDArray[np.float64]  # one for each query, from 0 to 1
-Figures = dict[str, Figure]  # measure → figures
+Figure = npt.NDArray[np.float64]
+Figures = dict[str, Figure]  # measure: figures
 
 NDCG = "ndcg@10"
 MEASURES = {nDCG @ 10: NDCG, RR @ 10: "mrr@10", R @ 100: "recall@100"}
@@ -49,22 +49,22 @@ MEASURES = {nDCG @ 10: NDCG, RR @ 10: "mrr@10", R @ 100: "recall@100"}
 T = TypeVar("T")
 
 LIVE = "live"
-DEPTH = 100  # ranked documents per query
-_RESAMPLES = 9_999  # up to 13 queries: exact
-_SEED = 0  # the same rankings give the same p
-_SHOWN = 10  # better queries, and worse ones
+_MAX_RANKED_DOCUMENTS = 100
+_RESAMPLES = 9_999
+_SEED = 0
+_MAX_SHOWN_QUERIES = 10
 _MAX_SHOWN_CHARS = 60
-_NEXT = re.compile(r",(?=[a-z_]+=)")  # any other comma belongs to a value
+_NEXT_OPTION = re.compile(r",(?=[a-z_]+=)")
 _OPTIONS: dict[str, tuple[type, tuple[str, ...]]] = {"mode": (str, MODES), "rerank": (bool, ())}
 _OF_SIDE = (*_OPTIONS, "synonyms", "rerank_model")
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A BEIR test split."""
+    """A BEIR test split: documents, each with its title before its text, and the judged queries, both by id."""
 
-    corpus: dict[str, str]  # document id: title + " " + text
-    queries: dict[str, str]  # only those that are judged
+    corpus: dict[str, str]
+    queries: dict[str, str]
     judgements: Judgements
 
 
@@ -153,7 +153,7 @@ def evaluate(
                 logits = reranker.logits(reranker.pairs(queries[query_id], [texts[row] for row in ranking.rows[best]]))
                 ranking = rerank(ranking, best, logits, reranker.to_scores(logits))
             scored = zip(ranking.rows[:CANDIDATES], ranking.scores[:CANDIDATES], strict=True)
-            run[query_id] = {candidates.documents[row]: float(score) for row, score in scored}
+            run[query_id] = {candidates.document_ids[row]: float(score) for row, score in scored}
     figures = [measure(dataset.judgements, queries, run) for run in runs]
     results: list[dict[str, Any]] = []
     for (side, with_tokens), measured in zip(sides, figures, strict=True):
@@ -170,7 +170,7 @@ def evaluate(
 def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybrid: Figure) -> list[dict[str, Any]]:
     """Return the queries with the largest losses of hybrid against its better half, by nDCG@10, each (n,)."""
     losses = hybrid - np.maximum(dense, lexical)
-    places = [place for place in np.argsort(losses, kind="stable")[:_SHOWN].tolist() if losses[place] < 0]
+    places = [place for place in np.argsort(losses, kind="stable")[:_MAX_SHOWN_QUERIES].tolist() if losses[place] < 0]
     ids, columns = list(queries), {"difference": losses, "dense": dense, "lexical": lexical, "hybrid": hybrid}
     return [
         {"id": ids[place], "query": queries[ids[place]]}
@@ -191,7 +191,7 @@ def _sample(items: Sequence[T]) -> Sequence[T]:
 
 
 def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figures:
-    """Return every measure of every query, in the order of the queries; 0 where nothing was found."""
+    """Return every measure of every query, in the order of the queries; a query without hits has 0."""
     places = {query_id: place for place, query_id in enumerate(queries)}
     figures = {name: np.zeros(len(places)) for name in MEASURES.values()}
     for metric in ir_measures.iter_calc(list(MEASURES), judgements, run):
@@ -203,7 +203,7 @@ def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figur
 class Candidates:
     """The results of all searches for a query, to be ranked in any mode."""
 
-    documents: Sequence[str]  # ids by row
+    document_ids: Sequence[str]
     dense: VectorHits | None
     lexical: TermHits | None
     cosines: Callable[[Rows], Scores]
@@ -275,10 +275,10 @@ def search_corpus(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a comparison: a generation with settings."""
+    """One side of a comparison: the id of a generation, or `LIVE`, with settings."""
 
     text: str
-    generation: str  # its id, or `LIVE`
+    generation: str
     settings: Settings
     mode: Mode = "hybrid"
     rerank: bool = False
@@ -286,7 +286,7 @@ class Side:
 
 def read_side(text: str, settings: Settings, name: str) -> Side:
     """Parse a side, such as `live,mode=dense`; `name` is A or B. Raises SettingsError with the allowed forms."""
-    generation, *rest = _NEXT.split(text)
+    generation, *rest = _NEXT_OPTION.split(text)
     if generation != LIVE and not is_generation_id(generation):
         raise SettingsError(f"{name} is {LIVE} or the id of a generation, then ,NAME=VALUE…; not {text[:80]!r}")
     values: dict[str, Any] = {}
@@ -304,7 +304,7 @@ def read_side(text: str, settings: Settings, name: str) -> Side:
 
 
 def by_document(judgements: Judgements) -> Judgements:
-    """Return judgements of documents, whose addresses have no anchor; the highest relevance of several counts."""
+    """Merge the judgements of a document's sections into its highest relevance; its address has no anchor."""
     merged: Judgements = {}
     for query_id, judged in judgements.items():
         documents = merged.setdefault(query_id, {})
@@ -316,13 +316,13 @@ def by_document(judgements: Judgements) -> Judgements:
 def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: Judgements, side: Side) -> Run:
     """Return the best hundred documents of a generation for each query, by their addresses.
 
-    A judged document that was left out of the hits, for another that says the same, has the place of that one.
+    If a duplicate of a hit is judged relevant, it takes the place of the hit.
     """
     run: Run = {}
     for query_id, text in queries.items():
         ranked = run.setdefault(query_id, {})
         relevant = {url for url, relevance in judgements[query_id].items() if relevance > 0}
-        request = SearchRequest(text, k=DEPTH, per_document=1, mode=side.mode, rerank=side.rerank)
+        request = SearchRequest(text, k=_MAX_RANKED_DOCUMENTS, per_document=1, mode=side.mode, rerank=side.rerank)
         for hit in retriever.answer_query(request).hits:
             urls = [_page(url) for url in (hit.url, *hit.duplicates)]
             ranked.setdefault(next((url for url in urls if url in relevant), urls[0]), 1 / hit.rank)
@@ -341,7 +341,7 @@ def relevant(judgements: Judgements) -> list[str]:
 
 
 def compare(queries: Mapping[str, str], judgements: Judgements, a: Run, b: Run) -> dict[str, Any]:
-    """Compare two runs over the same judged queries: JSON-ready, the query that B lost most by first."""
+    """Compare two runs over the same judged queries: JSON-ready, the largest losses of B first."""
     first, second = (measure(judgements, queries, run) for run in (a, b))
     measures = {}
     for name in first:
@@ -433,7 +433,7 @@ def _changes(title: str, queries: Sequence[dict[str, Any]]) -> Iterator[str]:
     if not queries:
         return
     yield from ("", f"{title}: {len(queries):,}")
-    for query in queries[:_SHOWN]:
+    for query in queries[:_MAX_SHOWN_QUERIES]:
         yield f"  {query['difference']:+.4f}  {_shortened(query['query'])}"
 
 

@@ -1,8 +1,8 @@
 """Make judged questions from the documents of an index, without people: headings, comments, and references.
 
 A heading is a question to its section, the comment above or below the head of a function one to that function, and
-a sentence that refers to another section by its heading one to that section. Each is left out of the texts that are
-searched, because a passage that has its question word for word is found by any search.
+a sentence that refers to another section by its heading one to that section. Every question is removed from the texts
+that are searched, because any search finds a passage that repeats its question word for word.
 """
 
 import random
@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from indexer.generation.lexical.analysis import terms_in
 from indexer.read.formats import is_source_code
@@ -24,13 +24,13 @@ Documents = Callable[[], Iterable[Mapping[str, Any]]]  # iterates a generation a
 
 MARK = "from-index.json"  # marks a folder that may be overwritten
 SEED = 0
-MAX_PER_KIND = 250  # questions
-_WITHOUT_TITLE_SHARE = 0.5  # questions that lose the words of their title
+MAX_PER_KIND = 250
+_WITHOUT_TITLE_SHARE = 0.5
 _QUESTION_MARKS = "?？؟;⁇"  # the semicolon is Greek
 _HEADING_BYTES = range(12, 200)  # bytes: four characters of Chinese say as much as twelve of English
 _MIN_TERMS = 2
 _MIN_SENTENCE_WORDS = 6
-_MAX_HEADING_WORDS = 8  # headings searched for in sentences
+_MAX_REFERENCE_WORDS = 8
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
 _WORD = re.compile(r"[^\s()\[\]\"'“”«»„,;:]+")
 _FIRST_SENTENCE = re.compile(r".{12,300}?(?:[.!?](?=\s|$)|$)", re.DOTALL)
@@ -41,20 +41,20 @@ _TAGS = re.compile(r"^[^\S\n]*+(?:[@\\]\w|:\w+ \w+:|\w+:$|-{3,}|={3,}|>>> |Copyr
 
 
 class Question(NamedTuple):
-    """A question with the passages that answer it, and the text to remove from passages that repeat it."""
+    """A question, the ids of the passages that answer it, and the text to remove from passages that repeat it."""
 
-    kind: str  # question, heading, comment or reference
+    kind: Literal["question", "heading", "comment", "reference"]
     text: str
-    answers: Sequence[str]  # ids of passages
+    answers: Sequence[str]
     title: str
     removed: str
-    removed_from: Sequence[str]  # ids of passages
+    removed_from: Sequence[str]
 
 
 class TargetPassage(NamedTuple):
-    """A passage of a dataset."""
+    """A passage of a dataset. Its id is an address; the part before `#` is the address of its document."""
 
-    id: str  # address; the part before `#` is the document's address
+    id: str
     title: str
     headings: str
     text: str
@@ -115,7 +115,7 @@ def _headings(passages: Iterable[TargetPassage]) -> dict[str, Question]:
     for (url, title, headings), ids in answers.items():
         *above, heading = names[url, title, headings]
         text = without_number(heading)
-        kind = "question" if text.endswith(tuple(_QUESTION_MARKS)) else "heading"
+        kind: Literal["question", "heading"] = "question" if text.endswith(tuple(_QUESTION_MARKS)) else "heading"
         is_long = len(text.encode()) in _HEADING_BYTES and len(terms_in(text, None)) > _MIN_TERMS
         if uses[heading] == 1 and is_long:
             questions[text] = Question(kind, text, ids, " ".join([title, *above] if headings else above), heading, ids)
@@ -140,7 +140,7 @@ def _comments(passages: Iterable[TargetPassage]) -> Iterator[Question]:
 def _references(passages: Iterable[TargetPassage], headings: Mapping[str, Question]) -> Iterator[Question]:
     """Yield each sentence that contains the heading of another section as a question to that section."""
     starts = Counter(len(heading.split()) for heading in headings)
-    lengths = [count for count in starts if 2 <= count <= _MAX_HEADING_WORDS]
+    lengths = [count for count in starts if 2 <= count <= _MAX_REFERENCE_WORDS]
     for each in passages:
         if each.is_code:
             continue
