@@ -186,7 +186,7 @@ class Settings:
     synonyms: str = setting("", "file of synonyms, one rule a line: a, b or a => b; empty = none")
     close: float = setting(
         0.4,
-        "cosine from which a hit is close to the query; 0 = any (the default is measured for the default model)",
+        "cosine from which a hit is close to the query, on a scale on which unrelated texts have 0; 0 = any",
         limits=(0, 1),
     )
     log_format: str = setting("text", "format of the log", choices=("text", "json"))

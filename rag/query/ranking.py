@@ -5,6 +5,7 @@ out near-duplicates and passages above the limit of a document. Rows are int64, 
 score, and by row where scores are equal.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
@@ -25,6 +26,7 @@ Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
 VectorHits = tuple[Scores, Rows]
 
+_SCORES = ("dense", "lexical", "tokens", "rerank")
 MAX_QUERY_TOKENS = 256  # compared with those of passages: about 200 words
 MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # candidates by MaxSim, of the depth of the searches: costs .0004 of nDCG@10
 _FIRST_COMPARED = 3  # times k candidates: comparing all of them takes longer than the rest together
@@ -49,6 +51,15 @@ class Ranking(Struct, frozen=True):
         """Return the candidates in another order (n,), with scores and columns (n,) by the present indices."""
         reordered = {name: values[order] for name, values in {**self.columns, **columns}.items()}
         return Ranking(self.rows[order], scores[order], reordered)
+
+    def scores_of(self, indices: Sequence[int]) -> list[dict[str, float | None]]:
+        """Return the scores of candidates by search; None where a search did not find one."""
+        by_search: dict[str, list[float | None]] = dict.fromkeys(_SCORES, [None] * len(indices))
+        for name in self.columns.keys() & by_search.keys():
+            lowest = 0 if name == "lexical" else -math.inf
+            values = self.columns[name][indices].tolist()
+            by_search[name] = [value if value > lowest else None for value in values]  # NaN is not
+        return [dict(zip(_SCORES, row, strict=True)) for row in zip(*by_search.values(), strict=True)]
 
 
 def fuse(

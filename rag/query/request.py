@@ -24,7 +24,7 @@ else:
     FilterFields = Any  # `Filter.parse` checks it, for all who filter
 
 DEFAULT_COLLECTION = DEFAULT
-CLOSE = 0.4  # cosine from which a passage is close to a query whatever its words
+CLOSE = 0.4  # for any model, see `is_close`
 RERANK_WEIGHT = 0.5
 RERANKED = 20  # candidates that a cross-encoder reads
 FURTHEST = 1_000  # hits before the first one of an answer, at most

@@ -3,7 +3,6 @@
 Everything is loaded and warmed beforehand.
 """
 
-import math
 import re
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -45,7 +44,6 @@ _NO_TIME = dict.fromkeys(("embed", "dense", "lexical", "fuse", "rerank", "total"
 _FILTERS = 1 << 8
 _MAX_TERM_SEARCHES = 4  # threads; each takes a core for as long as a query is embedded
 _MAX_DUPLICATES_SHOWN = 10
-_SCORES = ("dense", "lexical", "tokens", "rerank")
 _JUDGED_HITS = 10  # `close` looks at the best passages
 _CLOSE_SHARE_WITH_WORDS = 0.8  # a passage with most words of the query may have a lower cosine than `close`
 _MIN_COVERAGE, _MIN_COVERAGE_WITHOUT_COSINE = 0.6, 0.34  # share of the query's words
@@ -266,7 +264,7 @@ class Retriever:
         stop = request.offset + request.k
         has_more = (len(choice.indices) > stop or not search.is_exhausted) and stop <= FURTHEST
         judged, hits = self._fetch(search, ranking, choice)
-        close = is_close(terms.query_words, judged, self._close)
+        close = is_close(terms.query_words, judged, self._close, self._facts.unrelated)
         if request.explain:
             explained = zip(hits, choice.indices[request.offset :], strict=False)
             hits = [replace(hit, explanation=explain(ranking, choice, index)) for hit, index in explained]
@@ -310,7 +308,7 @@ class Retriever:
         further = iter(chunks[len(indices) :])
         duplicates = [[next(further).url for _ in group] if group else [] for group in folded]
         collections = generation.collections(rows.tolist())
-        scores = _scores_of(ranking, indices)
+        scores = ranking.scores_of(indices)
         marked = {language: terms.marked_in(language) for language in {chunk.language for chunk in chunks}}
         hits = []
         for number, (chunk, place, index) in enumerate(zip(chunks, places, indices, strict=False)):
@@ -358,16 +356,6 @@ class Retriever:
         return questions_among(self._sample(_SAMPLED_HEADINGS))
 
 
-def _scores_of(ranking: Ranking, indices: Sequence[int]) -> list[dict[str, float | None]]:
-    """Return the scores of candidates by search; None where a search did not find one."""
-    by_search: dict[str, list[float | None]] = dict.fromkeys(_SCORES, [None] * len(indices))
-    for name in ranking.columns.keys() & by_search.keys():
-        lowest = 0 if name == "lexical" else -math.inf
-        values = ranking.columns[name][indices].tolist()
-        by_search[name] = [value if value > lowest else None for value in values]  # NaN is not
-    return [dict(zip(_SCORES, row, strict=True)) for row in zip(*by_search.values(), strict=True)]
-
-
 def _check(request: SearchRequest) -> None:
     """Raise FieldError for a field that REST would refuse too."""
     check(request)
@@ -377,17 +365,22 @@ def _check(request: SearchRequest) -> None:
         raise FieldError("query", "query contains half of a surrogate pair, which is not a character.") from None
 
 
-def is_close(words: Sequence[Terms], hits: Sequence[Hit], close: float = CLOSE) -> bool:
+def is_close(words: Sequence[Terms], hits: Sequence[Hit], close: float, unrelated: float) -> bool:
     """Return whether one of the hits is close to a query, by its cosine and by how many of the query's words it has.
 
-    `words` are `LexicalQuery.query_words`.
+    Args:
+        words: `LexicalQuery.query_words`.
+        hits: the best ones.
+        close: the cosine from which a hit is close, on a scale on which unrelated texts have 0; with 0, all are close.
+        unrelated: the cosine of unrelated texts, see `measure_unrelated`.
     """
     cosines = [hit.scores["dense"] for hit in hits]
-    if max([cosine for cosine in cosines if cosine is not None], default=-1.0) >= close:
+    nearness = [None if cosine is None else (cosine - unrelated) / (1 - unrelated) for cosine in cosines]
+    if max([0.0, *filter(None, nearness)]) >= close:
         return True
-    for hit, cosine in zip(hits, cosines, strict=True):
-        is_candidate = cosine is None or cosine >= _CLOSE_SHARE_WITH_WORDS * close
-        if is_candidate and coverage(words, hit) >= (_MIN_COVERAGE_WITHOUT_COSINE if cosine is None else _MIN_COVERAGE):
+    for hit, near in zip(hits, nearness, strict=True):
+        is_candidate = near is None or near >= _CLOSE_SHARE_WITH_WORDS * close
+        if is_candidate and coverage(words, hit) >= (_MIN_COVERAGE_WITHOUT_COSINE if near is None else _MIN_COVERAGE):
             return True
     return False
 
