@@ -1,8 +1,8 @@
 """The browser of a build: started for the first page that needs rendering, and shared by all sites.
 
-It has no network: the document is the one that the crawler has fetched, its scripts and data come from the crawler, and
-no other resource is part of its text. Playwright drives it, with an event loop in a thread. When the build ends for any
-reason, Playwright's driver loses its standard input, and ends the browser and itself.
+The browser has no network: the crawler provides each document, and fetches the scripts and data that it requests. Other
+resources, such as images, are left out. Playwright drives the browser, with an event loop in a thread. When the build
+ends for any reason, Playwright's driver loses its standard input, and ends the browser and itself.
 """
 
 import asyncio
@@ -37,28 +37,23 @@ _LAUNCHER = Path(__file__).with_name("chromium.sh")  # runs it without network a
 _FLAGS = [
     line for line in Path(__file__).with_name("chromium.flags").read_text("utf-8").splitlines() if line.startswith("-")
 ]
-_ERROR_MARKS = (
-    "FATAL",
-    "No usable sandbox",
-    "error while loading",
-    "not permitted",
-)  # marks of errors in Chromium's log
-_MAX_FOLDER_LENGTH = 48  # characters: Chromium has sockets below the temporary folder
-_START_TIMEOUT = 60.0  # seconds, on a busy machine
-_GRACE = 10.0  # seconds to take a late document, or to end
+_ERRORS_IN_LOG = ("FATAL", "No usable sandbox", "error while loading", "not permitted")
+_MAX_FOLDER_LENGTH = 48  # a limit of the sockets that Chromium puts there
+_START_TIMEOUT = 60.0
+_GRACE_SECONDS = 10.0
 _LOADER_THREADS = 6
-_POLL_INTERVAL = 0.2  # seconds between checks of the stop event
+_POLL_SECONDS = 0.2
 _LOADED_TYPES = frozenset({"script", "xhr", "fetch"})
-_MAX_REQUESTS = 200  # per document
-_MAX_MOVES = 20
-_QUIET_MS = 300  # milliseconds after which a document is complete
-_MAX_RESTLESS_MS = 2_000  # milliseconds after the last response
-_CLOSE_TIMEOUT = 3.0  # seconds to read a late document, or to close its page
-_STORAGE_BYTES = 10_000_000  # per site
-_DOCUMENTS_PER_PAGE = 50  # leaks of a page do not add up
+_MAX_REQUESTS_PER_DOCUMENT = 200
+_MAX_NAVIGATIONS = 20
+_QUIET_MS = 300
+_MAX_RESTLESS_MS = 2_000
+_CLOSE_TIMEOUT = 3.0
+_STORAGE_BYTES_PER_SITE = 10_000_000
+_DOCUMENTS_PER_PAGE = 50
 _VIEWPORT = {"width": 1280, "height": 4000}  # tall, as many pages render only the visible part
 
-# functions that run in a page
+# JavaScript functions that run in a page
 _WAIT_SCRIPT, _READ_SCRIPT = (Path(__file__).with_name(name).read_text("utf-8") for name in ("wait.js", "take.js"))
 
 
@@ -74,26 +69,28 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class RenderJob:
-    """A document to render."""
+    """A document to render, its content type with the charset, and its limits in seconds and characters.
+
+    The crawler waits for `delay` before each request, which does not count towards the timeout. `load` is called in
+    other threads, with the address of a resource, whether it is a script, and the browser's headers in lower case.
+    """
 
     url: str
-    content_type: str  # includes the charset
+    content_type: str
     body: bytes = field(repr=False)
-    timeout: float  # seconds
-    delay: float  # seconds that the crawler waits before each request, not part of the timeout
-    max_length: int  # characters of the rendered document
-    # returns a resource or None, given its address, whether it is a script, and the request headers of the browser in
-    # lower case; called in other threads
+    timeout: float
+    delay: float
+    max_length: int
     load: Callable[[str, bool, Mapping[str, str]], Resource | None]
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedDocument:
-    """A document after its scripts have run."""
+    """A document in UTF-8 after its scripts have run, and the addresses to which they tried to navigate."""
 
-    html: bytes = field(repr=False)  # UTF-8
-    moves: tuple[str, ...]  # addresses that scripts tried to navigate to
-    is_late: bool  # whether the timeout ended it
+    html: bytes = field(repr=False)
+    navigations: tuple[str, ...]
+    timed_out: bool
 
 
 def find_chromium() -> str:
@@ -134,7 +131,7 @@ class Browser:
 
         Raises:
             RendererMissing: the browser cannot be started.
-            PageUnavailable: it was lost or did not answer, or the document cannot be rendered.
+            PageUnavailable: the browser was lost or did not answer, or the document cannot be rendered.
             FetchError: the crawl is being stopped.
         """
         with self._slots:
@@ -149,18 +146,18 @@ class Browser:
                 future = asyncio.run_coroutine_threadsafe(running.render(job), running.loop)
             if lost is not None:
                 lost.close()
-            end = time.monotonic() + job.timeout + job.delay * _MAX_REQUESTS + _GRACE
-            while not wait([future], _POLL_INTERVAL).done:
+            end = time.monotonic() + job.timeout + job.delay * _MAX_REQUESTS_PER_DOCUMENT + _GRACE_SECONDS
+            while not wait([future], _POLL_SECONDS).done:
                 if stop.is_set():
                     future.cancel()
                     raise FetchError("the crawl is being stopped")
                 if time.monotonic() > end:
-                    running.is_lost = True  # it hangs
+                    running.is_lost = True
                     future.cancel()
                     raise PageUnavailable("the browser did not answer in time")
             try:
                 return future.result()
-            except CancelledError:  # it was closed
+            except CancelledError:
                 raise PageUnavailable("the browser was lost") from None
 
     def close(self) -> None:
@@ -192,14 +189,14 @@ class _Running:
             raise RendererMissing(f"Chromium does not start ({reason}); repair it, or set render to off") from error
 
     async def _run(self, program: str) -> None:
-        """Run Chromium without the environment and the network of the build, until this is cancelled."""
+        """Run Chromium without the environment and the network of the build, until the task is cancelled."""
         self.loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         folder = tempfile.gettempdir()
         environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
         environment["TMPDIR"] = folder if len(folder) < _MAX_FOLDER_LENGTH else "/tmp"  # noqa: S108 - Chromium makes its own
         environment |= {"HOME": "/nonexistent", "PILOTLIGHT_CHROMIUM": program}
         try:
-            from playwright.async_api import Error, async_playwright  # slow to load
+            from playwright.async_api import Error, async_playwright
 
             self.error: type[Exception] = Error
             async with async_playwright() as playwright:
@@ -218,7 +215,7 @@ class _Running:
                     await asyncio.Event().wait()
                 finally:
                     with suppress(Exception):
-                        async with asyncio.timeout(_GRACE):
+                        async with asyncio.timeout(_GRACE_SECONDS):
                             await self.chromium.close()
         except asyncio.CancelledError:
             return
@@ -227,7 +224,7 @@ class _Running:
                 self._started.set_exception(error)
 
     async def render(self, job: RenderJob) -> RenderedDocument:
-        """Render a document in an idle page; see `_Tab`."""
+        """Render a document in an idle tab."""
         tab = self._idle.pop() if self._idle else _Tab(self)
         try:
             return await tab.render(job)
@@ -242,9 +239,9 @@ class _Running:
     def close(self) -> None:
         """End the browser, and wait until it is gone."""
         if self._task is not None:
-            with suppress(RuntimeError):  # the loop has ended
+            with suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(3 * _GRACE)
+        self._thread.join(3 * _GRACE_SECONDS)
         self.loaders.shutdown(wait=False, cancel_futures=True)
 
 
@@ -270,12 +267,14 @@ class _Tab:
             await self._page.add_init_script("try { sessionStorage.clear() } catch {}")
             self._tools: CDPSession = await context.new_cdp_session(self._page)
         self._job, self._is_open = job, False
-        self._failure: PilotlightError | None = None  # ends the crawl
-        self._requests, self._pending, self._moves = 0, 0, list[str]()
+        self._failure: PilotlightError | None = None
+        self._requests, self._pending, self._navigations = 0, 0, list[str]()
         self._idle, self._end = asyncio.Event(), asyncio.timeout(job.timeout)
         self._idle.set()
-        is_late, self._origin = False, origin(job.url)
-        await self._tools.send("Storage.overrideQuotaForOrigin", {"origin": self._origin, "quotaSize": _STORAGE_BYTES})
+        timed_out, self._origin = False, origin(job.url)
+        await self._tools.send(
+            "Storage.overrideQuotaForOrigin", {"origin": self._origin, "quotaSize": _STORAGE_BYTES_PER_SITE}
+        )
         try:
             async with self._end:
                 await self._page.goto(job.url, wait_until="commit", timeout=0)
@@ -285,7 +284,7 @@ class _Tab:
                     await self._idle.wait()
                     await self._page.evaluate(_WAIT_SCRIPT, [_QUIET_MS, _MAX_RESTLESS_MS])
         except TimeoutError:
-            is_late = True
+            timed_out = True
         if self._failure is not None:
             raise self._failure
         try:
@@ -295,29 +294,29 @@ class _Tab:
             raise PageUnavailable("it cannot be rendered: its scripts never end") from None
         if html is None:
             raise PageUnavailable(f"it cannot be rendered: it has over {job.max_length:,} characters")
-        return RenderedDocument(str(html).encode("utf-8", "replace"), tuple(self._moves), is_late)
+        return RenderedDocument(str(html).encode("utf-8", "replace"), tuple(self._navigations), timed_out)
 
     async def clear(self) -> None:
         """Remove the last document with its scripts; if that fails, close the page."""
         job, self._job = self._job, None
         self._documents_left -= 1
-        with suppress(self._running.error, TimeoutError):  # the page is closed, or hangs
+        with suppress(self._running.error, TimeoutError):
             if job is not None and self._context is not None and self._documents_left > 0:
                 async with asyncio.timeout(_CLOSE_TIMEOUT):
-                    await self._page.goto(job.url, timeout=0)  # an empty page, see `_answer`
+                    await self._page.goto(job.url, timeout=0)
                     await self._context.clear_cookies()
                     storage = {"origin": self._origin, "storageTypes": "all"}
                     await self._tools.send("Storage.clearDataForOrigin", storage)
                 return
         context, self._context = self._context, None
         if context is not None:
-            with suppress(self._running.error, TimeoutError):  # it ends with the browser
+            with suppress(self._running.error, TimeoutError):
                 async with asyncio.timeout(_CLOSE_TIMEOUT):
                     await context.close()
 
     async def _answer(self, route: "Route", request: "Request") -> None:
         kind, is_get, job = request.resource_type, request.method == "GET", self._job
-        with suppress(self._running.error):  # the page is gone
+        with suppress(self._running.error):
             if not request.url.startswith(("http://", "https://")):
                 await route.abort()
             elif job is None and kind == "document":  # an empty page of the site, in the same process
@@ -328,12 +327,12 @@ class _Tab:
                 self._is_open = True
                 await route.fulfill(status=200, content_type=job.content_type, body=job.body)
             elif kind == "document" and request.frame == self._page.main_frame:
-                if is_get and len(self._moves) < _MAX_MOVES:  # a script navigates, and the crawler may follow
-                    self._moves.append(request.url)
-                await route.abort("aborted")  # keeps the document
+                if is_get and len(self._navigations) < _MAX_NAVIGATIONS:
+                    self._navigations.append(request.url)
+                await route.abort("aborted")
             elif kind == "stylesheet":
                 await route.fulfill(status=200, content_type="text/css", body="")  # scripts may wait for it
-            elif kind in _LOADED_TYPES and is_get and self._requests < _MAX_REQUESTS:
+            elif kind in _LOADED_TYPES and is_get and self._requests < _MAX_REQUESTS_PER_DOCUMENT:
                 await self._load(job, route, request)
             else:
                 await route.abort()
@@ -343,7 +342,7 @@ class _Tab:
         self._pending += 1
         self._idle.clear()
         if job.delay and (until := self._end.when()) is not None:
-            self._end.reschedule(until + job.delay)  # the crawler waits before each request
+            self._end.reschedule(until + job.delay)
         arguments = request.url, request.resource_type == "script", request.headers
         try:
             resource = await self._running.loop.run_in_executor(self._running.loaders, job.load, *arguments)
@@ -355,7 +354,7 @@ class _Tab:
         except PilotlightError as error:
             if job is self._job:
                 self._failure = error
-                self._end.reschedule(0)  # ends the rendering at once
+                self._end.reschedule(0)
         finally:
             if job is self._job:
                 self._pending -= 1
@@ -365,5 +364,5 @@ class _Tab:
 
 def _brief(error: Exception) -> str:
     lines = [line for line in map(str.strip, str(error).splitlines()) if line]
-    marked = [line for line in lines if any(word in line for word in _ERROR_MARKS)]
+    marked = [line for line in lines if any(word in line for word in _ERRORS_IN_LOG)]
     return (marked or lines or [type(error).__name__])[0][:300]

@@ -1,6 +1,7 @@
-"""One site, breadth first. The order of the pages depends on the site alone, never on the timing of fetches.
+"""Crawl one site, breadth first. The order of the pages depends only on the site, never on the timing of fetches.
 
-Fetcher threads work ahead on a window of the frontier; links join it when their page is taken, in the order of pages.
+Threads fetch the first addresses of the frontier ahead of time. Pages are taken in the order of their addresses, and
+the links of a page join the frontier when the page is taken.
 """
 
 from collections import deque
@@ -25,9 +26,9 @@ from indexer.read.formats import CONTENT_TYPES
 from indexer.records import CarriedPage, Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
 
-_MAX_ADDRESSES, _MAX_ADDRESSES_PER_PAGE = 100_000, 4  # per site, per page of `max_pages`
-_AHEAD = 8  # pages fetched ahead, per fetcher thread
-_MAX_MOVES = 3  # redirects of a start page to another site
+_MIN_ADDRESS_LIMIT, _ADDRESSES_PER_PAGE = 100_000, 4
+_PAGES_AHEAD_PER_THREAD = 8
+_MAX_MOVES = 3
 _COLLECTION = "/llms-full.txt"  # read last: it may repeat all pages
 _VIEW = "another view of a page that is read"
 _MISTAKEN = "its canonical address has another text, or cannot be read: indexed under its own"
@@ -35,27 +36,27 @@ _MISTAKEN = "its canonical address has another text, or cannot be read: indexed 
 
 class _Due(NamedTuple):
     url: str
-    depth: int  # links from the start page
+    depth: int
     referrer: str  # empty for sitemaps
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The pages that one address led to."""
+    """The pages that one address led to, and the page at that address if the first is its canonical page."""
 
     visits: tuple[Visit, ...]
-    alias: Page | None = None  # named the first visit as its canonical address; only its links count
+    alias: Page | None = None  # only its links count
 
 
 def crawl(
     context: SourceContext, sessions: Mapping[str, Session] | None = None, browser: Browser | None = None
 ) -> Generator[Item, None, None]:
-    """Read every page of a site that links lead to from the start page, or that a sitemap, feed or llms.txt lists.
+    """Read every page of a site that can be reached by links from the start page, or is in a sitemap, feed or llms.txt.
 
     The source of the context is the address of the start page; its scheme, host and port bound the crawl. The browser
-    is started for the first page that needs rendering. Pages that are followed but not indexed are yielded too, marked
-    `noindex`, and so are pages with the same content, of which the links of one are followed. Records are yielded for
-    pages that are unchanged or unavailable.
+    is started for the first page that needs rendering. Pages whose links are followed although they are not indexed are
+    yielded with `noindex`. Of pages with the same content all are yielded, but the links of only one are followed. An
+    unchanged or unavailable page is yielded as its record of the previous build.
 
     Raises:
         SourceError: the start page or the site's robots.txt cannot be read, or forbids reading.
@@ -73,19 +74,19 @@ def crawl(
 
 
 class _Frontier:
-    """The addresses of a site that are due, in order, each once."""
+    """The queue of addresses to fetch, each once."""
 
     def __init__(self, context: SourceContext, reader: PageReader) -> None:
         self._context, self._reader = context, reader
         self.queue: deque[_Due] = deque()
-        self._collections: deque[_Due] = deque()  # taken when nothing else is due
-        self.visited: set[str] = set()  # addresses enqueued or refused
-        self._max_visited = _MAX_ADDRESSES + _MAX_ADDRESSES_PER_PAGE * context.limits.max_pages
-        self.follows_links = True  # False: only sitemaps
+        self._collections: deque[_Due] = deque()
+        self.visited: set[str] = set()
+        self._max_visited = _MIN_ADDRESS_LIMIT + _ADDRESSES_PER_PAGE * context.limits.max_pages
+        self.follows_links = True
         self.requested = 0
 
     def pop(self, *, is_idle: bool) -> _Due | None:
-        """Return the next address, or None; collections are taken when no fetch is under way."""
+        """Return the next address, or None. Collections come last, when no fetch is under way."""
         if is_idle and not self.queue:
             self.queue, self._collections = self._collections, self.queue
         return self.queue.popleft() if self.queue else None
@@ -95,7 +96,7 @@ class _Frontier:
         return [due.url for due in (*self.queue, *self._collections)]
 
     def enqueue(self, links: Iterable[str], depth: int, referrer: str = "") -> list[Skip]:
-        """Add new addresses; return the skips of the others."""
+        """Add the new addresses that may be fetched; return the skips of the other new ones."""
         limits, skips = self._context.limits, list[Skip]()
         for url in links if self.follows_links or depth == 0 else ():
             if url in self.visited:
@@ -122,13 +123,13 @@ class _CanonicalReader:
     """Reads pages under their canonical addresses, each of which is fetched once for all threads."""
 
     def __init__(self, reader: PageReader, texts: SiteTexts, yielded: Collection[str]) -> None:
-        self._reader, self._texts, self._yielded = reader, texts, yielded
-        self._doubted: set[str] = set()  # addresses of pages that name another and are yielded themselves
-        self._visits: dict[str, Future[Visit]] = {}  # those under way, and those not yet yielded
+        self._reader, self._texts, self._yielded_urls = reader, texts, yielded
+        self._doubted: set[str] = set()  # pages that are yielded although they name another address
+        self._visits: dict[str, Future[Visit]] = {}
         self._lock = Lock()
 
     def read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> _Result:
-        """Read one page, or the one at its canonical address if that has its text and names no other."""
+        """Read a page, or the page at its canonical address if that has the same text and names no other address."""
         visit = self._reader.read(url, types)
         page, canonical = visit.page, visit.canonical
         if canonical is None or isinstance(page, CarriedPage):
@@ -136,7 +137,7 @@ class _CanonicalReader:
         if not self._reader.robots.allows(canonical) or self._reader.refusal(canonical) is not None:
             return _Result((visit,))
         mistaken = replace(visit, page=replace(page, note=_MISTAKEN))
-        if canonical in self._yielded and (visit.text or canonical not in self._doubted):
+        if canonical in self._yielded_urls and (visit.text or canonical not in self._doubted):
             if not self._texts.has_text(canonical, visit.text):
                 return _Result((mistaken,))
             return _Result((replace(visit, page=replace(page, url=canonical)),), page)
@@ -145,7 +146,7 @@ class _CanonicalReader:
         except FetchError:
             return _Result((mistaken,))
         if target.page.url != canonical or target.canonical is not None:
-            self._doubted.add(page.url)  # early, so that a page that names it stays too
+            self._doubted.add(page.url)
             self.forget(canonical)
             return _Result((visit,))
         if not (is_within(visit.text, target.text) if target.text else self._texts.has_text(canonical, visit.text)):
@@ -153,7 +154,7 @@ class _CanonicalReader:
         return _Result((target.of(url),), page)
 
     def forget(self, url: str) -> None:
-        """Drop the visit of an address that is yielded."""
+        """Drop the visit to an address whose page is yielded."""
         with self._lock:
             self._visits.pop(url, None)
 
@@ -172,19 +173,19 @@ class _CanonicalReader:
 
 
 class _Crawl:
-    """One site: its frontier, and the fetches that are under way."""
+    """The crawl of one site: its frontier, and the fetches that are under way."""
 
     def __init__(self, context: SourceContext, sessions: Mapping[str, Session], browser: Browser) -> None:
         self._context, self._limits, self._earlier = context, context.limits, context.earlier
         self._reader = PageReader(context, sessions, browser)
         self._frontier = _Frontier(context, self._reader)
         self._texts = SiteTexts(context.earlier)
-        self._yielded: set[str] = set()  # addresses of pages
-        self._canonicals = _CanonicalReader(self._reader, self._texts, self._yielded)
+        self._yielded_urls: set[str] = set()
+        self._canonicals = _CanonicalReader(self._reader, self._texts, self._yielded_urls)
         self._pool = ThreadPoolExecutor(context.limits.concurrency, thread_name_prefix="fetch")
         self._fetches: deque[tuple[_Due, Future[_Result]]] = deque()
         self._unread_views: list[Skip] = []
-        self._followed: set[str] = set()  # hashes of pages whose links are enqueued
+        self._followed_hashes: set[str] = set()
         self._bytes = 0
 
     def close(self) -> None:
@@ -194,7 +195,7 @@ class _Crawl:
         self._reader.close()
 
     def fetch_start(self, start: str) -> list[Item]:
-        """Read robots.txt and the start page; if that is a sitemap, only its pages are read."""
+        """Read robots.txt and the start page. If the start page is a sitemap, only the pages in it are crawled."""
         reader, url, moves = self._reader, start, 0
         try:
             while True:
@@ -208,7 +209,7 @@ class _Crawl:
                     url = move.url
         except FetchError as error:
             raise SourceError(f"cannot read {start}: {error}") from error
-        reader.is_open, self._frontier.requested = True, 1
+        reader.has_read_start, self._frontier.requested = True, 1
         page = result.visits[0].page
         self._frontier.visited.update((start, url, page.url))
         if isinstance(page, Page) and is_sitemap(page):
@@ -255,7 +256,7 @@ class _Crawl:
 
     def submit_fetches(self) -> bool:
         """Keep the fetcher threads busy; return False when no fetch is under way or due."""
-        window = memory.share(self._limits.concurrency * _AHEAD)
+        window = memory.share(self._limits.concurrency * _PAGES_AHEAD_PER_THREAD)
         while len(self._fetches) < window and not self._limit_reached():
             due = self._frontier.pop(is_idle=not self._fetches)
             if due is None:
@@ -278,7 +279,7 @@ class _Crawl:
             return [Failure(due.url, str(error))]
 
     def leftovers(self) -> list[Item]:
-        """Return the skips of refused requests of scripts, of views of pages, and of addresses over a limit."""
+        """Return the skips of scripts' refused requests, of unread views of pages, and of addresses over a limit."""
         limit = self._limit_reached()
         rest = (Skip(url, limit) for url in self._frontier.remaining())
         return [*self._reader.refused_requests(), *self._unread_views, *rest]
@@ -290,16 +291,16 @@ class _Crawl:
         return f"over the limit of {self._limits.max_pages:,} pages" if is_full else ""
 
     def _take_result(self, due: _Due, result: _Result) -> list[Item]:
-        """Return the pages, and the skips of their links; several pages may have the same content."""
+        """Enqueue the links of fetched pages; return the pages and the skips of their links."""
         items = list[Item]()
         self._frontier.visited.update(visit.page.url for visit in result.visits)
-        if result.alias is not None:  # one of perhaps many that name one address
+        if result.alias is not None:
             self._bytes += len(result.alias.body)
             items += self._follow(result.alias, due)
         for visit in result.visits:
             page = visit.page
             self._canonicals.forget(page.url)
-            if page.url in self._yielded:
+            if page.url in self._yielded_urls:
                 items += [Skip(due.url, "leads to a page already read")] if visit is result.visits[0] else []
                 continue
             if isinstance(page, Page) and (reason := self._repeat_reason(due, visit, page)):
@@ -308,29 +309,29 @@ class _Crawl:
                 continue
             if not (isinstance(page, Page) and page.noindex):
                 self._texts.add(page.url, visit.text, page.links)
-            self._yielded.add(page.url)
+            self._yielded_urls.add(page.url)
             self._bytes += len(page.body) if isinstance(page, Page) else 0
             items += [*self._follow(page, due), page]
         self.submit_fetches()
         return items
 
     def _repeat_reason(self, due: _Due, visit: Visit, page: Page) -> str:
-        """Return why a page that only repeats other pages is left out; empty if it does not."""
-        if page.noindex or page.content_hash in self._followed:
+        """Return why a page that only repeats others is left out, or an empty string if the page has its own text."""
+        if page.noindex or page.content_hash in self._followed_hashes:
             return ""
         if page.url.endswith(_COLLECTION) and self._texts.is_collection(visit.text):
             return "the text of the other pages again"
         return _VIEW if self._texts.is_view(page, visit.text, due.referrer) else ""
 
     def _follow(self, page: Page | CarriedPage, due: _Due) -> list[Skip]:
-        """Enqueue the links of a page, unless the same content was followed: a site may answer all requests with it."""
-        if page.content_hash in self._followed:
+        """Enqueue the links of a page, unless a page with the same content was followed: all requests may get it."""
+        if page.content_hash in self._followed_hashes:
             return []
-        self._followed.add(page.content_hash)
+        self._followed_hashes.add(page.content_hash)
         return self._frontier.enqueue(page.links, due.depth + 1, page.url)
 
     def _read_or_known(self, url: str) -> _Result:
-        """Read one page, or return its record if it is unavailable; runs in a fetcher thread."""
+        """Read a page, or return its previous record if the page is unavailable; runs in a fetcher thread."""
         try:
             return self._canonicals.read(url)
         except PageUnavailable as error:

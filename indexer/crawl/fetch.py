@@ -34,11 +34,11 @@ from indexer.network.urls import normalise, on_site, origin, without_session
 from indexer.read.formats import CONTENT_TYPES, MAX_SITEMAP_LENGTH
 
 MAX_REDIRECTS = 5
-MAX_PAUSE = 60.0  # seconds; a longer Retry-After is not waited for
+MAX_PAUSE_SECONDS = 60.0
 _ATTEMPTS = 3
-_CONNECT_TIMEOUT = 10.0  # seconds
-_MAX_FAILED_SECONDS = 7_200.0  # seconds
-_BACKOFF = 0.3  # seconds before the second attempt; doubles
+_CONNECT_TIMEOUT = 10.0
+_MAX_FAILED_SECONDS = 7_200.0
+_BACKOFF = 0.3  # seconds before the second attempt
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NOT_MODIFIED = 304
 _TEXT = re.compile(r"\s*(?:text/|[\w./-]+[+/](?:xml|json)\b)", re.IGNORECASE)
@@ -46,15 +46,20 @@ _TEXT = re.compile(r"\s*(?:text/|[\w./-]+[+/](?:xml|json)\b)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """Options of one request."""
+    """Options of one request.
 
-    check_redirect: Callable[[str], object] = str  # called with each redirect; raises NotWanted to refuse it
-    types: Collection[str] | None = CONTENT_TYPES  # accepted media types; None: any, as the header says
-    max_length: int | None = None  # bytes; longer bodies are truncated; None: they are refused
-    validators: Callable[[str], Mapping[str, str]] = lambda _: {}  # headers of each hop, such as If-None-Match
-    long_types: Collection[str] | None = ()  # media types that may be as long as a sitemap; None: any
-    headers: Mapping[str, str] = field(default_factory=dict)  # replace the usual ones
-    is_anonymous: bool = False  # sends no credentials
+    `check_redirect` raises NotWanted to refuse the target of a redirect. `validators` returns headers for an address,
+    such as If-None-Match. A body over `max_length` bytes is truncated; without `max_length`, a body over the crawl's
+    limit is refused. Bodies of `long_types` may be as long as a sitemap. If types are None, all are meant.
+    """
+
+    check_redirect: Callable[[str], object] = str
+    types: Collection[str] | None = CONTENT_TYPES
+    max_length: int | None = None
+    validators: Callable[[str], Mapping[str, str]] = lambda _: {}
+    long_types: Collection[str] | None = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    is_anonymous: bool = False
 
 
 ANY_PAGE = PageRequest()
@@ -75,7 +80,7 @@ class Fetcher:
         self._headers = {
             "User-Agent": limits.user_agent,
             "Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1",  # some servers send Markdown where it is named
-            "Accept-Encoding": content_codings.ACCEPTED,
+            "Accept-Encoding": content_codings.ACCEPT_ENCODING,
             "Connection": "keep-alive",
         }
         self.pacer = RequestPacer(limits.delay)
@@ -93,7 +98,7 @@ class Fetcher:
             pool.close()
 
     def leave_site(self, site: str) -> None:
-        """Follow a redirect to another host: if the site is public, private addresses are not allowed any more."""
+        """Prepare for a redirect from a site to another host: if the site is public, forbid private addresses."""
         url_parts = urlsplit(site)
         if self._backend.allow_private is True:
             with suppress(OSError, UnicodeError):
@@ -108,10 +113,10 @@ class Fetcher:
         """Fetch a normalised address.
 
         Raises:
-            NotWanted: refused by address, redirect or media type.
-            PageUnavailable: it may be available later.
+            NotWanted: the address, a redirect or the media type is refused.
+            PageUnavailable: the page may be available later.
             FetchError: another error, in one line.
-            CredentialsError: a secret for its origin cannot be read.
+            CredentialsError: a secret for the origin cannot be read.
         """
         began = time.monotonic()
         self._backend.deadline.at = began + self._limits.timeout
@@ -125,7 +130,7 @@ class Fetcher:
                 pause = error.pause if isinstance(error, PageUnavailable) else 0.0
                 if pause:
                     self.pacer.pause(pause)
-                is_last = not error.retry or number == _ATTEMPTS - 1 or pause > MAX_PAUSE
+                is_last = not error.retry or number == _ATTEMPTS - 1 or pause > MAX_PAUSE_SECONDS
                 is_late = time.monotonic() + backoff >= self._backend.deadline.at
                 if is_last or (not pause and (is_late or self.pacer.stopped.wait(backoff))):
                     self.failed_seconds += time.monotonic() - began if isinstance(error, PageUnavailable) else 0.0
@@ -173,15 +178,13 @@ class Fetcher:
 
     @contextmanager
     def _connected(self, url: str, headers: Mapping[str, str], *, has_secrets: bool) -> Iterator[httpcore.Response]:
-        url_parts = urlsplit(url)
-        if url_parts.scheme not in ("http", "https"):
-            raise NotWanted(f"{url_parts.scheme}: is not supported, use http or https")
-        target = f"{url_parts.path}?{url_parts.query}" if url_parts.query else url_parts.path
-        # by its components, as httpcore drops everything after a semicolon
-        address = httpcore.URL(
-            scheme=url_parts.scheme, host=url_parts.hostname or "", port=url_parts.port, target=target
-        )
-        all_headers = [("Host", url_parts.netloc), *headers.items()]
+        split = urlsplit(url)
+        if split.scheme not in ("http", "https"):
+            raise NotWanted(f"{split.scheme}: is not supported, use http or https")
+        target = f"{split.path}?{split.query}" if split.query else split.path
+        # built of components, as httpcore's parser drops everything after a semicolon
+        address = httpcore.URL(scheme=split.scheme, host=split.hostname or "", port=split.port, target=target)
+        all_headers = [("Host", split.netloc), *headers.items()]
         pool, hint = self._pool_for(url), unused_proxy(url, self._limits.http_proxy)
         try:
             with pool.stream("GET", address, headers=all_headers, extensions={"timeout": self._timeouts}) as response:
@@ -265,11 +268,11 @@ class Fetcher:
 
 
 class RequestPacer:
-    """Delays the requests of all threads to one site, and pauses them when the site asks for it."""
+    """Keeps `delay` seconds between the requests of all threads to one site, and pauses when the site asks for it."""
 
     def __init__(self, delay: float) -> None:
-        self.delay = delay  # seconds between requests
-        self.stopped = threading.Event()  # wakes threads that wait
+        self.delay = delay
+        self.stopped = threading.Event()
         self._lock = threading.Lock()
         self._next_start = self._paused_until = 0.0
 
@@ -277,7 +280,7 @@ class RequestPacer:
         """Wait until the next request may start; return the seconds waited.
 
         Raises:
-            PageUnavailable: that would take too long.
+            PageUnavailable: the site has asked for a pause that is too long.
             FetchError: the crawl is being stopped.
         """
         with self._lock:
@@ -291,10 +294,10 @@ class RequestPacer:
         return wait
 
     def pause(self, seconds: float) -> None:
-        """Make all threads wait, or fail at once if the pause is longer than `MAX_PAUSE`."""
+        """Make all threads wait, or let their requests fail at once if the pause is over `MAX_PAUSE_SECONDS`."""
         with self._lock:
             until = time.monotonic() + seconds
-            if seconds > MAX_PAUSE:
+            if seconds > MAX_PAUSE_SECONDS:
                 self._paused_until = max(self._paused_until, until)
             else:
                 self._next_start = max(self._next_start, until)

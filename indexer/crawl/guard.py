@@ -25,7 +25,7 @@ _NOT_PLAIN = [*map(ipaddress.ip_network, "192.88.99.0/24 2001::/23 2001:db8::/32
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Return whether an address is an ordinary public one."""
+    """Return whether an address is public and unicast."""
     if address.is_multicast or address.is_reserved or any(address in network for network in _NOT_PLAIN):
         return False
     return address.is_global and (isinstance(address, IPv4Address) or address in _GLOBAL_UNICAST)
@@ -35,7 +35,7 @@ def resolve_checked(host: str, port: int, *, allow_private: bool | tuple[str, ..
     """Return the addresses of a host after checking all of them.
 
     Raises:
-        NotWanted: one of them is neither public nor in a network that is allowed; True allows all, a tuple those named.
+        NotWanted: an address is not public, and `allow_private` is neither True nor a tuple with a network around it.
         OSError: the name does not resolve.
     """
     entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -55,7 +55,7 @@ class _Deadline(threading.local):
 
 
 class GuardedBackend(httpcore.NetworkBackend):
-    """Opens TCP connections to checked addresses only, limited by the deadline of each thread."""
+    """Opens TCP connections to checked addresses only. Their reads and writes end at the deadline of the thread."""
 
     def __init__(self, *, allow_private: bool | tuple[str, ...], deadline: _Deadline | None = None) -> None:
         self.allow_private = allow_private
@@ -77,7 +77,7 @@ class GuardedBackend(httpcore.NetworkBackend):
         with self._lock:
             self._is_aborted = True
             for stream in self._open:
-                with suppress(OSError):  # already closed
+                with suppress(OSError):
                     stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     def connect_tcp(

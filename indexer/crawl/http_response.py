@@ -17,8 +17,8 @@ from indexer.read.extraction import language_of, refresh_in
 from indexer.read.formats import CONTENT_TYPES, OPENAPI, content_type_of, is_openapi, reader_of
 from indexer.records import Page
 
-_MAX_HEADER_LENGTH = 1_000  # characters
-HEAD_LENGTH = 1_024  # bytes that decide the media type of a body
+_MAX_HEADER_LENGTH = 1_000
+HEAD_LENGTH = 1_024
 # headers that describe the page, or limit what its scripts may do with it
 _PAGE_HEADERS = frozenset(
     b"etag last-modified content-language x-robots-tag refresh "
@@ -48,20 +48,20 @@ class PageUnavailable(FetchError):
 
     def __init__(self, reason: str, *, status: int | None = None, retry: bool = False, pause: float = 0.0) -> None:
         super().__init__(reason, status=status, retry=retry)
-        self.pause = pause  # seconds of Retry-After
+        self.pause = pause  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """The response of a server after redirects."""
+    """The response of a server after redirects, with its decoded body and its `page_headers`."""
 
-    url: str  # normalised
-    body: bytes  # decoded
+    url: str
+    body: bytes
     content_type: str
     charset: str | None
-    headers: httpx.Headers  # see `page_headers`
+    headers: httpx.Headers
     fetched_at: str  # ISO 8601, UTC
-    is_unchanged: bool = False  # HTTP 304, without a body
+    is_unchanged: bool = False  # HTTP 304
 
     def as_page(self, source: str, requested: str) -> Page:
         """Return the response as a page of a source; `requested` is the address before redirects."""
@@ -79,7 +79,7 @@ class HttpResponse:
         )
 
 
-def page_headers(headers: httpx.Headers, redact: Callable[[bytes], bytes] = bytes) -> httpx.Headers:
+def page_headers(headers: httpx.Headers, redact: Callable[[bytes], bytes]) -> httpx.Headers:
     """Return the headers that describe the page, without secrets."""
     return httpx.Headers([(name, redact(value)) for name, value in headers.raw if name.lower() in _PAGE_HEADERS])
 
@@ -93,13 +93,13 @@ def refresh_target(url: str, headers: httpx.Headers) -> str | None:
 
 
 def content_language(headers: httpx.Headers) -> str | None:
-    """Return the language of Content-Language, or None: several are languages of readers, not of the page."""
+    """Return the language in Content-Language, or None. Several languages are those of readers, not of the page."""
     languages = headers.get("Content-Language", "")[:_MAX_HEADER_LENGTH]
     return language_of(languages) if "," not in languages else None
 
 
 def retry_after(headers: httpx.Headers) -> float | None:
-    """Return the seconds of Retry-After, a number or a date, or None if it is missing or invalid."""
+    """Return the seconds to wait until the number or date in Retry-After, or None if it is missing or invalid."""
     text = headers.get("Retry-After", "")[:_MAX_HEADER_LENGTH].strip()
     if text.isdecimal():
         return float(text[:10])
@@ -143,7 +143,7 @@ def file_names(url: str, disposition: str) -> tuple[str, ...]:
 
 
 def detect_media_type(declared: str, names: tuple[str, ...], body: bytes) -> str:
-    """Return the media type of a body: by its header, or if that is vague or wrong, by names and first bytes."""
+    """Return the media type of a body: the declared one, or if that is vague or wrong, one by names and first bytes."""
     named_type = next(filter(None, map(content_type_of, names)), "")
     if (registered := declared.replace("/x-", "/", 1)) in CONTENT_TYPES:  # text/x-markdown
         declared = registered if declared not in CONTENT_TYPES else declared
@@ -156,9 +156,8 @@ def detect_media_type(declared: str, names: tuple[str, ...], body: bytes) -> str
     is_page = declared.startswith(("text/", "application/xhtml"))
     if is_page and has_text and not is_markup and (named_type in MARKDOWN or not _LLMS.isdisjoint(names)):
         return named_type if named_type in MARKDOWN else "text/markdown"
-    if declared in CONTENT_TYPES and (
-        is_page or not (is_markup or (has_text and reader_of(declared) in _BINARY_READERS))
-    ):
+    is_mislabelled = not is_page and (is_markup or (has_text and reader_of(declared) in _BINARY_READERS))
+    if declared in CONTENT_TYPES and not is_mislabelled:
         # a server that knows no media types sends pages as plain text
         return "text/html" if declared == "text/plain" and named_type == "text/html" and is_markup else declared
     if not (is_vague or declared.startswith("application/") or declared == "text/xml"):

@@ -15,22 +15,26 @@ from indexer.text.cleaning import one_line
 MARKUP = frozenset({"text/html", "application/xhtml+xml"})
 LLMS = "/llms.txt"
 ONLY_LINKS = PageParts(links=True)
-_MAX_KIND_LENGTH = 50  # characters
+_MAX_KIND_LENGTH = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The links of one page, in order and without duplicates."""
+    """The links of one page, in order and without duplicates; all addresses are normalised and on the page's site.
 
-    urls: tuple[str, ...]  # normalised, on the page's own site
+    `refresh` is an address that readers are sent to at once. `leads_on` is the kind of a page that is followed but not
+    indexed, such as a frameset, and empty for other pages.
+    """
+
+    urls: tuple[str, ...]
     noindex: bool = False
-    canonical: str | None = None  # another address on the same site
+    canonical: str | None = None
     asks_password: bool = False
-    refresh: str | None = None  # address that readers are sent to at once
-    leads_on: str = ""  # kind of a page that is followed and not indexed, such as a frameset
+    refresh: str | None = None
+    leads_on: str = ""
     why_no_links: str = ""
     needs_rendering: bool = False
-    reading: PageReading | None = None  # text and blocks, if they were requested
+    reading: PageReading | None = None
 
 
 def read_links(page: Page, lend: Lend = borrowed, requested: PageParts = ONLY_LINKS) -> Links:
@@ -60,7 +64,7 @@ def _checked_links(page: Page, fields: Mapping[str, Any]) -> Links:
         return None if url is None else on_site(url, site)
 
     canonical = absolute(fields["canonical"]) if fields["canonical"] else None
-    if canonical is None or canonical == page.url or origin(canonical) != site:
+    if canonical is not None and (canonical == page.url or origin(canonical) != site):
         canonical = None
     is_listing = bool(fields["is_listing"])
     below = normalise(base, ".") or base if is_listing else f"{site}/"

@@ -43,14 +43,14 @@ class Moved(RedirectRefused):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One page as it was read."""
+    """One page as it was read, its canonical address if that is another one, and the shingles of its text."""
 
     page: Page | CarriedPage
-    canonical: str | None = None  # another address on the same site
-    text: frozenset[int] = frozenset()  # shingles; empty if it was not read
+    canonical: str | None = None
+    text: frozenset[int] = frozenset()
 
     def of(self, url: str) -> "Visit":
-        """Return the visit as that of a page that another address led to."""
+        """Return the visit of the same page with `url` as the requested address."""
         page = self.page
         if isinstance(page, CarriedPage):
             return replace(self, page=CarriedPage(replace(page.record, requested=url)))
@@ -67,8 +67,8 @@ class LoginCheck:
         """Note a page that was read with the session.
 
         Raises:
-            SessionEnded: it is a login page, and the session has ended.
-            NotWanted: it asks for a password although the session is alive.
+            SessionEnded: the page asks for a password, and the session has ended.
+            NotWanted: the page asks for a password although the session is alive.
         """
         session = self._fetcher.session(url)
         if session and session.kinds and links.asks_password:
@@ -108,18 +108,18 @@ class PageReader:
     """Reads pages of one site; can be used by many threads once `enter_site` has been called."""
 
     def __init__(self, context: SourceContext, sessions: Mapping[str, Session], browser: Browser) -> None:
-        """Take a source. Raises RendererMissing."""
+        """Prepare to read pages of a source. Raises RendererMissing."""
         self._context, self._limits, self._earlier = context, context.limits, context.earlier
         self._renderer = Renderer(context, browser)
         self._fetcher = Fetcher(context.limits, sessions)
         self._readers = ReaderPool()
         self._logins = LoginCheck(self._fetcher, context.source, partial(read_links, lend=self._readers.borrowed))
         self.site = ""  # scheme://host:port
-        self.moved_from = ""  # site of the source, if its start page redirects to another host
-        self.is_open = False  # whether the start page has been read
-        self.why_no_links: str | None = None  # the start page: empty if it has links, None if it was not read
-        self._missing: frozenset[int] | None = None  # shingles of the response for an address that does not exist
-        self._missing_lock = threading.Lock()
+        self.moved_from = ""  # the site before a redirect of the start page
+        self.has_read_start = False
+        self.why_no_links: str | None = None  # empty if the start page has links
+        self._soft_404: frozenset[int] | None = None
+        self._soft_404_lock = threading.Lock()
 
     def abort(self) -> None:
         """Stop all fetchers and readers."""
@@ -159,9 +159,10 @@ class PageReader:
         """Fetch one page with its links and text; a refresh to another page is followed like a redirect.
 
         Raises:
-            NotWanted: it is left out.
-            FetchError: it cannot be read; PageUnavailable: for now.
-            SourceError: nothing else of the site can be read.
+            NotWanted: the page is left out.
+            PageUnavailable: the page cannot be read now.
+            FetchError: the page cannot be read.
+            SourceError: no page of the site can be read.
         """
         target, hops = url, list[str]()
         while True:
@@ -184,7 +185,7 @@ class PageReader:
             raise
 
     def _unchanged(self, response: HttpResponse, requested: str) -> Visit | None:
-        """Return the visit of a page whose links and text are known from the previous build, or None."""
+        """Return the visit of a page that is as in the previous build, or None if its links must be read."""
         noindex, _ = indexing_rules(x_robots_directives(response.headers))
         record, session = self._unchanging(response.url), self._fetcher.session(response.url)
         if record is None:
@@ -199,7 +200,7 @@ class PageReader:
         return Visit(replace(page, links=record.links, noindex=noindex)) if is_same else None
 
     def _changed(self, response: HttpResponse, requested: str, hops: list[str]) -> Visit | str:
-        """Read a response; return the visit, or the address of a refresh, with the page added to `hops`."""
+        """Read a response. Return the visit, or after adding the page to `hops` the address of its refresh."""
         noindex, nofollow = indexing_rules(x_robots_directives(response.headers))
         page = response.as_page(self._context.source, requested)
         selection = ONLY_LINKS if noindex else self._renderer.parts_of(page, self._context.parts_of(page))
@@ -213,9 +214,9 @@ class PageReader:
         if not (noindex or links.noindex):
             page, links = self._renderer.render_if_needed(page, links, self._context.parts_of)
         self._logins.check_page(response.url, links)
-        if links.asks_password and not self.is_open and self.moved_from:
+        if links.asks_password and not self.has_read_start and self.moved_from:
             raise NotWanted(f"redirect to another site ({self.site}), which asks for a password")
-        if not self.is_open:
+        if not self.has_read_start:
             self.why_no_links = "an X-Robots-Tag header says nofollow" if nofollow else links.why_no_links
         page = replace(
             page,
@@ -225,7 +226,7 @@ class PageReader:
             reading=links.reading,
         )
         text = frozenset[int]() if page.noindex else shingles(text_of(page))
-        if self.is_open and text and self._is_missing(page):
+        if self.has_read_start and text and self._is_soft_404(page):
             raise NotWanted(SOFT_404)
         return Visit(page, links.canonical, text)
 
@@ -233,19 +234,19 @@ class PageReader:
         """Return the record of a page, or None if all are read again because the rendering mode has changed."""
         return None if self._renderer.mode_changed else self._earlier.unchanging_page(url)
 
-    def _is_missing(self, page: Page) -> bool:
-        """Return whether a page is the response for an address that does not exist, which is requested once."""
-        with self._missing_lock:
-            if self._missing is None:
-                self._missing = frozenset()
+    def _is_soft_404(self, page: Page) -> bool:
+        """Return whether a page is the site's answer for addresses that do not exist, one of which is requested."""
+        with self._soft_404_lock:
+            if self._soft_404 is None:
+                self._soft_404 = frozenset()
                 url = normalise(self._start, f"pilotlight-{secrets.token_hex(8)}") or ""
                 if self.robots.allows(url) and not self.refusal(url):
                     with suppress(FetchError):
-                        self._missing = self._shingles_of_missing(url)
-            missing = self._missing
-        return bool(missing) and is_same_answer(shingles_without_address(page), missing)
+                        self._soft_404 = self._read_soft_404(url)
+            soft_404 = self._soft_404
+        return bool(soft_404) and is_same_answer(shingles_without_address(page), soft_404)
 
-    def _shingles_of_missing(self, url: str) -> frozenset[int]:
+    def _read_soft_404(self, url: str) -> frozenset[int]:
         response = self._fetcher.get(url, PageRequest(self._check_redirect))
         page = response.as_page(self._context.source, url)
         requested = self._renderer.parts_of(page, self._context.parts_of(page))
@@ -257,20 +258,20 @@ class PageReader:
         """Check the target of a redirect or refresh.
 
         Raises:
-            Moved: it is the start page, on another site on which the crawl may go on.
-            RedirectRefused: it is not followed.
+            Moved: the start page is on another site, where the crawl may go on.
+            RedirectRefused: the target is not followed.
         """
         if origin(url) != self.site:
             source, target, session = urlsplit(self.site), urlsplit(url), self._fetcher.session(self.site)
             is_upgrade = target.scheme == "https" and source.netloc == target.netloc
             has_secrets = session is not None and bool(session.kinds)
             is_followed = not (is_refresh or has_secrets) and (target.scheme == "https" or source.scheme == "http")
-            if not self.is_open and (is_upgrade or is_followed):
+            if not self.has_read_start and (is_upgrade or is_followed):
                 raise Moved(url)
             raise RedirectRefused(f"redirect to another site ({origin(url)})")
         if not self.robots.allows(url):
             raise RedirectRefused("redirect to a page that robots.txt disallows")
-        if self.is_open and (refusal := self.refusal(url)):
+        if self.has_read_start and (refusal := self.refusal(url)):
             raise RedirectRefused(f"redirect to a page that is {refusal}")
 
     def _refresh_refusal(self, url: str) -> str | None:

@@ -22,11 +22,11 @@ from indexer.read.reader_process import Lend
 from indexer.records import Page, Skip
 from indexer.source_context import SourceContext
 
-_FORWARDED = {"accept": "Accept", "origin": "Origin"}  # headers of the browser's requests
-_RETURNED = ("access-control-allow-origin", "access-control-allow-credentials")
-_CACHE_BYTES = 32_000_000  # scripts that several pages use
+_REQUEST_HEADERS = {"accept": "Accept", "origin": "Origin"}
+_RESPONSE_HEADERS = ("access-control-allow-origin", "access-control-allow-credentials")
+_SCRIPT_CACHE_BYTES = 32_000_000
 _MAX_ORIGINS = 16
-_MAX_REFUSED = 100  # refusals in the report
+_MAX_REFUSED = 100
 
 
 @dataclass(slots=True)
@@ -41,28 +41,28 @@ class Renderer:
     """Renders pages of one site, if its limits say so; can be used by many threads."""
 
     def __init__(self, context: SourceContext, browser: Browser) -> None:
-        """Take a source. Raises RendererMissing: pages are to be rendered, and the browser is not installed."""
+        """Prepare to render pages of a source. Raises RendererMissing: the browser is needed but not installed."""
         limits, live = context.limits, context.earlier.manifest
         self._limits, self._mode = limits, limits.render
         self._browser, self._stop, self._lock = browser, threading.Event(), threading.Lock()
-        self._site = ""  # scheme://host:port; empty: nothing is rendered
+        self._site = ""  # empty if nothing is rendered
         self._robots: dict[str, Robots | FetchError] = {}
         self._scripts: dict[str, Resource] = {}
-        self._cache_left = _CACHE_BYTES
+        self._cache_left = _SCRIPT_CACHE_BYTES
         self._refused: dict[str, Skip] = {}
-        self.mode_changed = False  # since the previous build: even unchanged pages are read again
+        self.mode_changed = False  # since the previous build
         if live is not None:
             before = live.settings.get("crawl", {})
             own_settings = before.get("own", {}).get(context.source, {})
             self.mode_changed = self._mode != (own_settings.get("render") or before.get("render") or "off")
         if self._mode != "off":
             check_installed()
-            # permission for all private addresses is for the site only; permission for networks is for all sites
+            # for other sites, private addresses are allowed only if they are in networks that the user names
             private = limits.allow_private if isinstance(limits.allow_private, tuple) else False
             self._resource_fetcher = Fetcher(replace(limits, allow_private=private))
 
     def enter_site(self, site: str, robots: Robots, fetcher: Fetcher, lend: Lend) -> None:
-        """Take the site (`scheme://host:port`) with its rules and its fetcher, and a lender of reader processes."""
+        """Set the site (`scheme://host:port`) with its rules and fetcher, and the pool of reader processes."""
         if self._mode != "off":
             self._site, self._fetcher, self._lend = site, fetcher, lend
             self._robots[site] = robots
@@ -80,20 +80,20 @@ class Renderer:
         return [*self._refused.values()]
 
     def parts_of(self, page: Page, requested: PageParts) -> PageParts:
-        """Return the parts to read of a page that may need rendering."""
+        """Return which parts of a page to read before it is rendered."""
         if not self._site or page.content_type not in MARKUP:
             return requested
         return PageParts() if self._mode == "on" else replace(requested, needs_rendering=_has_script(page))
 
     def render_if_needed(self, page: Page, links: Links, parts_of: Callable[[Page], PageParts]) -> tuple[Page, Links]:
-        """Return a page and its links, rendered if its links, read from the fetched page, say so.
+        """Return a page and its links, after rendering the page if it needs that.
 
-        A rendered page has no validators, so the next build fetches and renders it again: it depends on more than its
-        own address. `parts_of` returns the parts to read of the rendered page.
+        A rendered page depends on more than its own address, so it has no validators: the next build fetches and
+        renders it again. `parts_of` returns the parts to read of the rendered page.
 
         Raises:
-            PageUnavailable: it has no text and some resource was unavailable, or it could not be rendered this time.
-            FetchError: its document cannot be read, or the crawl is being stopped.
+            PageUnavailable: the page has no text without a resource that was unavailable, or cannot be rendered now.
+            FetchError: the document cannot be read, or the crawl is being stopped.
             SourceError: the browser does not start, or the session with the site has ended.
         """
         if not (self._site and page.content_type in MARKUP and (self._mode == "on" or links.needs_rendering)):
@@ -111,15 +111,15 @@ class Renderer:
             raise FetchError(f"larger than {limits.max_bytes:,} bytes after rendering")
         rendered = replace(page, body=document.html, content_type="text/html", charset="utf-8", content_hash="")
         rendered = replace(rendered, etag=None, last_modified=None)
-        timeout = f"they took longer than {limits.render_timeout:g} s" if document.is_late else ""
+        timeout = f"they took longer than {limits.render_timeout:g} s" if document.timed_out else ""
         reason = budget.unavailable or timeout
         requested = replace(parts_of(rendered), needs_rendering=bool(reason) and _has_script(rendered))
         rendered_links = read_links(rendered, self._lend, requested)
         if rendered_links.needs_rendering:
             raise PageUnavailable(f"its scripts have not rendered it: {reason}")
-        moves = (normalise(page.url, url) for url in document.moves)
-        moves_on_site = (url for url in moves if url is not None and origin(url) == origin(page.url))
-        urls = tuple(dict.fromkeys([*rendered_links.urls, *moves_on_site]))
+        targets = (normalise(page.url, url) for url in document.navigations)
+        targets_on_site = (url for url in targets if url is not None and origin(url) == origin(page.url))
+        urls = tuple(dict.fromkeys([*rendered_links.urls, *targets_on_site]))
         asks_password = links.asks_password or rendered_links.asks_password
         return rendered, replace(rendered_links, urls=urls, asks_password=asks_password)
 
@@ -147,7 +147,7 @@ class Renderer:
                     self._refused.setdefault(url, Skip(url, f"requested by a script: {error}"))
                 return None
         with self._lock:
-            budget.bytes -= len(resource.body)  # may become negative
+            budget.bytes -= len(resource.body)
             if is_script and url not in self._scripts and len(resource.body) <= self._cache_left:
                 self._scripts[url] = resource
                 self._cache_left -= len(resource.body)
@@ -167,9 +167,9 @@ class Renderer:
 
         check(url)
         fetcher = self._fetcher if site == self._site else self._resource_fetcher
-        forwarded = {name: headers[key] for key, name in _FORWARDED.items() if key in headers}
+        forwarded = {name: headers[key] for key, name in _REQUEST_HEADERS.items() if key in headers}
         response = fetcher.get(url, PageRequest(check, types=None, headers=forwarded))
-        returned = {name: response.headers[name] for name in _RETURNED if name in response.headers}
+        returned = {name: response.headers[name] for name in _RESPONSE_HEADERS if name in response.headers}
         return Resource(200, _content_type(response), response.body, returned)
 
     def _rules(self, site: str) -> Robots:

@@ -11,8 +11,8 @@ from indexer.errors import FetchError, NotWanted
 from indexer.network.urls import normalise_escapes, origin
 
 _MAX_BYTES = 500 * 1024  # RFC 9309, 2.5
-_MAX_DELAY = 60.0  # seconds
-_MAX_WILDCARDS = 300  # tried for each address; rules after that hold for all paths that begin like them
+_MAX_DELAY_SECONDS = 60.0
+_MAX_WILDCARDS = 300
 _LINE = re.compile(r"(user[ -]agent|crawl[ -]delay|[\w-]+)\s*:?\s*(.*)", re.IGNORECASE)
 _DISALLOW = frozenset("disallow dissallow dissalow disalow diasllow disallaw".split())  # usual misspellings
 _OTHER_RULES = frozenset({"crawl-delay", "request-rate", "visit-time"})  # also end a list of agents
@@ -20,39 +20,39 @@ _UNESCAPED = "!$%&'()*+,-./:;=?@[\\]^_|~"
 
 
 class Robots:
-    """The rules of a robots.txt for one crawler. Takes memory and time linear in its length."""
+    """The rules of a robots.txt for one crawler, in memory and time linear in its length."""
 
     def __init__(self, text: str, user_agent: str) -> None:
         rules, sitemaps = _rules_for(product_token(user_agent), text)
-        self.sitemaps = tuple(sitemaps)  # not normalised
-        self.delay = 0.0  # seconds between requests
-        self._plain: dict[str, bool] = {}  # prefix of a path: whether it is allowed
-        self._wild: list[tuple[int, bool, str]] = []  # length, whether it allows, pattern
+        self.sitemaps = tuple(sitemaps)
+        self.delay = 0.0
+        self._allowed_by_prefix: dict[str, bool] = {}
+        self._patterns: list[tuple[int, bool, str]] = []  # length, whether it allows, pattern
         wildcards_left = _MAX_WILDCARDS
         for key, value in rules:
             if key == "crawl-delay" and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
-                self.delay = max(self.delay, min(float(value), _MAX_DELAY))
+                self.delay = max(self.delay, min(float(value), _MAX_DELAY_SECONDS))
             if key in _OTHER_RULES or not value:
                 continue
             pattern, allows = re.sub(r"\*+", "*", normalise_escapes(quote(value, safe=_UNESCAPED))), key == "allow"
             wildcards = pattern.count("*") + pattern.endswith("$")
             wildcards_left -= wildcards
             if not wildcards:
-                self._plain[pattern] = allows or self._plain.get(pattern, False)
+                self._allowed_by_prefix[pattern] = allows or self._allowed_by_prefix.get(pattern, False)
             elif wildcards_left >= 0:
-                self._wild.append((len(pattern), allows, pattern))
-            elif not allows:
-                self._plain.setdefault(pattern.removesuffix("$").partition("*")[0], False)
-        self._lengths = sorted({*map(len, self._plain)}, reverse=True)
-        self._wild.sort(reverse=True)
+                self._patterns.append((len(pattern), allows, pattern))
+            elif not allows:  # forbid more rather than match slowly
+                self._allowed_by_prefix.setdefault(pattern.removesuffix("$").partition("*")[0], False)
+        self._lengths = sorted({*map(len, self._allowed_by_prefix)}, reverse=True)
+        self._patterns.sort(reverse=True)
 
     def allows(self, url: str) -> bool:
-        """Return whether an address may be fetched. The longest rule wins, and `allow` among rules of equal length."""
+        """Return whether an address may be fetched: the longest rule decides, and `allow` among the longest."""
         url_parts = urlsplit(url)
         path = normalise_escapes(f"{url_parts.path}?{url_parts.query}" if url_parts.query else url_parts.path)
-        length = next((n for n in self._lengths if n <= len(path) and path[:n] in self._plain), 0)
-        is_allowed = self._plain[path[:length]] if length else True
-        for pattern_length, allows, pattern in self._wild:
+        length = next((n for n in self._lengths if n <= len(path) and path[:n] in self._allowed_by_prefix), 0)
+        is_allowed = self._allowed_by_prefix[path[:length]] if length else True
+        for pattern_length, allows, pattern in self._patterns:
             if pattern_length < length:
                 break
             if (pattern_length > length or allows) and matches(pattern, path):
@@ -61,10 +61,10 @@ class Robots:
 
 
 def _rules_for(name: str | None, text: str) -> tuple[list[tuple[str, str]], Iterable[str]]:
-    """Return the rules of the groups for a crawler, or of those for `*` if it has none, and the sitemaps."""
+    """Return the rules for a crawler, or if there are none the rules for `*`; and the addresses of sitemaps."""
     groups: dict[str | None, list[tuple[str, str]]] = {}
     sitemaps: dict[str, None] = {}
-    current, in_agents = set[str | None](), False  # keys of `groups`
+    current, in_agents = set[str | None](), False
     for line in text.splitlines():
         if (match := _LINE.match(line.partition("#")[0].strip())) is None:
             continue
@@ -86,15 +86,13 @@ def _rules_for(name: str | None, text: str) -> tuple[list[tuple[str, str]], Iter
 def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
     """Fetch the rules of a site (`scheme://host:port`).
 
-    Raises FetchError: it is unreachable, fails on robots.txt or redirects it to another site; nothing may be fetched.
+    Raises FetchError: the site may not be crawled, as its robots.txt is unavailable or redirects to another site.
     """
 
     def check_redirect(url: str) -> None:
         source, target = urlsplit(site), urlsplit(url)
         is_upgrade = target.scheme == "https" and target.netloc == source.netloc
-        is_same_file = target.path == source.path + "/robots.txt" and (
-            target.scheme == "https" or source.scheme == "http"
-        )
+        is_same_file = target.path == "/robots.txt" and (target.scheme == "https" or source.scheme == "http")
         if origin(url) != site and not (is_upgrade or is_same_file):
             raise NotWanted(f"robots.txt redirects to another site ({origin(url)})")
 

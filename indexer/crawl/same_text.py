@@ -21,18 +21,18 @@ from indexer.records import Extraction, Page
 
 _WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|[^\W_\u3040-\u9fff\uac00-\ud7a3]+")  # Chinese by character
 _MAX_CHARACTERS = 200_000
-_SAMPLE_SIZE = 128  # hashes
-_SCATTER = 0x9E3779B1  # CRC keeps neighbours together
-_MIN_TEXT_SHARE, _MIN_LINK_SHARE = 0.8, 0.95  # shared by two views of one document
-_MAX_DIFFERENT, _MAX_DIFFERENT_SHARE = 8, 0.25  # shingles of responses for missing pages
-_MAX_SHORT_PATH = 3  # characters; may be a word
+_SAMPLE_SIZE = 128
+_SCATTER = 0x9E3779B1  # CRCs of similar words are close
+_MIN_TEXT_SHARE, _MIN_LINK_SHARE = 0.8, 0.95
+_MAX_DIFFERENT, _MAX_DIFFERENT_SHARE = 8, 0.25
+_MAX_WORD_LIKE_PATH = 3
 _MIN_VOTES, _VOTE_AGAINST = 3, -2
 _SUFFIX, _SUFFIXES = re.compile(r"(?<=.)\.[A-Za-z]\w{0,9}$"), re.compile(r"(\.[A-Za-z]\w{0,9}){0,2}")
 _PLAIN_READERS = frozenset({"plain", "restructured"})
 
 
 def text_of(page: Page) -> str:
-    """Return the text of a page; empty if it was not read."""
+    """Return the text of a page, or an empty string if the page was not read."""
     if page.reading is None:
         reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
         return page.body[: 4 * _MAX_CHARACTERS].decode("utf-8", "replace") if reader in _PLAIN_READERS else ""
@@ -52,9 +52,9 @@ def shingles(text: str) -> frozenset[int]:
 
 
 def shingles_without_address(page: Page) -> frozenset[int]:
-    """Return the shingles of a page without its address, which responses for missing pages repeat."""
+    """Return the shingles of a page without its address: soft 404 pages repeat the address that was requested."""
     text, path = text_of(page), urlsplit(page.requested).path
-    for name in (page.requested, path, path.strip("/")) if len(path) > _MAX_SHORT_PATH else ():
+    for name in (page.requested, path, path.strip("/")) if len(path) > _MAX_WORD_LIKE_PATH else ():
         text = text.replace(name, " ")
     return shingles(text)
 
@@ -66,13 +66,13 @@ def is_same_answer(page: Collection[int], missing: Collection[int]) -> bool:
 
 
 def is_within(text: Collection[int], other: Collection[int]) -> bool:
-    """Return whether one text contains another, by their shingles; True if that is empty."""
+    """Return whether a text is within another one, by the shingles of both; an empty text is."""
     return _is_in(Sample.of(text), Sample.of(other))
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The lowest hashes of a set, in order."""
+    """The lowest hashes of a set in ascending order, and whether these are all its hashes."""
 
     lowest: "array[int]"
     is_all: bool
@@ -83,7 +83,7 @@ class Sample:
         return cls(array("I", sorted(hashes)[:_SAMPLE_SIZE]), len(hashes) <= _SAMPLE_SIZE)
 
     def share_in(self, other: "Sample") -> float | None:
-        """Estimate the share of this set that is in another; None if the samples cannot be compared."""
+        """Estimate the share of this set that is also in the other, or return None if the samples do not overlap."""
         end = len(self.lowest) if other.is_all else bisect_right(self.lowest, other.lowest[-1])
         return len({*self.lowest[:end]}.intersection(other.lowest)) / end if end else None
 
@@ -96,7 +96,7 @@ class SiteTexts:
         self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
         self._url_by_name: dict[str, str] = {}
-        self._votes: dict[str, int] = {}  # by pattern; addresses of patterns with enough votes are not fetched
+        self._votes_by_pattern: dict[str, int] = {}
 
     def add(self, url: str, text: Collection[int], links: Collection[str]) -> None:
         """Add the shingles and links of an indexed page."""
@@ -106,7 +106,7 @@ class SiteTexts:
         self._url_by_name.setdefault(_base_name(url), url)
 
     def has_text(self, url: str, text: Collection[int]) -> bool:
-        """Return whether a page contains a text, by their shingles; True for a page that was not read."""
+        """Return whether a page contains a text, by the shingles of both. A page that was not read may contain all."""
         sample = self._sample(url)
         return sample is None or _is_in(Sample.of(text), sample)
 
@@ -118,13 +118,16 @@ class SiteTexts:
         originals = {referrer, self._url_by_name.get(_base_name(page.url), "")} - {"", page.url}
         is_same = any(self._is_view_of(page, sample, original) for original in originals)
         pattern = view_pattern(referrer, page.url) if referrer else None
-        if pattern is not None and (is_same or pattern in self._votes):
-            self._votes[pattern] = self._votes.get(pattern, 0) + (1 if is_same else _VOTE_AGAINST)
+        if pattern is not None and (is_same or pattern in self._votes_by_pattern):
+            self._votes_by_pattern[pattern] = self._votes_by_pattern.get(pattern, 0) + (1 if is_same else _VOTE_AGAINST)
         return is_same
 
     def has_view_address(self, url: str, referrer: str) -> bool:
-        """Return whether the address of a link follows the pattern of views."""
-        return bool(self._votes) and self._votes.get(view_pattern(referrer, url) or "", 0) >= _MIN_VOTES
+        """Return whether enough pages have shown that addresses like that of a link are views."""
+        return (
+            bool(self._votes_by_pattern)
+            and self._votes_by_pattern.get(view_pattern(referrer, url) or "", 0) >= _MIN_VOTES
+        )
 
     def is_collection(self, text: Collection[int]) -> bool:
         """Return whether a text repeats those of most pages, like a file for language models."""
@@ -140,18 +143,15 @@ class SiteTexts:
             return False
         if reader_of(page.content_type) != HTML:
             return True
-        if (
-            original not in self._links
-            or view_pattern(original, page.url) is None
-            or not _is_in(original_sample, sample)
-        ):
+        has_pattern = original in self._links and view_pattern(original, page.url) is not None
+        if not has_pattern or not _is_in(original_sample, sample):
             return False
-        # pages in other versions and languages link to their siblings; a view only links where its page does
+        # other versions and translations of a page link to each other; a view has only the links of its page
         share = _sample_links({*page.links} - {page.url, original}).share_in(self._links[original])
         return share is None or share >= _MIN_LINK_SHARE
 
     def _sample(self, url: str) -> Sample | None:
-        """Return the sample of a page's text, read now or in the previous build; None if unknown."""
+        """Return the sample of a page's text in this build or the previous one, or None if neither has the page."""
         if url not in self._texts and (record := self._earlier.page(url)) and record.outcome.is_indexed:
             _, chunks, _ = self._earlier.read(self._earlier.document(url)[0])
             self._texts[url] = Sample.of(shingles("\n".join(f"{chunk.section}\n{chunk.text}" for chunk in chunks)))
@@ -193,7 +193,7 @@ def _steps(path: str) -> list[str]:
 
 
 def _page_paths(path: str) -> list[list[str]]:
-    """Return the steps of a path without its suffix; for a folder with and without `index`."""
+    """Return the steps of a path without its suffix. For a folder, return them with `index` and without it."""
     *folder, last = [*_steps(path), *([""] if path.endswith("/") else [])]
     name = _SUFFIX.sub("", last) or "index"
     return [[*folder, name], folder] if name == "index" else [[*folder, name]]

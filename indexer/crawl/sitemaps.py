@@ -16,7 +16,7 @@ from indexer.read.formats import LISTING, MAX_ENTRIES
 from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Failure, Page, Skip
 
-SITEMAP_TYPES = frozenset(  # text/plain and text/markdown may be llms.txt
+SITEMAP_TYPES = frozenset(
     "application/xml text/xml application/rss+xml application/atom+xml application/rdf+xml "
     "application/gzip application/x-gzip application/octet-stream".split()
 )
@@ -26,16 +26,16 @@ MAX_SITEMAPS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SitemapPages:
-    """The addresses in several sitemaps."""
+    """The addresses in several sitemaps, and the sitemaps and pages that were left out."""
 
     urls: tuple[str, ...]
-    notes: tuple[Skip | Failure, ...]  # sitemaps that were not read, and pages on other sites
-    unavailable: PageUnavailable | None  # the first error that may pass: pages may be missing
+    notes: tuple[Skip | Failure, ...]
+    unavailable: PageUnavailable | None  # the first such error, because of which addresses are missing
 
 
 @dataclass(frozen=True, slots=True)
 class SitemapReader:
-    """Reads the sitemaps of one site (`scheme://host:port`), up to `max_pages` or the limit of one sitemap."""
+    """Reads the sitemaps of one site (`scheme://host:port`) until they list `max_pages`, or fill a whole sitemap."""
 
     site: str
     robots: Robots
@@ -48,7 +48,7 @@ class SitemapReader:
 
         Args:
             urls: addresses of sitemaps.
-            first: a sitemap that is already fetched, read before the others.
+            first: a sitemap that is already fetched, and is read before the others.
 
         Raises:
             FetchError: `first` cannot be read.
@@ -85,7 +85,7 @@ class SitemapReader:
         return SitemapPages(tuple(url for url in pages if origin(url) == self.site), tuple(notes), unavailable)
 
     def _with_site_scheme(self, url: str) -> str:
-        """Return an address on the site's host with the site's scheme: sitemaps mix http and https."""
+        """Give an address on the site's host the site's scheme, as sitemaps mix http and https."""
         (scheme, host, *_), (_, site_host, *_) = urlsplit(url), urlsplit(self.site)
         return self.site + url[len(f"{scheme}://{host}") :] if host == site_host else url
 
@@ -108,7 +108,7 @@ def is_sitemap(page: Page) -> bool:
 def read_sitemap(page: Page, lend: Lend = borrowed) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the normalised addresses of the pages and of the sitemaps in a sitemap, on any site.
 
-    Raises FetchError: it has an unknown format, is damaged, too large, or defines entities.
+    Raises FetchError: the sitemap is damaged or too large, has an unknown format, or defines entities.
     """
     if page.url.endswith(LLMS):
         return read_links(replace(page, content_type="text/markdown"), lend).urls, ()

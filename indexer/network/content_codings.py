@@ -6,17 +6,17 @@ from itertools import chain
 
 from indexer.errors import FetchError
 
-ACCEPTED = "gzip, deflate"  # value of Accept-Encoding
+ACCEPT_ENCODING = "gzip, deflate"
 _MAX_CODINGS = 3
-_MAX_RATIO = 200  # decoded to received bytes; below 50 for human text
-_MIN_RATIO_BYTES = 1_000_000  # decoded; the ratio of shorter bodies is not checked
-_STEP = 1 << 18  # bytes decoded at a time
-_SLICE = 1 << 14  # bytes given to the decoder at a time
+_MAX_RATIO = 200  # human text has less than 50
+_MIN_BYTES_FOR_RATIO = 1_000_000
+_MAX_DECODED_BYTES = 1 << 18
+_ENCODED_SLICE_BYTES = 1 << 14
 GZIP = b"\x1f\x8b"
 _BINARY_SIGNATURES = (b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _BOMS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
 _TEXT = bytes({*range(0x20, 0x100), *b"\t\n\f\r\x1b"})  # MIME Sniffing Standard
-_SAMPLE = 512  # bytes
+_SAMPLE_BYTES = 512
 
 
 class CutShort(FetchError):
@@ -26,8 +26,8 @@ class CutShort(FetchError):
 def decode_body(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     """Undo the codings that a Content-Encoding header names, at most 256 KiB at a time.
 
-    The first bytes show whether a body is really compressed as its header says. Raises CutShort if the body is
-    truncated, FetchError if the coding is unknown, the body is damaged, or it grows more than 200-fold.
+    A body whose first bytes are not compressed is returned unchanged. Raises CutShort if the body is truncated, and
+    FetchError if its coding is unknown, or if it is damaged or grows more than 200-fold.
     """
     names = [name for word in encoding.lower().split(",") if (name := word.strip()) not in ("", "identity")]
     if len(names) > _MAX_CODINGS:
@@ -36,7 +36,7 @@ def decode_body(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
 
 
 def decode_limited(pieces: Iterable[bytes], encoding: str, max_length: int) -> bytes:
-    """Return a decoded body of at most `max_length` bytes. Raises FetchError, also for a longer one."""
+    """Return a decoded body. Raises FetchError, also if the body is longer than `max_length` bytes."""
     body = bytearray()
     for piece in decode_body(pieces, encoding):
         body += piece
@@ -52,7 +52,7 @@ def without_gzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def is_text(body: bytes) -> bool:
     """Return whether a body is text rather than binary data, by its first bytes."""
-    return body.startswith(_BOMS) or not body[:_SAMPLE].translate(None, _TEXT)
+    return body.startswith(_BOMS) or not body[:_SAMPLE_BYTES].translate(None, _TEXT)
 
 
 def _decode_all(pieces: Iterable[bytes], names: list[str]) -> Iterator[bytes]:
@@ -68,7 +68,7 @@ def _decode_all(pieces: Iterable[bytes], names: list[str]) -> Iterator[bytes]:
         size = 0
         for piece in pieces:
             size += len(piece)
-            if size > _MIN_RATIO_BYTES and size > received * _MAX_RATIO:
+            if size > _MIN_BYTES_FOR_RATIO and size > received * _MAX_RATIO:
                 raise FetchError(f"{name or 'gzip'} body grows more than {_MAX_RATIO}-fold")
             yield piece
 
@@ -80,7 +80,7 @@ def _decode_all(pieces: Iterable[bytes], names: list[str]) -> Iterator[bytes]:
 
 def _decode_one(stream: Iterator[bytes], name: str) -> Iterator[bytes]:
     head = b""
-    while len(head) < _SAMPLE and (piece := next(stream, None)) is not None:
+    while len(head) < _SAMPLE_BYTES and (piece := next(stream, None)) is not None:
         head += piece
     pieces = chain([head], stream)
     is_plain = is_text(head) or head.startswith(_BINARY_SIGNATURES)
@@ -114,14 +114,18 @@ def _window_bits(name: str, head: bytes, is_plain: bool) -> int:
 def _inflate(pieces: Iterator[bytes], wbits: int) -> Iterator[bytes]:
     """Decode gzip with several members or padding, zlib, or raw deflate."""
     decoder = zlib.decompressobj(wbits)
-    slices = (piece[start : start + _SLICE] for piece in pieces for start in range(0, len(piece), _SLICE))
+    slices = (
+        piece[start : start + _ENCODED_SLICE_BYTES]
+        for piece in pieces
+        for start in range(0, len(piece), _ENCODED_SLICE_BYTES)
+    )
     for data in slices:
         while data:
             if decoder.eof:
-                if wbits != 31 or data[0] != GZIP[0]:  # padding
+                if wbits != 31 or data[0] != GZIP[0]:
                     return
                 decoder = zlib.decompressobj(wbits)
-            yield decoder.decompress(data, _STEP)
+            yield decoder.decompress(data, _MAX_DECODED_BYTES)
             data = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
     if not decoder.eof:
         raise EOFError

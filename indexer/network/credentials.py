@@ -2,8 +2,8 @@
 
 A credential says where each secret is. Secrets are read just before they are sent, and redacted from every response.
 
-One page cannot show whether a session has ended: it may be for other users, or have a password form. So a few pages are
-remembered as witnesses: one that can be read with the session, and not without, shows that the session is alive.
+One page cannot show whether a session has ended: it may be for other users, or have a password form. So a few readable
+pages are remembered as witnesses. A witness that can be read only with the session shows whether the session is alive.
 """
 
 import base64
@@ -28,15 +28,15 @@ from urllib.request import Request
 from indexer.errors import ConfigError, CredentialsError
 from indexer.network.urls import has_user, is_loopback, normalise, origin
 
-_MAX_BYTES = 1_000_000  # a cookies.txt may be that of a whole browser
-_MAX_COOKIES, _MAX_COOKIE = 180, 4_096  # cookies of an origin, characters of one: as in browsers
+_MAX_BYTES = 1_000_000
+_MAX_COOKIES, _MAX_COOKIE_CHARS = 180, 4_096
 _HTTP_ONLY = "#HttpOnly_"
-_COOKIE_FIELDS = 7  # domain, include subdomains, path, TLS only, expiry, name, value
+_COOKIE_FIELDS = 7
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]+")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
-_MIN_SECRET, _MIN_COOKIE = 8, 16  # characters; shorter secrets may be words, and are not redacted
-_MAX_VALUES = 200  # redacted cookie values, the newest; some sites set a new one in each response
-_WITNESSES = 3
+_MIN_SECRET_CHARS, _MIN_COOKIE_CHARS = 8, 16  # shorter ones may be words, and are not redacted
+_MAX_COOKIE_VALUES = 200
+_MAX_WITNESSES = 3
 # a step of a path, or a word of a query: logout, sign_out, Logout.action, Special:UserLogout
 _LOGOUT = re.compile(r"(?:special:)?(?:user)?[-_]?(?:log|sign)[-_]?(?:out|off)(?:\.\w+)?", re.IGNORECASE)
 
@@ -106,14 +106,14 @@ class Basic:
 class Credential:
     """Credentials of one origin; if it has only the origin, only cookies that the site sets are sent back."""
 
-    origin: str  # see `indexer.network.urls.origin`
+    origin: str
     bearer: SecretPlace | None = None
     basic: Basic | None = None
     headers: Mapping[str, SecretPlace] = field(default_factory=dict)
-    cookies: SecretPlace | None = None  # a cookies.txt
+    cookies: SecretPlace | None = None
 
     def kinds(self) -> tuple[str, ...]:
-        """Return the kinds of secrets in words."""
+        """Name the kinds of secrets, such as headers."""
         values = (self.bearer, self.basic, self.headers, self.cookies)
         names = ("bearer token", "user name and password", "headers", "cookies")
         return tuple(name for name, value in zip(names, values, strict=True) if value)
@@ -144,16 +144,16 @@ class Session:
     """A session with one origin. Safe to share between threads."""
 
     def __init__(self, credential: Credential) -> None:
-        self.kinds = credential.kinds()  # empty: only cookies that the site sets are sent
+        self.kinds = credential.kinds()
         self._credential = credential
         self._lock = threading.Lock()
-        self._headers: dict[str, str] | None = None  # None: no request yet
+        self._headers: dict[str, str] | None = None
         self._cookies = CookieJar()
         self._secrets: set[str] = set()
-        self._values: dict[str, None] = {}  # cookie values, the newest last
-        self._spellings: tuple[bytes, ...] = ()  # redacted texts, the longest first
-        self._witnesses: deque[str] = deque(maxlen=_WITNESSES)
-        self._proven = ""  # a witness that needs the session
+        self._cookie_values: dict[str, None] = {}
+        self._redacted_texts: tuple[bytes, ...] = ()
+        self._witnesses: deque[str] = deque(maxlen=_MAX_WITNESSES)
+        self._certain_witness = ""
 
     def headers(self, url: str) -> dict[str, str]:
         """Return the headers of a request to an address of the origin. Raises CredentialsError with the origin."""
@@ -171,10 +171,10 @@ class Session:
         return {**self._headers, "Cookie": cookie} if cookie else self._headers
 
     def take_cookies(self, url: str, lines: Iterable[str]) -> None:
-        """Store the cookies of Set-Cookie headers that the origin may set."""
+        """Store the cookies of Set-Cookie headers, apart from cookies that the origin may not set."""
         message = Message()
         for line in islice(lines, _MAX_COOKIES):
-            if len(line) <= _MAX_COOKIE:
+            if len(line) <= _MAX_COOKIE_CHARS:
                 message["Set-Cookie"] = line
         if message and len(self._cookies) < _MAX_COOKIES:
             answer: Any = SimpleNamespace(info=lambda: message)
@@ -184,7 +184,7 @@ class Session:
 
     def redact(self, text: bytes) -> bytes:
         """Remove the secrets of the origin from a response: a site may repeat anything."""
-        for secret in self._spellings:
+        for secret in self._redacted_texts:
             text = text.replace(secret, b"")
         return text
 
@@ -202,18 +202,18 @@ class Session:
     def is_alive(self, is_refused: Callable[[str, bool], bool]) -> bool | None:
         """Return whether a page that needs the session can still be read, or None if no such page is known.
 
-        `is_refused` fetches an address, without the session if its second argument is true. Its errors are passed on.
+        `is_refused` fetches an address, without the session if its second argument is True; its errors are passed on.
         """
-        for url in [self._proven] if self._proven else [*self._witnesses]:
-            if self._proven or is_refused(url, True):
-                self._proven = url
+        for url in [self._certain_witness] if self._certain_witness else [*self._witnesses]:
+            if self._certain_witness or is_refused(url, True):
+                self._certain_witness = url
                 return not is_refused(url, False)
         return None
 
     def _read_headers(self) -> dict[str, str]:
         credential = self._credential
         headers = {name: _read_secret(place, _HEADER_VALUE) for name, place in credential.headers.items()}
-        secrets = [*headers.values(), *(value.rpartition(" ")[2] for value in headers.values())]  # `Bearer TOKEN`
+        secrets = [*headers.values(), *(value.rpartition(" ")[2] for value in headers.values())]
         if credential.bearer is not None:
             secrets.append(_read_secret(credential.bearer, _TOKEN))
             headers["Authorization"] = f"Bearer {secrets[-1]}"
@@ -222,7 +222,7 @@ class Session:
             pair = base64.b64encode(f"{basic.user}:{password}".encode()).decode()
             secrets += [password, pair]
             headers["Authorization"] = f"Basic {pair}"
-        self._secrets.update(secret for secret in secrets if len(secret) >= _MIN_SECRET)
+        self._secrets.update(secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARS)
         return headers
 
     def _load_cookies(self) -> None:
@@ -253,14 +253,14 @@ class Session:
             raise CredentialsError(f"{lacks}: export it again, or check the host")
 
     def _learn_cookies(self) -> None:
-        """Add the values of cookies to the redacted texts; earlier values stay, as they may still appear."""
+        """Add the values of cookies to the redacted texts. The last 200 values stay, as they may still appear."""
         for cookie in self._cookies:
-            if cookie.value and len(cookie.value) >= _MIN_COOKIE:
-                self._values.pop(cookie.value, None)
-                self._values[cookie.value] = None
-        self._values = dict.fromkeys([*self._values][-_MAX_VALUES:])
-        spellings = {text.encode() for secret in (*self._secrets, *self._values) for text in _spellings(secret)}
-        self._spellings = tuple(sorted(spellings, key=len, reverse=True))
+            if cookie.value and len(cookie.value) >= _MIN_COOKIE_CHARS:
+                self._cookie_values.pop(cookie.value, None)
+                self._cookie_values[cookie.value] = None
+        self._cookie_values = dict.fromkeys([*self._cookie_values][-_MAX_COOKIE_VALUES:])
+        spellings = {text.encode() for secret in (*self._secrets, *self._cookie_values) for text in _spellings(secret)}
+        self._redacted_texts = tuple(sorted(spellings, key=len, reverse=True))
 
 
 def make_sessions(credentials: Iterable[Credential]) -> dict[str, Session]:

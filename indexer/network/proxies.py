@@ -1,4 +1,4 @@
-"""The ways out of this machine: which proxy a request goes through, and which certificates are trusted."""
+"""The proxies and the trusted certificates of requests."""
 
 import ssl
 from urllib.parse import urlsplit
@@ -12,7 +12,7 @@ ENVIRONMENT = "environment"  # use HTTP_PROXY, HTTPS_PROXY and NO_PROXY
 
 
 def proxy_for(url: str, setting: str) -> str | None:
-    """Return the address of the proxy for a URL, or None; this machine is always reached directly."""
+    """Return the address of the proxy for a URL, or None. This machine is always reached without a proxy."""
     url_parts = urlsplit(url)
     if not setting or is_loopback(url_parts.hostname or ""):
         return None

@@ -17,10 +17,10 @@ _USER = re.compile(r"[^:/?#@]*:[/\\]*+[^/?#]*@")
 _ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _IN_FRAGMENT = "!$&'()*+,;=:@/?-._~"
-_MAX_LENGTH = 2_000  # characters; longer ones are traps or data
+_MAX_LENGTH = 2_000
 _DROPPED = str.maketrans("", "", "\t\r\n")
 
-# parameters that are session ids with any value, and with a long random value
+# names of session ids, and names of session ids if the value is long and random
 _SESSION = re.compile(
     r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid|cfid|cftoken", re.IGNORECASE
 )
@@ -75,7 +75,7 @@ def has_user(url: str) -> bool:
 
 @lru_cache(256)
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine, by its spelling; only the name localhost is known."""
+    """Return whether a host is this machine: a loopback address, or the name localhost; no name is resolved."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
