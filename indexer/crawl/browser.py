@@ -33,12 +33,12 @@ if TYPE_CHECKING:  # slow to load
 
 _PACKAGE = "playwright"
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-_LAUNCHER = Path(__file__).with_name("chromium.sh")  # runs it without network and with a memory limit
+_LAUNCHER = Path(__file__).with_name("chromium.sh")  # runs Chromium without network and with a memory limit
 _FLAGS = [
     line for line in Path(__file__).with_name("chromium.flags").read_text("utf-8").splitlines() if line.startswith("-")
 ]
 _ERRORS_IN_LOG = ("FATAL", "No usable sandbox", "error while loading", "not permitted")
-_MAX_FOLDER_LENGTH = 48  # a limit of the sockets that Chromium puts there
+_MAX_FOLDER_LENGTH = 48  # Chromium has sockets there, whose paths must be short
 _START_TIMEOUT = 60.0
 _GRACE_SECONDS = 10.0
 _LOADER_THREADS = 6
@@ -49,7 +49,7 @@ _MAX_NAVIGATIONS = 20
 _QUIET_MS = 300
 _MAX_RESTLESS_MS = 2_000
 _CLOSE_TIMEOUT = 3.0
-_STORAGE_BYTES_PER_SITE = 10_000_000
+_STORAGE_BYTES = 10_000_000
 _DOCUMENTS_PER_PAGE = 50
 _VIEWPORT = {"width": 1280, "height": 4000}  # tall, as many pages render only the visible part
 
@@ -272,9 +272,7 @@ class _Tab:
         self._idle, self._end = asyncio.Event(), asyncio.timeout(job.timeout)
         self._idle.set()
         timed_out, self._origin = False, origin(job.url)
-        await self._tools.send(
-            "Storage.overrideQuotaForOrigin", {"origin": self._origin, "quotaSize": _STORAGE_BYTES_PER_SITE}
-        )
+        await self._tools.send("Storage.overrideQuotaForOrigin", {"origin": self._origin, "quotaSize": _STORAGE_BYTES})
         try:
             async with self._end:
                 await self._page.goto(job.url, wait_until="commit", timeout=0)
@@ -319,7 +317,7 @@ class _Tab:
         with suppress(self._running.error):
             if not request.url.startswith(("http://", "https://")):
                 await route.abort()
-            elif job is None and kind == "document":  # an empty page of the site, in the same process
+            elif job is None and kind == "document":  # an empty page of the site, see `clear`
                 await route.fulfill(content_type="text/html", body="")
             elif job is None:
                 await route.abort()

@@ -42,7 +42,7 @@ class _Due(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The pages that one address led to, and the page at that address if the first is its canonical page."""
+    """The pages that one address led to, and the page at the address itself if a canonical page replaces it."""
 
     visits: tuple[Visit, ...]
     alias: Page | None = None  # only its links count
@@ -238,7 +238,7 @@ class _Crawl:
                 listed = guess
                 break
         skips = self._frontier.enqueue(listed.urls, 1)
-        if listed.unavailable is not None:  # its pages of the previous build are not gone
+        if listed.unavailable is not None:  # pages of the previous build may still exist
             skips += self._frontier.enqueue(self._earlier.requested(self._context.source, f"{site}/"), 1)
         return [*listed.notes, *skips]
 
@@ -324,7 +324,7 @@ class _Crawl:
         return _VIEW if self._texts.is_view(page, visit.text, due.referrer) else ""
 
     def _follow(self, page: Page | CarriedPage, due: _Due) -> list[Skip]:
-        """Enqueue the links of a page, unless a page with the same content was followed: all requests may get it."""
+        """Enqueue the links of a page, unless an equal page was followed: a site may answer all requests alike."""
         if page.content_hash in self._followed_hashes:
             return []
         self._followed_hashes.add(page.content_hash)

@@ -79,7 +79,7 @@ class Fetcher:
         self._timeouts["connect"] = min(limits.timeout, _CONNECT_TIMEOUT)
         self._headers = {
             "User-Agent": limits.user_agent,
-            "Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1",  # some servers send Markdown where it is named
+            "Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1",  # some servers prefer Markdown if it is named
             "Accept-Encoding": content_codings.ACCEPT_ENCODING,
             "Connection": "keep-alive",
         }
@@ -197,14 +197,14 @@ class Fetcher:
         except (httpcore.ProtocolError, httpcore.NetworkError, ssl.SSLError) as error:
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             reason += hint if isinstance(error, httpcore.ConnectError) else ""
-            if has_secrets and isinstance(error, httpcore.ProtocolError):  # it may quote headers
+            if has_secrets and isinstance(error, httpcore.ProtocolError):  # the error may quote headers
                 reason = "the response is not valid HTTP"
             raise PageUnavailable(reason, retry=not self.pacer.stopped.is_set()) from error
         except content_codings.CutShort as error:
             raise PageUnavailable(str(error)) from error
 
     def _pool_for(self, url: str) -> httpcore.ConnectionPool:
-        """Return the connection pool for an address. Raises NotWanted if a proxy would fetch a private one."""
+        """Return the connection pool for an address. Raises NotWanted if a proxy might fetch a private address."""
         proxy, url_parts = proxy_for(url, self._limits.http_proxy), urlsplit(url)
         allowed = self._backend.allow_private
         if proxy is not None and allowed is not True:

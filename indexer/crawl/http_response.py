@@ -93,13 +93,13 @@ def refresh_target(url: str, headers: httpx.Headers) -> str | None:
 
 
 def content_language(headers: httpx.Headers) -> str | None:
-    """Return the language in Content-Language, or None. Several languages are those of readers, not of the page."""
+    """Return the language in Content-Language, or None if there are several, which are those of readers."""
     languages = headers.get("Content-Language", "")[:_MAX_HEADER_LENGTH]
     return language_of(languages) if "," not in languages else None
 
 
 def retry_after(headers: httpx.Headers) -> float | None:
-    """Return the seconds to wait until the number or date in Retry-After, or None if it is missing or invalid."""
+    """Return the seconds to wait by Retry-After, a number or a date, or None if it is missing or invalid."""
     text = headers.get("Retry-After", "")[:_MAX_HEADER_LENGTH].strip()
     if text.isdecimal():
         return float(text[:10])
@@ -124,7 +124,7 @@ def x_robots_directives(headers: httpx.Headers) -> set[str]:
 
 
 def product_token(agent: str) -> str | None:
-    """Return the name of a user agent in lower case without its version, `*` for all crawlers, or None."""
+    """Return the name of a user agent in lower case and without its version, or `*`, or None if there is no name."""
     token = _AGENT_TOKEN.match(agent)
     return token[1].lower() if token else None
 

@@ -58,7 +58,7 @@ class Visit:
 
 
 class LoginCheck:
-    """Checks pages of a site that may have ended the session of the crawler."""
+    """Notices when a site has ended the session of the crawler."""
 
     def __init__(self, fetcher: Fetcher, source: str, read_links: Callable[[Page], Links]) -> None:
         self._fetcher, self._source, self._read_links = fetcher, source, read_links
@@ -136,8 +136,8 @@ class PageReader:
         if self.site and urlsplit(self.site).hostname != urlsplit(start).hostname:
             self.moved_from = self.moved_from or self.site
             self._fetcher.leave_site(self.site)
-        self._start, site = start, origin(start)
-        self.site = site
+        site = origin(start)
+        self._start, self.site = start, site
         self.robots = fetch_robots(self._fetcher, site, self._limits.user_agent)
         self._fetcher.pacer.delay = max(self._limits.delay, self.robots.delay)
         self._renderer.enter_site(site, self.robots, self._fetcher, self._readers.borrowed)
@@ -200,7 +200,7 @@ class PageReader:
         return Visit(replace(page, links=record.links, noindex=noindex)) if is_same else None
 
     def _changed(self, response: HttpResponse, requested: str, hops: list[str]) -> Visit | str:
-        """Read a response. Return the visit, or after adding the page to `hops` the address of its refresh."""
+        """Read a response and return the visit. If it has a refresh, add it to `hops` and return the target."""
         noindex, nofollow = indexing_rules(x_robots_directives(response.headers))
         page = response.as_page(self._context.source, requested)
         selection = ONLY_LINKS if noindex else self._renderer.parts_of(page, self._context.parts_of(page))

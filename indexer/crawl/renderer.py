@@ -38,7 +38,7 @@ class RenderBudget:
 
 
 class Renderer:
-    """Renders pages of one site, if its limits say so; can be used by many threads."""
+    """Renders pages of one site as its `render` setting says; can be used by many threads."""
 
     def __init__(self, context: SourceContext, browser: Browser) -> None:
         """Prepare to render pages of a source. Raises RendererMissing: the browser is needed but not installed."""

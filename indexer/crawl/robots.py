@@ -47,7 +47,7 @@ class Robots:
         self._patterns.sort(reverse=True)
 
     def allows(self, url: str) -> bool:
-        """Return whether an address may be fetched: the longest rule decides, and `allow` among the longest."""
+        """Return whether an address may be fetched. The longest rule decides; of equally long ones, `allow` does."""
         url_parts = urlsplit(url)
         path = normalise_escapes(f"{url_parts.path}?{url_parts.query}" if url_parts.query else url_parts.path)
         length = next((n for n in self._lengths if n <= len(path) and path[:n] in self._allowed_by_prefix), 0)
@@ -105,6 +105,6 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
             raise FetchError(f"robots.txt answers {error}, which forbids crawling until the site repairs it") from error
         raise
     text = response.body.decode("utf-8-sig", "replace")
-    if len(response.body) == _MAX_BYTES:  # the beginning of a rule forbids more than the rule
+    if len(response.body) == _MAX_BYTES:  # a truncated rule would forbid more
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
     return Robots(text, user_agent)

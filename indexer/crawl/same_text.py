@@ -66,7 +66,7 @@ def is_same_answer(page: Collection[int], missing: Collection[int]) -> bool:
 
 
 def is_within(text: Collection[int], other: Collection[int]) -> bool:
-    """Return whether a text is within another one, by the shingles of both; an empty text is."""
+    """Return whether a text is empty or part of another, by the shingles of both."""
     return _is_in(Sample.of(text), Sample.of(other))
 
 
@@ -96,7 +96,7 @@ class SiteTexts:
         self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
         self._url_by_name: dict[str, str] = {}
-        self._votes_by_pattern: dict[str, int] = {}
+        self._votes: dict[str, int] = {}  # by pattern
 
     def add(self, url: str, text: Collection[int], links: Collection[str]) -> None:
         """Add the shingles and links of an indexed page."""
@@ -106,7 +106,7 @@ class SiteTexts:
         self._url_by_name.setdefault(_base_name(url), url)
 
     def has_text(self, url: str, text: Collection[int]) -> bool:
-        """Return whether a page contains a text, by the shingles of both. A page that was not read may contain all."""
+        """Return whether a page contains a text, by the shingles of both, or was not read."""
         sample = self._sample(url)
         return sample is None or _is_in(Sample.of(text), sample)
 
@@ -118,23 +118,19 @@ class SiteTexts:
         originals = {referrer, self._url_by_name.get(_base_name(page.url), "")} - {"", page.url}
         is_same = any(self._is_view_of(page, sample, original) for original in originals)
         pattern = view_pattern(referrer, page.url) if referrer else None
-        if pattern is not None and (is_same or pattern in self._votes_by_pattern):
-            self._votes_by_pattern[pattern] = self._votes_by_pattern.get(pattern, 0) + (1 if is_same else _VOTE_AGAINST)
+        if pattern is not None and (is_same or pattern in self._votes):
+            self._votes[pattern] = self._votes.get(pattern, 0) + (1 if is_same else _VOTE_AGAINST)
         return is_same
 
     def has_view_address(self, url: str, referrer: str) -> bool:
         """Return whether enough pages have shown that addresses like that of a link are views."""
-        return (
-            bool(self._votes_by_pattern)
-            and self._votes_by_pattern.get(view_pattern(referrer, url) or "", 0) >= _MIN_VOTES
-        )
+        return bool(self._votes) and self._votes.get(view_pattern(referrer, url) or "", 0) >= _MIN_VOTES
 
     def is_collection(self, text: Collection[int]) -> bool:
         """Return whether a text repeats those of most pages, like a file for language models."""
         hashes = {*text}
-        inside = sum(
-            len(hashes.intersection(each.lowest)) >= _MIN_TEXT_SHARE * len(each.lowest) for each in self._texts.values()
-        )
+        samples = [sample.lowest for sample in self._texts.values()]
+        inside = sum(len(hashes.intersection(lowest)) >= _MIN_TEXT_SHARE * len(lowest) for lowest in samples)
         return inside > 1 and 2 * inside >= len(self._texts)
 
     def _is_view_of(self, page: Page, sample: Sample, original: str) -> bool:
@@ -161,8 +157,8 @@ class SiteTexts:
 def view_pattern(page: str, link: str) -> str | None:
     """Return the pattern by which the address of a link is made from that of its page, or None.
 
-    `>_sources/*.rst.txt` puts a folder before the name, `blob>raw/*` replaces one, `*/print` adds a step, `?plain`
-    adds a query, and `/edit?page=*` has the name of the page in it.
+    For example, `>_sources/*.rst.txt` adds a folder, `blob>raw/*` replaces a folder, `*/print` adds a step, `?plain`
+    adds a query, and `/edit?page=*` has the name of the page in its query.
     """
     page_url, link_url = urlsplit(page), urlsplit(link)
     query = parse_qsl(link_url.query, keep_blank_values=True)

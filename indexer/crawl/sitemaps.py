@@ -35,7 +35,7 @@ class SitemapPages:
 
 @dataclass(frozen=True, slots=True)
 class SitemapReader:
-    """Reads the sitemaps of one site (`scheme://host:port`) until they list `max_pages`, or fill a whole sitemap."""
+    """Reads the sitemaps of one site (`scheme://host:port`), up to `max_pages` or what one sitemap may list."""
 
     site: str
     robots: Robots

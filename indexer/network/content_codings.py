@@ -1,4 +1,4 @@
-"""Undo content codings of HTTP in bounded steps, so that no body can be larger than its limit."""
+"""Undo content codings of HTTP in bounded steps, so that a caller can stop at its limit."""
 
 import zlib
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ _MAX_CODINGS = 3
 _MAX_RATIO = 200  # human text has less than 50
 _MIN_BYTES_FOR_RATIO = 1_000_000
 _MAX_DECODED_BYTES = 1 << 18
-_ENCODED_SLICE_BYTES = 1 << 14
+_SLICE_BYTES = 1 << 14
 GZIP = b"\x1f\x8b"
 _BINARY_SIGNATURES = (b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _BOMS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
@@ -26,8 +26,8 @@ class CutShort(FetchError):
 def decode_body(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     """Undo the codings that a Content-Encoding header names, at most 256 KiB at a time.
 
-    A body whose first bytes are not compressed is returned unchanged. Raises CutShort if the body is truncated, and
-    FetchError if its coding is unknown, or if it is damaged or grows more than 200-fold.
+    A body that is not compressed by its first bytes is returned unchanged. Raises CutShort if the body is truncated,
+    and FetchError if its coding is unknown, or if it is damaged or grows more than 200-fold.
     """
     names = [name for word in encoding.lower().split(",") if (name := word.strip()) not in ("", "identity")]
     if len(names) > _MAX_CODINGS:
@@ -87,9 +87,8 @@ def _decode_one(stream: Iterator[bytes], name: str) -> Iterator[bytes]:
     wbits = _window_bits(name, head, is_plain)
     if wbits == 0:
         if name and not is_plain:
-            raise FetchError(
-                f"damaged {name} body" if name in ("gzip", "x-gzip") else f"content encoding {name} is not supported"
-            )
+            is_gzip = name in ("gzip", "x-gzip")
+            raise FetchError(f"damaged {name} body" if is_gzip else f"content encoding {name} is not supported")
         yield from pieces
         return
     try:
@@ -101,7 +100,7 @@ def _decode_one(stream: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 def _window_bits(name: str, head: bytes, is_plain: bool) -> int:
-    """Return zlib's parameter for a body with this beginning, or 0 if it is not compressed or not by zlib."""
+    """Return zlib's window bits for a body that begins with `head`, or 0 if zlib cannot decode the body."""
     if head.startswith(GZIP):
         return 31
     if is_plain or not name:
@@ -112,13 +111,9 @@ def _window_bits(name: str, head: bytes, is_plain: bool) -> int:
 
 
 def _inflate(pieces: Iterator[bytes], wbits: int) -> Iterator[bytes]:
-    """Decode gzip with several members or padding, zlib, or raw deflate."""
+    """Decode zlib, raw deflate, or gzip, which may have several members and padding."""
     decoder = zlib.decompressobj(wbits)
-    slices = (
-        piece[start : start + _ENCODED_SLICE_BYTES]
-        for piece in pieces
-        for start in range(0, len(piece), _ENCODED_SLICE_BYTES)
-    )
+    slices = (piece[start : start + _SLICE_BYTES] for piece in pieces for start in range(0, len(piece), _SLICE_BYTES))
     for data in slices:
         while data:
             if decoder.eof:

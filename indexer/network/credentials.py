@@ -37,7 +37,7 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 _MIN_SECRET_CHARS, _MIN_COOKIE_CHARS = 8, 16  # shorter ones may be words, and are not redacted
 _MAX_COOKIE_VALUES = 200
 _MAX_WITNESSES = 3
-# a step of a path, or a word of a query: logout, sign_out, Logout.action, Special:UserLogout
+# whole path steps and query words, such as logout, sign_out, Logout.action and Special:UserLogout
 _LOGOUT = re.compile(r"(?:special:)?(?:user)?[-_]?(?:log|sign)[-_]?(?:out|off)(?:\.\w+)?", re.IGNORECASE)
 
 
@@ -60,7 +60,7 @@ class InEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class InFile:
-    """A file with a secret, which only its owner may read: this user, or root."""
+    """A file with a secret that only its owner may read, who must be this user or root."""
 
     path: Path
 
@@ -104,7 +104,7 @@ class Basic:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Credentials of one origin; if it has only the origin, only cookies that the site sets are sent back."""
+    """Credentials of one origin. Without a secret, only the cookies that the site sets are sent back."""
 
     origin: str
     bearer: SecretPlace | None = None
@@ -156,7 +156,7 @@ class Session:
         self._certain_witness = ""
 
     def headers(self, url: str) -> dict[str, str]:
-        """Return the headers of a request to an address of the origin. Raises CredentialsError with the origin."""
+        """Return the headers of a request to an address of the origin. Raises CredentialsError naming the origin."""
         with self._lock:
             if self._headers is None:
                 try:
@@ -226,7 +226,7 @@ class Session:
         return headers
 
     def _load_cookies(self) -> None:
-        """Load the cookies of a cookies.txt that belong to the origin. Raises CredentialsError without the values."""
+        """Load the cookies of a cookies.txt that belong to the origin. Raises CredentialsError, without values."""
         place, host = self._credential.cookies, urlsplit(self._credential.origin).hostname or ""
         if place is None:
             return

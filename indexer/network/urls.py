@@ -20,7 +20,7 @@ _IN_FRAGMENT = "!$&'()*+,;=:@/?-._~"
 _MAX_LENGTH = 2_000
 _DROPPED = str.maketrans("", "", "\t\r\n")
 
-# names of session ids, and names of session ids if the value is long and random
+# parameters that hold a session id: always, and if their value looks random
 _SESSION = re.compile(
     r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid|cfid|cftoken", re.IGNORECASE
 )

@@ -65,7 +65,7 @@ def drop_furniture(tree: HtmlTree) -> None:
 
 @lru_cache(maxsize=4_096)
 def _kinds_named(names: str) -> tuple[bool, bool]:
-    """Return whether class names contain the word footer, and whether they contain one for popups."""
+    """Return whether class names name a footer, and whether they name a popup."""
     return _FOOTER.search(names) is not None, POPUP.search(names) is not None
 
 
@@ -110,7 +110,7 @@ def _is_relation(link: Element) -> bool:
 
 
 def _is_bar(tag: Element) -> bool:
-    """Return whether an element is a short line of links, with at most one other word for each."""
+    """Return whether an element is a short line of links, with no more other words than links."""
     if tag.name in _NO_BARS:
         return False
     length, word_count, link_count = 0, 0, 0

@@ -95,7 +95,7 @@ def _grid(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _heads(rows: Sequence[Row], grid: Sequence[Sequence[str]]) -> dict[int, int]:
-    """Return the rows with column names: the index of the first of each run, and that of the row after its last."""
+    """Map the first row of each run of rows with column names to the row after the run."""
     heads_by_row: dict[int, int] = {}
     filled = [sum(map(bool, texts)) > 1 for texts in grid]
     are_heads = [full and _is_head(row) for full, row in zip(filled, rows, strict=True)]

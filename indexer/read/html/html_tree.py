@@ -77,7 +77,7 @@ class Element:
         return (node for node in islice(self.nodes(), limit) if isinstance(node, Element))
 
     def remove(self, ids: Collection[int]) -> None:
-        """Remove the children whose `id()` is among these."""
+        """Remove the children that have one of these `id()`s."""
         self.children = [node for node in self.children if id(node) not in ids]
 
     def text(self) -> str:
@@ -134,7 +134,7 @@ class HtmlTree:
 
 
 def _show_shadow_roots(elements: Sequence[Element]) -> None:
-    """Replace the children of each host by its declarative shadow root, whose slots they fill."""
+    """Put the children of each shadow host into the slots of its declarative shadow root, which replaces them."""
     for root in reversed(elements):  # the innermost first
         host = root.parent
         if root.name != "template" or "shadowrootmode" not in root.attributes or host is None:
@@ -163,14 +163,13 @@ def parse_html(markup: str) -> HtmlTree:
 
     def end_text(_comment: str = "") -> None:
         if pieces:
-            text = pieces[0] if len(pieces) == 1 else "".join(pieces)
+            text = "".join(pieces)
             open_elements[-1].children.append(text)
             tree.text_length += len(text)
             pieces.clear()
 
     def start(name: str, attributes: Mapping[str, str]) -> None:
-        if pieces:
-            end_text()
+        end_text()
         if len(elements) >= MAX_ELEMENTS:
             raise ParseError(f"more than {MAX_ELEMENTS:,} elements")
         if len(open_elements) > _MAX_DEPTH:
@@ -183,8 +182,7 @@ def parse_html(markup: str) -> HtmlTree:
 
     def end(name: str) -> None:
         """Close the innermost open element if it has this name."""
-        if pieces:
-            end_text()
+        end_text()
         if open_elements[-1].name == name:
             open_elements.pop()
 

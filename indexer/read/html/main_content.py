@@ -18,7 +18,7 @@ _MIN_SHARE_READ = 0.5
 
 
 def read(body: bytes, argument: str | None) -> Extraction:
-    """Read a page as `extract` does; `argument` is its charset and, on a second line, the template of its site."""
+    """Read a page with `extract`; `argument` is the charset and, on a second line, the template of the site."""
     charset, _, template = (argument or "").partition("\n")
     markup = decode(body, charset or None, markup=True)
     return extract(markup, read_template(template) if template else None, is_page=True)
@@ -29,7 +29,7 @@ def extract(
 ) -> Extraction:
     """Find the main part of an HTML page and cut it into sections of plain text.
 
-    Blank lines separate paragraphs, line ends separate list items and table rows; <pre> keeps its white space.
+    Blank lines separate paragraphs. Line ends separate list items and table rows. <pre> keeps its white space.
 
     Args:
         markup: the page.
@@ -66,7 +66,7 @@ def extract(
 
 
 def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
-    """Turn formulas into text, drop furniture, and unfold hidden panels."""
+    """Turn formulas into text, drop furniture, mark tables, and unfold hidden panels."""
     simplify(tree, markup)
     drop_furniture(tree)
     build_tables(tree)

@@ -86,18 +86,18 @@ def is_noise(tag: Element) -> bool:
         return _is_control(tag)
     if name in ("ul", "ol"):
         return _is_contents(tag)
-    if name == "header":  # the site has one, and so may an article
+    if name == "header":  # not that of an article
         return not any(around.name in ("main", "article", "section") for around in tag.parents())
     if name == "aside":
         return not _is_box(tag)
-    if name == "form":  # some systems wrap the whole page in one
+    if name == "form":  # some sites wrap the whole page in a form
         return not holds(tag, PAGE_ELEMENTS)
     if name == "label":  # a disabled checkbox marks an item of a task list
         if tag.short_text(MAX_LABEL_CHARS) is None:
             return False
         controls = [node for node in tag.elements() if node.name in FIELDS or node.name == "button"]
         return bool(controls or tag.get("for")) and all("disabled" not in node.attributes for node in controls)
-    # the summary of open details that only closes them
+    # the short summary of open <details> only closes them
     is_open = tag.parent is not None and "open" in tag.parent.attributes
     return is_open and is_brief(tag) and not holds(tag, HEADINGS | _CODE | {"div", "p", "a"})
 
@@ -108,7 +108,7 @@ def is_brief(tag: Element) -> bool:
 
 
 def _is_contents(tag: Element) -> bool:
-    """Return whether a list is a table of contents: links to fragments of the page."""
+    """Return whether a list is a table of contents, made of links to fragments of the page."""
     first = next((node for node in tag.elements(MAX_FIRST_NODES) if node.name == "a"), None)
     if tag.depth > MAX_DEPTH or first is None or not first.get("href").startswith("#"):
         return False
@@ -140,14 +140,14 @@ def is_menu(tag: Element, share: float = _MIN_LINK_SHARE) -> bool:
 
 
 def leading_texts(tag: Element) -> Iterator[tuple[str, bool]]:
-    """Yield the texts among the first few hundred descendants, and whether each is in a link."""
+    """Yield each text among the first few hundred descendants, and whether it is in a link."""
     return texts([tag], lambda node: node.name in NOT_TEXT, MAX_NODES)
 
 
 def texts(
     nodes: Sequence[Element | str], is_left_out: Callable[[Element], bool], limit: int = sys.maxsize
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the texts among the first `limit` nodes, and whether each is in a link."""
+    """Yield each text among the first `limit` nodes, and whether it is in a link."""
     todo = [(node, False) for node in reversed(nodes)]
     while todo and limit > 0:
         node, is_link = todo.pop()
@@ -181,7 +181,7 @@ def _is_control(link: Element) -> bool:
 
 
 def _is_alone(link: Element) -> bool:
-    """Return whether a link fills a line of several words, or a heading, term or cell."""
+    """Return whether a link is the whole text of a heading, term or cell, or of a line of several words."""
     line = link
     for parent in link.parents(3):
         if any(node is not line and not (isinstance(node, str) and node.isspace()) for node in parent.children):

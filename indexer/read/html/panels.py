@@ -1,4 +1,4 @@
-"""Unfold hidden panels and keep their titles: tabs, accordions, carousels.
+"""Unfold hidden panels, such as tabs, accordions and carousels, and keep their titles.
 
 A panel is recognised by the control that refers to it, by the title before it, or by similar siblings. Menus, dialogs,
 tooltips and messages stay hidden.
@@ -172,7 +172,7 @@ def _kinds(element: Element) -> set[tuple[str, str]]:
 
 
 def _named_by_controls(controls: Iterable[Element], names: Collection[str]) -> set[str]:
-    """Return the names of elements that controls open, except popups."""
+    """Return the ids and classes of the elements that controls open, except popups."""
     shown: set[str] = set()
     for control in controls:
         ids = (name for key, value in control.attributes.items() for name in _ids_in(key, value))
@@ -208,7 +208,7 @@ def _leading_words(element: Element) -> str:
 
 
 def _is_title(element: Element) -> bool:
-    """Return whether an element is, or holds little but, a heading or a control."""
+    """Return whether an element is a heading or a control, or a short text with one."""
     if "onclick" in element.attributes:
         return True
     inside = element.elements(MAX_FIRST_NODES) if element.short_text(_MAX_TITLE_CHARS) is not None else ()

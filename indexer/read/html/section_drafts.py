@@ -134,7 +134,7 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> l
             if not is_listed or length <= max_length or link_length <= max_share * length:
                 draft.blocks += run
         if is_mostly_links:
-            draft.heading = None  # a letter of an index
+            draft.heading = None  # the heading is a letter of an index
     if is_mostly_links and all(block.is_linked(_LINK_LIST_SHARE) for draft in drafts for block in draft.blocks):
         return []
     return _keep_headings(drafts)

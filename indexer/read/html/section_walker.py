@@ -62,7 +62,7 @@ class Walker:
         self._in_heading = False
         self._current_term: Element | None = None
         self._term_code = ""
-        self._undefined_term: Block | None = None  # its definition may share its line
+        self._undefined_term: Block | None = None  # a short definition may join its line
         self._title_anchor: str | None = None
         self._anchor_since_text: str | None = None
         self._is_anchor_of_block = False
@@ -261,7 +261,7 @@ class Walker:
             term.kind, term.last_link = "dd", block.last_link
             term.unlinked_text = f"{term.unlinked_text} {block.unlinked_text}".strip()
             draft.is_defined, self._is_next_tight = True, False
-            if not draft.blocks or draft.blocks[-1] is not term:  # the term alone was only punctuation
+            if not draft.blocks or draft.blocks[-1] is not term:  # a term of punctuation was not written
                 draft.blocks.append(term)
             return
         block.tight = self._is_next_tight
@@ -334,7 +334,7 @@ class Walker:
 
 
 def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
-    """Return an empty list for rows, or None for a layout table, and the ids of rows that are only a heading."""
+    """Return an empty list to fill with rows, or None for a layout table, and the ids of rows with only a heading."""
     headings: set[int] = set()
     if table.get("role") in _LAYOUT_ROLES:
         return None, headings

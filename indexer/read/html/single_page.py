@@ -1,4 +1,4 @@
-"""Find the text of a single page without its site, and remove the furniture around and within it."""
+"""Find the text of a page without knowing its site, and remove the furniture around and within the text."""
 
 import re
 from collections import Counter, deque
@@ -126,7 +126,7 @@ def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
 
 
 def _named_element(start: Element, sizes: Sizes) -> Element:
-    """Return the innermost element that is named as main text and has most of it, or `start`."""
+    """Return the innermost element that is named like a main text and has most of the text, or `start`."""
     total = sizes[id(start)]
     text_elements: list[Element] = []
     times = Counter[str]()
@@ -165,9 +165,8 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
         only_furniture_around = only_furniture_around and len(removed) == len(blocks) - 1
         inner = core
         size = sizes[id(core)]
-        if only_furniture_around or (
-            is_article and size.has_h1 and size.bare >= _MIN_TITLED_SHARE * sizes[id(start)].bare
-        ):
+        has_title = is_article and size.has_h1 and size.bare >= _MIN_TITLED_SHARE * sizes[id(start)].bare
+        if only_furniture_around or has_title:
             outer = inner
 
 
@@ -206,7 +205,7 @@ def _is_teaser_box(box: Element) -> bool:
         return False
     headings = [tag for tag in box.elements() if tag.name in HEADINGS and not tag.text().isspace()]
     leading = sum(any(map(_leads_elsewhere, (*tag.parents(4), *tag.tags))) for tag in headings)
-    if leading >= 2 and leading >= len(headings) - 1:  # the box may have a title
+    if leading >= 2 and leading >= len(headings) - 1:  # one may be the title of the box
         return box.short_text(_MAX_TEASER_CHARS * leading) is not None
     items = [tag for tag in box.tags if tag.name not in HEADINGS]
     return len(items) >= 3 and all(map(_is_teaser, items)) and len({tag.name for tag in items}) == 1
@@ -244,7 +243,7 @@ def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
 
 
 def _remove_teasers(start: Element, sizes: Sizes) -> None:
-    """Remove boxes of links and teasers from an article, up to half of its text."""
+    """Remove boxes of links and teasers from an article, except boxes with half of its text."""
     half = 0.5 * sizes[id(start)].text
     todo = [start]
     while todo:
@@ -387,7 +386,7 @@ def layout_cell(tree: HtmlTree) -> Element | None:
 
 
 def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
-    """Return the main element of a page: the only one of its kind, with enough of the text; or None."""
+    """Return the only <main>, <article> or similar element of a page, if it has enough of the text, or None."""
     candidates = {"main": tree.find_all("main"), "role": [], "article": tree.find_all("article"), "id": []}
     for element in tree.elements:
         if element.get("role") == "main":
