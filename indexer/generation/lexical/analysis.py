@@ -1,8 +1,8 @@
-"""Split texts into terms, for passages and queries alike; find stop words, and the words to highlight.
+"""Split passages and queries into terms; find stop words, and the words to highlight.
 
-A word is folded (case, accents, compatibility forms) and stemmed by the rules of the language of its document; by those
-of English, if it is ASCII, where there are no rules for that language or it is not known. A name such as getUserById,
-max_connections or --no-cache is a term, and so are its parts; a letter with a sign, such as C++, is a term alone.
+A word is folded (case, accents, compatibility forms) and stemmed by the rules of the language of its document. If the
+language is unknown or has no rules, an ASCII word is stemmed by the rules of English. A name such as getUserById,
+max_connections or --no-cache is a term, and its parts are terms too. A letter with a sign, such as C++, is one term.
 """
 
 import re
@@ -25,12 +25,12 @@ STEMMERS = {
     "nn": "norwegian", "no": "norwegian", "pt": "portuguese", "ro": "romanian", "ru": "russian", "sv": "swedish",
     "ta": "tamil", "tr": "turkish",
 }  # fmt: skip
-# Tantivy has no stemmer of Hindi. These are endings of number and case; with those of verbs as well, Ramanathan and Rao
-# (2003), nDCG@10 on XQuAD is no better.
+# Tantivy has no stemmer of Hindi. These are endings of number and case. Endings of verbs as well (Ramanathan and Rao
+# 2003) do not improve nDCG@10 on XQuAD.
 _HINDI_ENDING = re.compile("(?<=..)(?:िय[ाो]|[ाु][ओएआ])?[ािीुूेो]?[ँं]?$")
-_WITH_STOP_WORDS = STEMMERS.keys() - {"ar", "el", "hi", "ro", "ta", "tr"}  # Tantivy has lists
-COMPOUNDING = frozenset({"da", "de", "fi", "hu", "nb", "nl", "nn", "no", "sv"})  # compounds are one word
-# Indexed, but searched for only if a query has no other words.
+_WITH_STOP_WORD_LIST = STEMMERS.keys() - {"ar", "el", "hi", "ro", "ta", "tr"}
+COMPOUNDING = frozenset({"da", "de", "fi", "hu", "nb", "nl", "nn", "no", "sv"})
+# Stop words are indexed, but searched for only if a query has no other words.
 STOP_WORDS = frozenset(
     "a an and are as at be but by can could did do does for from had has have how i if in into is it its me my no not "
     "of on or our shall should so such than that the their them then there these they this to was we were what when "
@@ -38,20 +38,20 @@ STOP_WORDS = frozenset(
 )
 
 _MAX_WORD_CHARS = 64
-# Scripts that put no space between words (South-East Asian, Tibetan, Chinese, Japanese), or none before a particle
-# (Korean): every character and every pair of neighbours is a term, so no dictionary is needed.
+# Scripts without spaces between words (South-East Asian, Tibetan, Chinese, Japanese) or before particles (Korean): each
+# character and each pair of neighbours is a term, so no dictionary is needed.
 _SPACELESS = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff"
 )
-# One of these with the vowels, tones and letters that belong to it, in Thai, Lao, Tibetan, Burmese and Khmer, is what
-# readers call a character; pairs of code points find Thai worse, by 0.02 of nDCG@10 on XQuAD.
+# In Thai, Lao, Tibetan, Burmese and Khmer, readers count a letter with these vowels, tones and letters as a character.
+# Pairs of code points instead of such characters cost 0.02 of nDCG@10 on XQuAD in Thai.
 _JOINED = (
     "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u0f71-\u0f87\u0f8d-\u0fbc"
     "\u102b-\u103e\u1056-\u1060\u17b4-\u17d3"
 )
 _CHARACTER = re.compile(f".[{_JOINED}]*", re.DOTALL)
-# Signs within words that Python's \w leaves out: accents written apart, Hebrew and Arabic points, Indic vowel signs.
+# Signs within words that \w does not match: combining accents, Hebrew and Arabic points, Indic vowel signs.
 _MARKS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
     "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0900-\u0963\u0966-\u0dff\u200c\u200d\u3099\u309a"
@@ -59,23 +59,23 @@ _MARKS = (
 _LETTERS = rf"[\w{_MARKS}{_SPACELESS}]+"
 _BARE_WORD = re.compile(_LETTERS)
 _BARE_ASCII_WORD = re.compile(r"\w+", re.ASCII)
-# Signs that are part of a name before it, where no other word or sign is before them: .NET, @property, $PATH, #include,
-# %s, \d, <a; and names of which they are a part, whole: -v, --no-cache, R&D, I/O; C++, C#, A*, 18+.
+# Signs before a name, if no word or sign precedes them: .NET, @property, $PATH, #include, %s, \d, <a. Whole names that
+# contain signs: -v, --no-cache, R&D, I/O. Signs after a name: C++, C#, A*, 18+.
 _SIGN = r"(?<![A-Za-z0-9_)\]}.@$#%\\<&-])(?:[.@$#%\\<]|\$\{)(?=[^\W\d]|_)"
 _OPTION = r"(?<![\w-])--?[A-Za-z]\w*(?:-\w+)*"
 _PAIR = r"(?<![\w/&.])[A-Za-z]{1,2}[&/][A-Za-z]{1,2}(?![\w/&+#*])"
 _END = r"(?:[+\uff0b]{2}(?!\+)|[+#*\u266f\uff03\uff0b](?![A-Za-z0-9_+#*=]))"
-# Numbers with thousands separators, a fraction or both; versions, dates and addresses have more dots.
+# Numbers with thousands separators, a fraction or both, but no versions, dates and addresses, which have more dots.
 _THOUSANDS = (
     r"(?!0)\d{1,3}(?:(?:,\d{2,3})*,\d{3}|(?:\.\d{3})+|(?:['\u2019\u066c]\d{3})+|(?:[ \u00a0\u2009\u202f]\d{3})+)"
 )
 _NUMBER = rf"(?<![\w.,])(?:{_THOUSANDS}(?:[.,\u066b]\d+)?|\d+[.,\u066b]\d+)(?![.,]?\d)"
 _IS_NUMBER = re.compile(rf"(?P<grouped>{_THOUSANDS})?(?P<digits>\d*)(?:[.,\u066b](?P<fraction>\d+))?")
-_LONGEST_UNIT = 4  # letters
-_WITH_UNIT = re.compile(rf"([0-9]+)([^\W\d_]{{1,{_LONGEST_UNIT}}})")
-# Operators, apart from words: ===, ->, ??
+_MAX_UNIT_LETTERS = 4
+_WITH_UNIT = re.compile(rf"([0-9]+)([^\W\d_]{{1,{_MAX_UNIT_LETTERS}}})")
+# Operators that no word touches: ===, ->, ??
 _OPERATOR = r"(?<![^\s(\"'`\[])(?:[=!<>]==?|[-=]>|<=>|<<|>>|&&|\|\||\?\?|\?\.|:=|::|\*\*|//)(?![^\s)\"'`,.;:?\]])"
-# Pictures, arrows and mathematical signs. Joiners, variants and colours of skin, which follow them, do not count.
+# Pictures, arrows and mathematical signs. Joiners, variants and skin colours after them do not count.
 _PICTURE = (
     "[\u2190-\u2211\u2213-\u23ff\u2600-\u27bf\u2b00-\u2bff"
     "\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
@@ -86,7 +86,8 @@ _PICTURES = f"{_FLAG}|{_PICTURE}[{_VARIANTS}]*(?:\u200d{_PICTURE}[{_VARIANTS}]*)
 _UNCOUNTED = re.compile(f"[{_VARIANTS}\u200c\u200d]+|(?<=^\\$){{")
 _END_SIGN = re.compile(_END)
 _SINGLE_PICTURE = re.compile(f"{_FLAG}|{_PICTURE}")
-_FIRST = r"(?=[^\s,;()\[\]{}\"'`])"  # begins what can be one: this and the next make the rest three times as fast
+# These two patterns only make the ones that use them three times as fast.
+_FIRST = r"(?=[^\s,;()\[\]{}\"'`])"
 _PLAIN = r"\w{3,}+(?![+#*])"
 _ASCII_WORD = re.compile(
     rf"{_FIRST}(?:{_NUMBER}|{_PLAIN}|{_PAIR}|{_OPTION}|(?:{_SIGN})?\w+{_END}?|{_OPERATOR})", re.ASCII
@@ -98,15 +99,15 @@ _WORD = re.compile(
 _FOREIGN_SIGN = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
 _SPACELESS_RUN = re.compile(f"[{_SPACELESS}]+")
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_HUMPED = re.compile(r"\b(?:[A-Z]*+[a-z0-9_]++[A-Z]|[A-Z]{2,}+[a-z])\w*", re.ASCII)  # what may have more than one
+_HUMPED = re.compile(r"\b(?:[A-Z]*+[a-z0-9_]++[A-Z]|[A-Z]{2,}+[a-z])\w*", re.ASCII)
 _PIECE = re.compile(rf"[{_SPACELESS}]+|(?:(?![{_SPACELESS}_])[\w{_MARKS}])+")
 
 
 class Cache(dict[Key, Value]):
-    """A cache that makes missing values by a function and is emptied when full; a hit needs no Python call.
+    """A cache that computes missing values and is emptied when full; a hit needs no Python call.
 
     Texts of over 64 characters are not cached, so that long queries cannot fill the memory. An entry takes about 300
-    bytes. The caches of a family share their size and are emptied together.
+    bytes. The caches of a family share one limit and are emptied together.
     """
 
     def __init__(
@@ -131,18 +132,18 @@ class Cache(dict[Key, Value]):
 
 
 def terms_in(text: str, language: str | None = ENGLISH) -> list[str]:
-    """Return the terms of a text in order, by the rules for the language of its document."""
+    """Return the terms of a text in order, by the rules of the language of its document."""
     return list(chain.from_iterable(map(TERMS[rules_for(language)].__getitem__, words(text).findall(text))))
 
 
 def joined_terms(tokens: Iterable[str], language: str | None = ENGLISH) -> str:
-    """Return the terms of words, separated by spaces; much faster than `terms_in`."""
+    """Return the terms of words, separated by spaces, much faster than `terms_in`."""
     return " ".join(filter(None, map(_joined[rules_for(language)].__getitem__, tokens)))
 
 
 @lru_cache(1 << 8)
 def rules_for(language: str | None) -> str:
-    """Return the language whose stemming rules apply to documents in a language; None is unknown."""
+    """Return the language whose stemming rules apply to documents in a language, None if unknown."""
     return language if language in STEMMERS else ENGLISH
 
 
@@ -152,7 +153,7 @@ def all_rules(languages: Iterable[str]) -> tuple[str, ...]:
 
 
 def words(text: str) -> re.Pattern[str]:
-    """Return the pattern for words and names with signs; ASCII texts have a faster one."""
+    """Return the pattern for words and names with signs, which is faster for ASCII texts."""
     return _ASCII_WORD if text.isascii() else _WORD
 
 
@@ -173,7 +174,7 @@ def has_sign(word: str) -> bool:
 
 
 def sign_name(word: str) -> str:
-    """Return the term of a match of `words` with a sign: the value of a number, or the folded name."""
+    """Return the term of a number, which is its value, or of a name with a sign, which is the folded name."""
     if value := _value(word):
         return value[:_MAX_WORD_CHARS]
     name = _UNCOUNTED.sub("", word).replace("\u266f", "#")
@@ -181,7 +182,7 @@ def sign_name(word: str) -> str:
 
 
 def _value(word: str) -> str:
-    """Normalise a number to ASCII digits, without separators and with a decimal point; empty if it is none."""
+    """Return a number in ASCII digits with a decimal point and without separators, or "" for other words."""
     number = _IS_NUMBER.fullmatch(word) if word[0].isdecimal() else None
     if number is None:
         return ""
@@ -196,7 +197,7 @@ def is_grouped(word: str) -> bool:
 
 
 def words_within(word: str) -> list[str]:
-    """Return the words within a match of `words` with a sign, or its single pictures; it is found by these too."""
+    """Return the words within a name with signs, or the single pictures in a match of `words`."""
     bare = _BARE_WORD.findall(word)
     if not bare:
         pictures = _SINGLE_PICTURE.findall(word)
@@ -213,7 +214,7 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
     terms: list[str] = []
     for piece in pieces:
         if _SPACELESS_RUN.match(piece):
-            # each character before the pair that it begins, so that a part of a run gives a part of its terms: a phrase
+            # a character comes before its pair, so that the terms of a part of a run are a phrase in those of the run
             characters = _CHARACTER.findall(piece)
             terms += [term for first, second in pairwise(characters) for term in (first, first + second)]
             terms.append(characters[-1])
@@ -236,7 +237,7 @@ def _stem(word: str, language: str) -> str:
 
 
 def _humps(name: str) -> list[str]:
-    """Return the parts of a name that begin with capitals: getUserById, HTTPServer2; not PostgreSQL, DNAs, iPhone."""
+    """Return the parts of a camel-case name: getUserById, HTTPServer2, but not PostgreSQL, DNAs, iPhone."""
     humps = _HUMP.findall(name) if name.isascii() and len(name) <= _MAX_WORD_CHARS else []
     match [hump for hump in humps if hump.isalpha()]:
         case [first, second, *others] as words if min(map(len, words)) > 1:
@@ -248,23 +249,23 @@ def is_stop_word(word: str, language: str) -> bool:
     """Return whether a word, in lower case, is a stop word of a language; False for languages without a list."""
     if language == ENGLISH:
         return word in STOP_WORDS
-    return language in _WITH_STOP_WORDS and not _stop_filters[language].analyze(word)
+    return language in _WITH_STOP_WORD_LIST and not _stop_filters[language].analyze(word)
 
 
-def _analyzer(of_language: tantivy.Filter) -> tantivy.TextAnalyzer:
-    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).filter(of_language).build()
+def _analyzer(token_filter: tantivy.Filter) -> tantivy.TextAnalyzer:
+    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).filter(token_filter).build()
 
 
 def _by_language(make: Callable[..., Value]) -> dict[str, Cache[str, Value]]:
-    """Return a cache for each language; together they have 65,536 entries at most."""
+    """Return a cache for each language; all together have at most 65,536 entries."""
     family: list[Cache[str, Value]] = []
     return {language: Cache(1 << 16, partial(make, language=language), family) for language in STEMMERS}
 
 
 _stemmers = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stemmer(STEMMERS[each])))
 _stop_filters = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stopword(STEMMERS[each])))
-# The terms of one match of `words`, in the order of the text, by the rules of each of `STEMMERS`. Words repeat: finding
-# one here costs a twentieth of analysing it.
+# The terms of a match of `words`, in the order of the text, by the rules of each language. Words repeat, and a lookup
+# takes a twentieth of the time of the analysis.
 TERMS = _by_language(_analyse)
 _is_stop_word = _by_language(lambda word, language: is_stop_word(fold_case(word), language))
 _joined = _by_language(lambda word, language: " ".join(_analyse(word, language)))
@@ -280,15 +281,15 @@ def is_spaceless(text: str) -> bool:
     return _SPACELESS_RUN.search(text) is not None
 
 
-# Function words that are not in `STOP_WORDS`, but say that a query is English where other languages do.
+# Function words that are not in `STOP_WORDS`, but are evidence that a query is English.
 _ENGLISH_CLUES = frozenset(
     "about after all also am any because been before being between both each every few he her here him his more most "
     "other over own same she some too under until very while without".split()
 )
-_CLUE_FACTOR = 7  # likelihood ratio of a language for each of its stop words
+_LIKELIHOOD_RATIO_PER_CLUE = 7
 _MAX_CLUES = 12
 _MIN_STOP_WORD_PROBABILITY = 0.9
-_MAX_SHORT_QUERY_WORDS = 4  # stop words of short queries count next to other words
+_MAX_SHORT_QUERY_WORDS = 4
 _OPERATORS = frozenset(("AND", "OR", "NOT", "TO"))  # habits from other search engines
 _ELIDED = re.compile(r"(?<!\w)(\w)['\u2019]")
 _ELIDED_LETTERS = frozenset("bcdfghjklmnpqrstvwxz")  # stop words only before an apostrophe, as in d'accord
@@ -297,39 +298,38 @@ Passages = Mapping[str, int]  # language → passages, at least one; unknown lan
 
 
 def are_telling(words: Sequence[str], passages: Passages, text: str) -> list[bool]:
-    """Return for each word of a query whether it is distinctive, that is, not a stop word.
+    """Return for each word of a query whether it is distinctive, that is, no stop word.
 
     A stop word is in the lists of languages that together have a probability of at least
     `_MIN_STOP_WORD_PROBABILITY`. The probability of a language follows from its share of the passages and from the
-    words of the query in its list (naive Bayes), so a single word that has a meaning in another language decides
-    nothing. Abbreviations in capitals among other words, such as IT or WHO, are not stop words.
+    number of words of the query in its list (naive Bayes), so one word that has a meaning in another language is not
+    decisive. Abbreviations in capitals among other words, such as IT or WHO, are no stop words.
     """
     not_elided = _ELIDED_LETTERS.difference(map(str.casefold, _ELIDED.findall(text)))
     different = {word for word in words if word.casefold() not in not_elided}
     if not text.isupper():
         different = {word for word in different if len(word) < 2 or not word.isupper() or word in _OPERATORS}
-    likely = dict.fromkeys(words, 0.0)  # weight of the languages in which a word is a stop word
-    total: float = 0
+    stop_weights = dict.fromkeys(words, 0.0)
+    total = 0.0
     for language, count in passages.items():
-        stop_words = (
-            list(filter(_is_stop_word[language].__getitem__, different)) if language in _WITH_STOP_WORDS else []
-        )
+        has_list = language in _WITH_STOP_WORD_LIST
+        stop_words = list(filter(_is_stop_word[language].__getitem__, different)) if has_list else []
         clues = len(stop_words)
         if language == ENGLISH:
             # words with other letters are evidence against English; many languages have no list
             clues += sum(map(_ENGLISH_CLUES.__contains__, map(str.casefold, different)))
             clues -= len(different) - sum(map(str.isascii, different))
-        weight = max(count, 1) * _CLUE_FACTOR ** min(clues, _MAX_CLUES)
+        weight = max(count, 1) * _LIKELIHOOD_RATIO_PER_CLUE ** min(clues, _MAX_CLUES)
         total += weight
         for word in stop_words:
-            likely[word] += weight
-    return [likely[word] < _MIN_STOP_WORD_PROBABILITY * total for word in words]
+            stop_weights[word] += weight
+    return [stop_weights[word] < _MIN_STOP_WORD_PROBABILITY * total for word in words]
 
 
 def telling_pairs(words: Sequence[str], telling: Sequence[bool]) -> list[tuple[str, str]]:
-    """Return the stop words of a query that are distinctive together with their neighbours.
+    """Return the stop words of a query, each with a neighbour, that are distinctive as a pair.
 
-    They are those of a short query, and single capitals, such as in "vitamin A" and "it support".
+    These are the stop words of a short query, as in "it support", and single capitals, as in "vitamin A".
     """
     is_short = len(words) <= _MAX_SHORT_QUERY_WORDS
     alone = not any(telling)
@@ -346,28 +346,28 @@ def quantities(words: Sequence[str]) -> list[list[str]]:
     apart = [
         [first, second]
         for first, second in pairwise(words)
-        if first[0].isdecimal() and second.isalpha() and len(second) <= _LONGEST_UNIT
+        if first[0].isdecimal() and second.isalpha() and len(second) <= _MAX_UNIT_LETTERS
     ]
     return glued + apart
 
 
 Span = tuple[int, int]  # characters [start, end)
-_MAX_SOUGHT_WORDS = 64  # more: every word is compared
+_MAX_SOUGHT_WORDS = 64
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying
-_CHANGED = ("e", "i", "y", "bl")  # the last of visibl is not in visibility
+_CHANGED = ("e", "i", "y", "bl")  # visibl is not in visibility
 # ASCII texts in lower case, with a space for each character that is in no word
 _SPACED = bytes(code if chr(code).isalnum() or chr(code) == "_" else ord(" ") for code in range(128)).lower().ljust(256)
-# A Latin word within a run of another script, or one character with the voicing marks that half-width kana write apart.
+# A Latin word within a run of another script, or one character with the separate voicing marks of half-width kana.
 _UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOTALL)
 
 
 def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:
     """Return the spans of the words of a text with a marked term, see `LexicalQuery.marked_in`, in order."""
     rules = rules_for(language)
-    plain = text if text.isascii() else _FOREIGN_SIGN.sub(" ", text)  # most texts have no other signs than quotes
+    plain = text if text.isascii() else _FOREIGN_SIGN.sub(" ", text)
     beginnings = _beginnings(marked)
     if rules == ENGLISH and beginnings and plain.isascii():
-        # In ASCII text, searching for the few marked words is ten times as fast as reading every word.
+        # In ASCII text, a search for the few marked words is ten times as fast as a look at every word.
         return _find_marked(beginnings, marked, plain)
     matches: list[Span] = []
     for match in words(text).finditer(text):
@@ -406,24 +406,24 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str)
 
 @lru_cache(maxsize=64)
 def _beginnings(marked: frozenset[str]) -> list[bytes]:
-    """Return strings such that each marked word of an ASCII text contains one, or none if there are no such strings."""
-    if len(marked) > _MAX_SOUGHT_WORDS or any(
-        has_sign(term) or (term.isdecimal() and len(term) > 3) for term in marked
-    ):
-        return []  # names with signs, and numbers that may have thousands separators
+    """Return strings, one of which is in each marked word of an ASCII text, or none if there are no such strings."""
+    # names with signs, and numbers that may have thousands separators
+    have_signs = any(has_sign(term) or (term.isdecimal() and len(term) > 3) for term in marked)
+    if have_signs or len(marked) > _MAX_SOUGHT_WORDS:
+        return []
     # Every word begins with its stem, except that an ending may change the last letter of the stem.
     beginnings = sorted(
         _BEGINNINGS.get(term) or (term[:-1] if term.endswith(_CHANGED) and len(term) > 1 else term)
         for term in marked
         if term.isascii() and "_" not in term
     )
-    # after a shorter one, a longer one that begins alike finds nothing more
+    # a search for the shorter of two strings that begin alike also finds the longer one
     shortest = [one for place, one in enumerate(beginnings) if not one.startswith(tuple(beginnings[:place]))]
     return [one.encode() for one in shortest]
 
 
 def _spans_within(marked: frozenset[str], text: str, run: re.Match[str]) -> list[Span]:
-    """Return the marked characters and pairs within a run of a script without spaces, joined where they touch."""
+    """Return the spans of marked characters and pairs in a run of a script without spaces, joined if they touch."""
     ends = [match.end() for match in _UNIT.finditer(text, *run.span())]
     spans: list[Span] = []
     for first, single, pair in zip([run.start(), *ends], ends, [*ends[1:], run.end()], strict=False):

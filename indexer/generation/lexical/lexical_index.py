@@ -1,8 +1,8 @@
-"""The words of every chunk in Tantivy, scored by its BM25 (k1 1.2, b 0.75): the one place that knows it.
+"""Search the words of chunks in Tantivy, which scores them by BM25 (k1 1.2, b 0.75).
 
-Terms come from `analysis`, on both sides (`lexical_writer` and `lexical_query`), so Tantivy itself only splits at
-spaces. Its Python binding visits every posting of every term (nothing is pruned), so time follows the number of
-postings, and hardly the number of hits.
+`lexical_writer` and `lexical_query` take terms from `analysis`, so Tantivy itself only splits at spaces. Its Python
+binding visits every posting of every term, so the time of a search depends on the number of postings, and hardly on the
+number of hits.
 """
 
 import json
@@ -41,20 +41,20 @@ from indexer.generation.lexical.vocabulary import Headings, Vocabulary, likelies
 from indexer.generation.manifest import corrupt, guarded
 from indexer.generation.rows import RowSet, ScoredRows
 
-_MAX_TERMS = 32  # the rarest ones
-# Postings cost about 4 ns each. The rarest terms within this number find the candidates; the other terms, which weigh
-# least, are added only to the scores of the candidates.
+_MAX_TERMS = 32
+# A posting costs about 4 ns. The rarest terms, with at most this number of postings together, find the candidates. The
+# other terms weigh less, and only add to the scores of the candidates.
 _MAX_POSTINGS = 300_000
 _MIN_CANDIDATES = 64
-_FEW_ROWS = 20_000  # among fewer allowed rows, all terms are searched
-_MAX_CORRECTION_RATIO = 5  # passages of the likeliest correction to those of another one that is searched for too
+_MAX_ROWS_FOR_ALL_TERMS = 20_000
+_MAX_CORRECTION_RATIO = 5  # passages of the likeliest correction to those of another that is searched for too
 _FREQUENCY_CACHE = 1 << 16
 _QUERY_CACHE = 1 << 12
 _CORRECTION_CACHE = 1 << 12
 _BOUNDS_CACHE = 64
 _FILTER_CACHE, _FILTERED_TERMS_CACHE = 64, 1 << 10
-_FILTER_MARGIN = 1.3  # hits searched for to those needed, if a filter is applied afterwards
-_ROWS_PER_HIT = 80  # a filter within the search costs as much for so many rows as one more hit without it
+_LATER_FILTER_MARGIN = 1.3
+_ROWS_PER_HIT = 80  # a filter within a search costs as much for 80 rows as one more hit without it
 
 Bounds = tuple[tuple[Clause, ...], tuple[Clause, ...]]  # required and excluded
 
@@ -63,10 +63,9 @@ class LexicalReader:
     """Searches a published folder, mapped into memory; concurrent searches are safe and do not hold the GIL."""
 
     def __init__(self, folder: Path, languages: Sequence[str] = (ENGLISH,)) -> None:
-        """Open the verified folder of a `LexicalWriter`, with its `languages`.
+        """Open the verified folder of a `LexicalWriter` and its `languages`. The folder may be deleted afterwards.
 
-        The folder may be deleted afterwards. Raises IndexCorrupt, or IndexUnwritable if a temporary folder cannot be
-        made.
+        Raises IndexCorrupt, or IndexUnwritable if a temporary folder cannot be made.
         """
         self._open([folder], languages)
         try:
@@ -86,19 +85,19 @@ class LexicalReader:
         self.folder = folder = folders[0]
         searcher, self._schema, self._segments = _open(folders)
         self._search = guarded(folder, searcher.search)
-        # Functions and caches that do not know this object: one that refers to itself, and so its files, would stay
+        # These functions and caches do not refer to this object: in a cycle of references, its files would stay open
         # until the garbage collector runs.
         self._rows_at: Callable[[list[Any]], list[Any]] = partial(guarded(folder, searcher.fast_field_values), "row")
         doc_freq = guarded(folder, searcher.doc_freq)
-        self.count: int = searcher.num_docs  # chunks
-        self._starts = np.zeros(1, np.int64)  # first row of each folder
+        self.count: int = searcher.num_docs
+        self._first_rows = np.zeros(1, np.int64)
         self._frequency = Cache[str, int](_FREQUENCY_CACHE, partial(doc_freq, "text")).__getitem__
         self._word = Cache[Terms, Query](_QUERY_CACHE, partial(_word, self._schema)).__getitem__
         self._is_elsewhere: dict[tuple[str, frozenset[str]], bool] = {}
         spoken = {each: doc_freq("term", f"language:{each}") for each in languages if each != ENGLISH}
         if ENGLISH in languages or not spoken:  # unknown languages count as English
             spoken[ENGLISH] = self.count - sum(spoken.values())
-        # how many passages are in each language, the most frequent one first
+        # passages of each language, the most frequent language first
         self.passages: Mapping[str, int] = dict(sorted(spoken.items(), key=lambda item: (-item[1], item[0])))
         self._languages = all_rules(self.passages)
 
@@ -115,9 +114,8 @@ class LexicalReader:
             query: the text of the user.
             synonyms: see `Synonyms`.
             is_word: returns whether a word that is not in the index is spelled correctly.
-            only: only words of passages that this filter allows are known and become corrections.
+            only: filter; words of other passages are unknown and no corrections.
         """
-
         is_known = self._frequency if only is None else partial(self.is_known, only)
 
         def corrections(word: str) -> tuple[str, ...]:
@@ -125,9 +123,8 @@ class LexicalReader:
                 return ()
             candidates = self._corrections_of[word] if only is None else self.corrections_among(word, is_known_word)
             alike = [each for each in candidates if each.edits == candidates[0].edits]
-            return tuple(
-                [each.word for each in alike if each.passages * _MAX_CORRECTION_RATIO >= candidates[0].passages]
-            )
+            least = candidates[0].passages / _MAX_CORRECTION_RATIO if candidates else 0
+            return tuple([each.word for each in alike if each.passages >= least])
 
         def is_known_word(word: str) -> bool:
             return any(is_known(term) for language in self._languages for term in TERMS[language][word])
@@ -164,10 +161,10 @@ class LexicalReader:
         """Find the k best chunks for a query.
 
         Args:
-            query: chunks match any of its words, all required clauses and no excluded one.
-            k: chunks to return.
+            query: chunks match any of its words, all required clauses and no excluded clause.
+            k: maximum of chunks.
             filter: conditions on documents.
-            allowed: the rows that the filter selects; needed with a filter.
+            allowed: rows that the filter selects; required with a filter.
 
         Returns:
             BM25 scores float32 (n,), best first, above 0, and rows int64 (n,).
@@ -175,7 +172,8 @@ class LexicalReader:
         nothing = np.empty(0, np.float32), np.empty(0, np.int64)
         if allowed is not None and not allowed.count:
             return nothing
-        telling, common = self._split(query.words, all_of_them=allowed is not None and allowed.count <= _FEW_ROWS)
+        has_few_rows = allowed is not None and allowed.count <= _MAX_ROWS_FOR_ALL_TERMS
+        telling, common = self._split(query.words, all_of_them=has_few_rows)
         if query.is_bounded or query.synonyms or query.pairs:
             matching, common = self._bounded(query, [*telling, *common]), []
         elif telling:
@@ -190,7 +188,7 @@ class LexicalReader:
         return scores[order], rows[order]
 
     def idf_sum(self, query: LexicalQuery) -> float:
-        """Return the sum of the IDFs of a query's words: the BM25 of an average passage with each word once."""
+        """Return the sum of the IDF of each query word, which is the BM25 of an average passage with each word once."""
         total = 0.0
         for terms in query.query_words:
             frequency = min(sum(map(self._frequency, terms)), self.count)
@@ -198,7 +196,7 @@ class LexicalReader:
         return total
 
     def within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
-        """Return the rows with all required and no excluded clauses; at least one clause must be given."""
+        """Return the rows with all required and no excluded clauses, of which there must be at least one."""
 
         def find() -> RowSet:
             mask = np.zeros(self.count, np.bool_)
@@ -212,7 +210,7 @@ class LexicalReader:
         return _remembered(self._bounds, _BOUNDS_CACHE, (required, excluded), find)
 
     def _split(self, words: Sequence[Terms], *, all_of_them: bool) -> tuple[list[Terms], list[Terms]]:
-        """Split words into rare ones, which find candidates, and common ones; drop unknown terms."""
+        """Split words into rare words, which find candidates, and common words; drop unknown terms."""
         indexed = [each for terms in words if (each := tuple(filter(self._frequency, terms)))]
         rarest = sorted([(sum(map(self._frequency, terms)), terms) for terms in indexed])[:_MAX_TERMS]
         postings = list(accumulate(map(itemgetter(0), rarest)))
@@ -223,7 +221,7 @@ class LexicalReader:
     def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
         if not filter or allowed is None:
             return self._find(matching, k)
-        limit = int(k * self.count / allowed.count * _FILTER_MARGIN) + k
+        limit = int(k * self.count / allowed.count * _LATER_FILTER_MARGIN) + k
         if limit * _ROWS_PER_HIT < allowed.count:
             scores, rows = self._find(matching, limit)
             is_allowed = allowed.contains(rows)
@@ -232,15 +230,15 @@ class LexicalReader:
         return self._find(Query.boolean_query([(Occur.Must, matching), *self._tests(filter)]), k)
 
     def _scores(self, words: Sequence[Terms], rows: npt.NDArray[np.int64], rules: Rules) -> npt.NDArray[np.float32]:
-        """Return the BM25 of these words in these rows, float32 of the same shape; 0 where there are none."""
-        numbers = rows - self._starts[np.searchsorted(self._starts, rows, side="right") - 1]
+        """Return the BM25 of these words in each of these rows, float32 of the same shape, or 0 without a word."""
+        numbers = rows - self._first_rows[np.searchsorted(self._first_rows, rows, side="right") - 1]
         tests = [(Occur.Should, self._term("row", row)) for row in sorted(set(numbers.tolist()))]
         among = Query.const_score_query(Query.boolean_query(tests), 0.0)
         both = Query.boolean_query([(Occur.Must, among), (Occur.Must, self._any(words, rules))])
-        found_scores, found_rows = self._find(both, len(tests) * len(self._starts))
+        hit_scores, hit_rows = self._find(both, len(tests) * len(self._first_rows))
         scores = np.zeros(len(rows), dtype=np.float32)
-        order, is_row = np.argsort(rows), np.isin(found_rows, rows)
-        scores[order[np.searchsorted(rows, found_rows[is_row], sorter=order)]] = found_scores[is_row]
+        order, is_row = np.argsort(rows), np.isin(hit_rows, rows)
+        scores[order[np.searchsorted(rows, hit_rows[is_row], sorter=order)]] = hit_scores[is_row]
         return scores
 
     def _find(self, query: Query, limit: int) -> ScoredRows:
@@ -300,7 +298,7 @@ class LexicalReader:
 
     def _in_languages(self, terms: Terms, rules: Rules) -> Query:
         query = self._phrase(terms)
-        # By German rules, flower is found as flow, which is another word in an English document.
+        # By German rules, flower is searched as flow, which is another word in an English document.
         languages = rules.get(terms[0]) if rules and len(terms) == 1 else None
         if languages is None:
             return query
@@ -314,7 +312,7 @@ class LexicalReader:
         return Query.boolean_query([(Occur.Must, query), self._language_test(languages)]) if is_elsewhere else query
 
     def _language_test(self, languages: frozenset[str]) -> tuple[Occur, Query]:
-        """Return the test for documents in some, but not all, languages."""
+        """Return the test for documents in some of the languages, but not in all."""
         is_other = ENGLISH in languages  # unknown languages follow the rules of English
         listed = sorted(frozenset(self._languages) - languages if is_other else languages)
         spoken = _either([self._term("term", f"language:{each}") for each in listed])
@@ -334,9 +332,11 @@ class JointReader(LexicalReader):
         """Open the folders of readers again, which must still exist. Raises as `LexicalReader` does."""
         self._readers = readers
         self._open([each.folder for each in readers], [*chain(*(each.passages for each in readers))])
-        self._starts = np.cumsum([0, *(each.count for each in readers)])[:-1]
-        rows_at, first = self._rows_at, np.repeat(self._starts, self._segments).tolist()  # row of each segment's folder
-        self._rows_at = lambda at: [row + first[each.segment_ord] for row, each in zip(rows_at(at), at, strict=True)]
+        self._first_rows = np.cumsum([0, *(each.count for each in readers)])[:-1]
+        rows_at, first_rows = self._rows_at, np.repeat(self._first_rows, self._segments).tolist()
+        self._rows_at = lambda at: [
+            row + first_rows[each.segment_ord] for row, each in zip(rows_at(at), at, strict=True)
+        ]
         self.corrections_among = partial(likeliest, [each.corrections_among for each in readers])
         self._corrections_of = Cache(_CORRECTION_CACHE, self.corrections_among)
         self.compounds = partial(likeliest, [each.compounds for each in readers])
@@ -346,7 +346,7 @@ class JointReader(LexicalReader):
         return any(each.is_known(each_filter, term) for each, each_filter in zip(self._readers, filters, strict=True))
 
     def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
-        """Search deeper while too few rows are allowed: terms do not say which folder a row is in."""
+        """Search deeper while too few rows are allowed, because terms do not say to which folder a row belongs."""
         limit = k
         while True:
             scores, rows = super()._allowed(matching, limit, filter, allowed)
@@ -357,7 +357,7 @@ class JointReader(LexicalReader):
 
 
 def _remembered(cache: dict[Key, Value], size: int, key: Key, make: Callable[[], Value]) -> Value:
-    """Return a cached value, or make it; a cache of `size` entries is emptied when full."""
+    """Return a cached value, or make and cache it; a cache is emptied when it has `size` entries."""
     value = cache.get(key)
     if value is None:
         if len(cache) >= size:
@@ -367,9 +367,9 @@ def _remembered(cache: dict[Key, Value], size: int, key: Key, make: Callable[[],
 
 
 def _open(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Schema, list[int]]:
-    """Open folders as one index, through links to their files, because Tantivy writes a lock file into a folder.
+    """Open folders as one index and return its searcher and schema, and the number of segments of each folder.
 
-    Returns the searcher, the schema, and the number of segments of each folder.
+    Tantivy writes a lock file into a folder, so it opens a temporary one with links to the files.
     """
     segments: list[dict[str, Any]] = []
     counts = []
@@ -379,10 +379,9 @@ def _open(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Schema, li
             meta = json.loads((folder / META).read_bytes())
             counts.append(len(meta["segments"]))
             for segment in meta["segments"]:
-                name, present = f"{len(segments):032x}", segment["segment_id"].replace("-", "")  # a copy has the same
+                name, id = f"{len(segments):032x}", segment["segment_id"].replace("-", "")  # copies share their ids
                 segments.append({**segment, "segment_id": name})
-                files = folder.resolve().glob(f"{present}.*")
-                links |= {name + path.name.removeprefix(present): path for path in files}
+                links |= {name + path.name.removeprefix(id): path for path in folder.resolve().glob(f"{id}.*")}
         except OSError as error:
             raise corrupt(folder, error.strerror or "cannot be read") from error
         except (ValueError, KeyError, TypeError) as error:
@@ -422,5 +421,5 @@ def _either(queries: Iterable[Query]) -> Query:
 
 
 def _best(queries: Sequence[Query]) -> Query:
-    """Return a query that scores only the best of several forms of one word."""
+    """Return a query that scores only the best of several queries, the forms of one word."""
     return queries[0] if len(queries) == 1 else Query.disjunction_max_query(queries)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice, pairwise, zip_longest
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -18,12 +18,12 @@ from indexer.generation.lexical.letters import fold
 from indexer.generation.lexical.pasted import MIN_PASTED_CHARS, telling_lines
 from indexer.text.cleaning import visible, without_joiners
 
-_MAX_CLAUSES = 8  # required, excluded, and names
+_MAX_CLAUSES = 8
 _QUOTES = '"“”„«»'
 _PHRASE = f"[{_QUOTES}][^{_QUOTES}]+[{_QUOTES}]"
 _QUOTED = re.compile(f"({_PHRASE})")
 _SYNTAX = re.compile(rf"[{_QUOTES}]|(?<!\S)-")
-# Excluded words have three letters at least, and a vowel if they are ASCII: others are options, such as -v and -xzf.
+# An excluded word has at least three letters, and a vowel if it is ASCII. Others are options, such as -v and -xzf.
 _EXCLUDED = re.compile(rf"(?<!\S)-({_PHRASE}|(?=[a-z]*[aeiouy]|[^a-z])[^\W\d_]\w{{2,}}(?:-\w+)*)(?!\S)", re.IGNORECASE)
 # Brackets, operators and calls; options of commands; words of nothing but signs, except dashes and ampersands.
 _CODE = re.compile(
@@ -35,26 +35,29 @@ _NAME = re.compile(r"(?<![\w-])\w++(?:(?:[.-]|::|->)\w++)+")
 
 
 class ParsedQuery(NamedTuple):
-    """The parts of a query."""
+    """The optional words, required phrases, and excluded words and phrases of a query.
 
-    words: str  # optional
-    required: tuple[str, ...]  # phrases
-    excluded: tuple[str, ...]  # words or phrases
-    meaning: str  # the query without its syntax, for the search by meaning
+    The search by meaning uses `meaning`, which is the query without its syntax.
+    """
+
+    words: str
+    required: tuple[str, ...]
+    excluded: tuple[str, ...]
+    meaning: str
 
 
 def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> ParsedQuery:
-    """Parse a query, which never fails; a query that would exclude everything is words.
+    """Parse a query, which never fails. A query with only excluded words is read as plain words.
 
     Args:
         text: the text as it was typed or pasted; only the telling lines of a traceback or log are read.
-        is_option: returns whether a word behind a dash is an option of a command. Where one is, all of them are.
+        is_option: returns whether a word after a dash is an option of a command; if one word is, all words are.
     """
     is_plain = text.isascii() and text.isprintable()
     typed = text if is_plain else visible(text)
     text = telling_lines(typed) if len(typed) >= MIN_PASTED_CHARS else typed
     plain = ParsedQuery(text, (), (), text if is_plain else without_joiners(text))
-    if text is not typed or not _SYNTAX.search(text):  # pasted, or without syntax
+    if text is not typed or not _SYNTAX.search(text):
         return plain
     options = [word for word in _EXCLUDED.findall(text) if word[0] not in _QUOTES]
     has_options = is_option is not None and any(map(is_option, options))
@@ -75,15 +78,15 @@ def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> Pa
     return ParsedQuery(words, tuple(phrases), tuple(excluded), without_joiners(meaning or text))
 
 
-# folded words → the texts to search for instead; the words themselves are among them if both are searched for
+# folded words → the texts to search for instead, the words themselves among them if both are searched for
 Synonyms = Mapping[tuple[str, ...], Sequence[str]]
-# term → the languages whose rules give it; terms of all languages are not listed
+# term → the languages whose rules give this term; terms of all languages are not listed
 Rules = Mapping[str, frozenset[str]]
 MAX_SYNONYM_WORDS = 8
 _MAX_PHRASE_WORDS = 32
-_MAX_CORRECTIONS = 4  # words of a query
+_MAX_CORRECTED_WORDS = 4
+_MAX_LOOKED_UP_WORDS = 128
 _MIN_HALF_LETTERS, _MAX_COMPOUND_LETTERS = 3, 32
-_MAX_LOOKUPS = 128  # words of a query; longer ones are pasted text
 
 Languages = tuple[str, ...]
 Terms = tuple[str, ...]
@@ -91,11 +94,11 @@ Readings = tuple[Terms, ...]  # the terms of a phrase by the rules of each langu
 
 
 class Clause(NamedTuple):
-    """A word or phrase that must be found, or must not be."""
+    """A required or excluded word or phrase with alternative readings; `rules` has the `Rules` of a single term."""
 
-    readings: Readings  # alternatives
+    readings: Readings
     text: str
-    rules: tuple[tuple[str, frozenset[str]], ...] = ()  # `Rules` as pairs, for readings of one term
+    rules: tuple[tuple[str, frozenset[str]], ...] = ()
 
     def __str__(self) -> str:
         """Return the clause in the syntax of a query."""
@@ -107,37 +110,48 @@ class QueryExpansion(NamedTuple):
 
     typed: str
     searched: tuple[str, ...]
-    reason: str  # correction, synonym or compound
+    reason: Literal["correction", "synonym", "compound"]
 
 
 class Lookups(NamedTuple):
-    """Functions that look words up in an index."""
+    """Functions that look words up in an index.
 
-    is_known: Callable[[str], int]  # term → passages that contain it
-    is_word: Callable[[str], bool]  # unknown word → whether it is spelled correctly
-    corrections: Callable[[str], Sequence[str]]  # unknown word → corrections, the likeliest first
-    compounds: Callable[[str], Sequence[str]]  # unknown word → words that begin or end with it
-    has_phrase: Callable[[Sequence[str]], bool]  # words → whether a passage has them side by side
+    `is_known` returns the number of passages with a term, or whether there is any. `is_word` returns whether an unknown
+    word is spelled correctly, `corrections` its corrections, the likeliest first, and `compounds` words that begin or
+    end with it. `has_phrase` returns whether a passage has words side by side.
+    """
+
+    is_known: Callable[[str], int]
+    is_word: Callable[[str], bool]
+    corrections: Callable[[str], Sequence[str]]
+    compounds: Callable[[str], Sequence[str]]
+    has_phrase: Callable[[Sequence[str]], bool]
 
 
 class LexicalQuery(Struct, frozen=True):
-    """A query in the terms of `analysis.terms_in`."""
+    """A query in the terms of `analysis.terms_in`.
 
-    words: tuple[Terms, ...]  # optional words, each with its alternative terms
+    Each of the optional `words` has alternative terms. `synonyms` are optional phrases. `pairs` are optional phrases
+    that are not highlighted: names, quantities, and stop words with their neighbours. `query_words` has `words` and the
+    words of phrases, without stop words. The terms in `marked` are highlighted. The search by meaning uses `meaning`,
+    the query without its syntax. `did_you_mean` is the corrected query, if it has mistakes.
+    """
+
+    words: tuple[Terms, ...]
     required: tuple[Clause, ...]
     excluded: tuple[Clause, ...]
-    synonyms: tuple[Readings, ...]  # optional phrases
-    pairs: tuple[Readings, ...]  # optional phrases that are not highlighted: stop words with their neighbours
-    query_words: tuple[Terms, ...]  # `words` and those of phrases, without stop words
-    marked: frozenset[str]  # terms to highlight
+    synonyms: tuple[Readings, ...]
+    pairs: tuple[Readings, ...]
+    query_words: tuple[Terms, ...]
+    marked: frozenset[str]
     rules: Rules
     also: tuple[QueryExpansion, ...]
-    meaning: str  # the query without its syntax, for the search by meaning
-    did_you_mean: str | None = None  # the corrected query; None without mistakes
+    meaning: str
+    did_you_mean: str | None = None
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether it has required or excluded clauses."""
+        """Return whether the query has required or excluded clauses."""
         return bool(self.required or self.excluded)
 
     def marked_in(self, language: str | None) -> frozenset[str]:
@@ -153,12 +167,12 @@ def read_query(
     lookups: Lookups | None = None,
     synonyms: Synonyms = MappingProxyType({}),
 ) -> LexicalQuery:
-    """Parse the text of a user; stop words count only in quotation marks, or if few other words are left.
+    """Parse the text of a user. Stop words count only in quotation marks, or if there are few other words.
 
     Args:
         text: the query.
         passages: number of passages of the index by language, at least one.
-        lookups: access to the words of the index; without it, nothing is corrected.
+        lookups: access to the words of the index; without lookups, nothing is corrected.
         synonyms: see `Synonyms`.
     """
     languages = analysis.all_rules(passages)
@@ -169,7 +183,7 @@ def read_query(
     telling, pairs = _telling(expanded.words, passages, parsed.words, or_stop_words=not required)
     also = [QueryExpansion(typed, searched, "synonym") for typed, searched in expanded.also]
     corrector = _Corrector(lookups, languages) if lookups else None
-    loose: dict[Terms, None] = {}
+    optional: dict[Terms, None] = {}
     searched = list(telling)
     compounds: list[Sequence[str]] = []
     for word, may_be_mistaken in telling.items():
@@ -184,11 +198,11 @@ def read_query(
             forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
             compounds += [substitute.words] if substitute.is_split else []
         elif lookups and len(telling) > 1 and not word.isalnum() and has_sign(word):
-            # a sign, or a name that is also searched for without its sign, is dropped if the index lacks it
+            # a sign alone, or a name also searched for without its sign, is dropped if the index lacks it
             says_little = analysis.words_within(word) or not any(map(str.isalpha, word))
             if says_little and not lookups.is_known(sign_name(word)):
                 continue
-        loose |= dict.fromkeys(forms)
+        optional |= dict.fromkeys(forms)
     if lookups is not None and len(expanded.words) > 1 and not analysis.is_spaceless(parsed.words):
         for first, second in _joined_neighbours(expanded.words, telling, lookups, languages):
             joined = (first + second).lower()
@@ -201,18 +215,18 @@ def read_query(
     if _DIGIT.search(parsed.words):
         pairs += analysis.quantities(expanded.words)
     phrases = tuple(filter(None, map(readings, map(analysis.find_words, expanded.phrases))))
-    query_words = tuple(loose)
+    query_words = tuple(optional)
     if required:
         within = [word for phrase in parsed.required for word in analysis.find_words(phrase)]
-        quoted, _ = _telling(within, passages, parsed.words, or_stop_words=not loose)
+        quoted, _ = _telling(within, passages, parsed.words, or_stop_words=not optional)
         searched += quoted
-        query_words = tuple(dict.fromkeys([*loose, *chain(*map(forms_of.__getitem__, quoted))]))
+        query_words = tuple(dict.fromkeys([*optional, *chain(*map(forms_of.__getitem__, quoted))]))
     query_terms = frozenset(chain(*query_words))
     proposal = None
     if corrector is not None and (required or any(corrector.values())):
         proposal = corrector.proposal(text, parsed, set(expanded.alternatives))
     return LexicalQuery(
-        words=tuple(loose),
+        words=tuple(optional),
         required=required,
         excluded=tuple(
             clause
@@ -231,17 +245,21 @@ def read_query(
 
 
 def _is_option(lookups: Lookups, languages: Languages, word: str) -> bool:
-    """Return whether the index has a word with a dash before it, or lacks the word entirely."""
+    """Return whether the index has a word with a dash in front, or lacks the word without one."""
     if lookups.is_known(sign_name(f"-{word}")):
         return True
-    forms = chain(*map(_FORMS[languages].__getitem__, analysis.find_words(word)))
-    return not any(map(lookups.is_known, chain(*forms)))
+    return not any(_has_word(lookups, languages, each) for each in analysis.find_words(word))
+
+
+def _has_word(lookups: Lookups, languages: Languages, word: str) -> bool:
+    """Return whether the index has a term of a word."""
+    return any(map(lookups.is_known, chain(*_FORMS[languages][word])))
 
 
 def _names(text: str) -> list[list[str]]:
     """Return the words of compound names, to be found side by side: os.path.join, std::vector, node->next.
 
-    Prose has hyphens too: a hyphenated word is a name only if the query has no other word, such as apt-get.
+    A hyphenated word, such as apt-get, is a name only if the query has no other word, because prose has hyphens too.
     """
     names = [name[0] for name in islice(_NAME.finditer(text), _MAX_CLAUSES)]
     alone = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
@@ -253,24 +271,25 @@ def _joined_neighbours(
 ) -> list[tuple[str, str]]:
     """Return the neighbouring words of a query that the index has as one word: web hook, log in."""
     neighbours = []
-    for pair in islice(pairwise(typed), _MAX_LOOKUPS):
-        first, second = pair
-        joined = (first + second).lower()  # no capitals, or it would be a name of several words
-        if joined.isalpha() and len(first) > 1 < len(second) and (first in telling or second in telling):
-            for language in languages:
-                if any(map(lookups.is_known, TERMS[language][joined])):
-                    neighbours.append(pair)
-                    break
+    for first, second in islice(pairwise(typed), _MAX_LOOKED_UP_WORDS):
+        joined = (first + second).lower()  # capitals would make it a name of several words
+        may_join = joined.isalpha() and len(first) > 1 < len(second) and (first in telling or second in telling)
+        if may_join and _has_word(lookups, languages, joined):
+            neighbours.append((first, second))
     return neighbours
 
 
 class _Expanded(NamedTuple):
-    """The words of a query with their synonyms."""
+    """The words of a query that are not replaced, with their synonyms.
 
-    words: list[str]  # replaced words are left out
-    alternatives: dict[str, tuple[str, ...]]  # word → synonyms of one word
-    phrases: list[str]  # synonyms of several words
-    also: list[tuple[str, tuple[str, ...]]]  # matched text, and its synonyms
+    Synonyms of one word are in `alternatives`, synonyms of several words in `phrases`, and each matched text is in
+    `also` with all its synonyms.
+    """
+
+    words: list[str]
+    alternatives: dict[str, tuple[str, ...]]
+    phrases: list[str]
+    also: list[tuple[str, tuple[str, ...]]]
 
 
 def _expand(typed: list[str], synonyms: Synonyms) -> _Expanded:
@@ -310,11 +329,11 @@ def folded_words(text: str) -> tuple[str, ...]:
 
 
 class _Substitute(NamedTuple):
-    """Words to search for instead of a word that the index lacks."""
+    """Words to search for instead of a word that the index lacks: any of them, or side by side if `is_split`."""
 
-    words: tuple[str, ...]  # the likeliest first
-    reason: str
-    is_split: bool = False  # all of the words, side by side, instead of any
+    words: tuple[str, ...]
+    reason: Literal["correction", "compound"]
+    is_split: bool = False
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -325,29 +344,24 @@ class _Substitute(NamedTuple):
 class _Corrector(dict[str, _Substitute | None]):
     """Substitutes for the unknown words of one query; None for known words.
 
-    Each word is looked up once, and at most `_MAX_CORRECTIONS` words are replaced.
+    Each word is looked up once, and at most `_MAX_CORRECTED_WORDS` words are replaced.
     """
 
     def __init__(self, lookups: Lookups, languages: Languages) -> None:
         self._lookups = lookups
-        self._languages = languages
+        self._is_known = partial(_has_word, lookups, languages)
         self._corrected = 0
 
     def __missing__(self, word: str) -> _Substitute | None:
         substitute = None
-        if self._corrected < _MAX_CORRECTIONS and len(self) < _MAX_LOOKUPS:
-            terms = chain(*_FORMS[self._languages][word])
-            if not any(map(self._lookups.is_known, terms)):
-                substitute = self._substitute(word)
+        if self._corrected < _MAX_CORRECTED_WORDS and len(self) < _MAX_LOOKED_UP_WORDS and not self._is_known(word):
+            substitute = self._substitute(word)
         self[word] = substitute
         self._corrected += substitute is not None
         return substitute
 
-    def _is_known(self, word: str) -> bool:
-        return any(map(self._lookups.is_known, chain(*_FORMS[self._languages][word])))
-
     def _substitute(self, word: str) -> _Substitute | None:
-        """Return the first that exists: two words side by side, compounds, words with few edits, two words anywhere.
+        """Return the first substitute that exists: two words side by side, compounds, corrections, two words anywhere.
 
         Names with inner capitals have no substitute, and words of the model's vocabulary are not corrected.
         """
@@ -365,20 +379,19 @@ class _Corrector(dict[str, _Substitute | None]):
 
     def _splits(self, word: str) -> list[tuple[str, str]]:
         """Return the splits of a word into two known words, those with the longest shorter half first."""
-        places = (
-            range(_MIN_HALF_LETTERS, len(word) - _MIN_HALF_LETTERS + 1) if len(word) <= _MAX_COMPOUND_LETTERS else ()
-        )
-        halves = [(word[:place], word[place:]) for place in places]
-        pairs = [each for each in halves if all(map(self._is_known, each))]
-        return sorted(pairs, key=lambda each: -min(map(len, each)))
+        if len(word) > _MAX_COMPOUND_LETTERS:
+            return []
+        places = range(_MIN_HALF_LETTERS, len(word) - _MIN_HALF_LETTERS + 1)
+        pairs = [(word[:place], word[place:]) for place in places]
+        known_pairs = [pair for pair in pairs if all(map(self._is_known, pair))]
+        return sorted(known_pairs, key=lambda pair: -min(map(len, pair)))
 
     def proposal(self, text: str, parsed: ParsedQuery, fixed: set[str]) -> str | None:
-        """Return the query with each correctable word replaced, or None if no word is.
+        """Return the query with each correctable word replaced, or None if there is none. `fixed` words stay.
 
-        Words in quotation marks are replaced too, because their phrases find nothing. `fixed` words stay.
+        Words in quotation marks are replaced too, because their phrases would match nothing.
         """
         fixed = fixed.union(*map(analysis.find_words, parsed.excluded))
-
         typed = [word for word in analysis.find_words(text) if word not in fixed]
         substitutes = dict(zip(typed, map(self.__getitem__, typed), strict=True))
         corrections = {
@@ -401,7 +414,7 @@ def readings_of(phrase: Sequence[str], languages: Languages) -> Readings:
 
 
 def _clauses(texts: Sequence[str], languages: Languages) -> tuple[Clause, ...]:
-    """Return the clauses of words and phrases, each once; texts without a word have none."""
+    """Return the different clauses of words and phrases; texts without a word have no clause."""
     clauses: dict[Readings, Clause] = {}
     for text in texts:
         typed = analysis.find_words(text)[:_MAX_PHRASE_WORDS]
@@ -419,17 +432,17 @@ def _rules_of(words: Iterable[str], languages: Languages) -> Rules:
     for language in languages:
         for term in chain(*map(TERMS[language].__getitem__, words)):
             rules.setdefault(term, set()).add(language)
-    return {term: frozenset(those) for term, those in rules.items() if len(those) < len(languages)}
+    return {term: frozenset(spoken) for term, spoken in rules.items() if len(spoken) < len(languages)}
 
 
 def _telling(
     typed: Sequence[str], passages: Passages, text: str, *, or_stop_words: bool
 ) -> tuple[dict[str, bool], list[Sequence[str]]]:
-    """Return the distinctive words with whether each may be corrected, and the distinctive pairs.
+    """Return the distinctive words, each with whether it may be corrected, and the distinctive pairs.
 
-    All words are distinctive if `or_stop_words` and every one is a stop word.
+    If every word is a stop word and `or_stop_words` is true, all words are distinctive.
     """
-    # the words of names with signs count too, but are not corrected
+    # words within names that have signs count too, but are not corrected
     names = [word for word in filter(has_sign, typed) if not analysis.is_grouped(word)]
     name_words = [inner for name in names for inner in analysis.words_within(name)]
     telling = analysis.are_telling([*typed, *name_words], passages, text)
@@ -440,15 +453,15 @@ def _telling(
 
 
 def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
-    """Return for each term of a word its forms by the rules of the languages."""
+    """Return the forms of each term of a word by the rules of the languages."""
     if has_sign(word):
         return ((sign_name(word),),)
     if analysis.is_spaceless(word):  # pairs of characters are more distinctive than single ones
         terms = TERMS[ENGLISH][word]
         return tuple((term,) for term in terms if analysis.is_pair(term)) or tuple((term,) for term in terms)
-    forms = zip_longest(*(TERMS[each][word] for each in languages), fillvalue="")  # a mark alone is one in some only
+    forms = zip_longest(*(TERMS[each][word] for each in languages), fillvalue="")
     variants = tuple(filter(None, (tuple(filter(None, dict.fromkeys(different))) for different in forms)))
-    return tuple(form for form in variants if not analysis.STOP_WORDS.issuperset(form)) or variants  # user_by_id
+    return tuple(form for form in variants if not analysis.STOP_WORDS.issuperset(form)) or variants
 
 
 _FORMS: Cache[Languages, Cache[str, tuple[Terms, ...]]] = Cache(

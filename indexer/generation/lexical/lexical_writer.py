@@ -1,4 +1,4 @@
-"""Writes the words of every chunk as a Tantivy index, and next to it the words as they are written, and headings."""
+"""Write a Tantivy index of the terms of chunks, with the vocabulary and the headings in the same folder."""
 
 import contextlib
 import json
@@ -13,12 +13,12 @@ import tantivy
 from indexer.generation.lexical.analysis import ENGLISH, find_words, joined_terms
 from indexer.generation.lexical.vocabulary import HeadingWriter, VocabularyWriter
 
-_HEAP = 256_000_000  # bytes that Tantivy may fill before it writes a segment: about 600,000 chunks
+_HEAP_BYTES = 256_000_000  # about 600,000 chunks a segment
 META = "meta.json"
 
 
 class LexicalWriter:
-    """Gathers the words of chunks and writes one folder. Memory is bounded."""
+    """Gathers the words of chunks in bounded memory, and writes one folder."""
 
     def __init__(self, folder: Path) -> None:
         """Make the folder; raises OSError if it cannot be written."""
@@ -34,8 +34,8 @@ class LexicalWriter:
         builder.add_unsigned_field("row", fast=True, indexed=True)
         try:
             index = tantivy.Index(builder.build(), str(folder))
-            # one thread: rows stay in order, and the build has better uses for the other cores
-            self._writer = index.writer(heap_size=_HEAP, num_threads=1)
+            # one thread keeps rows in order, and leaves the other cores to the build
+            self._writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
             self._is_open = True
         except ValueError as error:
             raise _unwritable(folder, error) from error
@@ -55,10 +55,10 @@ class LexicalWriter:
         """Add a chunk.
 
         Args:
-            row: the number that a search returns: 0, 1, and so on.
+            row: the number that a search returns, starting from 0.
             section: the heading path; if it starts with the title, the title is not indexed twice.
-            terms: from `filter.terms_of`, for filters.
-            language: of the document.
+            terms: terms for filters, from `filter.terms_of`.
+            language: language of the document.
 
         Raises:
             OSError: the disk is full or failing.
@@ -80,7 +80,7 @@ class LexicalWriter:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages of documents, the most frequent one first; see `Manifest.languages`."""
+        """Return the languages of documents, the most frequent first; see `Manifest.languages`."""
         return tuple(language for language, _ in self._languages.most_common())
 
     def finish(self) -> None:
@@ -94,13 +94,13 @@ class LexicalWriter:
         segments = json.loads((self._folder / META).read_text(encoding="utf-8"))["segments"]
         live_segments = {segment["segment_id"].replace("-", "") for segment in segments}
         for path in self._folder.iterdir():
-            if path.name != META and path.stem not in live_segments:  # locks, and segments that were merged into others
+            if path.name != META and path.stem not in live_segments:  # locks and merged segments
                 path.unlink()
         self._vocabulary.write(self._folder)
         self._headings.write(self._folder)
 
     def close(self) -> None:
-        """Give up a folder that has not been finished; the files stay."""
+        """Stop writing a folder that is not finished, without removing its files."""
         if self._is_open:
             self._is_open = False
             with contextlib.suppress(ValueError):  # the build has already failed, and says why
@@ -115,7 +115,7 @@ def terms_of_chunk(title: str, section: str, text: str, language: str | None = N
 
 
 def day_number(text: str) -> int:
-    """Return the ordinal number of a day, given as YYYY-MM-DD."""
+    """Return the ordinal number of a day in the form YYYY-MM-DD."""
     return date.fromisoformat(text).toordinal()
 
 

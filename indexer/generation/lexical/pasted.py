@@ -1,17 +1,17 @@
-"""Find the telling lines of a pasted traceback or log: the error, not the frames above it."""
+"""Find the lines of a pasted traceback or log that name the error, without the frames above them."""
 
 import re
 from collections import Counter
 
-_MIN_LINES, _MIN_WORDS = 3, 40  # shorter texts are read whole
+_MIN_LINES, _MIN_WORDS = 3, 40
 MIN_PASTED_CHARS = 4 * _MIN_WORDS
-_MAX_TELLING_WORDS = 64  # one embedding
-# Where lines end, also in a text field of one line, which takes out line ends but keeps tabs and indents.
+_MAX_TELLING_WORDS = 64
+# Ends of lines, also in a field for one line, which removes line ends but keeps tabs and indents.
 _LINE = re.compile(
     r"(?<!\s)\s*\n|(?=\t)|(?=  \S)| (?=at [\w.$<>/]+\()| (?=Caused by: )"
     r"|(?<=[)\]])(?=Caused by: |[\w.]+(?:Error|Exception): )"
 )
-# A line of detail: indented, numbered, or a place in a program.
+# A line of detail is indented or numbered, or names a place in a program.
 _DETAIL = re.compile(r"[ \t]|#\d+\s|\d+:\s|at\s+\S+[(:]|from\s+\S+:\d")
 _FEWEST_DETAILS = 3
 _CAUSE = re.compile(r"caused by\b|\w+(?:\.\w+)*(?:Error|Exception)\b", re.IGNORECASE)
@@ -24,10 +24,9 @@ _DIGIT = re.compile(r"\d")
 
 
 def telling_lines(text: str) -> str:
-    """Return the lines of a pasted traceback or log that name the error, the innermost cause first; else the text.
+    """Return the lines of a pasted traceback or log that name errors, or the text if it is neither of these.
 
-    A line says something where it is not indented and is no numbered frame or place in a program. Of these, the lines
-    that name an error or a cause go before the others, and later ones before earlier ones.
+    Lines of detail are left out. Causes come first, then other errors, and in both groups the last line is first.
     """
     if len(text.split()) < _MIN_WORDS:
         return text
@@ -48,6 +47,6 @@ def telling_lines(text: str) -> str:
 
 
 def _is_log(lines: list[str]) -> bool:
-    """Return whether most lines begin alike but for their digits, as with a time or the name of a program."""
+    """Return whether most lines have the same first word except for digits, such as a time or a program's name."""
     beginnings = Counter(_DIGIT.sub("0", line.split(maxsplit=1)[0]) for line in lines)
     return beginnings.most_common(1)[0][1] > len(lines) / 2

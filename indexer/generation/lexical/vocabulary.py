@@ -1,15 +1,13 @@
-"""The vocabulary and headings of a generation: to correct unknown words of a query, and to suggest while a user types.
-All are arrays mapped into memory.
+"""The vocabulary of a generation, to correct words of a query, and its headings, to suggest while a user types.
 
-Words are ordered by length: `word-lengths.npy`; `word-counts.npy`, the passages that have it; `word-folded.npy` and
-`word-written.npy`, its letters without and with accents, one word after the other. A word with few edits shares most
-letters, which a mask of 32 bits tests first; edits are counted only for words that pass. Two edits are searched for
-only among frequent words, because a rare word is seldom the intended one.
+All files are mapped into memory. Words are in the order of their `word-lengths.npy`. `word-counts.npy` has the number
+of passages with a word; `word-folded.npy` and `word-written.npy` have the letters of all words without and with
+accents. A word with few edits shares most letters, so edits are counted only for words with a similar mask of 32 bits.
+Two edits are tried only for frequent words, because a rare word is seldom the intended one.
 
-Headings, titles among them, are found by any of their words and what follows it. `heading-texts.npy` has the names as
-they are written, and `heading-folded.npy` their words folded, with a space between two, both in UTF-8 with a line feed
-behind each; `heading-uses.npy` which document has which name: the number of the name, the first row, and whether it is
-the title.
+Headings and titles are found by the beginning of any of their words and the text after it. `heading-texts.npy` has
+these names as they are written, and `heading-folded.npy` their folded words, in UTF-8 with a line feed after each name.
+`heading-uses.npy` has each name of each document: the number of the name, the first row, and whether it is the title.
 """
 
 from array import array
@@ -36,13 +34,13 @@ WORDS: dict[str, npt.DTypeLike] = {
 }  # fmt: skip
 _MIN_LETTERS, _MAX_LETTERS = 3, 40
 _MIN_LETTERS_FOR_ONE_EDIT, _MIN_LETTERS_FOR_TWO_EDITS = 4, 8
-_MAX_WORDS = 1 << 19  # the most frequent ones
-_MAX_WORDS_FOR_TWO_EDITS = 1 << 16  # the most frequent ones
+_MAX_WORDS = 1 << 19
+_MAX_WORDS_FOR_TWO_EDITS = 1 << 16
 _MAX_COUNTED_SPELLINGS = 1 << 21
 _MAX_CORRECTIONS = 3
 _MIN_STEM_LETTERS, _MAX_ENDING_LETTERS = 4, 3
 _MAX_COMPOUNDS = 8
-# In a vocabulary this large, nearly every mistake has some rare neighbour: it must begin with the same letter.
+# In a vocabulary of this size, nearly every mistake has a rare neighbour, which must begin with the same letter.
 _LARGE_VOCABULARY = 10_000
 
 _USE = np.dtype([("name", "<u4"), ("row", "<u4"), ("is_title", "?")])
@@ -50,17 +48,17 @@ HEADINGS: dict[str, npt.DTypeLike] = {
     "heading-texts.npy": np.uint8, "heading-folded.npy": np.uint8, "heading-uses.npy": _USE,
 }  # fmt: skip
 _MAX_HEADING_CHARS = 120
-_SITE_HEADING_DOCUMENTS = 5  # a heading of so many documents belongs to the site rather than to a subject
+_SITE_HEADING_DOCUMENTS = 5  # a heading of 5 documents belongs to the site rather than to a subject
 _END, _SPACE = b"\n", b" "
 
 Letters = npt.NDArray[np.uint16]
 
 
 class Correction(NamedTuple):
-    """A word of the index that a user may have intended."""
+    """A word of the index, in lower case, that a user may have intended; it has no edits if only accents differ."""
 
-    word: str  # lower case
-    edits: int  # 0 if only accents differ
+    word: str
+    edits: int
     passages: int
 
 
@@ -69,27 +67,28 @@ def _likelihood(each: Correction) -> tuple[int, int, str]:
 
 
 class VocabularyWriter:
-    """Counts the passages that have each word. Memory is bounded: rare words go first (Manku and Motwani 2002)."""
+    """Counts the passages with each word, and drops rare words to bound memory (Manku and Motwani 2002)."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
-        self._dropped = 0  # upper bound of the count of a dropped word
+        self._max_dropped_count = 0
 
     def add(self, words: Iterable[str]) -> None:
         """Count the words of a passage, as `analysis.words` finds them."""
         self._counts.update(set(words))
         while len(self._counts) > _MAX_COUNTED_SPELLINGS:
-            self._dropped += 1
-            self._counts = Counter({word: count for word, count in self._counts.items() if count > self._dropped})
+            self._max_dropped_count += 1
+            limit = self._max_dropped_count
+            self._counts = Counter({word: count for word, count in self._counts.items() if count > limit})
 
     def write(self, folder: Path) -> None:
         """Write the files; raises OSError if they cannot be written."""
         counts: Counter[str] = Counter()
-        accented: dict[str, tuple[int, str]] = {}  # the most frequent spelling of those that have one
+        accented: dict[str, tuple[int, str]] = {}
         for word, count in self._counts.items():
             for spelled in words_within(word) if has_sign(word) else (word,):
                 if (folded := fold(spelled)) == spelled:
-                    folded = spelled  # the same object: most words are spelled so, and a copy of each takes 60 bytes
+                    folded = spelled  # a copy of each word would take 60 bytes
                 if not _is_word(folded):
                     continue
                 counts[folded] += count
@@ -113,20 +112,19 @@ class Vocabulary:
         self._starts = np.concatenate([[0], np.cumsum(self._lengths, dtype=np.uint32)])
         if len(self._counts) != len(self._lengths) or not len(self._folded) == len(self._written) == self._starts[-1]:
             raise corrupt(folder / next(iter(WORDS)), "does not match the other words")
-        bits = np.uint32(1) << (self._folded & 31).astype(np.uint32)  # one of 32 bits for each letter
+        bits = np.uint32(1) << (self._folded & 31).astype(np.uint32)
         self._masks = np.bitwise_or.reduceat(bits, self._starts[:-1]) if len(bits) else bits
-        is_large = len(self._counts) > _MAX_WORDS_FOR_TWO_EDITS
-        # passages of the rarest word that is compared by two edits
-        self._least_count = (
-            np.partition(self._counts, -_MAX_WORDS_FOR_TWO_EDITS)[-_MAX_WORDS_FOR_TWO_EDITS] if is_large else 0
-        )
+        self._min_count_for_two_edits = 0
+        if len(self._counts) > _MAX_WORDS_FOR_TWO_EDITS:
+            place = len(self._counts) - _MAX_WORDS_FOR_TWO_EDITS
+            self._min_count_for_two_edits = np.partition(self._counts, place)[place]
 
     def corrections(self, word: str, is_allowed: Callable[[str], bool] = lambda word: True) -> list[Correction]:
         """Return up to three corrections of a word that is not in the index, the likeliest first.
 
         Words with the fewest edits (a letter inserted, deleted or replaced, or two neighbours exchanged) come first,
-        then words in most passages. Words of 4 letters may have one edit, of 8 letters two; names and numbers are not
-        corrected.
+        then words in most passages. Words of at least 4 letters may have one edit, and of at least 8 letters two. Names
+        and numbers are not corrected.
         """
         if not _is_word(word := fold(word)):
             return []
@@ -137,21 +135,21 @@ class Vocabulary:
             if edits > 1:
                 for shorter, longer in (sorted((word, fold(each.word)), key=len) for each in corrections):
                     if longer.startswith(shorter) or longer.endswith(shorter):
-                        return []  # uncultured is no mistake for cultured
+                        return []  # uncultured is not a mistake for cultured
             likely = [each for each in corrections if each.passages > 1 or not many or each.word[0] == word[0]]
             if likely:
                 return sorted(likely, key=_likelihood)[:_MAX_CORRECTIONS]
         return []
 
     def compounds(self, stem: str, *, with_any: bool) -> list[Correction]:
-        """Return up to eight words that begin or end with another, in most passages first.
+        """Return up to eight words that begin or end with a stem, words in most passages first.
 
-        Behind a stem at the end of a word, an ending of at most three letters may follow.
+        At the end of a word, at most three letters may follow the stem.
 
         Args:
-            stem: the word, folded and stemmed; one of fewer than four letters is within too many others.
-            with_any: whether the rest may be any letters, as in languages that write compounds as one word; else it
-                must be a word itself.
+            stem: a folded and stemmed word of at least four letters, because too many words contain a shorter one.
+            with_any: allow any other letters in the word, for languages that write compounds as one word; otherwise
+                they must be a word too.
         """
         if len(stem) < _MIN_STEM_LETTERS or not _is_word(stem):
             return []
@@ -188,7 +186,7 @@ class Vocabulary:
         mask = np.bitwise_or.reduce(np.uint32(1) << (letters & 31).astype(np.uint32))
         are_alike = np.bitwise_count(self._masks[first:last] ^ mask) <= 2 * max_edits  # two bits an edit
         if max_edits > 1:
-            are_alike &= self._counts[first:last] >= self._least_count
+            are_alike &= self._counts[first:last] >= self._min_count_for_two_edits
         places = np.flatnonzero(are_alike) + first
         starts, lengths = self._starts[places].astype(np.int64), self._lengths[places].astype(np.int64)
         columns = np.arange(len(word) + max_edits)[:, np.newaxis]
@@ -201,7 +199,7 @@ class Vocabulary:
 
 
 def likeliest(vocabularies: Sequence[Callable[..., list[Correction]]], *call: Any, **options: Any) -> list[Correction]:
-    """Merge the results of one method of several `Vocabulary`: the same as a vocabulary of all passages returns."""
+    """Merge the results of one method of several vocabularies into the result for all their passages together."""
     returned = [look_up(*call, **options) for look_up in vocabularies]
     passages = Counter[tuple[int, str]]()
     for each in chain(*returned):
@@ -211,7 +209,7 @@ def likeliest(vocabularies: Sequence[Callable[..., list[Correction]]], *call: An
 
 
 def _is_word(folded: str) -> bool:
-    """Return whether a folded text can be corrected or be a correction: 3 to 40 letters and nothing else."""
+    """Return whether a folded text can be corrected or be a correction: it must have 3 to 40 letters and no signs."""
     is_long_enough = _MIN_LETTERS <= len(folded) <= _MAX_LETTERS
     return is_long_enough and folded.isalpha() and max(folded) <= "\uffff" and not is_spaceless(folded)
 
@@ -248,30 +246,30 @@ def _edits(word: Letters, candidates: Letters, lengths: npt.NDArray[np.int64], m
 
 
 class Heading(NamedTuple):
-    """A title or heading that completes the text of a user."""
+    """A title or heading that completes the text of a user; the lowest `order` is first."""
 
-    order: int  # lowest first
+    order: int
     text: str
     is_title: bool
 
 
 class HeadingWriter:
-    """Gathers the names of the chunks of a generation, in row order."""
+    """Gathers the titles and headings of chunks in row order."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._uses: tuple[array[int], array[int], array[int]] = array("I"), array("I"), array("B")
         self._document = ""
-        self._names: set[str] = set()  # names of this document
+        self._document_names: set[str] = set()
 
     def add(self, row: int, document: str, title: str, section: str) -> None:
         """Add the title and the last heading of a chunk; `section` is its heading path."""
         if document != self._document:
             self._document = document
-            self._names.clear()
+            self._document_names.clear()
         for name in (title, section.rpartition(SEPARATOR)[2]):
-            if name not in self._names:
-                self._names.add(name)
+            if name not in self._document_names:
+                self._document_names.add(name)
                 plain = " ".join(name.split())
                 if 0 < len(plain) <= _MAX_HEADING_CHARS:
                     number = self._numbers.setdefault(plain, len(self._numbers))
@@ -290,12 +288,12 @@ class HeadingWriter:
             np.save(folder / file, content, allow_pickle=False)
 
 
-# by name: the number of allowed documents, up to `_SITE_HEADING_DOCUMENTS`, and whether it is a title
+# for each name the number of allowed documents, up to `_SITE_HEADING_DOCUMENTS`, and whether it is a title
 _View = tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]
 
 
 class Headings:
-    """The names of a published folder; safe to share between threads."""
+    """The titles and headings of a published folder; safe to share between threads."""
 
     def __init__(self, folder: Path) -> None:
         """Map the files; raises IndexCorrupt if they are not of `HeadingWriter`."""
@@ -314,18 +312,15 @@ class Headings:
     def find(self, typed: str, count: int, allowed: RowSet | None = None) -> list[Heading]:
         """Return the names of allowed rows that complete a typed text, the likeliest first.
 
-        Names that begin with the text come first, then names with a later word that does. Among these, names of few
-        documents come first, then titles, then short names.
+        Names that begin with the text come before names in which the text begins a later word. In each group, names of
+        few documents come first, then titles, then short names.
         """
         if not (begun := " ".join(typed_words(typed))):
             return []
-        documents, is_title = self._all
-        if allowed is not None:
-            view = self._narrowed.get(allowed)
-            if view is None:
-                view = self._view(self._uses[allowed.contains(self._uses["row"].astype(np.int64))])
-                self._narrowed[allowed] = view
-            documents, is_title = view
+        if allowed is not None and allowed not in self._narrowed:
+            is_allowed = allowed.contains(self._uses["row"].astype(np.int64))
+            self._narrowed[allowed] = self._view(self._uses[is_allowed])
+        documents, is_title = self._all if allowed is None else self._narrowed[allowed]
         places = self._beginning(begun)
         names = np.searchsorted(self._folded_ends, places)
         tiers = np.where(self._folded_starts[names] == places, 0, 1)
@@ -344,7 +339,7 @@ class Headings:
 
     @cached_property
     def _words(self) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
-        """The first two bytes of all words of the folded names, ascending, and the places where these words begin."""
+        """The first two bytes of each word of the folded names, ascending, and the place of each word."""
         inner = np.flatnonzero(self._folded == _SPACE[0]) + 1
         places = np.concatenate([self._folded_starts[self._folded_ends > self._folded_starts], inner])
         keys = self._folded[places].astype(np.uint16) << 8 | self._folded[places + 1]
@@ -352,7 +347,7 @@ class Headings:
         return keys[order], places[order]
 
     def _beginning(self, text: str) -> npt.NDArray[np.int64]:
-        """Return the places of words from which the names continue with a text."""
+        """Return the places of words at which a name continues with a text."""
         begun = text.encode()
         keys, places = self._words
         low = int.from_bytes(begun[:2].ljust(2, b"\0"), "big")
@@ -365,12 +360,11 @@ class Headings:
     def _view(self, uses: npt.NDArray[np.void]) -> _View:
         is_title = np.zeros(self._count, np.bool_)
         is_title[uses["name"][uses["is_title"]]] = True
-        return np.minimum(np.bincount(uses["name"], minlength=self._count), _SITE_HEADING_DOCUMENTS).astype(
-            np.uint8
-        ), is_title
+        documents = np.minimum(np.bincount(uses["name"], minlength=self._count), _SITE_HEADING_DOCUMENTS)
+        return documents.astype(np.uint8), is_title
 
 
 def typed_words(text: str) -> list[str]:
-    """Return the folded words of a typed text or a name."""
+    """Return the folded words of a typed text or of a name."""
     folded = (fold(word) for word in bare_words(text).findall(text))
     return [piece for word in folded for piece in word.replace("_", " ").split()]
