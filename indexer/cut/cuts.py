@@ -118,6 +118,11 @@ def cut(
     return pieces
 
 
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text, each with the white space after it."""
+    return [sentence for paragraph in _split(_BLANK, text) for sentence in _split(_SENTENCE_END, paragraph)]
+
+
 def min_tokens(text: str) -> int:
     """Return the least tokens that a text counts as: some tokenizers make one token of a word of any length."""
     return len(text.strip()) // _MAX_CHARACTERS_PER_TOKEN

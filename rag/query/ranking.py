@@ -6,7 +6,7 @@ score, and by row where scores are equal.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 
@@ -33,6 +33,8 @@ _FIRST_COMPARED = 3  # times k candidates: comparing all of them takes longer th
 _NO_TWINS: Mapping[int, frozenset[int]] = MappingProxyType({})
 # A newer version answers as well with this share of the score of the best one.
 _MIN_VERSION_SCORE = 0.5
+_CLOSE_SHARE_WITH_WORDS = 0.8  # a passage with most words of the query may have a lower cosine than `close`
+_MIN_COVERAGE, _MIN_COVERAGE_WITHOUT_COSINE = 0.6, 0.34  # share of the query's words
 _MAX_COMPARED_HITS = 2_000  # every pair is compared for near-duplicates
 _SLICE = 256  # passages; the deadline is checked between slices
 
@@ -51,6 +53,12 @@ class Ranking(Struct, frozen=True):
         """Return the candidates in another order (n,), with scores and columns (n,) by the present indices."""
         reordered = {name: values[order] for name, values in {**self.columns, **columns}.items()}
         return Ranking(self.rows[order], scores[order], reordered)
+
+    def after(self, page: "Ranking") -> "Ranking":
+        """Return the candidates after the passages of a page, which get the highest score."""
+        highest = self.scores.max(initial=page.scores.max())
+        raised = Ranking(page.rows, np.full(len(page.rows), highest, np.float32), page.columns)
+        return replace(extend(raised, self), first=None)
 
     def scores_of(self, indices: Sequence[int]) -> list[dict[str, float | None]]:
         """Return the scores of candidates by search; None where a search did not find one."""
@@ -190,13 +198,6 @@ def extend(ranking: Ranking, deeper: Ranking) -> Ranking:
     )
 
 
-def put_first(page: Ranking, ranking: Ranking) -> Ranking:
-    """Put the passages of a page before a ranking, with its highest score."""
-    highest = ranking.scores.max(initial=page.scores.max())
-    raised = Ranking(page.rows, np.full(len(page.rows), highest, np.float32), page.columns)
-    return replace(extend(raised, ranking), first=None)
-
-
 class Choice(Struct, frozen=True):
     """The candidates of a ranking to show, in order, each with its near-duplicates."""
 
@@ -317,6 +318,25 @@ def collapse(signatures: npt.NDArray[np.uint64], near: int = MAX_SIGNATURE_BITS)
                 if other > place:
                     leaders.setdefault(other, place)
     return leaders
+
+
+def is_close(cosines: Sequence[float | None], coverages: Iterable[float], close: float, unrelated: float) -> bool:
+    """Return whether one of the best hits is close to a query, by its cosine and its share of the query's words.
+
+    Args:
+        cosines: of the hits.
+        coverages: the share of the query's words that each of them has; read only if needed.
+        close: the cosine from which a hit is close, on a scale on which unrelated texts have 0; with 0, all are close.
+        unrelated: the cosine of unrelated texts, see `measure_unrelated`.
+    """
+    nearness = [None if cosine is None else (cosine - unrelated) / (1 - unrelated) for cosine in cosines]
+    if max([0.0, *filter(None, nearness)]) >= close:
+        return True
+    for near, coverage in zip(nearness, coverages, strict=True):
+        is_candidate = near is None or near >= _CLOSE_SHARE_WITH_WORDS * close
+        if is_candidate and coverage >= (_MIN_COVERAGE_WITHOUT_COSINE if near is None else _MIN_COVERAGE):
+            return True
+    return False
 
 
 def filled(count: int, indices: npt.NDArray[np.integer], scores: npt.ArrayLike) -> Scores:

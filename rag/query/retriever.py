@@ -22,6 +22,7 @@ from indexer.generation.documents import StoredChunk, document_id
 from indexer.generation.languages import SAMPLE, languages_of
 from indexer.generation.lexical.analysis import TERMS, rules_for, spans, terms_in
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
+from indexer.generation.lexical.pasted import telling_sentences
 from indexer.generation.rows import TermHits
 from indexer.generation.versions import Edition
 from indexer.network.urls import normalise
@@ -31,7 +32,7 @@ from rag.errors import FieldError, NotConfigured
 from rag.query.fingerprint import check_fingerprint
 from rag.query.headings import questions_among
 from rag.query.model_queue import WARM_QUERIES, QueryEncoder, RerankQueue, Vector
-from rag.query.ranking import Choice, Ranking, Rows, VectorHits, choose, extend, fuse, put_first, rerank, score_tokens
+from rag.query.ranking import Choice, Ranking, Rows, VectorHits, choose, extend, fuse, is_close, rerank, score_tokens
 from rag.query.request import CLOSE, FURTHEST, PER_DOCUMENT, RERANKED, SearchRequest, in_force
 from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, count_facets, explain, headed
 from rag.query.synonyms import read_synonyms
@@ -45,8 +46,6 @@ _FILTERS = 1 << 8
 _MAX_TERM_SEARCHES = 4  # threads; each takes a core for as long as a query is embedded
 _MAX_DUPLICATES_SHOWN = 10
 _JUDGED_HITS = 10  # `close` looks at the best passages
-_CLOSE_SHARE_WITH_WORDS = 0.8  # a passage with most words of the query may have a lower cosine than `close`
-_MIN_COVERAGE, _MIN_COVERAGE_WITHOUT_COSINE = 0.6, 0.34  # share of the query's words
 _SAMPLED_HEADINGS = 1000  # passages
 _ADDRESS = re.compile(r"\s*(?:(https?|file)://)?([\w-]+(?:\.[\w-]+)+(?::\d+)?/\S*|(?<=//)\S+)\s*", re.IGNORECASE)
 
@@ -122,6 +121,8 @@ class Retriever:
             raise NotConfigured("reranking is not configured here: set rerank_model")
         # tokenize
         search = self._read_query(request, embedded)
+        if len(search.terms.meaning) > self.embedder.max_length and request.mode != "lexical":
+            self._read_telling_sentences(search)
         depth = max(CANDIDATES, 2 * request.k, RERANKED if request.rerank else 0)
         if request.mode == "hybrid" and self.generation.terms_take_long:
             search.term_hits = self._threads.submit(copy_context().run, self._search_terms, search, depth)
@@ -133,7 +134,7 @@ class Retriever:
         if request.rerank:
             ranking = self._rerank(search, ranking)
         if rows := self._rows_at_address(search):
-            ranking = put_first(self._rank_rows(search, np.array(rows, np.int64)), ranking)
+            ranking = ranking.after(self._rank_rows(search, np.array(rows, np.int64)))
         choice = self._choose(search, ranking)
         while len(choice.indices) < request.offset + request.k and not search.is_exhausted:
             depth *= 4
@@ -149,6 +150,23 @@ class Retriever:
         if embedded is not None and terms.meaning != request.meaning:  # the index knows an option from an exclusion
             embedded = None
         return _Search(request, only, terms, *(embedded or ()))
+
+    def _read_telling_sentences(self, search: _Search) -> None:
+        """Read only the sentences of a query that are nearest to passages, if it is too long for the model."""
+        began, terms, limit = perf_counter(), search.terms, self.embedder.max_length
+        if self.embedder.count_tokens([terms.meaning], role="query")[0] <= limit:
+            return
+
+        def measure(sentences: Sequence[str]) -> Vector:
+            vectors = self._encoder.encode(sentences)
+            nearest = [self.generation.search_vectors(each, 1, search.only, terms)[0] for each in vectors]
+            return np.array([cosines.max(initial=-1) for cosines in nearest], np.float32) - self._facts.unrelated
+
+        text = telling_sentences(terms.meaning, measure)
+        query = self.generation.read_query(text, self._synonyms, self.embedder.has_word, search.only)
+        search.terms = replace(query, required=terms.required, excluded=terms.excluded, did_you_mean=terms.did_you_mean)
+        search.vector = None
+        search.took["embed"] += perf_counter() - began
 
     def _embed(self, search: _Search) -> None:
         """Embed the query with its tokens in one run. The time includes the wait for others."""
@@ -264,7 +282,8 @@ class Retriever:
         stop = request.offset + request.k
         has_more = (len(choice.indices) > stop or not search.is_exhausted) and stop <= FURTHEST
         judged, hits = self._fetch(search, ranking, choice)
-        close = is_close(terms.query_words, judged, self._close, self._facts.unrelated)
+        cosines = [hit.scores["dense"] for hit in judged]
+        close = is_close(cosines, map(partial(coverage, terms.query_words), judged), self._close, self._facts.unrelated)
         if request.explain:
             explained = zip(hits, choice.indices[request.offset :], strict=False)
             hits = [replace(hit, explanation=explain(ranking, choice, index)) for hit, index in explained]
@@ -363,26 +382,6 @@ def _check(request: SearchRequest) -> None:
         request.query.encode()
     except UnicodeEncodeError:
         raise FieldError("query", "query contains half of a surrogate pair, which is not a character.") from None
-
-
-def is_close(words: Sequence[Terms], hits: Sequence[Hit], close: float, unrelated: float) -> bool:
-    """Return whether one of the hits is close to a query, by its cosine and by how many of the query's words it has.
-
-    Args:
-        words: `LexicalQuery.query_words`.
-        hits: the best ones.
-        close: the cosine from which a hit is close, on a scale on which unrelated texts have 0; with 0, all are close.
-        unrelated: the cosine of unrelated texts, see `measure_unrelated`.
-    """
-    cosines = [hit.scores["dense"] for hit in hits]
-    nearness = [None if cosine is None else (cosine - unrelated) / (1 - unrelated) for cosine in cosines]
-    if max([0.0, *filter(None, nearness)]) >= close:
-        return True
-    for hit, near in zip(hits, nearness, strict=True):
-        is_candidate = near is None or near >= _CLOSE_SHARE_WITH_WORDS * close
-        if is_candidate and coverage(words, hit) >= (_MIN_COVERAGE_WITHOUT_COSINE if near is None else _MIN_COVERAGE):
-            return True
-    return False
 
 
 def coverage(words: Sequence[Terms], hit: Hit) -> float:

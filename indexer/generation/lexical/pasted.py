@@ -1,7 +1,14 @@
-"""Find the lines of a pasted traceback or log that name the error, without the frames above them."""
+"""Find the question in a pasted text: the error of a traceback or log, or the sentences of a mail near a passage."""
 
 import re
 from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import compress
+
+import numpy as np
+import numpy.typing as npt
+
+from indexer.cut.cuts import split_sentences
 
 _MIN_LINES, _MIN_WORDS = 3, 40
 MIN_PASTED_CHARS = 4 * _MIN_WORDS
@@ -21,6 +28,8 @@ _FAULT = re.compile(
     re.IGNORECASE,
 )
 _DIGIT = re.compile(r"\d")
+_MIN_SENTENCE_BYTES = 20  # UTF-8, as a character of Chinese says as much as three of English
+_MIN_NEARNESS_SHARE = 0.9
 
 
 def telling_lines(text: str) -> str:
@@ -44,6 +53,20 @@ def telling_lines(text: str) -> str:
         if line not in telling and sum(len(each.split()) for each in telling) < _MAX_TELLING_WORDS:
             telling.append(line)
     return "\n".join(telling)
+
+
+def telling_sentences(text: str, measure: Callable[[Sequence[str]], npt.NDArray[np.float32]]) -> str:
+    """Return the sentences of a long text that are about as near to a passage as the nearest one, in their order.
+
+    In a mail, greetings and background outweigh the question. `measure` returns the nearness of each sentence to the
+    passage nearest to it, (n,).
+    """
+    sentences = [each.strip() for each in split_sentences(text) if len(each.encode()) >= _MIN_SENTENCE_BYTES]
+    if len(sentences) < 2:
+        return text
+    nearness = measure(sentences)
+    highest = float(nearness.max())
+    return " ".join(compress(sentences, nearness >= min(highest, _MIN_NEARNESS_SHARE * highest)))
 
 
 def _is_log(lines: list[str]) -> bool:

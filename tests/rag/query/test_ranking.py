@@ -16,7 +16,7 @@ from indexer.generation.rows import TermHits
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress
 from rag.query.model_queue import RerankQueue
-from rag.query.ranking import Choice, fuse
+from rag.query.ranking import Choice, fuse, is_close
 from rag.query.request import SearchRequest
 from rag.query.results import Explanation, as_text, explain, in_words
 from rag.query.retriever import Retriever
@@ -192,6 +192,13 @@ def test_weights_do_not_depend_on_the_order_of_rows_with_equal_scores() -> None:
         return measure_signals(facts, (dense[nearest], nearest), hits, np.arange(40), scaled)
 
     assert all(signals(random.permutation(40)) == signals(np.arange(40)) for _ in range(20))
+
+
+def test_close_counts_from_the_cosine_of_unrelated_texts() -> None:
+    cases = (0.4, 0.0), (0.4, 0.6), (0.4, 0.74), (0.0, 0.9)
+    assert [is_close([0.8], [0.0], close, unrelated) for close, unrelated in cases] == [True, True, False, True]
+    assert is_close([0.35], [0.7], 0.4, 0.0), "it has most of the words"
+    assert is_close([None], [0.4], 0.4, 0.0), "nothing but words was searched"
 
 
 def test_the_reason_is_the_signal_that_moved_words_most() -> None:

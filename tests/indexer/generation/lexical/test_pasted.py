@@ -1,9 +1,10 @@
 """Pasted tracebacks and logs, of which the telling lines are read."""
 
+import numpy as np
 import pytest
 
 from indexer.generation.lexical.lexical_query import parse_query, read_query
-from indexer.generation.lexical.pasted import telling_lines
+from indexer.generation.lexical.pasted import telling_lines, telling_sentences
 from tests.linear import check_linear, repeated
 
 PYTHON = (
@@ -52,6 +53,21 @@ def test_the_error_is_read_first(pasted: str, first: str) -> None:
 )
 def test_other_texts_are_read_whole(text: str) -> None:
     assert telling_lines(text) == text
+
+
+def test_the_sentences_nearest_to_a_passage_are_read_in_their_order() -> None:
+    text = "Good morning everybody. The vacuum is too slow here.\n\nSee you.\n\nOk?\n\nThe table grows each night."
+    text += "\n\n感谢大家的热情帮助。请问如何清理死元组？"
+    nearness = {"The vacuum is too slow here.": 0.58, "The table grows each night.": 0.57, "请问如何清理死元组？": 0.6}
+
+    def measure(sentences):
+        assert "Ok?" not in sentences, "it is too short to mean anything"
+        return np.array([nearness.get(each, 0.2) for each in sentences], np.float32)
+
+    assert telling_sentences(text, measure) == " ".join(nearness)
+    below = telling_sentences(text, lambda sentences: -np.arange(1, len(sentences) + 1, dtype=np.float32))
+    assert below == "Good morning everybody.", "all are farther than unrelated texts"
+    assert telling_sentences("one sentence " * 90, measure) == "one sentence " * 90
 
 
 def test_quotes_and_dashes_of_a_traceback_are_no_syntax() -> None:
