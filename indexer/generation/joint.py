@@ -89,14 +89,16 @@ class JointGeneration(Generation):
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
         """Return the facts of documents by number."""
-        groups = ((first, each.facts(some)) for each, first, some in self._split_numbers(numbers))
-        return {number + first: facts for first, by_number in groups for number, facts in by_number.items()}
+        by_number: dict[int, DocumentFacts] = {}
+        for each, first, local_numbers in self._split_numbers(numbers):
+            by_number |= {number + first: facts for number, facts in each.facts(local_numbers).items()}
+        return by_number
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
         """Return the editions of documents by number. Collections never share a page."""
         editions: dict[int, Edition | None] = {}
-        for each, first, some in self._split_numbers(numbers):
-            for number, edition in each.editions(some).items():
+        for each, first, local_numbers in self._split_numbers(numbers):
+            for number, edition in each.editions(local_numbers).items():
                 place, rest = edition.page if edition else ("", "")
                 editions[number + first] = edition and edition._replace(page=(f"{first}\n{place}", rest))
         return editions

@@ -1,16 +1,6 @@
-"""Files of an index folder, and the manifest of a generation.
+"""The names of the files in an index folder, and the manifest of a generation; see docs/index-format.md.
 
-CURRENT              id of the live generation and a line end
-generations/<id>/    published generations, never changed
-building/<id>/       a generation that is being written or removed
-lock                 writer lock
-keys.json            API keys of a server
-jobs/<id>/           builds started over REST
-pushed/              documents sent to a server
-insights/            queries, if they are recorded
-collections/<name>/  a named collection, with the same files
-
-The manifest of a generation is written last and checked first. It contains its own checksum.
+The manifest is written last and checked first. It contains its own checksum.
 """
 
 import errno

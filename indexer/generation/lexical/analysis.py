@@ -174,25 +174,24 @@ def has_sign(word: str) -> bool:
 
 
 def sign_name(word: str) -> str:
-    """Return the term of a number, which is its value, or of a name with a sign, which is the folded name."""
-    if value := _value(word):
-        return value[:_MAX_WORD_CHARS]
+    """Return the term of a match of `words` with a sign.
+
+    The term of a number has ASCII digits and a decimal point, without separators. The term of a name is folded.
+    """
+    if number := _read_number(word):
+        integer = "".join(filter(str.isdecimal, fold(number["grouped"] or number["digits"])))
+        return (f"{integer}.{fold(number['fraction'])}" if number["fraction"] else integer)[:_MAX_WORD_CHARS]
     name = _UNCOUNTED.sub("", word).replace("\u266f", "#")
     return fold(name)[:_MAX_WORD_CHARS]
 
 
-def _value(word: str) -> str:
-    """Return a number in ASCII digits with a decimal point and without separators, or "" for other words."""
-    number = _IS_NUMBER.fullmatch(word) if word[0].isdecimal() else None
-    if number is None:
-        return ""
-    integer = "".join(filter(str.isdecimal, fold(number["grouped"] or number["digits"])))
-    return f"{integer}.{fold(number['fraction'])}" if number["fraction"] else integer
+def _read_number(word: str) -> re.Match[str] | None:
+    return _IS_NUMBER.fullmatch(word) if word[0].isdecimal() else None
 
 
 def is_grouped(word: str) -> bool:
     """Return whether a word is a number with thousands separators other than spaces."""
-    number = _IS_NUMBER.fullmatch(word) if word[0].isdecimal() else None
+    number = _read_number(word)
     return number is not None and bool(number["grouped"]) and not any(map(str.isspace, word))
 
 

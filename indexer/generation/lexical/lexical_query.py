@@ -181,7 +181,7 @@ def read_query(
     required = _clauses(parsed.required, languages) if parsed.required else ()
     expanded = _expand(analysis.find_words(parsed.words), synonyms)
     telling, pairs = _telling(expanded.words, passages, parsed.words, or_stop_words=not required)
-    also = [QueryExpansion(typed, searched, "synonym") for typed, searched in expanded.also]
+    also = expanded.also
     corrector = _Corrector(lookups, languages) if lookups else None
     optional: dict[Terms, None] = {}
     searched = list(telling)
@@ -192,7 +192,8 @@ def read_query(
             forms = (tuple(dict.fromkeys(chain(*forms, *chain(*map(forms_of.__getitem__, synonyms_of_word))))),)
             searched += synonyms_of_word
         elif corrector is not None and may_be_mistaken and (substitute := corrector[word]) is not None:
-            also.append(QueryExpansion(word, substitute.texts, substitute.reason))
+            texts = (" ".join(substitute.words),) if substitute.is_split else substitute.words
+            also.append(QueryExpansion(word, texts, substitute.reason))
             searched += substitute.words
             each = [tuple(dict.fromkeys(chain(*forms_of[other]))) for other in substitute.words]
             forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
@@ -289,7 +290,7 @@ class _Expanded(NamedTuple):
     words: list[str]
     alternatives: dict[str, tuple[str, ...]]
     phrases: list[str]
-    also: list[tuple[str, tuple[str, ...]]]
+    also: list[QueryExpansion]
 
 
 def _expand(typed: list[str], synonyms: Synonyms) -> _Expanded:
@@ -319,7 +320,7 @@ def _expand(typed: list[str], synonyms: Synonyms) -> _Expanded:
             expanded.words.append(single[0])
             expanded.alternatives[single[0]] = single[1:]
         if alternatives:
-            expanded.also.append((" ".join(matched), tuple(alternatives)))
+            expanded.also.append(QueryExpansion(" ".join(matched), tuple(alternatives), "synonym"))
     return expanded
 
 
@@ -334,11 +335,6 @@ class _Substitute(NamedTuple):
     words: tuple[str, ...]
     reason: Literal["correction", "compound"]
     is_split: bool = False
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """Return the words for the report to the user."""
-        return (" ".join(self.words),) if self.is_split else self.words
 
 
 class _Corrector(dict[str, _Substitute | None]):
@@ -375,7 +371,7 @@ class _Corrector(dict[str, _Substitute | None]):
             return _Substitute(tuple(compounds), "compound")
         if not self._lookups.is_word(word) and (corrections := self._lookups.corrections(word)):
             return _Substitute(tuple(corrections), "correction")
-        return next((_Substitute(halves, "compound", is_split=True) for halves in splits), None)
+        return _Substitute(splits[0], "compound", is_split=True) if splits else None
 
     def _splits(self, word: str) -> list[tuple[str, str]]:
         """Return the splits of a word into two known words, those with the longest shorter half first."""
@@ -449,7 +445,7 @@ def _telling(
     all_count = or_stop_words and not any(telling)
     counting = dict(zip([*typed, *name_words], telling, strict=True))
     correctable = {word: word not in name_words for word, counts in counting.items() if counts or all_count}
-    return correctable, list(analysis.telling_pairs(typed, telling[: len(typed)]))
+    return correctable, [*analysis.telling_pairs(typed, telling[: len(typed)])]
 
 
 def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
