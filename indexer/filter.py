@@ -66,7 +66,7 @@ class Filter:
     path: tuple[str, ...] = ()  # url_prefix without scheme and host
     language: tuple[str, ...] = ()  # two or three letters
     content_type: tuple[str, ...] = ()  # media types
-    version: tuple[str, ...] = ()  # replaced by addresses in `versions.narrowed`
+    version: tuple[str, ...] = ()  # replaced by addresses in `versions.resolve_versions`
     date_from: str | None = None  # YYYY-MM-DD
     date_to: str | None = None
     metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (name, values), case-sensitive

@@ -108,7 +108,8 @@ def cut(
     units, counts = _join_small_units(units, [max(1, length) for length in counts], room)
     places = [0, *accumulate(len(unit.text) for unit in units)]
     pieces: list[Piece] = []
-    for first, stop in pairwise([0, *_ends([unit.cost_after for unit in units], counts, room)]) if units else ():
+    ends = _cheapest_ends([unit.cost_after for unit in units], counts, room) if units else []
+    for first, stop in pairwise([0, *ends]):
         piece = text[places[first] : places[stop]]
         start, end = places[stop] - len(piece.lstrip("\n")), places[first] + len(piece.rstrip())
         if start < end:
@@ -284,7 +285,7 @@ def _join_small_units(units: list[_Unit], counts: list[int], size: int) -> tuple
     return joined, tokens
 
 
-def _ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
+def _cheapest_ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
     """Return the index of the unit after each piece, for the pieces with the lowest total cost."""
     tokens_before = [0, *accumulate(counts)]
     best_cost = [0.0]

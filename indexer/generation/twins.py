@@ -63,11 +63,11 @@ def write_twins(database: sqlite3.Connection) -> None:
             rank = (sections < 0.5, content_type not in _HTML, len(hashes), url)
             limit = int(hashes[-1]) if len(hashes) == _MAX_HASHES else _HASH_LIMIT
             documents.append(_Sketched(number, rank, content_type, hashes, limit))
-        pairs = [(one.number, other.number) for one, other in _twins(documents)]
+        pairs = [(one.number, other.number) for one, other in _find_twins(documents)]
         database.executemany("INSERT INTO twins VALUES (?, ?)", pairs)
 
 
-def _twins(documents: list[_Sketched]) -> list[tuple[_Sketched, _Sketched]]:
+def _find_twins(documents: list[_Sketched]) -> list[tuple[_Sketched, _Sketched]]:
     """Return each twin with each better document."""
     better: dict[int, list[_Sketched]] = defaultdict(list)
     for first, second, count in _count_shared_hashes(documents):

@@ -49,7 +49,7 @@ class Edition(NamedTuple):
     is_plain: bool = False
 
 
-def learn(documents: Iterable[tuple[str, str, str, int]]) -> dict[str, tuple[str, str]]:
+def learn_versions(documents: Iterable[tuple[str, str, str, int]]) -> dict[str, tuple[str, str]]:
     """Learn versions from documents, each as (source, address, title, signature of the first passage)."""
     sources: defaultdict[str, list[tuple[str, str, int]]] = defaultdict(list)
     for source, url, title, signature in documents:
@@ -57,11 +57,11 @@ def learn(documents: Iterable[tuple[str, str, str, int]]) -> dict[str, tuple[str
     return {
         f"{source}\n{beginning}": place_and_version
         for source in sorted(sources)
-        for beginning, place_and_version in _learn(sources[source]).items()
+        for beginning, place_and_version in _learn_of_source(sources[source]).items()
     }
 
 
-def _learn(documents: Iterable[tuple[str, str, int]]) -> dict[str, tuple[str, str]]:
+def _learn_of_source(documents: Iterable[tuple[str, str, int]]) -> dict[str, tuple[str, str]]:
     """Learn the versions of one source, by prefix."""
     pages: dict[tuple[str, str], list[tuple[Edition, str, int]]] = {}
     for url, title, signature in documents:
@@ -76,7 +76,7 @@ def _learn(documents: Iterable[tuple[str, str, int]]) -> dict[str, tuple[str, st
             continue  # page/2, or the list of a year
         counts[place].update(reading.beginning for reading, *_ in readings)
         pairs = dict[str, tuple[str, str]]()
-        in_order = sorted(readings, key=lambda each: order(each[0].version))
+        in_order = sorted(readings, key=lambda each: version_key(each[0].version))
         for (one, title, signature), (other, its_title, its_signature) in pairwise(in_order):
             agreeing = (title == its_title) + ((signature ^ its_signature).bit_count() <= _MAX_BITS)
             if one.version != other.version and agreeing > are_plain:
@@ -106,7 +106,7 @@ def editions_of(url: str) -> Iterator[Edition]:
             yield Edition((place, url[len(beginning) :].strip("/")), version.lower(), beginning, is_plain)
 
 
-def order(version: str) -> tuple[int, tuple[float, ...], str]:
+def version_key(version: str) -> tuple[int, tuple[float, ...], str]:
     """Return the sort key of a version: unreleased versions first, then numbers, `latest` and `stable` last."""
     if version in _NEWEST:
         return 2, (_NEWEST.index(version),), ""
@@ -123,9 +123,9 @@ def edition_at(url: str, source: str, versions: Versions) -> Edition | None:
     return None
 
 
-def narrowed(only: Filter, versions: Versions) -> Filter:
+def resolve_versions(only: Filter, versions: Versions) -> Filter:
     """Replace the versions of a filter by prefixes of addresses, which every store can apply."""
-    also = frozenset(frozenset(narrowed(each, versions) for each in alternatives) for alternatives in only.also)
+    also = frozenset(frozenset(resolve_versions(each, versions) for each in alternatives) for alternatives in only.also)
     bare = replace(only, version=(), also=also)
     if not only.version:
         return bare
@@ -135,7 +135,7 @@ def narrowed(only: Filter, versions: Versions) -> Filter:
         places.setdefault((source, place), {}).setdefault(version, []).append(beginning)
     beginnings: dict[str, list[str]] = {}
     for (source, _), by_version in places.items():
-        newest = max(by_version, key=order)
+        newest = max(by_version, key=version_key)
         for requested in (each.lower().removeprefix("v") for each in only.version):
             for version, prefixes in by_version.items():
                 is_newest = requested in _NEWEST and version == newest and requested not in by_version

@@ -19,7 +19,7 @@ from indexer.generation.manifest import DOCUMENTS, LEXICAL, ROWS, VECTORS, Count
 from indexer.generation.rows import ROW, TokenWriter
 from indexer.generation.twins import sketch
 from indexer.generation.vectors import VectorWriter
-from indexer.generation.versions import learn
+from indexer.generation.versions import learn_versions
 from indexer.records import EVERYBODY, Chunk, Document
 
 _SHINGLE_WORDS = 3
@@ -55,8 +55,9 @@ class GenerationWriter:
     @property
     def versions(self) -> dict[str, tuple[str, str]]:
         """Return `Manifest.versions` for the documents so far."""
-        first = (int(rows["signature"][0]) if len(rows) else 0 for rows in self._rows)
-        return learn((*facts, signature) for facts, signature in zip(self.documents.titles(), first, strict=True))
+        signatures = (int(rows["signature"][0]) if len(rows) else 0 for rows in self._rows)
+        documents = zip(self.documents.titles(), signatures, strict=True)
+        return learn_versions((*facts, signature) for facts, signature in documents)
 
     def add(
         self, document: Document, chunks: Sequence[Chunk], carried: tuple[Sequence[int], bytes] | None = None

@@ -23,7 +23,7 @@ from indexer.generation.manifest import (
     is_generation_id,
     read_manifest,
 )
-from indexer.generation.versions import edition_at, order
+from indexer.generation.versions import edition_at, version_key
 from indexer.publish.publish import list_generations
 from rag.changes.compare import DocumentText, compare
 from rag.errors import FieldError
@@ -104,7 +104,7 @@ def _choose(
     since: str | None, until: str | None, live: Manifest, manifests: list[Manifest]
 ) -> list[tuple[Manifest, str | None]]:
     """Return the generations, and versions, to compare."""
-    versions = sorted({version for _, version in live.versions.values()}, key=order)
+    versions = sorted({version for _, version in live.versions.values()}, key=version_key)
     if since in versions:
         newer = until or versions[-1]
         if newer not in versions or newer == since:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from embedder.text_embedder import Embedder
 from indexer.generation.rows import MAX_SIGNATURE_BITS, RowFacts, TermHits, TokenReader
-from indexer.generation.versions import Edition, order
+from indexer.generation.versions import Edition, version_key
 from rag import deadline
 from rag.query.request import RERANK_WEIGHT
 from rag.query.weighting import REASON, QueryFacts, measure_signals, weigh
@@ -274,7 +274,7 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
     hidden: set[int] = set()
     for versions in pages.values():
         least = _MIN_VERSION_SCORE * ranking.scores[min(chain(*versions.values()))]
-        newest, *rest = sorted(versions, key=order, reverse=True)
+        newest, *rest = sorted(versions, key=version_key, reverse=True)
         while rest and ranking.scores[versions[newest][0]] < least:
             newest, *rest = rest
         if rest:

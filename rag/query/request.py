@@ -13,7 +13,7 @@ from indexer.errors import FilterError as FilterError  # imported by `web`
 from indexer.filter import LISTS as LISTS
 from indexer.filter import Filter as Filter
 from indexer.generation.manifest import DEFAULT
-from indexer.generation.versions import narrowed
+from indexer.generation.versions import resolve_versions
 from rag.decoding import SOMETHING
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def in_force(only: Filter | None, manifest: "Manifest") -> Filter | None:
     """
     if only is None:
         return None
-    only = narrowed(only, manifest.versions)
+    only = resolve_versions(only, manifest.versions)
     if manifest.is_restricted:
         return only
     bare = only.without_readers()

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from embedder.late_interaction import QueryTokens as QueryTokens  # a query as `search` takes it ready-made
 from indexer.errors import counted
-from indexer.generation.versions import order
+from indexer.generation.versions import version_key
 from indexer.read.formats import is_source_code as is_source_code  # imported by `web`
 from indexer.records import SEPARATOR
 from indexer.records import TextBlock as TextBlock  # imported by `web`
@@ -239,7 +239,7 @@ def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] =
         counts = Counter(value for value in of_documents if value)
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         shares[name] = [Share(value=value, count=count) for value, count in ordered[:MOST_SHARES]]
-    shares["version"].sort(key=lambda share: order(share["value"]), reverse=True)
+    shares["version"].sort(key=lambda share: version_key(share["value"]), reverse=True)
     return shares
 
 

@@ -296,7 +296,7 @@ _ELIDED_LETTERS = frozenset("bcdfghjklmnpqrstvwxz")  # stop words only before an
 Passages = Mapping[str, int]  # language → passages, at least one; unknown languages count as English
 
 
-def are_telling(words: Sequence[str], passages: Passages, text: str) -> list[bool]:
+def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list[bool]:
     """Return for each word of a query whether it is distinctive, that is, no stop word.
 
     A stop word is in the lists of languages that together have a probability of at least
@@ -325,16 +325,16 @@ def are_telling(words: Sequence[str], passages: Passages, text: str) -> list[boo
     return [stop_weights[word] < _MIN_STOP_WORD_PROBABILITY * total for word in words]
 
 
-def telling_pairs(words: Sequence[str], telling: Sequence[bool]) -> list[tuple[str, str]]:
+def distinctive_pairs(words: Sequence[str], distinctive: Sequence[bool]) -> list[tuple[str, str]]:
     """Return the stop words of a query, each with a neighbour, that are distinctive as a pair.
 
     These are the stop words of a short query, as in "it support", and single capitals, as in "vitamin A".
     """
     is_short = len(words) <= _MAX_SHORT_QUERY_WORDS
-    alone = not any(telling)
+    alone = not any(distinctive)
     return [
         (first, second)
-        for (first, counts), (second, also_counts) in pairwise(zip(words, telling, strict=True))
+        for (first, counts), (second, also_counts) in pairwise(zip(words, distinctive, strict=True))
         if (is_short and (alone or counts != also_counts)) or (counts and not also_counts and second.isupper())
     ]
 

@@ -83,7 +83,7 @@ class LexicalReader:
     def _open(self, folders: Sequence[Path], languages: Sequence[str]) -> None:
         """Open folders as one index with common word counts and consecutive rows."""
         self.folder = folder = folders[0]
-        searcher, self._schema, self._segments = _open(folders)
+        searcher, self._schema, self._segments = _open_folders(folders)
         self._search = guarded(folder, searcher.search)
         # These functions and caches do not refer to this object: in a cycle of references, its files would stay open
         # until the garbage collector runs.
@@ -139,7 +139,7 @@ class LexicalReader:
 
         def has_phrase(words: Sequence[str]) -> bool:
             readings = readings_of(words, self._languages)
-            phrases = _either(map(self._phrase, readings))
+            phrases = _any_of(map(self._phrase, readings))
             return self._has([(Occur.Must, phrases), *(self._tests(only) if only else ())])
 
         lookups = Lookups(is_known, is_word or (lambda word: False), corrections, compounds, has_phrase)
@@ -173,11 +173,11 @@ class LexicalReader:
         if allowed is not None and not allowed.count:
             return nothing
         has_few_rows = allowed is not None and allowed.count <= _MAX_ROWS_FOR_ALL_TERMS
-        telling, common = self._split(query.words, all_of_them=has_few_rows)
+        rare, common = self._split_by_frequency(query.words, all_of_them=has_few_rows)
         if query.is_bounded or query.synonyms or query.pairs:
-            matching, common = self._bounded(query, [*telling, *common]), []
-        elif telling:
-            matching = self._any(telling, query.rules)
+            matching, common = self._bounded(query, [*rare, *common]), []
+        elif rare:
+            matching = self._any(rare, query.rules)
         else:
             return nothing
         candidates = max(k, _MIN_CANDIDATES) if common else k
@@ -209,7 +209,7 @@ class LexicalReader:
 
         return _remembered(self._bounds, _BOUNDS_CACHE, (required, excluded), find)
 
-    def _split(self, words: Sequence[Terms], *, all_of_them: bool) -> tuple[list[Terms], list[Terms]]:
+    def _split_by_frequency(self, words: Sequence[Terms], *, all_of_them: bool) -> tuple[list[Terms], list[Terms]]:
         """Split words into rare words, which find candidates, and common words; drop unknown terms."""
         indexed = [each for terms in words if (each := tuple(filter(self._frequency, terms)))]
         rarest = sorted([(sum(map(self._frequency, terms)), terms) for terms in indexed])[:_MAX_TERMS]
@@ -260,7 +260,7 @@ class LexicalReader:
     def _test(self, condition: Condition) -> Query:
         match condition:
             case HasTerm(terms):
-                return _either([self._term("term", term) for term in terms])
+                return _any_of([self._term("term", term) for term in terms])
             case LacksTerm(term):
                 return Query.boolean_query([_ALL, (Occur.MustNot, self._term("term", term))])
             case Dated(first, last):
@@ -271,27 +271,27 @@ class LexicalReader:
                 return Query.range_query(self._schema, "day", days, low, high, use_inverted_index=True)
             case AnyOf(alternatives):
                 every = ([(Occur.Must, self._test(one)) for one in each] or [_ALL] for each in alternatives)
-                return _either(list(map(Query.boolean_query, every)))
+                return _any_of(list(map(Query.boolean_query, every)))
 
     def _bounded(self, query: LexicalQuery, words: Sequence[Terms]) -> Query:
         """Return the query with required and excluded clauses, scored by words and phrases."""
         together = (*query.synonyms, *query.pairs)
-        phrases = [_best([self._phrase(terms) for terms in readings]) for readings in together]
-        scored = _either([self._any(words, query.rules), *phrases])
+        phrases = [_best_of([self._phrase(terms) for terms in readings]) for readings in together]
+        scored = _any_of([self._any(words, query.rules), *phrases])
         required = self._clauses(query.required, Occur.Must)
         clauses = [*required, (Occur.Should if required else Occur.Must, scored)]
         return Query.boolean_query([*clauses, *self._clauses(query.excluded, Occur.MustNot)])
 
     def _clauses(self, clauses: Sequence[Clause], occur: Occur) -> list[tuple[Occur, Query]]:
         return [
-            (occur, _best([self._in_languages(terms, dict(clause.rules)) for terms in clause.readings]))
+            (occur, _best_of([self._in_languages(terms, dict(clause.rules)) for terms in clause.readings]))
             for clause in clauses
         ]
 
     def _any(self, words: Sequence[Terms], rules: Rules) -> Query:
         if not rules:
-            return _either(map(self._word, words))
-        return _either([_best([self._in_languages((term,), rules) for term in terms]) for terms in words])
+            return _any_of(map(self._word, words))
+        return _any_of([_best_of([self._in_languages((term,), rules) for term in terms]) for terms in words])
 
     def _phrase(self, terms: Terms) -> Query:
         return Query.phrase_query(self._schema, "text", list(terms)) if len(terms) > 1 else self._word(terms)
@@ -315,7 +315,7 @@ class LexicalReader:
         """Return the test for documents in some of the languages, but not in all."""
         is_other = ENGLISH in languages  # unknown languages follow the rules of English
         listed = sorted(frozenset(self._languages) - languages if is_other else languages)
-        spoken = _either([self._term("term", f"language:{each}") for each in listed])
+        spoken = _any_of([self._term("term", f"language:{each}") for each in listed])
         return Occur.MustNot if is_other else Occur.Must, Query.const_score_query(spoken, 0.0)
 
     def _term(self, field: str, value: str | int) -> Query:
@@ -366,7 +366,7 @@ def _remembered(cache: dict[Key, Value], size: int, key: Key, make: Callable[[],
     return value
 
 
-def _open(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Schema, list[int]]:
+def _open_folders(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Schema, list[int]]:
     """Open folders as one index and return its searcher and schema, and the number of segments of each folder.
 
     Tantivy writes a lock file into a folder, so it opens a temporary one with links to the files.
@@ -413,13 +413,13 @@ _ALL = (Occur.Must, Query.all_query())
 
 def _word(schema: tantivy.Schema, terms: Terms) -> Query:
     """Return a query for any form of a word."""
-    return _best([Query.term_query(schema, "text", term, "freq") for term in terms])
+    return _best_of([Query.term_query(schema, "text", term, "freq") for term in terms])
 
 
-def _either(queries: Iterable[Query]) -> Query:
+def _any_of(queries: Iterable[Query]) -> Query:
     return Query.boolean_query([(Occur.Should, query) for query in queries])
 
 
-def _best(queries: Sequence[Query]) -> Query:
+def _best_of(queries: Sequence[Query]) -> Query:
     """Return a query that scores only the best of several queries, the forms of one word."""
     return queries[0] if len(queries) == 1 else Query.disjunction_max_query(queries)

@@ -180,13 +180,13 @@ def read_query(
     forms_of, readings = _FORMS[languages], partial(readings_of, languages=languages)
     required = _clauses(parsed.required, languages) if parsed.required else ()
     expanded = _expand(analysis.find_words(parsed.words), synonyms)
-    telling, pairs = _telling(expanded.words, passages, parsed.words, or_stop_words=not required)
+    distinctive, pairs = _distinctive_words(expanded.words, passages, parsed.words, or_stop_words=not required)
     also = expanded.also
     corrector = _Corrector(lookups, languages) if lookups else None
     optional: dict[Terms, None] = {}
-    searched = list(telling)
+    searched = list(distinctive)
     compounds: list[Sequence[str]] = []
-    for word, may_be_mistaken in telling.items():
+    for word, may_be_mistaken in distinctive.items():
         forms = forms_of[word]
         if synonyms_of_word := expanded.alternatives.get(word):
             forms = (tuple(dict.fromkeys(chain(*forms, *chain(*map(forms_of.__getitem__, synonyms_of_word))))),)
@@ -198,14 +198,14 @@ def read_query(
             each = [tuple(dict.fromkeys(chain(*forms_of[other]))) for other in substitute.words]
             forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
             compounds += [substitute.words] if substitute.is_split else []
-        elif lookups and len(telling) > 1 and not word.isalnum() and has_sign(word):
+        elif lookups and len(distinctive) > 1 and not word.isalnum() and has_sign(word):
             # a sign alone, or a name also searched for without its sign, is dropped if the index lacks it
             says_little = analysis.words_within(word) or not any(map(str.isalpha, word))
             if says_little and not lookups.is_known(sign_name(word)):
                 continue
         optional |= dict.fromkeys(forms)
     if lookups is not None and len(expanded.words) > 1 and not analysis.is_spaceless(parsed.words):
-        for first, second in _joined_neighbours(expanded.words, telling, lookups, languages):
+        for first, second in _joined_neighbours(expanded.words, distinctive, lookups, languages):
             joined = (first + second).lower()
             if joined not in searched:
                 also.append(QueryExpansion(f"{first} {second}", (joined,), "compound"))
@@ -219,7 +219,7 @@ def read_query(
     query_words = tuple(optional)
     if required:
         within = [word for phrase in parsed.required for word in analysis.find_words(phrase)]
-        quoted, _ = _telling(within, passages, parsed.words, or_stop_words=not optional)
+        quoted, _ = _distinctive_words(within, passages, parsed.words, or_stop_words=not optional)
         searched += quoted
         query_words = tuple(dict.fromkeys([*optional, *chain(*map(forms_of.__getitem__, quoted))]))
     query_terms = frozenset(chain(*query_words))
@@ -268,13 +268,13 @@ def _names(text: str) -> list[list[str]]:
 
 
 def _joined_neighbours(
-    typed: Sequence[str], telling: Mapping[str, bool], lookups: Lookups, languages: Languages
+    typed: Sequence[str], distinctive: Mapping[str, bool], lookups: Lookups, languages: Languages
 ) -> list[tuple[str, str]]:
     """Return the neighbouring words of a query that the index has as one word: web hook, log in."""
     neighbours = []
     for first, second in islice(pairwise(typed), _MAX_LOOKED_UP_WORDS):
         joined = (first + second).lower()  # capitals would make it a name of several words
-        may_join = joined.isalpha() and len(first) > 1 < len(second) and (first in telling or second in telling)
+        may_join = joined.isalpha() and len(first) > 1 < len(second) and (first in distinctive or second in distinctive)
         if may_join and _has_word(lookups, languages, joined):
             neighbours.append((first, second))
     return neighbours
@@ -431,7 +431,7 @@ def _rules_of(words: Iterable[str], languages: Languages) -> Rules:
     return {term: frozenset(spoken) for term, spoken in rules.items() if len(spoken) < len(languages)}
 
 
-def _telling(
+def _distinctive_words(
     typed: Sequence[str], passages: Passages, text: str, *, or_stop_words: bool
 ) -> tuple[dict[str, bool], list[Sequence[str]]]:
     """Return the distinctive words, each with whether it may be corrected, and the distinctive pairs.
@@ -441,11 +441,11 @@ def _telling(
     # words within names that have signs count too, but are not corrected
     names = [word for word in filter(has_sign, typed) if not analysis.is_grouped(word)]
     name_words = [inner for name in names for inner in analysis.words_within(name)]
-    telling = analysis.are_telling([*typed, *name_words], passages, text)
-    all_count = or_stop_words and not any(telling)
-    counting = dict(zip([*typed, *name_words], telling, strict=True))
+    distinctive = analysis.are_distinctive([*typed, *name_words], passages, text)
+    all_count = or_stop_words and not any(distinctive)
+    counting = dict(zip([*typed, *name_words], distinctive, strict=True))
     correctable = {word: word not in name_words for word, counts in counting.items() if counts or all_count}
-    return correctable, [*analysis.telling_pairs(typed, telling[: len(typed)])]
+    return correctable, [*analysis.distinctive_pairs(typed, distinctive[: len(typed)])]
 
 
 def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:

@@ -3,7 +3,7 @@
 import pytest
 
 from indexer.filter import Filter
-from indexer.generation.versions import edition_at, learn, narrowed, order
+from indexer.generation.versions import edition_at, learn_versions, resolve_versions, version_key
 from indexer.generation.writer import signature
 
 PAGES = {
@@ -27,7 +27,7 @@ def manual(pattern: str, *versions: str) -> list[tuple[str, str, str]]:
 
 
 def learnt(pages: list[tuple[str, str, str]]) -> dict[str, tuple[str, str]]:
-    return learn(("s", url, title, signature(text)) for url, title, text in pages)
+    return learn_versions(("s", url, title, signature(text)) for url, title, text in pages)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_is_no_version(pages: list[tuple[str, str, str]]) -> None:
 
 def test_versions_are_ordered_part_by_part() -> None:
     versions = "stable latest 17.x 17.10 17.9 17 16 2.0 18beta1 2.0-rc.1 dev".split()
-    assert sorted(versions, key=order, reverse=True) == versions
+    assert sorted(versions, key=version_key, reverse=True) == versions
 
 
 @pytest.mark.parametrize(
@@ -98,5 +98,5 @@ def test_a_filter_means_addresses(wanted: str, places: list[str]) -> None:
     only = Filter.parse({"version": wanted, "language": "en"})
     prefixes = Filter(source=("s",), url_prefix=tuple(D + each for each in places))
     expected = Filter(language=("en",)) & Filter.any_of([prefixes] if places else [])
-    assert narrowed(only, versions) == expected
-    assert narrowed(Filter(source=("s",)) & only, versions) == Filter(source=("s",)) & expected
+    assert resolve_versions(only, versions) == expected
+    assert resolve_versions(Filter(source=("s",)) & only, versions) == Filter(source=("s",)) & expected
