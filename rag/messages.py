@@ -18,12 +18,12 @@ from rag.decoding import NOT_ONLY_SPACE, SOMETHING
 from rag.insights.store import Event
 from rag.query.request import (
     DEFAULT_COLLECTION,
+    DEFAULT_SUGGESTIONS,
     FILTER_SCHEMA,
+    MAX_ANSWER_CHARS,
+    MAX_EXCHANGES,
     MAX_QUERY_CHARS,
-    MOST_EXCHANGES,
-    MOST_OF_ANSWER,
-    MOST_SUGGESTED,
-    SUGGESTED,
+    MAX_SUGGESTIONS,
     Collection,
     Collections,
     Query,
@@ -114,7 +114,7 @@ class SuggestRequest(Request):
     """Something typed that suggestions begin with or continue."""
 
     q: Query
-    k: Annotated[int, Meta(ge=1, le=MOST_SUGGESTED, description="most suggestions to return")] = SUGGESTED
+    k: Annotated[int, Meta(ge=1, le=MAX_SUGGESTIONS, description="most suggestions to return")] = DEFAULT_SUGGESTIONS
     collection: Collection = DEFAULT_COLLECTION
     collections: Annotated[str | None, Meta(description="several of them: names with commas, or `*`")] = None
 
@@ -129,14 +129,14 @@ class Exchange(Request):
     """A question and its answer, earlier in a conversation."""
 
     question: Query
-    answer: Annotated[str, Meta(max_length=MOST_OF_ANSWER)]
+    answer: Annotated[str, Meta(max_length=MAX_ANSWER_CHARS)]
 
 
 class AnswerRequest(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A search whose hits an answer is written from, with the conversation so far."""
 
     # a short question continues it
-    history: Annotated[list[Exchange], Meta(max_length=MOST_EXCHANGES, description="the latest one last")] = field(
+    history: Annotated[list[Exchange], Meta(max_length=MAX_EXCHANGES, description="the latest one last")] = field(
         default_factory=list
     )
 

@@ -9,7 +9,7 @@ from indexer.generation.lexical.vocabulary import Heading
 from indexer.records import SEPARATOR
 from rag.query.results import Suggestion
 
-FEWEST_TYPED, MOST_TYPED = 2, 200  # characters; a longer text is no search for a heading
+MIN_TYPED_CHARS, MAX_TYPED_CHARS = 2, 200
 _MAX_QUESTIONS, _MAX_QUESTION_CHARS = 4, 70
 _NUMBER = re.compile(
     r"^(?:(?:chapter|part|appendix|section)\s+(?:\d+|[A-Z]|[IVX]+)\b|(?<![\d.])\d++(?=[\s.):])|[A-Z](?=[.):]))(?:\.\d++)*+[.):]?\s+",

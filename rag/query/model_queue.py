@@ -1,12 +1,14 @@
-"""The queues in which threads share a model: one run at a time, first come first served, never past a deadline."""
+"""Queues in which threads share a model, one run at a time and never past a deadline, and the cache of queries."""
 
 import math
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +19,16 @@ from embedder.model.tokenizer import TokenizedText
 from embedder.text_embedder import CrossEncoder, Embedder
 from rag import deadline
 from rag.errors import DeadlinePassed
-from rag.query.query_cache import QueryCache
 from rag.query.weighting import measure_unrelated
 
 WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
 _MAX_RUN_TOKENS = 256  # some tens of milliseconds
 _RERANK_TIME_SHARE = 0.7  # hits are still to be fetched and sent
 
+ENTRY_OVERHEAD_BYTES = 1_000
+
 Vector = npt.NDArray[np.float32]
+caller_name: ContextVar[str] = ContextVar("caller_name", default="")
 
 
 class FairLock:
@@ -33,7 +37,7 @@ class FairLock:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_taken = False
-        self._queues: tuple[deque[threading.Lock], ...] = (deque(), deque())  # urgent, and not
+        self._urgent, self._others = deque[threading.Lock](), deque[threading.Lock]()
 
     @contextmanager
     def turn(self, end: float, *, urgent: bool = True) -> Iterator[None]:
@@ -42,12 +46,13 @@ class FairLock:
             raise DeadlinePassed
         with self._lock:
             wakeup = threading.Lock() if self._is_taken else None
+            queue = self._urgent if urgent else self._others
             self._is_taken = True
             if wakeup:
                 wakeup.acquire()
-                self._queues[not urgent].append(wakeup)
+                queue.append(wakeup)
         if wakeup:
-            self._wait(wakeup, self._queues[not urgent], end)
+            self._wait(wakeup, queue, end)
         try:
             yield
         finally:
@@ -70,10 +75,51 @@ class FairLock:
 
     def _pass_on(self) -> None:
         with self._lock:
-            queue = next(filter(None, self._queues), None)
-            self._is_taken = queue is not None
+            queue = self._urgent or self._others
+            self._is_taken = bool(queue)
             if queue:
                 queue.popleft().release()
+
+
+class QueryCache:
+    """The values of the last queries, by kind and key, up to a number of bytes. Safe to share between threads.
+
+    Callers share nothing: the time of an answer would tell one caller about the queries of another. Callers without a
+    name count as one.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        """Make a cache of at most `max_bytes`; with 0, it keeps nothing."""
+        self.on_lookup: Callable[[str, bool], None] | None = None  # (kind, is_hit)
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._entries: dict[Hashable, tuple[Any, int]] = {}  # least recently used first
+        self._bytes = 0
+
+    def get(self, kind: str, *key: Hashable) -> Any:
+        """Return the caller's value, or None."""
+        if not self._max_bytes:
+            return None
+        name = (caller_name.get(), kind, *key)
+        with self._lock:
+            entry = self._entries.pop(name, None)
+            if entry is not None:
+                self._entries[name] = entry
+        if self.on_lookup:
+            self.on_lookup(kind, entry is not None)
+        return entry and entry[0]
+
+    def put(self, value: Any, size: int, kind: str, *key: Hashable) -> None:
+        """Keep a value of `size` bytes for this caller, and drop the least recently used values."""
+        size += ENTRY_OVERHEAD_BYTES
+        if size > self._max_bytes:
+            return
+        name = (caller_name.get(), kind, *key)
+        with self._lock:
+            self._bytes += size - self._entries.pop(name, (None, 0))[1]
+            self._entries[name] = value, size
+            while self._bytes > self._max_bytes:
+                self._bytes -= self._entries.pop(next(iter(self._entries)))[1]
 
 
 class QueryEncoder:

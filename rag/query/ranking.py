@@ -27,16 +27,16 @@ Scores = npt.NDArray[np.float32]
 VectorHits = tuple[Scores, Rows]
 
 _SCORES = ("dense", "lexical", "tokens", "rerank")
-MAX_QUERY_TOKENS = 256  # compared with those of passages: about 200 words
-MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # candidates by MaxSim, of the depth of the searches: costs .0004 of nDCG@10
-_FIRST_COMPARED = 3  # times k candidates: comparing all of them takes longer than the rest together
+MAX_QUERY_TOKENS = 256  # about 200 words
+MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # costs .0004 of nDCG@10
+_FIRST_COMPARED_PER_HIT = 3
 _NO_TWINS: Mapping[int, frozenset[int]] = MappingProxyType({})
 # A newer version answers as well with this share of the score of the best one.
 _MIN_VERSION_SCORE = 0.5
-_CLOSE_SHARE_WITH_WORDS = 0.8  # a passage with most words of the query may have a lower cosine than `close`
-_MIN_COVERAGE, _MIN_COVERAGE_WITHOUT_COSINE = 0.6, 0.34  # share of the query's words
-_MAX_COMPARED_HITS = 2_000  # every pair is compared for near-duplicates
-_SLICE = 256  # passages; the deadline is checked between slices
+_CLOSE_SHARE_WITH_WORDS = 0.8
+_MIN_COVERAGE, _MIN_COVERAGE_WITHOUT_COSINE = 0.6, 0.34
+_MAX_COMPARED_HITS = 2_000  # in pairs
+_PASSAGES_PER_CHECK = 256
 
 
 class Ranking(Struct, frozen=True):
@@ -144,9 +144,9 @@ def fuse(
 def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: Rows) -> Scores:
     """Return the MaxSim of a query's tokens, float32 (tokens, width), and passages by row. Raises DeadlinePassed."""
     scores = np.zeros(len(rows), dtype=np.float32)
-    for start in range(0, len(rows), _SLICE):
+    for start in range(0, len(rows), _PASSAGES_PER_CHECK):
         deadline.check()
-        some = slice(start, start + _SLICE)
+        some = slice(start, start + _PASSAGES_PER_CHECK)
         scores[some] = embedder.maxsim(query[:MAX_QUERY_TOKENS], *tokens.gather(rows[some]))
     return scores
 
@@ -236,7 +236,7 @@ def choose(
     older, hidden = fold_versions(ranking, editions)
     formats = fold_formats(ranking, documents, twins) if twins else {}
     hidden.update(*formats.values())
-    compared = min(len(documents), _FIRST_COMPARED * k)
+    compared = min(len(documents), _FIRST_COMPARED_PER_HIT * k)
     while True:
         shown = [index for index in range(compared) if index not in hidden]
         leaders = collapse(facts.signatures[shown[:_MAX_COMPARED_HITS]])
@@ -290,15 +290,15 @@ def fold_formats(
 
     Return the passages of the other formats, by the best passage of the preferred one.
     """
-    first: dict[int, int] = {}  # candidates by document
+    best_of_document: dict[int, int] = {}
     passages: dict[int, list[int]] = {}
     for index, document in enumerate(documents):
-        first.setdefault(document, index)
+        best_of_document.setdefault(document, index)
         if document in twins:
             passages.setdefault(document, []).append(index)
     folded: dict[int, list[int]] = {}
     for document, indices in passages.items():
-        best = min((first[better] for better in twins[document] if better in first), default=None)
+        best = min((best_of_document[better] for better in twins[document] if better in best_of_document), default=None)
         if best is not None and ranking.scores[best] >= _MIN_VERSION_SCORE * ranking.scores[indices[0]]:
             folded.setdefault(best, []).extend(indices)
     return folded

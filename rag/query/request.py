@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, structs
 
-from indexer.errors import FilterError as FilterError  # imported by `web`
+from indexer.errors import FilterError as FilterError
 from indexer.filter import LISTS as LISTS
 from indexer.filter import Filter as Filter
 from indexer.generation.manifest import DEFAULT
@@ -21,19 +21,18 @@ if TYPE_CHECKING:
 
     FilterFields = Filter | Mapping[str, Any] | None
 else:
-    FilterFields = Any  # `Filter.parse` checks it, for all who filter
+    FilterFields = Any  # checked by `Filter.parse`
 
 DEFAULT_COLLECTION = DEFAULT
-CLOSE = 0.4  # for any model, see `is_close`
+CLOSE = 0.4
 RERANK_WEIGHT = 0.5
 RERANKED = 20  # candidates that a cross-encoder reads
-FURTHEST = 1_000  # hits before the first one of an answer, at most
-SUGGESTED, MOST_SUGGESTED = 6, 20  # queries, while somebody types: unless asked otherwise, and at most
-# Limits of a conversation that is sent along: questions, and characters of an answer.
-MOST_EXCHANGES, MOST_OF_ANSWER = 20, 20_000
-MAX_K = 100  # hits of one query
+MAX_OFFSET = 1_000
+DEFAULT_SUGGESTIONS, MAX_SUGGESTIONS = 6, 20
+MAX_EXCHANGES, MAX_ANSWER_CHARS = 20, 20_000
+MAX_K = 100
 MAX_QUERY_CHARS = 10_000
-PER_DOCUMENT = 2  # hits from one document, unless the query says
+DEFAULT_PER_DOCUMENT = 2
 
 Mode = Literal["hybrid", "dense", "lexical"]
 MODES = get_args(Mode)
@@ -62,7 +61,7 @@ class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     k: Annotated[int, Meta(ge=1, le=MAX_K, description="most hits to return")] = 10
     # the order of hits stays the same as long as k does
-    offset: Annotated[int, Meta(ge=0, le=FURTHEST, description="hits to skip: `next` of the previous answer")] = 0
+    offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET, description="hits to skip: `next` of the previous answer")] = 0
     mode: Annotated[Mode, Meta(description="by meaning and words, or one alone")] = "hybrid"
     collection: Collection = DEFAULT_COLLECTION
     collections: Collections | None = None

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 import msgspec
 from msgspec import Meta
 
-from embedder.late_interaction import QueryTokens as QueryTokens  # a query as `search` takes it ready-made
+from embedder.late_interaction import QueryTokens as QueryTokens
 from indexer.errors import counted
 from indexer.generation.versions import version_key
-from indexer.read.formats import is_source_code as is_source_code  # imported by `web`
+from indexer.read.formats import is_source_code as is_source_code
 from indexer.records import SEPARATOR
-from indexer.records import TextBlock as TextBlock  # imported by `web`
+from indexer.records import TextBlock as TextBlock
 from rag.query.request import DEFAULT_COLLECTION
 
-if TYPE_CHECKING:  # `rag.Client` counts nothing, and starts sooner without it
+if TYPE_CHECKING:  # `rag.Client` starts sooner without them
     from indexer.generation.documents import DocumentFacts
     from rag.query.ranking import Choice, Ranking
 
 Span = tuple[int, int]
-MOST_SHARES = 10  # values of a facet, the most frequent ones
-# each is also the name of a filter, which takes its values
+MAX_FACET_VALUES = 10
+# Each facet has the name of the filter that takes its values.
 FACETS = ("source", "language", "content_type", "path", "version")
 _SCORE_TOLERANCE = 1e-6
 _BOUNDS = {"excluded": "without", "required": "only with"}
@@ -78,7 +78,7 @@ class Hit(msgspec.Struct, frozen=True):
     """One passage that answers the query."""
 
     rank: Annotated[int, Meta(ge=1)]
-    id: str  # chunk id
+    id: str
     url: Annotated[str, Meta(description="with the section's anchor")]
     title: str
     section: Annotated[str, Meta(description="heading path joined with ` › `")]
@@ -238,7 +238,7 @@ def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] =
     for name, of_documents in values.items():
         counts = Counter(value for value in of_documents if value)
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        shares[name] = [Share(value=value, count=count) for value, count in ordered[:MOST_SHARES]]
+        shares[name] = [Share(value=value, count=count) for value, count in ordered[:MAX_FACET_VALUES]]
     shares["version"].sort(key=lambda share: version_key(share["value"]), reverse=True)
     return shares
 

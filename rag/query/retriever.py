@@ -33,20 +33,20 @@ from rag.query.fingerprint import check_fingerprint
 from rag.query.headings import questions_among
 from rag.query.model_queue import WARM_QUERIES, QueryEncoder, RerankQueue, Vector
 from rag.query.ranking import Choice, Ranking, Rows, VectorHits, choose, extend, fuse, is_close, rerank, score_tokens
-from rag.query.request import CLOSE, FURTHEST, PER_DOCUMENT, RERANKED, SearchRequest, in_force
+from rag.query.request import CLOSE, DEFAULT_PER_DOCUMENT, MAX_OFFSET, RERANKED, SearchRequest, in_force
 from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, count_facets, explain, headed
 from rag.query.synonyms import read_synonyms
 from rag.query.text_fragment import link_to_text
 from rag.query.weighting import CollectionFacts, QueryFacts, share_of_code
 
 CANDIDATES = 100  # hits of each search
-COUNTED = 200  # candidates whose documents are counted for facets
+_FACET_CANDIDATES = 200
 _NO_TIME = dict.fromkeys(("embed", "dense", "lexical", "fuse", "rerank", "total"), 0.0)
 _FILTERS = 1 << 8
-_MAX_TERM_SEARCHES = 4  # threads; each takes a core for as long as a query is embedded
+_TERM_SEARCH_THREADS = 4  # each takes a core while a query is embedded
 _MAX_DUPLICATES_SHOWN = 10
-_JUDGED_HITS = 10  # `close` looks at the best passages
-_SAMPLED_HEADINGS = 1000  # passages
+_JUDGED_HITS = 10
+_QUESTION_SAMPLE = 1000
 _ADDRESS = re.compile(r"\s*(?:(https?|file)://)?([\w-]+(?:\.[\w-]+)+(?::\d+)?/\S*|(?<=//)\S+)\s*", re.IGNORECASE)
 
 
@@ -60,8 +60,8 @@ class _Search(Struct):
     tokens: Vector | None = None  # float32 (tokens, width)
     broken: tuple[int, int] = (0, 0)  # see `TokenizedText`
     term_hits: Future[TermHits] | None = None
-    is_exhausted: bool = False  # no deeper search finds more
-    took: dict[str, float] = field(default_factory=_NO_TIME.copy)  # seconds
+    is_exhausted: bool = False
+    seconds: dict[str, float] = field(default_factory=_NO_TIME.copy)
     reranked: RerankCounts | None = None
     began: float = field(default_factory=perf_counter)
 
@@ -94,7 +94,7 @@ class Retriever:
         self._close = close
         self._reranker = reranker
         self._edition_of: dict[int, Edition | None] = {}
-        self._threads = ThreadPoolExecutor(_MAX_TERM_SEARCHES, thread_name_prefix="terms")
+        self._threads = ThreadPoolExecutor(_TERM_SEARCH_THREADS, thread_name_prefix="terms")
 
     def warm(self) -> None:
         """Run the whole path once, so that the first user's query finds memory allocated and kernels chosen."""
@@ -166,7 +166,7 @@ class Retriever:
         query = self.generation.read_query(text, self._synonyms, self.embedder.has_word, search.only)
         search.terms = replace(query, required=terms.required, excluded=terms.excluded, did_you_mean=terms.did_you_mean)
         search.vector = None
-        search.took["embed"] += perf_counter() - began
+        search.seconds["embed"] += perf_counter() - began
 
     def _embed(self, search: _Search) -> None:
         """Embed the query with its tokens in one run. The time includes the wait for others."""
@@ -175,7 +175,7 @@ class Retriever:
             with_tokens = self.generation.tokens is not None
             embedding = self._encoder.embed_query(search.terms.meaning, with_tokens=with_tokens)
             search.vector, search.tokens, search.broken = embedding
-            search.took["embed"] += perf_counter() - began
+            search.seconds["embed"] += perf_counter() - began
 
     def _rank(self, search: _Search, depth: int) -> Ranking:
         """Search by vectors and terms to a depth, and fuse the hits."""
@@ -183,7 +183,7 @@ class Retriever:
         if search.vector is not None:
             began = perf_counter()
             dense = self.generation.search_vectors(search.vector, depth, search.only, search.terms)
-            search.took["dense"] += perf_counter() - began
+            search.seconds["dense"] += perf_counter() - began
         if search.request.mode != "dense":
             term_hits, search.term_hits = search.term_hits, None
             lexical = term_hits.result() if term_hits else self._search_terms(search, depth)
@@ -215,7 +215,7 @@ class Retriever:
         """Find the passages that have words of the query."""
         began = perf_counter()
         hits = self.generation.search_terms(search.terms, depth, search.only)
-        search.took["lexical"] += perf_counter() - began
+        search.seconds["lexical"] += perf_counter() - began
         return hits
 
     def _fuse(self, search: _Search, dense: VectorHits | None, lexical: TermHits | None) -> Ranking:
@@ -232,7 +232,7 @@ class Retriever:
 
         query = QueryFacts(self._facts, search.broken)
         ranking = fuse(dense, lexical, cosines, maxsim, query, explain=search.request.explain)
-        search.took["fuse"] += perf_counter() - began
+        search.seconds["fuse"] += perf_counter() - began
         return ranking
 
     @cached_property
@@ -251,7 +251,7 @@ class Retriever:
         logits = self._reranker.score_best(search.terms.meaning, texts)
         search.reranked = RerankCounts(len(best), len(logits))
         ranking = rerank(ranking, best[: len(logits)], logits, self._reranker.model.to_scores(logits))
-        search.took["rerank"] += perf_counter() - began
+        search.seconds["rerank"] += perf_counter() - began
         return ranking
 
     def _choose(self, search: _Search, ranking: Ranking, *, k: int = 0) -> Choice:
@@ -268,19 +268,19 @@ class Retriever:
             ranking,
             facts,
             k=k or request.offset + request.k + 1,
-            per_document=PER_DOCUMENT if request.per_document is None else request.per_document,
+            per_document=DEFAULT_PER_DOCUMENT if request.per_document is None else request.per_document,
             editions=editions,
             twins=self.generation.twins,
         )
         if not k:
-            search.took["fuse"] += perf_counter() - began
+            search.seconds["fuse"] += perf_counter() - began
         return choice
 
     def _answer(self, search: _Search, ranking: Ranking, choice: Choice) -> Answer:
         """Fetch the texts of the page, and describe the hits and the candidates."""
         request, terms, generation = search.request, search.terms, self.generation
         stop = request.offset + request.k
-        has_more = (len(choice.indices) > stop or not search.is_exhausted) and stop <= FURTHEST
+        has_more = (len(choice.indices) > stop or not search.is_exhausted) and stop <= MAX_OFFSET
         judged, hits = self._fetch(search, ranking, choice)
         cosines = [hit.scores["dense"] for hit in judged]
         close = is_close(cosines, map(partial(coverage, terms.query_words), judged), self._close, self._facts.unrelated)
@@ -289,15 +289,15 @@ class Retriever:
             hits = [replace(hit, explanation=explain(ranking, choice, index)) for hit, index in explained]
         facets = None
         if request.facets:
-            documents = sorted({*choice.documents[: ranking.first][:COUNTED]})
+            documents = sorted({*choice.documents[: ranking.first][:_FACET_CANDIDATES]})
             editions = map(self._edition_of.get, documents)
             versions = [edition.version for edition in editions if edition]
             facets = count_facets(generation.facts(documents).values(), versions)
-        search.took["total"] = perf_counter() - search.began
+        search.seconds["total"] = perf_counter() - search.began
         return Answer(
             query=request.query,
             hits=hits,
-            took_ms={stage: round(seconds * 1000, 3) for stage, seconds in search.took.items()},
+            took_ms={stage: round(seconds * 1000, 3) for stage, seconds in search.seconds.items()},
             generation=generation.manifest.id,
             collections=list(generation.names) or [request.collection],
             next=stop if has_more else None,
@@ -372,7 +372,7 @@ class Retriever:
     @cached_property
     def questions(self) -> list[str]:
         """Headings that are questions, from all over the generation, for a start page."""
-        return questions_among(self._sample(_SAMPLED_HEADINGS))
+        return questions_among(self._sample(_QUESTION_SAMPLE))
 
 
 def _check(request: SearchRequest) -> None:

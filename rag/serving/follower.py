@@ -17,8 +17,7 @@ from indexer.generation.joint import JointGeneration
 from indexer.generation.manifest import DEFAULT, Manifest
 from indexer.publish.publish import SelfCheck
 from indexer.stores.store import FolderStore, Searchable, Store
-from rag.query.model_queue import RerankQueue
-from rag.query.query_cache import QueryCache
+from rag.query.model_queue import QueryCache, RerankQueue
 from rag.query.retriever import Retriever
 from rag.serving.served_model import ServedModel
 from rag.serving.store_access import older_ids, stores_of

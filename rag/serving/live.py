@@ -23,8 +23,8 @@ from indexer.generation.versions import edition_at
 from indexer.stores.store import Searchable
 from rag import deadline
 from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
-from rag.query.headings import FEWEST_TYPED, MOST_TYPED, suggestions
-from rag.query.request import ALL, SUGGESTED, SearchRequest, in_force, names_of
+from rag.query.headings import MAX_TYPED_CHARS, MIN_TYPED_CHARS, suggestions
+from rag.query.request import ALL, DEFAULT_SUGGESTIONS, SearchRequest, in_force, names_of
 from rag.query.results import Answer, Suggestion, count_facets
 from rag.query.retriever import Retriever
 from rag.serving.access import EVERYTHING, Scope
@@ -176,10 +176,10 @@ class LiveRetriever:
             return retriever.questions if self._has_whole(collection) else []
 
     def suggest(
-        self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, limit: int = SUGGESTED
+        self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, limit: int = DEFAULT_SUGGESTIONS
     ) -> list[Suggestion]:
         """Return titles and headings that go on as typed, of allowed documents. Raises as `search` does."""
-        if (len(typed.strip()) < FEWEST_TYPED or len(typed) > MOST_TYPED) and self.scope.has(collection):
+        if (len(typed.strip()) < MIN_TYPED_CHARS or len(typed) > MAX_TYPED_CHARS) and self.scope.has(collection):
             return []
         with self._reading(collection, filter) as (generation, only):
             return suggestions(typed, generation.suggest(typed, limit + 1, only), limit)

@@ -9,8 +9,7 @@ from embedder.config import Role
 from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import Embedder
 from rag.errors import NotThere, RagError
-from rag.query.model_queue import WARM_QUERIES, QueryEncoder, Vector, split_runs
-from rag.query.query_cache import QueryCache
+from rag.query.model_queue import WARM_QUERIES, QueryCache, QueryEncoder, Vector, split_runs
 
 _SPECIAL_TOKENS = 2  # added to each text
 

@@ -24,7 +24,7 @@ from flask import Flask, current_app, g
 from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, TooManyRequests
 
 from rag import deadline
-from rag.query.query_cache import caller_name
+from rag.query.model_queue import caller_name
 from rag.settings import Settings
 from web.dispatch import BUSY
 from web.guards.caller import caller

@@ -14,8 +14,8 @@ from rag.errors import NotReady, NotThere
 from rag.messages import Request
 from rag.query.request import (
     DEFAULT_COLLECTION,
-    FURTHEST,
     MAX_K,
+    MAX_OFFSET,
     MAX_QUERY_CHARS,
     METADATA,
     MODES,
@@ -65,7 +65,7 @@ class PageFields(Request):
     mode: Mode = "hybrid"
     collection: Collection = DEFAULT_COLLECTION
     collections: Annotated[str | None, Meta(description="several of them: names with commas, or `*`")] = None
-    offset: Annotated[int, Meta(ge=0, le=FURTHEST, description="hits to skip")] = 0
+    offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET, description="hits to skip")] = 0
     per_document: Annotated[int, Meta(ge=0, le=MAX_K)] | None = None
     explain: bool = False
     open: Annotated[str, Meta(description="id of a passage to show with its whole section")] = ""

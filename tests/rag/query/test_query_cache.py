@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from rag.query.query_cache import ENTRY_BYTES, QueryCache, caller_name
+from rag.query.model_queue import ENTRY_OVERHEAD_BYTES, QueryCache, caller_name
 from rag.query.request import SearchRequest
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
@@ -21,13 +21,13 @@ def caller():
 
 
 def test_the_values_used_last_are_kept_up_to_a_number_of_bytes(caller):
-    cache = QueryCache(3 * (ENTRY_BYTES + 10))
+    cache = QueryCache(3 * (ENTRY_OVERHEAD_BYTES + 10))
     for name in "abc":
         cache.put(name, 10, "letters", name)
     assert cache.get("letters", "a") == "a"
     cache.put("d", 10, "letters", "d")
     assert [cache.get("letters", name) for name in "abcd"] == ["a", None, "c", "d"]
-    cache.put("larger than all", 4 * ENTRY_BYTES, "letters", "e")
+    cache.put("larger than all", 4 * ENTRY_OVERHEAD_BYTES, "letters", "e")
     cache.put("again", 10, "letters", "a")
     assert [cache.get("letters", name) for name in "acde"] == ["again", "c", "d", None]
     assert cache.get("digits", "a") is None
