@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from indexer.read.extraction import clean
 from indexer.read.html.html_tree import Element, HtmlTree
-from indexer.read.html.noise import PERMALINKS, classes, has_noise_class, holds, is_folded, is_noise, is_permalink
+from indexer.read.html.noise import PERMALINKS, has_noise_class, is_folded, is_noise, is_permalink
 from indexer.text.cleaning import fold
 
 _PREFORMATTED = frozenset({"pre", "listing", "xmp"})
@@ -63,13 +63,13 @@ def _is_operator(tag: Element) -> bool:
 def _is_fragment(tag: Element) -> bool:
     """Return whether an element has a child for each line of code, as Doxygen writes them."""
     first = next((child for child in tag.children if isinstance(child, Element)), None)
-    if first is None or not _is_line(first) or holds(first, _NOT_IN_LINES):
+    if first is None or not _is_line(first) or first.holds(_NOT_IN_LINES):
         return False
     return all(isinstance(child, Element) or not child.strip() for child in tag.children)
 
 
 def _is_line(tag: Element) -> bool:
-    return tag.name == "div" and "line" in classes(tag)
+    return tag.name == "div" and "line" in tag.classes
 
 
 def _numbers_lines(tag: Element, words: list[str]) -> bool:

@@ -6,20 +6,8 @@ from functools import lru_cache
 from itertools import pairwise
 from operator import attrgetter
 
-from indexer.read.html.html_tree import NOT_TEXT, Element, HtmlTree
-from indexer.read.html.noise import (
-    LETTER,
-    MAX_DEPTH,
-    MAX_LABEL_CHARS,
-    MAX_NODES,
-    PAGE_ELEMENTS,
-    TITLES,
-    WORD,
-    classes,
-    holds,
-    is_brief,
-    leading_texts,
-)
+from indexer.read.html.html_tree import MAX_NODES, MAX_SEARCH_DEPTH, Element, HtmlTree
+from indexer.read.html.noise import LETTER, MAX_LABEL_CHARS, PAGE_ELEMENTS, TITLES, WORD, is_brief
 from indexer.text.cleaning import fold
 
 POPUP = re.compile(
@@ -47,12 +35,12 @@ def drop_furniture(tree: HtmlTree) -> None:
         attributes = element.attributes
         if not attributes and element.name not in _FOOTER_ELEMENTS:
             continue
-        is_footer, is_popup = _kinds_named(element.get("class"))
-        is_footer = is_footer or element.get("id") == "footer"
+        is_footer, is_popup = _kinds_named(attributes["class"]) if "class" in attributes else (False, False)
+        is_footer = is_footer or ("id" in attributes and attributes["id"] == "footer")
         if is_footer or element.name in _FOOTER_ELEMENTS:
             length = _MAX_FOOTER_CHARS if is_footer else _MAX_END_CHARS
             is_furniture = element.short_text(length) is not None and _ends_page(element)
-        elif "aria-live" in attributes or element.get("role") == "status":
+        elif "aria-live" in attributes or ("role" in attributes and attributes["role"] == "status"):
             is_furniture = is_brief(element)
         else:
             is_furniture = is_popup and bool(element.children) and _is_state_message(element)
@@ -71,7 +59,7 @@ def _kinds_named(names: str) -> tuple[bool, bool]:
 
 def _drop_bars(tree: HtmlTree) -> None:
     """Empty short bars of links that are marked as navigation, or repeated at both ends of the page."""
-    links = [tag for tag in tree.find_all("a") if "href" in tag.attributes and tag.depth < MAX_DEPTH]
+    links = [tag for tag in tree.find_all("a") if "href" in tag.attributes and tag.depth < MAX_SEARCH_DEPTH]
     marked = {link.get("href") for link in (*tree.find_all("link"), *links) if _is_relation(link)} - {""}
     first, last = links[:_MAX_LINKS_AT_END], links[-_MAX_LINKS_AT_END:]
     twice = {link.get("href") for link in first} & {link.get("href") for link in last}
@@ -101,7 +89,7 @@ def _is_repeated(bar: Element, targets: Collection[str], targets_of_others: Iter
     repeats = max((len(pages.intersection(other)) for other in targets_of_others), default=0)
     if repeats < 2 or 2 * repeats < len(pages):
         return False
-    return not any(_SEPARATORS.sub("", text) for text, is_link in leading_texts(bar) if not is_link)
+    return not any(_SEPARATORS.sub("", text) for text, is_link in bar.leading_texts() if not is_link)
 
 
 def _is_relation(link: Element) -> bool:
@@ -111,25 +99,13 @@ def _is_relation(link: Element) -> bool:
 
 def _is_bar(tag: Element) -> bool:
     """Return whether an element is a short line of links, with no more other words than links."""
-    if tag.name in _NO_BARS:
+    if tag.name in _NO_BARS or tag.short_text(_MAX_BAR_CHARS) is None:
         return False
-    length, word_count, link_count = 0, 0, 0
-    todo = [(node, False) for node in tag.children]
-    for _ in range(MAX_NODES):
-        if not todo:
-            return word_count <= link_count
-        node, is_link = todo.pop()
-        if isinstance(node, str):
-            length += len(node.strip())
-            word_count += 0 if is_link else len(WORD.findall(node))
-            if length > _MAX_BAR_CHARS:
-                return False
-        elif node.name in _NO_BARS:
-            return False
-        elif node.name not in NOT_TEXT:
-            link_count += node.name == "a"
-            todo += [(child, is_link or node.name == "a") for child in node.children]
-    return False
+    elements = list(tag.elements(MAX_NODES))
+    if any(node.name in _NO_BARS for node in elements):
+        return False
+    other_words = sum(len(WORD.findall(text)) for text, is_link in tag.leading_texts() if not is_link)
+    return other_words <= sum(node.name == "a" for node in elements)
 
 
 def _ends_page(tag: Element) -> bool:
@@ -149,7 +125,7 @@ def _ends_page(tag: Element) -> bool:
 
 def _is_state_message(tag: Element) -> bool:
     """Return whether an element is a few words with an icon before or within it."""
-    if tag.short_text(MAX_LABEL_CHARS) is None or holds(tag, ("a", *PAGE_ELEMENTS)) or tag.parent is None:
+    if tag.short_text(MAX_LABEL_CHARS) is None or tag.holds(("a", *PAGE_ELEMENTS)) or tag.parent is None:
         return False
     before = next((other for other, node in pairwise(tag.parent.tags) if node is tag), None)
     first = next((node for node in tag.children if not isinstance(node, str) or not node.isspace()), None)
@@ -160,9 +136,9 @@ def _hidden_states(placeholder: Element) -> list[Element]:
     """Return the messages next to an empty element, such as "Loading", of which a script would show one."""
     siblings = placeholder.parent.tags if placeholder.parent is not None else []
     states = [tag for tag in siblings if tag is not placeholder]
-    alike = len({(tag.name, classes(tag)) for tag in states}) == 1 and all("id" in tag.attributes for tag in states)
+    alike = len({(tag.name, tag.classes) for tag in states}) == 1 and all("id" in tag.attributes for tag in states)
     is_state = alike and len(states) in (2, 3, 4) and all(map(is_brief, states))
-    return states if is_state and not any(holds(tag, ("a",)) for tag in states) else []
+    return states if is_state and not any(tag.holds(("a",)) for tag in states) else []
 
 
 def drop_trail(tree: HtmlTree) -> None:
@@ -176,10 +152,10 @@ def drop_trail(tree: HtmlTree) -> None:
         siblings = parent.tags
         position = siblings.index(node)
         for element in siblings[max(0, position - 4) : position]:
-            texts = [*leading_texts(element)] if element.short_text(300) is not None else []
+            texts = [*element.leading_texts()] if element.short_text(300) is not None else []
             text = "".join(text for text, _ in texts).strip()
             rest = "".join(text for text, is_link in texts if not is_link and WORD.search(text)).strip()
-            if text.endswith(rest) and _TITLE_ENDS.sub("", fold(rest)) == title and holds(element, ("a",)):
+            if text.endswith(rest) and _TITLE_ENDS.sub("", fold(rest)) == title and element.holds(("a",)):
                 parent.children = [child for child in parent.children if child is not element]
                 return
         node = parent

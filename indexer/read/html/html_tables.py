@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
-from indexer.read.html.noise import classes, holds
 from indexer.read.table_grid import Cell, column_names, find_head, spread_cells
 from indexer.records import COLUMNS
 
@@ -151,12 +150,12 @@ def build_tables(tree: HtmlTree) -> None:
 
 def _make_rows(grid: Element) -> None:
     cells = grid.tags
-    if len(cells) < 4 or classes(cells[0]) == classes(cells[1]) or any(cell.name != "div" for cell in cells):
+    if len(cells) < 4 or cells[0].classes == cells[1].classes or any(cell.name != "div" for cell in cells):
         return
-    names = [classes(cell) for cell in cells]
+    names = [cell.classes for cell in cells]
     width = next((count for count in range(2, _MAX_GRID_COLUMNS + 1) if _is_width(names, count)), 0)
     is_text = any(isinstance(node, str) and not node.isspace() for node in grid.children)
-    if not width or is_text or any(holds(cell, _NOT_IN_CELLS) for cell in cells):
+    if not width or is_text or any(cell.holds(_NOT_IN_CELLS) for cell in cells):
         return
     head_classes = frozenset.intersection(*names[:width]).difference(*names[width:])
     grid.name, grid.children = "table", []

@@ -1,9 +1,10 @@
 """Build a tree of plain objects from libxml2's parser events: libxml2's own tree is limited to 2,048 levels."""
 
+import sys
 import weakref
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 from itertools import islice
 from types import SimpleNamespace
 
@@ -14,6 +15,9 @@ from indexer.read.extraction import refresh_in
 
 HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 MAX_ELEMENTS = 1_000_000
+MAX_NODES = 300
+MAX_FIRST_NODES = 20
+MAX_SEARCH_DEPTH = 60
 _MAX_SHORT_TEXT_NODES = 200
 _MAX_DEPTH = 200_000
 NOT_TEXT = frozenset({"script", "style", "template"})
@@ -61,6 +65,11 @@ class Element:
             return anchor
         return attributes["name"].strip() or None if self.name == "a" and "name" in attributes else None
 
+    @property
+    def classes(self) -> frozenset[str]:
+        """Return the class names."""
+        return _class_names(self.get("class"))
+
     def nodes(self, without: Collection[str] = ()) -> Iterator["Element | str"]:
         """Yield the descendants in document order; elements named in `without` are left out with their content."""
         todo = self.children[::-1]
@@ -75,6 +84,18 @@ class Element:
     def elements(self, limit: int | None = None) -> Iterator["Element"]:
         """Yield the elements among the first `limit` descendants, in document order."""
         return (node for node in islice(self.nodes(), limit) if isinstance(node, Element))
+
+    def first_elements(self) -> Iterator["Element"]:
+        """Yield the elements among the first few thousand descendants, or of a deep element among the first 20."""
+        return self.elements(5_000 if self.depth < MAX_SEARCH_DEPTH else MAX_FIRST_NODES)
+
+    def holds(self, names: Collection[str]) -> bool:
+        """Return whether one of the `first_elements` has one of these names."""
+        return any(node.name in names for node in self.first_elements())
+
+    def leading_texts(self) -> Iterator[tuple[str, bool]]:
+        """Yield each text among the first few hundred descendants, and whether it is in a link."""
+        return texts([self], lambda node: node.name in NOT_TEXT, MAX_NODES)
 
     def remove(self, ids: Collection[int]) -> None:
         """Remove the children that have one of these `id()`s."""
@@ -96,6 +117,26 @@ class Element:
                 if limit < 0:
                     return None
         return "".join(pieces)
+
+
+@lru_cache(maxsize=4_096)
+def _class_names(value: str) -> frozenset[str]:
+    return frozenset(value.split())
+
+
+def texts(
+    nodes: Sequence[Element | str], is_left_out: Callable[[Element], bool], limit: int = sys.maxsize
+) -> Iterator[tuple[str, bool]]:
+    """Yield each text among the first `limit` nodes, and whether it is in a link."""
+    todo = [(node, False) for node in reversed(nodes)]
+    while todo and limit > 0:
+        node, is_link = todo.pop()
+        limit -= 1
+        if isinstance(node, str):
+            yield node, is_link
+        elif not is_left_out(node):
+            is_link = is_link or node.name == "a"
+            todo += [(child, is_link) for child in reversed(node.children[:limit])]
 
 
 class HtmlTree:
@@ -169,7 +210,8 @@ def parse_html(markup: str) -> HtmlTree:
             pieces.clear()
 
     def start(name: str, attributes: Mapping[str, str]) -> None:
-        end_text()
+        if pieces:
+            end_text()
         if len(elements) >= MAX_ELEMENTS:
             raise ParseError(f"more than {MAX_ELEMENTS:,} elements")
         if len(open_elements) > _MAX_DEPTH:
@@ -182,7 +224,8 @@ def parse_html(markup: str) -> HtmlTree:
 
     def end(name: str) -> None:
         """Close the innermost open element if it has this name."""
-        end_text()
+        if pieces:
+            end_text()
         if open_elements[-1].name == name:
             open_elements.pop()
 

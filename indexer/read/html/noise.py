@@ -1,11 +1,8 @@
 """Recognise elements that are not part of a page's text, by at most a few hundred of their nodes."""
 
 import re
-import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import lru_cache
 
-from indexer.read.html.html_tree import HEADINGS, NOT_TEXT, Element
+from indexer.read.html.html_tree import HEADINGS, MAX_FIRST_NODES, MAX_NODES, MAX_SEARCH_DEPTH, Element
 
 _NEVER = frozenset(
     "script style noscript template head nav footer button select option textarea input dialog svg canvas iframe "
@@ -29,9 +26,6 @@ TITLES = frozenset({"dt", *HEADINGS})
 HEADING_CONTAINERS = TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
 _FLOW = frozenset("p pre ul ol dl table blockquote figure".split())
 FIELDS = frozenset({"input", "select", "textarea"})
-MAX_NODES = 300
-MAX_FIRST_NODES = 20
-MAX_DEPTH = 60
 PAGE_ELEMENTS = frozenset({"p", "pre", "h1", "h2", "h3", "form"})
 _FOLDED_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 HIDING = frozenset({"hidden", "aria-hidden", "style"})
@@ -48,21 +42,6 @@ _FLOW_LINES = frozenset({"p", "li", "dd"})
 _MAX_BUTTON_CHARS = 30
 WORD = re.compile(r"\w+")
 LETTER = re.compile(r"[^\W\d_]")
-
-
-def classes(tag: Element) -> frozenset[str]:
-    """Return the class names of an element."""
-    return _names(tag.get("class"))
-
-
-@lru_cache(maxsize=4_096)
-def _names(value: str) -> frozenset[str]:
-    return frozenset(value.split())
-
-
-def holds(tag: Element, names: Collection[str]) -> bool:
-    """Return whether the first few thousand descendants include an element with one of these names."""
-    return any(node.name in names for node in tag.elements(5_000 if tag.depth < MAX_DEPTH else MAX_FIRST_NODES))
 
 
 def is_noise(tag: Element) -> bool:
@@ -91,7 +70,7 @@ def is_noise(tag: Element) -> bool:
     if name == "aside":
         return not _is_box(tag)
     if name == "form":  # some sites wrap the whole page in a form
-        return not holds(tag, PAGE_ELEMENTS)
+        return not tag.holds(PAGE_ELEMENTS)
     if name == "label":  # a disabled checkbox marks an item of a task list
         if tag.short_text(MAX_LABEL_CHARS) is None:
             return False
@@ -99,7 +78,7 @@ def is_noise(tag: Element) -> bool:
         return bool(controls or tag.get("for")) and all("disabled" not in node.attributes for node in controls)
     # the short summary of open <details> only closes them
     is_open = tag.parent is not None and "open" in tag.parent.attributes
-    return is_open and is_brief(tag) and not holds(tag, HEADINGS | _CODE | {"div", "p", "a"})
+    return is_open and is_brief(tag) and not tag.holds(HEADINGS | _CODE | {"div", "p", "a"})
 
 
 def is_brief(tag: Element) -> bool:
@@ -110,7 +89,7 @@ def is_brief(tag: Element) -> bool:
 def _is_contents(tag: Element) -> bool:
     """Return whether a list is a table of contents, made of links to fragments of the page."""
     first = next((node for node in tag.elements(MAX_FIRST_NODES) if node.name == "a"), None)
-    if tag.depth > MAX_DEPTH or first is None or not first.get("href").startswith("#"):
+    if tag.depth > MAX_SEARCH_DEPTH or first is None or not first.get("href").startswith("#"):
         return False
     links = [node for node in tag.elements() if node.name == "a"]
     if len(links) < 2 or not all(link.get("href").startswith("#") for link in links):
@@ -127,36 +106,16 @@ def _is_box(tag: Element) -> bool:
     if not (is_note or is_in_main):
         return False
     is_short = tag.short_text(MAX_LABEL_CHARS) is not None
-    return not holds(tag, FIELDS) and not is_menu(tag, 0.5 if is_short else _MIN_LINK_SHARE)
+    return not tag.holds(FIELDS) and not is_menu(tag, 0.5 if is_short else _MIN_LINK_SHARE)
 
 
 def is_menu(tag: Element, share: float = _MIN_LINK_SHARE) -> bool:
     """Return whether at least this share of an element's letters is in links."""
     letters = linked = 0
-    for text, is_link in leading_texts(tag):
+    for text, is_link in tag.leading_texts():
         count = len(LETTER.findall(text))
         letters, linked = letters + count, linked + count * is_link
     return linked >= share * letters
-
-
-def leading_texts(tag: Element) -> Iterator[tuple[str, bool]]:
-    """Yield each text among the first few hundred descendants, and whether it is in a link."""
-    return texts([tag], lambda node: node.name in NOT_TEXT, MAX_NODES)
-
-
-def texts(
-    nodes: Sequence[Element | str], is_left_out: Callable[[Element], bool], limit: int = sys.maxsize
-) -> Iterator[tuple[str, bool]]:
-    """Yield each text among the first `limit` nodes, and whether it is in a link."""
-    todo = [(node, False) for node in reversed(nodes)]
-    while todo and limit > 0:
-        node, is_link = todo.pop()
-        limit -= 1
-        if isinstance(node, str):
-            yield node, is_link
-        elif not is_left_out(node):
-            is_link = is_link or node.name == "a"
-            todo += [(child, is_link) for child in reversed(node.children[:limit])]
 
 
 def is_permalink(link: Element) -> bool:
@@ -164,7 +123,7 @@ def is_permalink(link: Element) -> bool:
     sign = link.short_text(_MAX_BUTTON_CHARS)
     if sign is None or WORD.search(sign) or _METHOD_NAME.match(sign):
         return False
-    return sign.strip() in PERMALINKS or (link.get("href").startswith("#") and not holds(link, _CODE))
+    return sign.strip() in PERMALINKS or (link.get("href").startswith("#") and not link.holds(_CODE))
 
 
 def _is_control(link: Element) -> bool:
@@ -220,7 +179,7 @@ def content_of(tag: Element) -> list[Element | str]:
         return children
     if "pre" in names:  # drop the name of the language, which a class has too
         near = (tag, *tag.elements(MAX_FIRST_NODES))
-        languages = {name.rpartition("-")[2] for element in near for name in classes(element) if "-" in name}
+        languages = {name.rpartition("-")[2] for element in near for name in element.classes if "-" in name}
         return [
             node for node in children if isinstance(node, str) or node.short_text(_MAX_BUTTON_CHARS) not in languages
         ]
@@ -237,19 +196,19 @@ def _is_edit_link(tag: Element | str) -> bool:
 
 def _is_badge(tag: Element) -> bool:
     text = tag.short_text(MAX_LABEL_CHARS) if tag.name in _LABELS else None
-    if not text or text.isspace() or holds(tag, _NOT_IN_LABELS):
+    if not text or text.isspace() or tag.holds(_NOT_IN_LABELS):
         return False
     # signatures have links to types among other words
     return not LETTER.search(text) or (is_menu(tag) if tag.name == "div" else _has_link(tag))
 
 
 def _has_link(tag: Element) -> bool:
-    return tag.name == "a" or holds(tag, ("a",))
+    return tag.name == "a" or tag.holds(("a",))
 
 
 def has_noise_class(tag: Element) -> bool:
     """Return whether a class of an element names furniture."""
-    return not classes(tag).isdisjoint(_NOISE_CLASSES)
+    return not tag.classes.isdisjoint(_NOISE_CLASSES)
 
 
 def is_folded(tag: Element) -> bool:

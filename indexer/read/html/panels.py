@@ -10,23 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from indexer.read.html.furniture import POPUP
-from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
-from indexer.read.html.noise import (
-    HIDING,
-    LETTER,
-    MAX_DEPTH,
-    MAX_FIRST_NODES,
-    MAX_NODES,
-    NOISE_ROLES,
-    WORD,
-    classes,
-    holds,
-    is_folded,
-    is_menu,
-    is_noise,
-    leading_texts,
-    texts,
-)
+from indexer.read.html.html_tree import HEADINGS, MAX_FIRST_NODES, MAX_NODES, MAX_SEARCH_DEPTH, Element, HtmlTree, texts
+from indexer.read.html.noise import HIDING, LETTER, NOISE_ROLES, WORD, is_folded, is_menu, is_noise
 from indexer.text import reader_notes
 
 _TITLES = HEADINGS | {"dt", "summary", "th", "legend", "caption"}
@@ -58,7 +43,7 @@ _MAX_TITLE_CHARS = 200
 
 def unfold(tree: HtmlTree) -> None:
     """Show the hidden panels of a page, and turn their controls into text."""
-    shallow = (tag for tag in tree.elements if tag.depth < MAX_DEPTH)
+    shallow = (tag for tag in tree.elements if tag.depth < MAX_SEARCH_DEPTH)
     marked = [tag for tag in shallow if tag.name in _CONTROLS or not _CONTROL_ATTRIBUTES.isdisjoint(tag.attributes)]
     hidden = [element for element in marked if not HIDING.isdisjoint(element.attributes) and is_folded(element)]
     controls = [element for element in marked if _is_opener(element)]
@@ -94,13 +79,13 @@ def _is_content(control: Element) -> bool:
     """Return whether the text of a button is content: a sentence, a heading, code, an API operation, or blocks."""
     if "button" not in (control.name, control.get("role")) or control.name == "a" or _opens_popup(control):
         return False
-    texts = [text for text, _ in leading_texts(control)]
+    texts = [text for text, _ in control.leading_texts()]
     pieces = [text for text in texts if WORD.search(text)]
     is_sentence = sum(len(WORD.findall(text)) for text in pieces) >= _MIN_SENTENCE_WORDS
     is_titled = any(parent.name in _TITLES for parent in control.parents(4))
     is_operation = len(texts) > 1 and any(map(_OPERATION.search, texts))
-    holds_blocks = len(pieces) > 1 and holds(control, _BLOCKS_IN_BUTTONS)
-    return not is_titled and (is_sentence or is_operation or holds_blocks or holds(control, _CONTENT_IN_BUTTONS))
+    holds_blocks = len(pieces) > 1 and control.holds(_BLOCKS_IN_BUTTONS)
+    return not is_titled and (is_sentence or is_operation or holds_blocks or control.holds(_CONTENT_IN_BUTTONS))
 
 
 def _name_panels(controls: Sequence[Element]) -> None:
@@ -163,11 +148,11 @@ def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> None:
 
 def _ids_of(panel: Element) -> set[str]:
     values = {value for key, value in panel.attributes.items() if key == "id" or key.startswith("data-")}
-    return (values - _NO_IDS) | {f".{name}" for name in classes(panel)}
+    return (values - _NO_IDS) | {f".{name}" for name in panel.classes}
 
 
 def _kinds(element: Element) -> set[tuple[str, str]]:
-    names = classes(element) or ([""] if element.name in ("tr", "li", "dd") else [])
+    names = element.classes or ([""] if element.name in ("tr", "li", "dd") else [])
     return {(element.name, name) for name in names}
 
 
@@ -204,7 +189,7 @@ def _is_popup(element: Element) -> bool:
 
 
 def _leading_words(element: Element) -> str:
-    return " ".join(" ".join(text for text, _ in leading_texts(element)).split())
+    return " ".join(" ".join(text for text, _ in element.leading_texts()).split())
 
 
 def _is_title(element: Element) -> bool:
@@ -236,7 +221,7 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element])
         elif control.get("role") == "tab" or _opens_popup(control):
             continue
         elif panel is not None and panel.name in _PANELS and not _is_popup(panel) and not is_menu(panel):
-            alike[control.name, classes(control), panel.name, classes(panel), is_opener].append(control)
+            alike[control.name, control.classes, panel.name, panel.classes, is_opener].append(control)
     openers = [control for key, group in alike.items() if len(group) > 1 or key[-1] for control in group]
     counts = Counter(_leading_words(control) for control in openers)
     for control in openers:

@@ -10,17 +10,7 @@ from collections.abc import Sequence
 from indexer.read.html.code_and_formulas import MAY_BE_CODE, alternative_text, code_of, is_code
 from indexer.read.html.html_tables import Row, table_lines
 from indexer.read.html.html_tree import HEADINGS, Element
-from indexer.read.html.noise import (
-    HEADING_CONTAINERS,
-    LETTER,
-    MAX_DEPTH,
-    MAX_FIRST_NODES,
-    MAY_BE_NOISE,
-    classes,
-    content_of,
-    is_noise,
-    is_permalink,
-)
+from indexer.read.html.noise import HEADING_CONTAINERS, LETTER, MAY_BE_NOISE, content_of, is_noise, is_permalink
 from indexer.read.html.section_drafts import BREAK, Block, Line, SectionDraft, drop_pointers, join_drafts
 from indexer.records import Section
 from indexer.text.cleaning import fold
@@ -119,7 +109,7 @@ class Walker:
         if name in HEADINGS:
             self._flush()
             parent = tag.parent
-            if parent is None or not classes(parent) & _BOXES:  # titles of notes open no section
+            if parent is None or not parent.classes & _BOXES:  # titles of notes open no section
                 self._in_heading = True
                 around = parent.anchor if parent is not None and parent.name not in _BLOCKS else None
                 self._title_anchor = tag.anchor or around
@@ -169,7 +159,7 @@ class Walker:
             if "href" in tag.attributes:
                 self._open_links -= 1
                 self._line.last_link = "".join(self._line.pieces[self._line.link_start :]), tag.attributes["href"]
-        elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose"
+        elif name == "div" and "refnamediv" in tag.classes:  # DocBook: "name — purpose"
             self._drafts[-1].leads = True
         elif name == "li":
             self._bullet = ""
@@ -312,7 +302,7 @@ class Walker:
         self._last_anchor = anchor or self._last_anchor
         if not another_name and (_WORD if anchor else LETTER).search(line.text):
             home = self._sections_around_lists[-1]
-            name = anchor if anchor and "sig" in classes(tag) else line.text.replace("\n", " ")
+            name = anchor if anchor and "sig" in tag.classes else line.text.replace("\n", " ")
             path = (*home.path[:_MAX_HEADINGS_ABOVE_TERM], name[:_MAX_TERM_CHARS].strip())
             self._drafts.append(SectionDraft(path, self._last_anchor, list_path=home.path))
         line.anchor = self._last_anchor
@@ -340,7 +330,7 @@ def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
         return None, headings
     has_names = has_code = False
     rows = 0
-    for node in table.elements(5_000 if table.depth < MAX_DEPTH else MAX_FIRST_NODES):
+    for node in table.first_elements():
         name = node.name
         if name in HEADINGS:
             row = next((parent for parent in node.parents() if parent.name == "tr"), table)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from indexer.read.html.class_names import is_text, kind_named, kind_of
-from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
-from indexer.read.html.noise import FIELDS, MAX_DEPTH, MAX_NODES, classes, holds, is_noise
+from indexer.read.html.html_tree import HEADINGS, MAX_NODES, MAX_SEARCH_DEPTH, Element, HtmlTree
+from indexer.read.html.noise import FIELDS, is_noise
 from indexer.text.cleaning import fold
 
 _MIN_MAIN_SHARE = 1 / 3
@@ -176,8 +176,8 @@ def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
     if size.has_h1 or element.name in HEADINGS:
         return False
     is_named = not size.prose and kind_of(element)
-    is_form = (element.name == "form" or holds(element, ("form",))) and holds(element, FIELDS)
-    if size.text < _MAX_BOX_CHARS and (is_named or is_form) and not holds(element, _CONTENT):
+    is_form = (element.name == "form" or element.holds(("form",))) and element.holds(FIELDS)
+    if size.text < _MAX_BOX_CHARS and (is_named or is_form) and not element.holds(_CONTENT):
         return True
     if is_article:
         return size.linked > _MAX_LINK_SHARE * size.text or _is_teaser_box(element)
@@ -215,7 +215,7 @@ def _is_teaser(item: Element) -> bool:
     """Return whether an item is a linked title with a few more words."""
     link = next((tag for tag in item.elements() if tag.name == "a" and not tag.text().isspace()), None)
     text = item.short_text(_MAX_TEASER_CHARS)
-    if link is None or text is None or not _leads_elsewhere(link) or holds(item, ("pre", "code", "table")):
+    if link is None or text is None or not _leads_elsewhere(link) or item.holds(("pre", "code", "table")):
         return False
     title = link.text().strip()
     return len(title) >= _MIN_TITLE_CHARS and text.strip().startswith(title)
@@ -233,7 +233,7 @@ def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
         return False
     ids_of_post = {id(tag) for tag in (titled[0], *titled[0].parents(), *titled[0].elements())}
     removed = {id(tag) for tag in articles} - ids_of_post
-    posts = (tag for tag in articles if id(tag) in removed and not holds(tag, ("article",)))
+    posts = (tag for tag in articles if id(tag) in removed and not tag.holds(("article",)))
     if any(sizes[id(tag)].prose > sizes[id(titled[0])].prose for tag in posts):
         return False
     for parent in [tag.parent for tag in articles if id(tag) in removed]:
@@ -286,7 +286,7 @@ def _remove_repeats(start: Element, sizes: Sizes) -> None:
 def unwrap(body: Element, sizes: Sizes) -> None:
     """Rename elements that look like furniture, but hold nearly all text of a page, to <div>."""
     around = body
-    for _ in range(MAX_DEPTH):
+    for _ in range(MAX_SEARCH_DEPTH):
         total = sizes[id(around)]
         for node in around.tags:
             size = sizes.get(id(node))
@@ -367,7 +367,7 @@ def _inner(outer: Element, sizes: Sizes) -> Element | None:
 
 def _is_thread(box: Element) -> bool:
     """Return whether a box is a heading followed by several similar items."""
-    inside = [tag for tag in box.elements(MAX_NODES) if tag.name in HEADINGS or classes(tag)]
+    inside = [tag for tag in box.elements(MAX_NODES) if tag.name in HEADINGS or tag.classes]
     forms = Counter((tag.name, tag.get("class")) for tag in inside if kind_named(tag.get("class")))
     return bool(inside) and inside[0].name in HEADINGS and max(forms.values(), default=0) > 1
 
@@ -389,9 +389,10 @@ def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None
     """Return the only <main>, <article> or similar element of a page, if it has enough of the text, or None."""
     candidates = {"main": tree.find_all("main"), "role": [], "article": tree.find_all("article"), "id": []}
     for element in tree.elements:
-        if element.get("role") == "main":
+        attributes = element.attributes
+        if "role" in attributes and attributes["role"] == "main":
             candidates["role"].append(element)
-        if element.get("id") in ("main-content", "content"):
+        if "id" in attributes and attributes["id"] in ("main-content", "content"):
             candidates["id"].append(element)
     unique = {kind: _with_title(elements[0]) for kind, elements in candidates.items() if len(elements) == 1}
     if sizes is None:
@@ -409,7 +410,7 @@ def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None
 def _with_title(element: Element) -> Element:
     """Return the element, or its parent if the title and the first section of the page stand before the element."""
     parent = element.parent
-    if element.name in ("main", "article") or parent is None or holds(element, ("h1",)):
+    if element.name in ("main", "article") or parent is None or element.holds(("h1",)):
         return element
     for sibling in takewhile(lambda tag: tag is not element, parent.tags):
         names = [tag.name for tag in sibling.elements(MAX_NODES) if tag.name in ("h1", "h2", "p")]

@@ -13,8 +13,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from indexer.read.html.html_tree import HEADINGS, NOT_TEXT, Element, HtmlTree
-from indexer.read.html.noise import MAX_DEPTH, classes, is_noise, texts
+from indexer.read.html.html_tree import HEADINGS, MAX_SEARCH_DEPTH, NOT_TEXT, Element, HtmlTree, texts
+from indexer.read.html.noise import is_noise
 
 _BLOCKS_AT_END = 300
 MAX_BLOCKS = 2 * _BLOCKS_AT_END
@@ -67,7 +67,7 @@ def find(tree: HtmlTree) -> dict[str, Any]:
     blocks = iter(()) if tree.redirects else _blocks(tree.body, _ROOT)
     blocks_at_ends = [*islice(blocks, _BLOCKS_AT_END), *deque(blocks, _BLOCKS_AT_END)]
     title = tree.first("title")
-    tags = (tag for tag in tree.elements if tag.name in HEADINGS and tag.depth < MAX_DEPTH)
+    tags = (tag for tag in tree.elements if tag.name in HEADINGS and tag.depth < MAX_SEARCH_DEPTH)
     headings = [" ".join((tag.short_text(_MAX_BLOCK_CHARS) or "").split()) for tag in tags]
     about = "\n".join(headings) or (title.text() if title is not None else "")
     return {"about": _hash(_ROOT, about), "blocks": blocks_at_ends}
@@ -170,7 +170,7 @@ def _place(around: int, block: Element | None) -> int:
         return _name_hash(around, "~")
     if not block.attributes:
         return _name_hash(around, block.name)
-    names = " ".join(sorted(classes(block))) or "#" + block.get("id")
+    names = " ".join(sorted(block.classes)) or "#" + block.get("id")
     return _name_hash(around, f"{block.name} {names}"[:500])
 
 
