@@ -35,7 +35,7 @@ CREATE INDEX documents_date ON documents (date, first_row, chunks);
 CREATE INDEX chunks_content_hash ON chunks (content_hash);
 CREATE INDEX pages_requested ON pages (requested) WHERE requested != url;
 """
-_LATER_COLUMNS = "SELECT blocks, reasons, better FROM chunks, pages, twins LIMIT 0"
+_CHECK_COLUMNS = "SELECT blocks, reasons, better FROM chunks, pages, twins LIMIT 0"
 _IN = "IN (SELECT value FROM json_each(?))"
 _CHUNKS = f"""
 SELECT row, chunks.id, chunks.url, documents.url, title, section, text, position, language, date, content_type,
@@ -175,7 +175,7 @@ class Database:
         self._lock = threading.Lock()
         try:
             self._connection = connection or open_read_only(path)
-            self._connection.execute(_LATER_COLUMNS)
+            self._connection.execute(_CHECK_COLUMNS)
         except sqlite3.Error as error:
             raise corrupt(path, f"is not a readable database ({error})") from error
         # The connection and its statement cache refer to each other, so it would stay open until the garbage collector
@@ -277,7 +277,7 @@ class DocumentReader:
     def entries(self, allowed: RowSet | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
         """Yield the documents with allowed rows, or only the one with an id. Raises IndexCorrupt.
 
-        An id that does not exist takes as long as one that is not allowed.
+        The search for an id takes as long for a missing document as for one that is not allowed.
         """
         numbers = range(self.documents) if id is None else self._numbers(id) or [self.documents - 1]
         for start in range(0, len(numbers), _READ_BATCH):

@@ -87,7 +87,7 @@ class Manifest:
 
     @property
     def is_restricted(self) -> bool:
-        """Return whether a document has an access list."""
+        """Return whether any document has an access list."""
         return self.schema_version == RESTRICTED_VERSION
 
     def to_bytes(self) -> bytes:

@@ -42,17 +42,15 @@ _PAGE = "SELECT url, source, requested, etag, last_modified, content_hash, links
 
 
 def record_of(page: Page, outcome: Outcome) -> PageRecord:
-    """Return the record of a page that the next build needs."""
-
-    def can_be_sent(value: str | None) -> bool:
-        return bool(value and value.isascii() and value.isprintable())
-
+    """Return the record of a page for the next build, without an ETag or date that no header can carry."""
+    headers = (page.etag, page.last_modified)
+    etag, last_modified = (value if value and value.isascii() and value.isprintable() else None for value in headers)
     return PageRecord(
         url=page.url,
         source=page.source,
         requested=page.requested or page.url,
-        etag=page.etag if can_be_sent(page.etag) else None,
-        last_modified=page.last_modified if can_be_sent(page.last_modified) else None,
+        etag=etag,
+        last_modified=last_modified,
         content_hash=page.content_hash,
         links=page.links,
         noindex=page.noindex,
@@ -143,7 +141,7 @@ class PreviousGeneration:
         return cls(index_dir / GENERATIONS / manifests.current_id(index_dir))
 
     def page(self, url: str) -> PageRecord | None:
-        """Return the record of the page with this address."""
+        """Return the record of the page with this address, or None."""
         return self._page("url = ?", url)
 
     def unchanging_page(self, url: str) -> PageRecord | None:
@@ -231,7 +229,7 @@ class PreviousGeneration:
         return {number: access_of([term for _, term in rows]) for number, rows in groups}
 
     def row_of(self, content_hash: str) -> int | None:
-        """Return a row whose embedded text has this hash."""
+        """Return a row whose embedded text has this hash, or None."""
         rows = self._database.rows("SELECT row FROM chunks WHERE content_hash = ? LIMIT 1", content_hash)
         return int(rows[0][0]) if rows else None
 

@@ -68,7 +68,7 @@ def write_twins(database: sqlite3.Connection) -> None:
 
 
 def _find_twins(documents: list[_Sketched]) -> list[tuple[_Sketched, _Sketched]]:
-    """Return each twin with each better document."""
+    """Return each twin with each of its better structured documents."""
     better: dict[int, list[_Sketched]] = defaultdict(list)
     for first, second, count in _count_shared_hashes(documents):
         one, other = documents[first], documents[second]
@@ -91,7 +91,7 @@ def _count_up_to(document: _Sketched, limit: int) -> int:
 
 
 def _count_shared_hashes(documents: list[_Sketched]) -> list[tuple[int, int, int]]:
-    """Return the indexes of each two documents of different formats that share hashes, and the number of these."""
+    """Return the indexes of two documents of different formats, and the number of hashes that they share."""
     hashes = np.concatenate([np.empty(0, np.uint32), *(each.hashes for each in documents)])
     owners = np.repeat(np.arange(len(documents)), [len(each.hashes) for each in documents])
     _, types = np.unique([each.content_type for each in documents], return_inverse=True)

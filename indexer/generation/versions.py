@@ -116,7 +116,7 @@ def version_key(version: str) -> tuple[int, tuple[float, ...], str]:
 
 
 def edition_at(url: str, source: str, versions: Versions) -> Edition | None:
-    """Return the edition at an address of a source, or None."""
+    """Return the edition at an address of a source, or None if the address has no version."""
     for beginning in accumulate(url.partition("?")[0].split("/"), "{}/{}".format):
         if version := versions.get(f"{source}\n{beginning}"):
             return Edition((f"{source}\n{version[0]}", url[len(beginning) :].strip("/")), version[1], beginning)

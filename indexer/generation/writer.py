@@ -44,7 +44,7 @@ class GenerationWriter:
 
     @property
     def counts(self) -> Counts:
-        """Numbers of documents and chunks added so far."""
+        """Return the numbers of documents and chunks added so far."""
         return Counts(self.documents.documents, self.documents.chunks, self._dimension)
 
     @property
@@ -118,7 +118,7 @@ class GenerationWriter:
         return {path.relative_to(self._folder).as_posix(): manifests.record_file(path) for path in files}
 
     def close(self) -> None:
-        """Release the files."""
+        """Close the files."""
         self.documents.close()
         self._lexical.close()
         if self.tokens is not None:

@@ -63,7 +63,7 @@ class LexicalReader:
     """Searches a published folder, mapped into memory; concurrent searches are safe and do not hold the GIL."""
 
     def __init__(self, folder: Path, languages: Sequence[str] = (ENGLISH,)) -> None:
-        """Open the verified folder of a `LexicalWriter` and its `languages`. The folder may be deleted afterwards.
+        """Open the verified folder that a `LexicalWriter` with these languages wrote. It may be deleted afterwards.
 
         Raises IndexCorrupt, or IndexUnwritable if a temporary folder cannot be made.
         """
@@ -369,7 +369,7 @@ def _remembered(cache: dict[Key, Value], size: int, key: Key, make: Callable[[],
 def _open_folders(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Schema, list[int]]:
     """Open folders as one index and return its searcher and schema, and the number of segments of each folder.
 
-    Tantivy writes a lock file into a folder, so it opens a temporary one with links to the files.
+    Tantivy writes a lock file into the folder that it opens, which is therefore a temporary one with links.
     """
     segments: list[dict[str, Any]] = []
     counts = []
