@@ -28,7 +28,7 @@ from indexer.errors import FetchError, RendererMissing
 from indexer.network.urls import origin
 from indexer.text.cleaning import one_line
 
-if TYPE_CHECKING:  # slow to load
+if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, CDPSession, Page, Request, Route
 
 _PACKAGE = "playwright"

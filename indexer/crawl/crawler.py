@@ -151,7 +151,7 @@ class _CanonicalReader:
             return _Result((visit,))
         if not (is_within(visit.text, target.text) if target.text else self._texts.has_text(canonical, visit.text)):
             return _Result((mistaken, target))
-        return _Result((target.of(url),), page)
+        return _Result((target.requested_as(url),), page)
 
     def forget(self, url: str) -> None:
         """Drop the visit to an address whose page is yielded."""

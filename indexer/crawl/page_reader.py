@@ -49,7 +49,7 @@ class Visit:
     canonical: str | None = None
     text: frozenset[int] = frozenset()
 
-    def of(self, url: str) -> "Visit":
+    def requested_as(self, url: str) -> "Visit":
         """Return the visit of the same page with `url` as the requested address."""
         page = self.page
         if isinstance(page, CarriedPage):
@@ -115,7 +115,7 @@ class PageReader:
         self._readers = ReaderPool()
         self._logins = LoginCheck(self._fetcher, context.source, partial(read_links, lend=self._readers.borrowed))
         self.site = ""  # scheme://host:port
-        self.moved_from = ""  # the site before a redirect of the start page
+        self.moved_from = ""
         self.has_read_start = False
         self.why_no_links: str | None = None  # empty if the start page has links
         self._soft_404: frozenset[int] | None = None
@@ -167,14 +167,14 @@ class PageReader:
         target, hops = url, list[str]()
         while True:
             response = self._fetch(target, types)
-            result = self._unchanged(response, url) or self._changed(response, url, hops)
+            result = self._unchanged_visit(response, url) or self._read_changed(response, url, hops)
             if isinstance(result, Visit):
                 return result
             target = result
 
     def _fetch(self, url: str, types: Collection[str]) -> HttpResponse:
         def validators(hop: str) -> Mapping[str, str]:
-            record = self._unchanging(hop)
+            record = self._unchanging_record(hop)
             return conditions(record) if record else {}
 
         request = PageRequest(self._check_redirect, types=types, validators=validators, long_types=SITEMAP_TYPES)
@@ -184,10 +184,10 @@ class PageReader:
             self._logins.check_error(url, error)
             raise
 
-    def _unchanged(self, response: HttpResponse, requested: str) -> Visit | None:
+    def _unchanged_visit(self, response: HttpResponse, requested: str) -> Visit | None:
         """Return the visit of a page that is as in the previous build, or None if its links must be read."""
         noindex, _ = indexing_rules(x_robots_directives(response.headers))
-        record, session = self._unchanging(response.url), self._fetcher.session(response.url)
+        record, session = self._unchanging_record(response.url), self._fetcher.session(response.url)
         if record is None:
             return None
         source = self._context.source
@@ -199,7 +199,7 @@ class PageReader:
         is_same = record.content_hash == page.content_hash and session is None
         return Visit(replace(page, links=record.links, noindex=noindex)) if is_same else None
 
-    def _changed(self, response: HttpResponse, requested: str, hops: list[str]) -> Visit | str:
+    def _read_changed(self, response: HttpResponse, requested: str, hops: list[str]) -> Visit | str:
         """Read a response and return the visit. If it has a refresh, add it to `hops` and return the target."""
         noindex, nofollow = indexing_rules(x_robots_directives(response.headers))
         page = response.as_page(self._context.source, requested)
@@ -230,7 +230,7 @@ class PageReader:
             raise NotWanted(SOFT_404)
         return Visit(page, links.canonical, text)
 
-    def _unchanging(self, url: str) -> PageRecord | None:
+    def _unchanging_record(self, url: str) -> PageRecord | None:
         """Return the record of a page, or None if all are read again because the rendering mode has changed."""
         return None if self._renderer.mode_changed else self._earlier.unchanging_page(url)
 

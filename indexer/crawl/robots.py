@@ -15,7 +15,7 @@ _MAX_DELAY_SECONDS = 60.0
 _MAX_WILDCARDS = 300
 _LINE = re.compile(r"(user[ -]agent|crawl[ -]delay|[\w-]+)\s*:?\s*(.*)", re.IGNORECASE)
 _DISALLOW = frozenset("disallow dissallow dissalow disalow diasllow disallaw".split())  # usual misspellings
-_OTHER_RULES = frozenset({"crawl-delay", "request-rate", "visit-time"})  # also end a list of agents
+_OTHER_RULES = frozenset({"crawl-delay", "request-rate", "visit-time"})
 _UNESCAPED = "!$%&'()*+,-./:;=?@[\\]^_|~"
 
 

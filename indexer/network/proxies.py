@@ -8,7 +8,7 @@ import certifi
 
 from indexer.network.urls import is_loopback
 
-ENVIRONMENT = "environment"  # use HTTP_PROXY, HTTPS_PROXY and NO_PROXY
+ENVIRONMENT = "environment"
 
 
 def proxy_for(url: str, setting: str) -> str | None:

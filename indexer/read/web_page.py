@@ -52,7 +52,7 @@ def page_parts(
     if is_html and (requested["blocks"] or requested["text"]):
         main_content.prepare(tree, text)
     if requested["blocks"]:
-        yield {"blocks": site_template.find(tree)}, b""
+        yield {"blocks": site_template.find_blocks(tree)}, b""
     if not requested["text"]:
         return None
     if requested["reader"] == "markdown":

@@ -87,7 +87,7 @@ _ANNOTATIONS = frozenset({"annotation", "annotation-xml", "mphantom"})
 _DISPLAYSTYLE = re.compile(r"\{\\(?:display|text)style (.*)\}", re.DOTALL)
 
 
-def simplify(tree: HtmlTree, markup: str) -> None:
+def replace_formulas(tree: HtmlTree, markup: str) -> None:
     """Replace every formula by a line of TeX."""
     if not any(name in markup for name in ("math", "MathJax", "mjx-", "katex")):
         return

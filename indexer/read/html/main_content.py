@@ -2,14 +2,14 @@
 
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.class_names import declares_article, is_published
-from indexer.read.html.code_and_formulas import simplify
+from indexer.read.html.code_and_formulas import replace_formulas
 from indexer.read.html.furniture import drop_furniture, drop_trail
 from indexer.read.html.html_tables import build_tables
 from indexer.read.html.html_tree import HtmlTree, parse_html
-from indexer.read.html.panels import unfold
+from indexer.read.html.panels import unfold_panels
 from indexer.read.html.section_walker import Walker
 from indexer.read.html.single_page import find_container, layout_cell, main_part, measure, unwrap
-from indexer.read.html.site_template import Template, read_template, strip
+from indexer.read.html.site_template import Template, read_template, strip_template
 from indexer.records import Declared, Extraction
 from indexer.text.charsets import decode
 from indexer.text.cleaning import fold
@@ -42,7 +42,7 @@ def extract(
     """
     tree = tree or prepare(parse_html(markup), markup)
     drop_trail(tree)
-    is_stripped = template is not None and strip(tree, template)
+    is_stripped = template is not None and strip_template(tree, template)
     body = tree.body
     is_single = is_page and not is_stripped and is_published(tree)
     if is_single:
@@ -66,11 +66,11 @@ def extract(
 
 
 def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
-    """Turn formulas into text, drop furniture, mark tables, and unfold hidden panels."""
-    simplify(tree, markup)
+    """Turn formulas into text, drop furniture, mark tables, and unfold_panels hidden panels."""
+    replace_formulas(tree, markup)
     drop_furniture(tree)
     build_tables(tree)
-    unfold(tree)
+    unfold_panels(tree)
     return tree
 
 

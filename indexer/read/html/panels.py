@@ -41,7 +41,7 @@ _MIN_SENTENCE_WORDS = 6
 _MAX_TITLE_CHARS = 200
 
 
-def unfold(tree: HtmlTree) -> None:
+def unfold_panels(tree: HtmlTree) -> None:
     """Show the hidden panels of a page, and turn their controls into text."""
     shallow = (tag for tag in tree.elements if tag.depth < MAX_SEARCH_DEPTH)
     marked = [tag for tag in shallow if tag.name in _CONTROLS or not _CONTROL_ATTRIBUTES.isdisjoint(tag.attributes)]

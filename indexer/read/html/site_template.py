@@ -62,7 +62,7 @@ class _Unit(NamedTuple):
     block: Element | None = None
 
 
-def find(tree: HtmlTree) -> dict[str, Any]:
+def find_blocks(tree: HtmlTree) -> dict[str, Any]:
     """Return the blocks of a prepared page that may belong to a template, as JSON of `indexer.records.PageBlocks`."""
     blocks = iter(()) if tree.redirects else _blocks(tree.body, _ROOT)
     blocks_at_ends = [*islice(blocks, _BLOCKS_AT_END), *deque(blocks, _BLOCKS_AT_END)]
@@ -73,7 +73,7 @@ def find(tree: HtmlTree) -> dict[str, Any]:
     return {"about": _hash(_ROOT, about), "blocks": blocks_at_ends}
 
 
-def strip(tree: HtmlTree, template: Template) -> bool:
+def strip_template(tree: HtmlTree, template: Template) -> bool:
     """Remove text of the template from both ends of the page, and return whether there was any."""
     matches = list(_matches(tree.body, _ROOT, template))
     unmatched = [position for position, match in enumerate(matches) if match is None]

@@ -9,7 +9,7 @@ from indexer.generation.generation import Generation
 from indexer.read.document_reader import read_document, validate_blocks
 from indexer.read.html.html_tree import parse_html
 from indexer.read.html.main_content import extract, prepare
-from indexer.read.html.site_template import find
+from indexer.read.html.site_template import find_blocks
 from indexer.records import Failure, Page, PageBlocks
 from indexer.sources.templates import Templates, learn
 from tests.indexer.conftest import make_page
@@ -35,7 +35,7 @@ def site(**parts: str) -> dict[str, str]:
 
 def blocks_of(page: str) -> PageBlocks:
     """Return the blocks of a page as the reader process finds them."""
-    blocks = validate_blocks(find(prepare(parse_html(page), page)))
+    blocks = validate_blocks(find_blocks(prepare(parse_html(page), page)))
     assert blocks is not None
     return blocks
 
