@@ -34,7 +34,7 @@ def suggestions(typed: str, headings: Iterable[Heading], limit: int) -> list[Sug
 
 
 def questions_among(passages: Iterable[StoredChunk]) -> list[str]:
-    """Return headings of passages that are questions, one of a document, from all over the passages."""
+    """Return up to four headings that are questions, one of a document, spread evenly over the passages."""
     by_document: dict[str, str] = {}
     for passage in passages:
         for name in (passage.section.split(SEPARATOR)[-1], passage.title):

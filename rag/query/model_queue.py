@@ -32,7 +32,7 @@ caller_name: ContextVar[str] = ContextVar("caller_name", default="")
 
 
 class FairLock:
-    """A lock that its waiters get in the order in which they came, urgent ones before the others."""
+    """A lock that threads get in the order of their requests, urgent ones first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -145,7 +145,7 @@ class QueryEncoder:
         return [QueryTokens(*each) for each in zip(vectors, tokens, (query.broken for query in queries), strict=True)]
 
     def embed_query(self, query: str, *, with_tokens: bool) -> QueryTokens:
-        """Embed a query, with its tokens if wanted, unless the cache has it. Raises as `encode` does."""
+        """Return a query's vector, and its tokens if wanted, from the cache or the model. Raises as `encode` does."""
         result: QueryTokens | None = self._cache.get("vectors", query, with_tokens)
         if result is None:
             ids, broken = self.embedder.tokenize_query(query)
@@ -169,7 +169,7 @@ class RerankQueue:
         self._lock = FairLock()
 
     def score_best(self, query: str, texts: Sequence[str]) -> Vector:
-        """Return the logits of as many texts as there is time for, from the first one on, float32 (m,)."""
+        """Return the logits of the first m texts, float32 (m,), as many as there is time for."""
         end = time.monotonic() + _RERANK_TIME_SHARE * deadline.remaining()
         return self._score(self.model.pairs(query, texts), end, urgent=True)
 
@@ -192,7 +192,7 @@ class RerankQueue:
 
 
 def split_runs(sizes: Sequence[int]) -> Iterator[slice]:
-    """Yield slices of texts of so many tokens each, short enough for a query to wait for one of them."""
+    """Yield slices of texts with these numbers of tokens, each short enough for a query to wait for it."""
     start = tokens = 0
     for place, size in enumerate(sizes):
         if place > start and tokens + size > _MAX_RUN_TOKENS:

@@ -31,11 +31,11 @@ MAX_QUERY_TOKENS = 256  # about 200 words
 MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # costs .0004 of nDCG@10
 _FIRST_COMPARED_PER_HIT = 3
 _NO_TWINS: Mapping[int, frozenset[int]] = MappingProxyType({})
-# A newer version answers as well with this share of the score of the best one.
+# A newer version is shown if it has this share of the score of the best version.
 _MIN_VERSION_SCORE = 0.5
 _CLOSE_SHARE_WITH_WORDS = 0.8
 _MIN_COVERAGE, _MIN_COVERAGE_WITHOUT_COSINE = 0.6, 0.34
-_MAX_COMPARED_HITS = 2_000  # in pairs
+_MAX_COMPARED_HITS = 2_000
 _PASSAGES_PER_CHECK = 256
 
 
@@ -83,13 +83,13 @@ def fuse(
 
     Cosines and MaxSim are scaled so that the lowest is 0 and the highest 1, BM25 so that the highest is 1; `weigh` says
     what each counts for. MaxSim is computed for the best candidates by the other two, and is the lowest for the rest.
-    Without words, MaxSim alone ranks, the better order of the two.
+    In mode `dense`, MaxSim alone ranks where there is one, as it ranks better than cosines.
 
     Args:
         dense: cosines and rows, best first.
         lexical: BM25 scores and rows, best first.
         cosines: returns the cosines of rows that the dense search did not find.
-        maxsim: returns the MaxSim of rows, where tokens are kept.
+        maxsim: returns the MaxSim of rows; None if the index has no tokens.
         query: facts that decide the weights.
         explain: whether to add the columns that explanations are made of.
     """
@@ -159,9 +159,9 @@ def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores) -> Ranki
 
     Args:
         ranking: candidates, best first.
-        read: indices (n,) of the candidates that it has read, in order.
+        read: indices (n,) of the candidates that the cross-encoder has read, in order.
         logits: their scores, (n,).
-        shown: the same as hits show them, (n,).
+        shown: the scores that their hits will have, (n,).
     """
     count = len(ranking.rows)
     columns = {"rerank": filled(count, read, shown), "rank_before": filled(count, read, read + 1)}
@@ -228,7 +228,7 @@ def choose(
         ranking: the candidates.
         facts: of all candidates.
         k: number of candidates to choose.
-        per_document: most of one document; 0 for any number.
+        per_document: maximum of passages of one document; 0 for no limit.
         editions: of all candidates, in a collection that has versions.
         twins: the documents to show in place of a document, see `indexer.generation.twins`.
     """

@@ -1,7 +1,7 @@
 """Options of a search: REST's checks and schemas, query strings and the client's keywords follow from `SearchRequest`.
 
-Another option is another field there, and the place in `retriever` where it takes effect. Filters are also read here,
-as they are written in addresses and on the command line: `language=en`, `from=2026-01-01`, `meta.team=core`.
+To add an option, add a field there, and read it in `retriever`. This module also reads filters as they are written in
+addresses and on the command line: `language=en`, `from=2026-01-01`, `meta.team=core`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The query and options of a search; None leaves an option to the server."""
 
     k: Annotated[int, Meta(ge=1, le=MAX_K, description="most hits to return")] = 10
-    # the order of hits stays the same as long as k does
+    # The order of hits depends on k, so all pages of a search need the same k.
     offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET, description="hits to skip: `next` of the previous answer")] = 0
     mode: Annotated[Mode, Meta(description="by meaning and words, or one alone")] = "hybrid"
     collection: Collection = DEFAULT_COLLECTION
@@ -85,13 +85,13 @@ class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def only(self) -> Filter | None:
-        """The filter, read; None where any document may be found. Raises FilterError."""
+        """The filter as an object; None if every document may be found. Raises FilterError."""
         return (Filter.parse(self.filter) if isinstance(self.filter, Mapping) else self.filter) or None
 
     @property
     def meaning(self) -> str:
         """The query without its syntax, as it is embedded."""
-        # brings Tantivy, which a client can do without
+        # imports Tantivy, which clients do without
         from indexer.generation.lexical.lexical_query import parse_query
 
         return parse_query(self.query).meaning

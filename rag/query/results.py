@@ -107,7 +107,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 class Suggestion(msgspec.Struct, frozen=True):
-    """A query that somebody who types may be about to ask."""
+    """A query that completes the text typed so far."""
 
     text: str
     kind: Literal["title", "heading"]
@@ -260,7 +260,7 @@ def as_markdown(text: str, blocks: Iterable[TextBlock]) -> str:
 
 
 def section_within(title: str, section: str) -> str:
-    """Return a heading path without the page's own title at its start, as it is shown next to that title."""
+    """Return a heading path without the title of the page at its start."""
     starts = f"{section}{SEPARATOR}".startswith(f"{title}{SEPARATOR}")
     return section[len(title) :].removeprefix(SEPARATOR) if starts else section
 
@@ -271,7 +271,7 @@ def full_heading(title: str, section: str) -> str:
 
 
 def headed(title: str, section: str, text: str) -> str:
-    """Return a passage below its page's title and heading path, for a model that reads it by itself."""
+    """Return a passage with its title and heading path above it, as a model reads it."""
     heading = full_heading(title, section)
     return f"{heading}\n\n{text}" if heading else text
 

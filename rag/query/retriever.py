@@ -41,7 +41,7 @@ from rag.query.weighting import CollectionFacts, QueryFacts, share_of_code
 
 CANDIDATES = 100  # hits of each search
 _FACET_CANDIDATES = 200
-_NO_TIME = dict.fromkeys(("embed", "dense", "lexical", "fuse", "rerank", "total"), 0.0)
+_NO_SECONDS = dict.fromkeys(("embed", "dense", "lexical", "fuse", "rerank", "total"), 0.0)
 _FILTERS = 1 << 8
 _TERM_SEARCH_THREADS = 4  # each takes a core while a query is embedded
 _MAX_DUPLICATES_SHOWN = 10
@@ -61,7 +61,7 @@ class _Search(Struct):
     broken: tuple[int, int] = (0, 0)  # see `TokenizedText`
     term_hits: Future[TermHits] | None = None
     is_exhausted: bool = False
-    seconds: dict[str, float] = field(default_factory=_NO_TIME.copy)
+    seconds: dict[str, float] = field(default_factory=_NO_SECONDS.copy)
     reranked: RerankCounts | None = None
     began: float = field(default_factory=perf_counter)
 
@@ -79,7 +79,7 @@ class Retriever:
         synonyms: str = "",
         close: float = CLOSE,
     ) -> None:
-        """Open the query path; retrievers with one embedder share encoder and reranker. For the rest see `Settings`.
+        """Open the query path. Retrievers with the same embedder share an encoder and a reranker; see also `Settings`.
 
         Raises:
             FingerprintMismatch: another embedder built the generation.
@@ -147,7 +147,7 @@ class Retriever:
         """Read the words and the filter of a request."""
         only = self._in_force(request.only) if request.filter else None
         terms = self.generation.read_query(request.query, self._synonyms, self.embedder.has_word, only)
-        if embedded is not None and terms.meaning != request.meaning:  # the index knows an option from an exclusion
+        if embedded is not None and terms.meaning != request.meaning:  # only the index tells options from exclusions
             embedded = None
         return _Search(request, only, terms, *(embedded or ()))
 
@@ -169,7 +169,7 @@ class Retriever:
         search.seconds["embed"] += perf_counter() - began
 
     def _embed(self, search: _Search) -> None:
-        """Embed the query with its tokens in one run. The time includes the wait for others."""
+        """Embed the query with its tokens in one run. The time includes the wait for the model."""
         if search.vector is None:
             began = perf_counter()
             with_tokens = self.generation.tokens is not None
@@ -203,7 +203,7 @@ class Retriever:
         return ()
 
     def _rank_rows(self, search: _Search, rows: Rows) -> Ranking:
-        """Rank passages that were not searched for."""
+        """Rank the passages of the page whose address was typed."""
         dense = lexical = None
         if search.vector is not None:
             dense = np.asarray(self.generation.vectors(rows) @ search.vector, np.float32), rows
@@ -237,13 +237,13 @@ class Retriever:
 
     @cached_property
     def _facts(self) -> CollectionFacts:
-        """Facts of the collection, from its report and from passages all over it."""
+        """Facts of the collection, from its report and from a sample of its passages."""
         manifest, code = self.generation.manifest, share_of_code([chunk.text for chunk in self._sample(SAMPLE)])
         languages = tuple(languages_of(manifest.report))
         return CollectionFacts(manifest.counts.chunks, code, languages, self._encoder.unrelated)
 
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
-        """Rank the best candidates that could be shown by the cross-encoder, as many as time allows."""
+        """Let the cross-encoder rank as many of the best candidates as it has time to read."""
         assert self._reranker is not None  # noqa: S101 - for the type checker; `answer_query` raises NotConfigured
         began = perf_counter()
         best = np.array(self._choose(search, ranking, k=RERANKED).indices, np.int64)
@@ -255,7 +255,7 @@ class Retriever:
         return ranking
 
     def _choose(self, search: _Search, ranking: Ranking, *, k: int = 0) -> Choice:
-        """Choose k candidates; without k the hits up to the end of the page, and one more if there is a next page."""
+        """Choose `k` candidates; with 0, all hits up to the end of the page, and the first of the next page."""
         began, request = perf_counter(), search.request
         facts = self.generation.row_facts(ranking.rows)
         editions: list[Edition | None] = []
@@ -313,7 +313,7 @@ class Retriever:
         )
 
     def _fetch(self, search: _Search, ranking: Ranking, choice: Choice) -> tuple[list[Hit], list[Hit]]:
-        """Fetch the best hits, by which `close` is decided, and those of the page, in one call."""
+        """Return the best hits, which decide `close`, and the hits of the page."""
         generation, request, terms = self.generation, search.request, search.terms
         offset = request.offset
         earlier = min(offset, _JUDGED_HITS, len(choice.indices))
@@ -371,7 +371,7 @@ class Retriever:
 
     @cached_property
     def questions(self) -> list[str]:
-        """Headings that are questions, from all over the generation, for a start page."""
+        """Headings that are questions, from a sample of passages, for the start page."""
         return questions_among(self._sample(_QUESTION_SAMPLE))
 
 

@@ -18,7 +18,7 @@ _CLAUSE = re.compile(
     r"[^\n.!?…:;。！？：；，、؟؛،۔।॥|`*\"“”„«»<>()\[\]{}=\\]|(?<=\w)[.:](?=\w))*"
 )
 _CLAUSE_ENDS = " ,-–—'’/&+%#@$^~_"
-# So many words, or characters in scripts without spaces, are seldom twice on a page.
+# Texts with fewer words, or characters in scripts without spaces, are often twice on a page.
 _MIN_WORDS, _MIN_SPACELESS_CHARS = 3, 6
 _MAX_WHOLE_WORDS, _START_WORDS, _END_WORDS = 10, 5, 3
 _MAX_WORD_CHARS = 80
