@@ -106,10 +106,7 @@ class DocumentWriter:
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, isolation_level=None)
         # An unfinished file is deleted, so a journal would protect nothing.
-        self._database.execute("PRAGMA journal_mode = OFF")
-        self._database.execute("PRAGMA synchronous = OFF")
-        self._database.executescript(SCHEMA)
-        self._database.execute("BEGIN")
+        self._database.executescript(f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {SCHEMA} BEGIN;")
         self.documents = 0
         self.chunks = 0
 

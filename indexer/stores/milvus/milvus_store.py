@@ -277,10 +277,9 @@ class MilvusGeneration:
     def section(self, row: int) -> SectionText:
         """Return the section of a chunk, limited to the chunks near it."""
         fields = ["row", "document", "url", "section", "text"]
-        test = f"row >= {row - SECTION_NEIGHBOURS} and row <= {row + SECTION_NEIGHBOURS}"
-        nearby = self._rows(test, [*fields, "about"])
-        around = sorted((*(chunk[name] for name in fields), _blocks(chunk)) for chunk in nearby)
-        if (section := section_text(row, around)) is None:
+        nearby = self._in_range(range(row - SECTION_NEIGHBOURS, row + SECTION_NEIGHBOURS + 1), [*fields, "about"])
+        chunks = [(*(chunk[name] for name in fields), _blocks(chunk)) for chunk in nearby]
+        if (section := section_text(row, chunks)) is None:
             raise corrupt(self._where, f"has no chunk {row}")
         return section
 
@@ -311,16 +310,12 @@ class MilvusGeneration:
 
     def headings(self, rows: range) -> list[tuple[str, str, int]]:
         """Return address, heading path and a typical number of tokens for each chunk of a document."""
-        chunks = self._rows(f"row >= {rows.start} and row < {rows.stop}", ["row", "url", "section"])
-        return [(row["url"], row["section"], _TYPICAL_CHUNK_TOKENS) for row in sorted(chunks, key=itemgetter("row"))]
+        chunks = self._in_range(rows, ["url", "section"])
+        return [(chunk["url"], chunk["section"], _TYPICAL_CHUNK_TOKENS) for chunk in chunks]
 
     def passages(self, rows: range) -> list[dict[str, Any]]:
         """Return the chunks of a document, JSON-ready."""
-        passages: list[dict[str, Any]] = []
-        for start in range(rows.start, rows.stop, _ROWS_PER_BATCH):
-            test = f"row >= {start} and row < {min(start + _ROWS_PER_BATCH, rows.stop)}"
-            passages += map(_passage, sorted(self._rows(test, schema.CHUNK_FIELDS), key=itemgetter("row")))
-        return passages
+        return list(map(_passage, self._in_range(rows, schema.CHUNK_FIELDS)))
 
     def scan(self, only: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
         """Yield the rows of passages that a filter allows and their texts in UTF-8."""
@@ -337,12 +332,17 @@ class MilvusGeneration:
     ) -> Iterator[dict[str, Any]]:
         """Yield fields of passages by row: of all documents, or of the one with an id, that a filter allows."""
         test = f"{test} and {expression(only.conditions() if only else ())}"
-        starts = range(0, self._count, _ROWS_PER_BATCH)
-        batches = [f"row >= {start} and row < {start + _ROWS_PER_BATCH}" for start in starts]
-        if id is not None:
-            batches = [f'document_id == "{id}"'] if is_document_id(id) else []
-        for batch in batches:
-            yield from sorted(self._rows(f"{batch} and {test}", ["row", *fields]), key=itemgetter("row"))
+        if id is None:
+            yield from self._in_range(range(self._count), fields, test)
+        elif is_document_id(id):
+            rows = self._rows(f'document_id == "{id}" and {test}', ["row", *fields])
+            yield from sorted(rows, key=itemgetter("row"))
+
+    def _in_range(self, rows: range, fields: Sequence[str], test: str = "row >= 0") -> Iterator[dict[str, Any]]:
+        """Yield fields of the passages in a range of rows that pass a test, by row."""
+        for start in range(rows.start, rows.stop, _ROWS_PER_BATCH):
+            batch = f"row >= {start} and row < {min(start + _ROWS_PER_BATCH, rows.stop)} and {test}"
+            yield from sorted(self._rows(batch, ["row", *fields]), key=itemgetter("row"))
 
     def close(self) -> None:
         """Do nothing: the store closes the connection."""
