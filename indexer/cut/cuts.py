@@ -189,7 +189,7 @@ def _paragraphs(text: str, blocks: Sequence[SectionBlock]) -> Iterator[_Paragrap
 def _line_units(paragraph: _Paragraph, repeated: Container[str]) -> list[_Unit]:
     """Return the lines of a list or table, or the sentences of prose."""
     text, cost_after, block = paragraph
-    if block is None and _BLANK.search(text.rstrip()):  # several paragraphs
+    if block is None and _BLANK.search(text.rstrip()):
         return [_Unit(text, cost_after)]
     table_head = block.head if block is not None and block.head in repeated else None
     limit = _MAX_ROWS if COLUMNS in text.partition("\n")[0] else _MAX_UNITS

@@ -39,7 +39,7 @@ _SEED = 1234
 # Searching
 _CANDIDATES_PER_HIT = 3
 _MIN_CANDIDATES = 150
-_CODES_PER_CALL = 1024  # they stay in the cache
+_CODES_PER_CALL = 1024
 _CANDIDATE_MARGIN = 1.3
 _MAX_ROWS_WITHOUT_SEARCH = 20_000  # scoring each allowed row is faster up to here
 # A filter and a query may have different subjects, so that the lists near the query have few allowed rows.
@@ -203,7 +203,7 @@ class VectorReader:
         scores, rows = np.empty(k, np.float32), np.empty(k, np.int64)
         # the C++ method, without the checks and copies of the Python one
         self._index.search_c(1, faiss.swig_ptr(query), k, faiss.swig_ptr(scores), faiss.swig_ptr(rows), params)
-        if rows[-1] < 0:  # fewer hits
+        if rows[-1] < 0:
             scores, rows = scores[rows >= 0], rows[rows >= 0]
         return self._checked(scores), rows
 

@@ -20,12 +20,12 @@ Versions = Mapping[str, tuple[str, str]]
 _MIN_PAIRED_SHARE = 0.25
 _MAX_BITS = 22
 _UNRELEASED = "dev devel develop development main master trunk next nightly edge unstable canary preview beta".split()
-_NEWEST = "latest current stable".split()  # ascending
+_NEWEST_ASCENDING = "latest current stable".split()
 _MARK = r"(?:a|b|c|m|rc|cr|alpha|beta|dev|pre|preview|snapshot|nightly|canary)(?:[-_.]?\d+(?:\.\d+)*)?"
 _SEGMENT = re.compile(
     rf"(?:(?P<name>[a-z]+(?:[-_.][a-z]+)*)(?P<joint>[-_.]?))??"
     rf"(?:(?P<number>\d{{1,4}}(?:[._-]\d{{1,8}}){{0,3}}(?:[._-]x)?)(?:(?P<mark>[-_.]?{_MARK})|[-_.](?:final|ga|lts|stable))?"
-    rf"|(?P<word>{'|'.join(_UNRELEASED + _NEWEST)}))(?P<end>\.[a-z]{{2,5}})?",
+    rf"|(?P<word>{'|'.join(_UNRELEASED + _NEWEST_ASCENDING)}))(?P<end>\.[a-z]{{2,5}})?",
     re.IGNORECASE,
 )
 _VERSION_NAMES = ("", "v", "ver", "version", "r", "rel", "release")
@@ -108,8 +108,8 @@ def editions_of(url: str) -> Iterator[Edition]:
 
 def version_key(version: str) -> tuple[int, tuple[float, ...], str]:
     """Return the sort key of a version: unreleased versions first, then numbers, `latest` and `stable` last."""
-    if version in _NEWEST:
-        return 2, (_NEWEST.index(version),), ""
+    if version in _NEWEST_ASCENDING:
+        return 2, (_NEWEST_ASCENDING.index(version),), ""
     number, mark = re.fullmatch(r"([\d.]*+)(.*)", version).groups()  # type: ignore[union-attr]  # it matches anything
     numbers = tuple(float(each) for each in number.split(".") if each)
     return (1, (*numbers, float("inf")), "") if mark == "x" else (int(not mark), numbers, mark)
@@ -138,7 +138,7 @@ def resolve_versions(only: Filter, versions: Versions) -> Filter:
         newest = max(by_version, key=version_key)
         for requested in (each.lower().removeprefix("v") for each in only.version):
             for version, prefixes in by_version.items():
-                is_newest = requested in _NEWEST and version == newest and requested not in by_version
+                is_newest = requested in _NEWEST_ASCENDING and version == newest and requested not in by_version
                 is_within = requested.endswith(".x") and f"{version}.".startswith(requested[:-1])
                 if version == requested or is_within or is_newest:
                     beginnings.setdefault(source, []).extend(prefixes)

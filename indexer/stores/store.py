@@ -41,7 +41,7 @@ class FolderStore:
 
     def open(self, generation_id: str | None = None) -> "Generation":
         """Open a generation for searching. Raises as `Generation.open` does."""
-        from indexer.generation.generation import Generation  # loads FAISS
+        from indexer.generation.generation import Generation
 
         return Generation.open(self.folder, generation_id)
 

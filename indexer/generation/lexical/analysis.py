@@ -289,7 +289,7 @@ _LIKELIHOOD_RATIO_PER_CLUE = 7
 _MAX_CLUES = 12
 _MIN_STOP_WORD_PROBABILITY = 0.9
 _MAX_SHORT_QUERY_WORDS = 4
-_OPERATORS = frozenset(("AND", "OR", "NOT", "TO"))  # habits from other search engines
+_OPERATORS = frozenset(("AND", "OR", "NOT", "TO"))
 _ELIDED = re.compile(r"(?<!\w)(\w)['\u2019]")
 _ELIDED_LETTERS = frozenset("bcdfghjklmnpqrstvwxz")  # stop words only before an apostrophe, as in d'accord
 

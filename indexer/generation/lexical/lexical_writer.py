@@ -13,7 +13,7 @@ import tantivy
 from indexer.generation.lexical.analysis import ENGLISH, find_words, joined_terms
 from indexer.generation.lexical.vocabulary import HeadingWriter, VocabularyWriter
 
-_HEAP_BYTES = 256_000_000  # about 600,000 chunks a segment
+_HEAP_BYTES = 256_000_000
 META = "meta.json"
 
 

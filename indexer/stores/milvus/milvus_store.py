@@ -90,7 +90,7 @@ class MilvusStore:
         with suppress(IndexMissing, IndexCorrupt):
             live = self.live_id()
         for id in self._all():
-            with suppress(IndexMissing):  # incomplete
+            with suppress(IndexMissing):
                 try:
                     manifest = read_manifest(self._milvus, id)
                     facts = manifest.created_at, manifest.counts.documents, manifest.counts.chunks, None, ""
