@@ -1,9 +1,9 @@
-// Resolves when nothing has changed for so long, or when it is time to take the document as it is.
-([quiet, restless]) => new Promise(done => {
-  let still = 0;
-  const end = () => { watch.disconnect(); clearTimeout(still); clearTimeout(last); done(true); };
-  const again = () => { clearTimeout(still); still = setTimeout(end, quiet); };
-  const watch = new MutationObserver(again), last = setTimeout(end, restless);
-  watch.observe(document, {subtree: true, childList: true, characterData: true});
-  if (document.readyState === "complete") again(); else addEventListener("load", again);
+// Resolves when the document has not changed for `quiet` milliseconds, or after `restless` milliseconds at the latest.
+([quiet, restless]) => new Promise(resolve => {
+  let quietTimer = 0;
+  const finish = () => { observer.disconnect(); clearTimeout(quietTimer); clearTimeout(lastTimer); resolve(true); };
+  const restart = () => { clearTimeout(quietTimer); quietTimer = setTimeout(finish, quiet); };
+  const observer = new MutationObserver(restart), lastTimer = setTimeout(finish, restless);
+  observer.observe(document, {subtree: true, childList: true, characterData: true});
+  if (document.readyState === "complete") restart(); else addEventListener("load", restart);
 })
