@@ -136,13 +136,20 @@ class QueryEncoder:
         return measure_unrelated(self.embedder)
 
     def encode(self, texts: Sequence[str], role: Role = "query") -> Vector:
-        """Embed texts in one run, float32 (n, dim). Raises DeadlinePassed or EmbedderError."""
-        return self._run(self.embedder.tokenize(texts, role=role), role)[0]
+        """Embed texts in short runs, float32 (n, dim). Raises DeadlinePassed or EmbedderError."""
+        rows = self.embedder.tokenize(texts, role=role)
+        vectors = [np.empty((0, self.embedder.dimension), np.float32)]
+        vectors += [self._run(rows[run], role)[0] for run in split_runs([len(row) for row in rows])]
+        return np.concatenate(vectors)
 
     def encode_tokens(self, queries: Sequence[TokenizedText]) -> list[QueryTokens]:
-        """Embed queries with their tokens, in one run. Raises as `encode` does."""
-        vectors, tokens = self._run([query.ids for query in queries], "query", with_tokens=True)
-        return [QueryTokens(*each) for each in zip(vectors, tokens, (query.broken for query in queries), strict=True)]
+        """Embed queries with their tokens, in short runs. Raises as `encode` does."""
+        embedded: list[QueryTokens] = []
+        for run in split_runs([len(query.ids) for query in queries]):
+            vectors, tokens = self._run([query.ids for query in queries[run]], "query", with_tokens=True)
+            broken = [query.broken for query in queries[run]]
+            embedded += map(QueryTokens, vectors, tokens, broken)
+        return embedded
 
     def embed_query(self, query: str, *, with_tokens: bool) -> QueryTokens:
         """Return a query's vector, and its tokens if wanted, from the cache or the model. Raises as `encode` does."""

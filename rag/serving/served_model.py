@@ -3,15 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from embedder.config import Role
 from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import Embedder
 from rag.errors import NotThere, RagError
-from rag.query.model_queue import WARM_QUERIES, QueryCache, QueryEncoder, Vector, split_runs
-
-_SPECIAL_TOKENS = 2  # added to each text
+from rag.query.model_queue import WARM_QUERIES, QueryCache, QueryEncoder, Vector
 
 
 class QueryEmbedding(NamedTuple):
@@ -45,16 +41,9 @@ class ServedModel:
         """Embed texts, in runs next to those of queries. Raises NotThere for another model's name, DeadlinePassed."""
         if model not in ("", self.name):
             raise NotThere(f"there is no model {model[:80]!r}; the model is {self.name}", "model")
-        limit = self.embedder.max_length
-        slices = split_runs(
-            [min(len(text) + _SPECIAL_TOKENS, limit) for text in texts]
-        )  # a token is a character or more
-        vectors = [np.empty((0, self.embedder.dimension), np.float32)]
-        vectors += [self._background.encode(texts[run], role) for run in slices]
-        return QueryEmbedding(np.concatenate(vectors), sum(self.embedder.count_tokens(texts, role=role)), self.name)
+        vectors = self._background.encode(texts, role)
+        return QueryEmbedding(vectors, sum(self.embedder.count_tokens(texts, role=role)), self.name)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
         """Embed queries, with their tokens. Raises DeadlinePassed."""
-        tokenized = [self.embedder.tokenize_query(query) for query in queries]
-        slices = split_runs([len(query.ids) for query in tokenized])
-        return [result for run in slices for result in self._background.encode_tokens(tokenized[run])]
+        return self._background.encode_tokens([self.embedder.tokenize_query(query) for query in queries])
