@@ -1,4 +1,4 @@
-"""The options of a build: frozen, units in the comments. `rag.settings` checks the numbers that users give."""
+"""The options of a build. `rag.settings` checks the numbers that users give."""
 
 import ipaddress
 import re
@@ -16,8 +16,8 @@ from indexer.network.proxies import ENVIRONMENT
 from indexer.network.urls import has_user, normalise
 
 OCR_MODES = ("auto", "on", "off")
-OCR_CONFIDENCE = 60  # percent; less certain lines are left out
-OCR_PAGES = 1_000  # most scanned pages of one document
+MIN_OCR_CONFIDENCE = 60  # percent
+MAX_OCR_PAGES = 1_000
 RENDER = ("off", "on", "auto")
 _EVERY, _REMOTE = ("site", "repository", "bucket", "path"), ("site", "repository", "bucket")
 _SETTINGS_OF_SOURCES = {
@@ -56,10 +56,13 @@ def package_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class CrawlScope:
-    """Patterns of paths: each matches the beginning of a path; `*` matches any characters, `$` the end."""
+    """Patterns of paths. Without `include`, all pages are read; `exclude` overrides `include`.
 
-    include: tuple[str, ...] = ()  # none means every page
-    exclude: tuple[str, ...] = ()  # overrides include
+    A pattern matches the beginning of a path. `*` matches any characters, and `$` the end.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for pattern in self.include + self.exclude:
@@ -70,7 +73,7 @@ class CrawlScope:
                 )
 
     def refusal(self, url: str) -> str | None:
-        """Say which rule leaves an address out, or None if it is wanted."""
+        """Return the rule that excludes an address, or None."""
         parts = urlsplit(url)
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         is_wanted = not self.include or any(matches(pattern, path) for pattern in self.include)
@@ -80,23 +83,29 @@ class CrawlScope:
 
 @dataclass(frozen=True, slots=True)
 class CrawlLimits:
-    """Limits on how far and how hard a site is crawled. The byte limit holds for local files too."""
+    """Limits for reading one source: seconds, and bytes after decompression.
 
-    max_pages: Annotated[int, Meta(ge=1)] = 10_000  # urls requested from one site
-    max_depth: Annotated[int, Meta(ge=0)] = 32  # links followed from the start page
-    timeout: Annotated[float, Meta(gt=0, le=86_400)] = 20.0  # seconds one page may take in all, redirects included
-    max_bytes: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 10_000_000  # bytes of one page, after decompression
-    max_total_bytes: int = 100_000_000_000  # bytes of all pages of one site, after decompression
+    `max_depth` counts links from the start page, and `timeout` includes redirects. `max_bytes` limits one page or local
+    file, and `max_total_bytes` all of a source. `robots.txt` may ask for a longer delay between requests.
+    `allow_private` permits addresses that are not public, or those in some networks. `http_proxy` is an address,
+    `indexer.network.proxies.ENVIRONMENT` or empty. `link_of` applies `link_template`.
+    """
+
+    max_pages: Annotated[int, Meta(ge=1)] = 10_000
+    max_depth: Annotated[int, Meta(ge=0)] = 32
+    timeout: Annotated[float, Meta(gt=0, le=86_400)] = 20.0
+    max_bytes: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 10_000_000
+    max_total_bytes: int = 100_000_000_000
     scope: CrawlScope = field(default_factory=CrawlScope)
-    concurrency: int = 4  # fetcher threads, for each site
-    delay: Annotated[float, Meta(ge=0, le=3_600)] = 0.0  # seconds between two requests; robots.txt may ask for more
-    allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks
-    http_proxy: str = ""  # address of the proxy of all requests, or `indexer.network.proxies.ENVIRONMENT`; empty: none
+    concurrency: int = 4
+    delay: Annotated[float, Meta(ge=0, le=3_600)] = 0.0
+    allow_private: bool | tuple[str, ...] = False
+    http_proxy: str = ""
     user_agent: str = field(default_factory=lambda: f"Pilotlight/{package_version()} (self-hosted search)")
     render: Annotated[str, Meta(pattern=f"^({'|'.join(RENDER)})$")] = "off"
-    render_timeout: float = 15.0  # seconds in which the scripts of a page draw it
-    render_bytes: int = 20_000_000  # bytes that they may load, after decompression
-    link_template: str = ""  # addresses of the files of a repository or bucket, see `link_of`
+    render_timeout: float = 15.0
+    render_bytes: int = 20_000_000
+    link_template: str = ""
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -120,20 +129,20 @@ class CrawlLimits:
             if "{path}" not in self.link_template:
                 raise ConfigError("link_template needs {path}")
             if "{" in example or "#" in example or normalise("", example) is None or has_user(example):
-                what = "an http or https address with {path} and, if you like, {ref}"
-                raise ConfigError(f"link_template must be {what}, not {self.link_template[:200]!r}")
+                form = "an http or https address with {path} and, if you like, {ref}"
+                raise ConfigError(f"link_template must be {form}, not {self.link_template[:200]!r}")
         for source in self.own:
             self.of(source)
 
     def of(self, source: str) -> "CrawlLimits":
-        """Return the limits of one source: its own where it has some. Raises ConfigError if they make no sense."""
-        own = {name: value for name, value in self.own.get(source, {}).items() if value is not None}
-        if unknown := own.keys() - set(SOURCE_SETTINGS):
+        """Return the limits of one source, with its settings in `own`. Raises ConfigError if they are not valid."""
+        overrides = {name: value for name, value in self.own.get(source, {}).items() if value is not None}
+        if unknown := overrides.keys() - set(SOURCE_SETTINGS):
             raise ConfigError(
                 f"{source} has no setting {min(unknown)}; the settings of a source are: {', '.join(SOURCE_SETTINGS)}"
             )
-        scope = {name: own.pop(name, getattr(self.scope, name)) for name in ("include", "exclude")}
-        fields = {name: getattr(self, name) for name in self.__slots__} | own | {"scope": scope, "own": {}}
+        scope = {name: overrides.pop(name, getattr(self.scope, name)) for name in ("include", "exclude")}
+        fields = {name: getattr(self, name) for name in self.__slots__} | overrides | {"scope": scope, "own": {}}
         try:
             return msgspec.convert(fields, CrawlLimits)
         except msgspec.ValidationError as error:
@@ -142,17 +151,17 @@ class CrawlLimits:
 
 @dataclass(frozen=True, slots=True)
 class ChunkConfig:
-    """The longest passage, in tokens of the embedding model."""
+    """The maximum tokens of a passage, without its heading context."""
 
-    tokens: Annotated[int, Meta(ge=16)] = 200  # heading context not included
+    tokens: Annotated[int, Meta(ge=16)] = 200
 
 
 @dataclass(frozen=True, slots=True)
 class OcrConfig:
-    """Settings of OCR for images and scanned pages."""
+    """Settings of OCR for images and scanned pages. The mode `auto` uses OCR where Tesseract and its languages are installed."""
 
-    mode: str = "auto"  # one of OCR_MODES; auto: where all that it needs is installed
-    languages: tuple[str, ...] = ("deu", "eng")  # names of Tesseract
+    mode: str = "auto"
+    languages: tuple[str, ...] = ("deu", "eng")
 
     def __post_init__(self) -> None:
         for language in self.languages:
@@ -163,32 +172,36 @@ class OcrConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings that change the text, JSON-ready, for the manifest."""
-        return {"languages": ",".join(self.languages), "confidence": OCR_CONFIDENCE, "pages": OCR_PAGES}
+        return {"languages": ",".join(self.languages), "confidence": MIN_OCR_CONFIDENCE, "pages": MAX_OCR_PAGES}
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any] | None) -> Self:
-        """Return the config of `as_dict`; None: off."""
-        if given is None:
-            return cls(mode="off")
-        return cls(languages=tuple(given["languages"].split(",")))
+    def from_dict(cls, settings: Mapping[str, Any] | None) -> Self:
+        """Return the config for the result of `as_dict`. None turns OCR off."""
+        return cls(mode="off") if settings is None else cls(languages=tuple(settings["languages"].split(",")))
 
 
 @dataclass(frozen=True, slots=True)
 class BuildConfig:
-    """Settings of a build."""
+    """Settings of a build.
+
+    `keep_generations` includes the live one. `tokens` tells whether tokens are kept for late interaction; None keeps
+    them where they help, unless `no_tokens` is a reason against it. `full` reads, cuts and publishes everything again.
+    `allow_shrink` accepts a source that lost most of its documents. Only the sources in `refresh` are read again; None
+    means all. `model` records the options of the embedder. `credentials` are not stored.
+    """
 
     crawl: CrawlLimits = field(default_factory=CrawlLimits)
     chunk: ChunkConfig = field(default_factory=ChunkConfig)
     ocr: OcrConfig = field(default_factory=OcrConfig)
-    keep_generations: int = 2  # generations to keep, including the live one
-    tokens: bool | None = None  # keep what late interaction needs of every token; None where that helps
-    no_tokens: str = ""  # why None comes to no
-    full: bool = False  # read and cut every page again, whatever its server says, and publish in any case
-    allow_shrink: bool = False  # believe a source that has lost most of its documents
-    refresh: Collection[str] | None = None  # sources to read again, others being taken over; None means all
+    keep_generations: int = 2
+    tokens: bool | None = None
+    no_tokens: str = ""
+    full: bool = False
+    allow_shrink: bool = False
+    refresh: Collection[str] | None = None
     metadata: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
-    model: Mapping[str, Any] = field(default_factory=dict)  # what the embedder was made with, to be told
-    credentials: Sequence[Credential] = ()  # what origins are asked with; no part of what is kept
+    model: Mapping[str, Any] = field(default_factory=dict)
+    credentials: Sequence[Credential] = ()
 
 
 def patterns(text: str) -> tuple[str, ...]:
@@ -197,7 +210,7 @@ def patterns(text: str) -> tuple[str, ...]:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Return whether a path begins as a pattern of robots.txt says, or is of it as a whole where that ends with `$`."""
+    """Return whether the beginning of a path, or all of it before a `$`, matches a pattern of robots.txt."""
     *_, last = pieces = pattern.removesuffix("$").split("*")
     if not path.startswith(pieces[0]):
         return False
@@ -205,7 +218,7 @@ def matches(pattern: str, path: str) -> bool:
     if len(pieces) == 1:
         return not ends or path == pieces[0]
     place = len(pieces[0])
-    for piece in pieces[1:-1]:  # the first place that fits leaves most to the rest, so there is nothing to try again
+    for piece in pieces[1:-1]:  # the first match leaves the longest rest, so no other needs to be tried
         place = path.find(piece, place)
         if place < 0:
             return False
@@ -214,5 +227,5 @@ def matches(pattern: str, path: str) -> bool:
 
 
 def link_of(template: str, path: bytes, ref: str = "") -> str:
-    """Return the address of a file by a link template, without the anchor of a line, which is always `#L12`."""
+    """Return the address of a file by a link template, without the `#L{line}` at its end."""
     return template.removesuffix("#L{line}").replace("{path}", quote(path)).replace("{ref}", quote(ref))

@@ -39,12 +39,12 @@ class SessionEnded(SourceError):
 
 
 class FetchError(IndexerError):
-    """A page could not be fetched; `status` is the HTTP status of a response."""
+    """A page could not be fetched; `status` is the HTTP status, and `retry` whether another request may succeed."""
 
     def __init__(self, reason: str, *, status: int | None = None, retry: bool = False) -> None:
-        super().__init__(one_line(reason))  # it may quote the site
+        super().__init__(one_line(reason))
         self.status = status
-        self.retry = retry  # trying again may help
+        self.retry = retry
 
 
 class NotWanted(FetchError):
@@ -55,7 +55,7 @@ class ParseError(IndexerError):
     """A page cannot be read. The build records it and goes on."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(one_line(reason))  # it may quote the document
+        super().__init__(one_line(reason))
 
 
 class NothingToIndex(IndexerError):
@@ -72,7 +72,7 @@ class FilterError(IndexerError):
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(f"{field} {detail}")
         self.field = field
-        self.detail = detail  # continues the name of the field
+        self.detail = detail
 
 
 class MemoryShort(IndexerError):

@@ -21,9 +21,9 @@ LISTS = ("source", "url_prefix", "path", "language", "content_type", "version")
 FIELDS = (*LISTS, "date", "metadata")
 MOST_VALUES = 32
 MOST_CHARACTERS = 2_000
-ACCESS = "access."  # prefix of terms
-_MAX_FOLDERS = 32  # levels of an address with a term
-_MAX_TERM_BYTES = 200  # longer values are hashed
+ACCESS_PREFIX = "access."
+_MAX_LEVELS = 32
+_MAX_TERM_BYTES = 200
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{0,40}://", re.IGNORECASE)
 _LANGUAGE = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")
@@ -59,20 +59,24 @@ Condition = HasTerm | LacksTerm | Dated | AnyOf
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A condition on documents: every field matches with one of its values. Filters are hashable."""
+    """A condition on documents: every field matches with one of its values. Filters are hashable.
+
+    `path` is like `url_prefix`, without scheme and host. `versions.resolve_versions` replaces `version` with addresses.
+    `metadata` has names and values, and their case matters. `readers` are names of the caller, and each access list of
+    a document must have one of them; None ignores access lists. One filter of each set in `also` must match too.
+    """
 
     source: tuple[str, ...] = ()
-    url_prefix: tuple[str, ...] = ()  # addresses or folders
-    path: tuple[str, ...] = ()  # url_prefix without scheme and host
-    language: tuple[str, ...] = ()  # two or three letters
-    content_type: tuple[str, ...] = ()  # media types
-    version: tuple[str, ...] = ()  # replaced by addresses in `versions.resolve_versions`
+    url_prefix: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    language: tuple[str, ...] = ()
+    content_type: tuple[str, ...] = ()
+    version: tuple[str, ...] = ()
     date_from: str | None = None  # YYYY-MM-DD
     date_to: str | None = None
-    metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (name, values), case-sensitive
-    # names of the caller, of which each access list of a document needs one; None: access lists are ignored
+    metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()
     readers: frozenset[str] | None = None
-    also: "frozenset[frozenset[Filter]]" = frozenset()  # one filter of each set must match too
+    also: "frozenset[frozenset[Filter]]" = frozenset()
 
     def __bool__(self) -> bool:
         return self.readers is not None or any(getattr(self, name) for name in self.__slots__)
@@ -160,7 +164,7 @@ class Filter:
         if self.date_from or self.date_to:
             tests.append(Dated(self.date_from, self.date_to))
         for lists in AccessLists._fields if self.readers is not None else ():
-            kind = f"{ACCESS}{lists}:"  # a document has no such list, or one with a name
+            kind = f"{ACCESS_PREFIX}{lists}:"
             names = HasTerm(tuple(f"{kind}{name}" for name in sorted(self.readers or ())))
             tests.append(AnyOf(((LacksTerm(kind),), (names,))))
         for alternatives in self.also:
@@ -201,7 +205,7 @@ def terms_of(document: Document) -> list[str]:
     for lists, names in document.access._asdict().items():
         if names is not None:
             # the first term marks a list; names are not hashed, as the next build reads them from here
-            terms += [f"{ACCESS}{lists}:{name}" for name in ("", *names)]
+            terms += [f"{ACCESS_PREFIX}{lists}:{name}" for name in ("", *names)]
     return list(dict.fromkeys(terms))
 
 
@@ -209,8 +213,8 @@ def access_of(terms: Iterable[str]) -> AccessLists:
     """Return the access lists in the terms of a document."""
     names_by_list: dict[str, list[str]] = {}
     for term in terms:
-        if term.startswith(ACCESS):
-            lists, _, name = term.removeprefix(ACCESS).partition(":")
+        if term.startswith(ACCESS_PREFIX):
+            lists, _, name = term.removeprefix(ACCESS_PREFIX).partition(":")
             names_by_list.setdefault(lists, []).extend([name] if name else [])
     return AccessLists(*(tuple(names_by_list[name]) if name in names_by_list else None for name in AccessLists._fields))
 
@@ -251,10 +255,10 @@ def _levels(top: str, path: str) -> list[str]:
     path, mark, query = path.partition("?")
     folders = unquote(path).strip("/").split("/") if path.strip("/") else []
     levels = [top]
-    for folder in folders[: _MAX_FOLDERS - 1]:
+    for folder in folders[: _MAX_LEVELS - 1]:
         levels.append(f"{levels[-1]}/{folder}")
-    if len(folders) >= _MAX_FOLDERS:
-        levels.append(f"{levels[-1]}/{'/'.join(folders[_MAX_FOLDERS - 1 :])}")
+    if len(folders) >= _MAX_LEVELS:
+        levels.append(f"{levels[-1]}/{'/'.join(folders[_MAX_LEVELS - 1 :])}")
     return [*levels, f"{levels[-1]}?{unquote(query)}"] if mark else levels
 
 

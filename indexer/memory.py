@@ -13,26 +13,25 @@ from pathlib import Path
 
 from indexer.errors import MemoryShort
 
-# Bytes
 MIN_BUILD_BYTES = 600 << 20
-_PLENTY_BYTES = 4 << 30  # higher limits are ignored
-_BUILD_BYTES = 450 << 20  # process of the build, with the default model
+_PLENTY_BYTES = 4 << 30
+_BUILD_BYTES = 450 << 20  # process of the build
 _READER_BYTES = 350 << 20
 _MIN_FREE_BYTES = 96 << 20  # a batch, and buffers of libraries
 _STACK_BYTES = 1 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_M_ARENA_MAX, _MAX_ARENAS = -8, 2  # heaps of 64 MB for glibc's mallopt, instead of eight for each processor
+_M_ARENA_MAX, _MAX_ARENAS = -8, 2  # glibc would allow eight heaps of 64 MB for each processor
 _CGROUPS = Path("/sys/fs/cgroup")
 SHORT = "out of memory; a build that this ends publishes nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The lowest memory limit of this process."""
+    """The lowest memory limit of this process: of a cgroup, or without one of the address space."""
 
     bytes: int
     name: str
-    cgroup: Path | None = None  # folder; None: the address space is limited
+    cgroup: Path | None = None
 
     def used(self) -> int:
         """Return the bytes in use, without caches of the kernel."""

@@ -17,11 +17,11 @@ from indexer.text.cleaning import one_line
 
 SEPARATOR = " › "  # separates the headings of a path
 COLUMNS = " | "  # separates the cells of a row
-Readers = tuple[str, ...] | None  # names of an access list; empty: no one; None: everyone
+Readers = tuple[str, ...] | None  # names of an access list; None: everyone
 
 
 class AccessLists(NamedTuple):
-    """The readers of a document, as `user:NAME` and `group:NAME`: everybody who is in both lists."""
+    """The readers of a document, as `user:NAME` and `group:NAME`. A reader must be in both lists."""
 
     external: Readers = None
     declared: Readers = None
@@ -34,8 +34,8 @@ class SenderFacts(NamedTuple):
     """Facts from the sender of a document. They override those in the document."""
 
     title: str = ""
-    language: str | None = None  # primary subtag in lower case
-    date: str | None = None  # YYYY-MM-DD
+    language: str | None = None
+    date: str | None = None
     metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()
     access: Readers = None
 
@@ -45,10 +45,10 @@ NO_SENDER_FACTS = SenderFacts()
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Facts from the head of an HTML page or the front matter of a Markdown one."""
+    """Facts from the head of an HTML page or the front matter of a Markdown page."""
 
-    language: str | None = None  # primary subtag in lower case
-    date: str | None = None  # YYYY-MM-DD
+    language: str | None = None
+    date: str | None = None
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     access: Readers = None
 
@@ -60,33 +60,38 @@ class Extraction:
     title: str | None
     sections: tuple["Section", ...]
     declared: Declared = field(default_factory=Declared)
-    is_link_list: bool = False  # an index or table of contents
-    detected: str | None = None  # language of the text, if none is declared
-    scanned: tuple[int, ...] = ()  # page numbers, from 1, without text
-    notes: tuple[str, ...] = ()  # see `indexer.text.reader_notes`
+    is_link_list: bool = False
+    detected: str | None = None
+    scanned: tuple[int, ...] = ()  # numbers, from 1, of pages without text
+    notes: tuple[str, ...] = ()
 
 
 class PageBlocks(NamedTuple):
-    """Hashes of the blocks of a page, from which the template of its site is learnt."""
+    """Hashes of the headings and blocks of a page, from which the template of its site is learnt."""
 
-    about: int  # hash of the headings
+    headings_hash: int
     blocks: tuple[tuple[int, int, int, bool], ...]  # outer place, place, text, mostly links
 
 
 @dataclass(frozen=True, slots=True)
 class PageReading:
-    """The text of a page that was read together with its links."""
+    """The text, without the template of the site, of a page that was read together with its links."""
 
     content: Extraction | ParseError | None  # None if only the blocks were read
-    template: str = ""  # template that was removed from the text
+    template: str = ""
     blocks: PageBlocks | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One fetched resource, as bytes."""
+    """One fetched resource, as bytes.
 
-    url: str  # final address, normalised, without fragment; file:// for local files
+    Local files have an address with `file://`. `requested` is the address before redirects or a link template, and
+    empty for files. `links` are on the same site. `note` belongs to `indexer.text.reader_notes`. `language` is the
+    primary subtag of the Content-Language header. `content_hash` covers everything that parsing uses.
+    """
+
+    url: str  # final address, normalised, without fragment
     source: str
     body: bytes
     content_type: str  # media type in lower case, without parameters
@@ -94,16 +99,16 @@ class Page:
     etag: str | None = None
     last_modified: str | None = None
     fetched_at: str = ""  # ISO 8601, UTC
-    requested: str = ""  # address before redirects or a link template; empty for files
-    links: tuple[str, ...] = ()  # normalised addresses on the same site
+    requested: str = ""
+    links: tuple[str, ...] = ()
     noindex: bool = False
     skip_reason: str = "noindex"
-    note: str = ""  # see `indexer.text.reader_notes`
-    language: str | None = None  # primary subtag of the Content-Language header
-    template: str = ""  # template of its site, see `indexer.sources.templates`
+    note: str = ""
+    language: str | None = None
+    template: str = ""
     sender_facts: SenderFacts = NO_SENDER_FACTS
-    content_hash: str = ""  # SHA-256 hex of everything that parsing uses; computed if empty
-    reading: PageReading | None = field(default=None, compare=False, repr=False)  # None: not read yet
+    content_hash: str = ""  # computed if empty
+    reading: PageReading | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.content_hash:
@@ -152,10 +157,10 @@ class PageRecord:
 
 @dataclass(frozen=True, slots=True)
 class CarriedPage:
-    """A page of the previous build that was not read again."""
+    """A page of the previous build that was not read again: it is unchanged, or reading it was a failure."""
 
     record: PageRecord
-    failure: str | None = None  # why it could not be read; None: it is unchanged
+    failure: str | None = None
 
     @property
     def url(self) -> str:
@@ -176,7 +181,7 @@ class CarriedPage:
 @dataclass(frozen=True)
 class _NotRead:
     url: str
-    reason: str  # one line without control characters
+    reason: str
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", one_line(self.reason))
@@ -215,7 +220,7 @@ class Section:
     """A run of text under one heading."""
 
     path: tuple[str, ...]  # headings, outermost first
-    anchor: str | None  # fragment of its address
+    anchor: str | None
     text: str
     marks: tuple[tuple[int, str], ...] = ()  # (character, fragment) of ids in the text
     blocks: tuple[SectionBlock, ...] = ()
@@ -228,11 +233,11 @@ def anchor_at(section: Section, place: int) -> str | None:
 
 
 class ScanCounts(NamedTuple):
-    """Results of OCR on the pages of a document without text."""
+    """Results of OCR on the pages of a document without text. Lines with little confidence are left out."""
 
     pages: int = 0
     lines: int = 0
-    left_out: int = 0  # lines with too little confidence
+    left_out: int = 0
     unread: tuple[tuple[int, str], ...] = ()  # page numbers, from 1, and reasons
 
 
@@ -247,32 +252,32 @@ class Document:
     source: str
     title: str
     sections: tuple[Section, ...]
-    content_hash: str  # SHA-256 hex of the page body
+    content_hash: str
     etag: str | None
     last_modified: str | None
     fetched_at: str
     content_type: str = "text/html"  # media type in lower case, without parameters
     language: str | None = None  # primary subtag in lower case: "en", not "en-GB"
-    date: str | None = None  # YYYY-MM-DD of the last change, else of publication
+    date: str | None = None  # YYYY-MM-DD, of the last change or else of publication
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scans: ScanCounts = NO_SCANS
     access: AccessLists = EVERYBODY
-    notes: tuple[str, ...] = ()  # see `indexer.text.reader_notes`
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage short enough for the model."""
+    """A passage short enough for the model. Its content hash and number of tokens are those of `embedded_text`."""
 
     id: str  # hash of document url, text and repetition count
-    url: str  # document url with fragment
+    url: str
     document_url: str
     title: str
-    section: str  # heading path joined with " › "
+    section: str
     text: str
     embedded_text: str  # heading context + text; empty if the vector is carried over
-    content_hash: str  # SHA-256 hex of embedded_text
-    tokens: int  # number for embedded_text, special tokens included
-    position: int  # 0, 1, … within the document
+    content_hash: str
+    tokens: int
+    position: int
     blocks: tuple[TextBlock, ...] = ()
     token_ids: npt.NDArray[np.int32] | None = field(default=None, repr=False, compare=False)

@@ -16,7 +16,7 @@ class SourceContext:
 
     source: str
     limits: CrawlLimits
-    report_due: Callable[[int], None] = lambda _: None  # takes the number of known pages
+    report_due: Callable[[int], None] = lambda _: None
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
     no_images: str = OCR_OFF  # reason why images are not read, or empty
     # selects the parts of a page that are read with its links; called in any thread

@@ -234,11 +234,11 @@ class _Build:
         """Yield the items of all sources with the documents that were read; unread sources come first."""
         plan = self._plan
         resting = self._resting
-        rested: set[str] = set()
+        copied_urls: set[str] = set()
         pushed = {url for url, _, is_there in self._pushed.listed() if is_there} if resting else ()
         for record in self._earlier.pages() if resting else ():
             if record.source in resting and record.url not in pushed:
-                rested.add(record.url)
+                copied_urls.add(record.url)
                 yield CarriedPage(record), None
         reading = Reading(
             limits=plan.config.crawl,
@@ -246,7 +246,7 @@ class _Build:
             earlier=self._earlier,
             sessions=make_sessions(plan.config.credentials),
             templates=self._templates,
-            rested=rested,
+            copied_urls=copied_urls,
             pushed=self._pushed,
             scratch=self._draft.folder,
             no_images=plan.ocr.obstacle,

@@ -32,14 +32,14 @@ class Reading:
     """Settings and objects that all sources of a build share."""
 
     limits: CrawlLimits
-    report_due: Callable[[int], None] = lambda _: None  # takes the number of known pages
+    report_due: Callable[[int], None] = lambda _: None
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
     sessions: Mapping[str, Session] = field(default_factory=dict)
     templates: Templates | None = None
-    rested: Collection[str] = ()  # addresses of pages that are copied
+    copied_urls: Collection[str] = ()
     pushed: PushedStore | None = None
     scratch: Path | None = None  # folder for temporary files
-    no_images: str = OCR_OFF  # reason why images are not read, or empty
+    no_images: str = OCR_OFF
 
 
 def read_sources(sources: Sequence[str], reading: Reading) -> Items:
@@ -48,7 +48,7 @@ def read_sources(sources: Sequence[str], reading: Reading) -> Items:
     Pushed documents come first, and replace pages with the same address. Raises SourceError if a source cannot be read.
     """
     due: dict[str, int] = {}
-    unique = _Unique(reading.rested)
+    unique = _Unique(reading.copied_urls)
 
     def report_due(source: str, pages: int) -> None:
         due[source] = pages
@@ -116,8 +116,8 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
 class _Unique:
     """Skips repeated addresses, and repeated content within a source, but not in another version of a manual."""
 
-    def __init__(self, rested: Collection[str]) -> None:
-        self._rested = rested
+    def __init__(self, copied_urls: Collection[str]) -> None:
+        self._rested = copied_urls
         self._urls: set[str] = set()
         # versions of each content by page. Sources may have different readers, and senders must not learn of content.
         self._contents: dict[tuple[str, str], dict[tuple[str, str], set[str]]] = {}

@@ -129,7 +129,7 @@ def _may_have(reading: PageReading, template: str) -> bool:
 
 def learn(pages: Iterable[PageBlocks]) -> Template | None:
     """Learn a template; return None if there are too few pages. Pages with the same headings count once."""
-    blocks_by_headings = {page.about: page.blocks for page in pages}
+    blocks_by_headings = {page.headings_hash: page.blocks for page in pages}
     if len(blocks_by_headings) < _MIN_PAGES:
         return None
     around: dict[int, int] = {}  # place: outer place

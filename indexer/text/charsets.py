@@ -19,13 +19,13 @@ _MARKS = (  # UTF-32 first: its mark begins like that of UTF-16
 )
 _XML_DECLARATION = re.compile(r"\A\s*<\?xml[^>]{0,500}\?>")
 _XML_ENCODING = re.compile(rb"<\?xml\s[^>]{0,500}?encoding\s{0,9}=\s{0,9}[\"']([\w:.-]+)")
-# comments, then tags with their attributes
+# a comment, or a tag with its attributes
 _TAG = re.compile(
     rb"""<!(?=--).*?(?:-->|\Z)|<(/?[a-z][^\s/>]*)((?:[^>"']|"[^"]*"|'[^']*')*)""", re.DOTALL | re.IGNORECASE
 )
 _ATTRIBUTE = re.compile(rb"""([^\s/=>"']+)(?:\s{0,99}=\s{0,99}(?:"([^"]*)"|'([^']*)'|([^\s>]+)))?""")
 _CHARSET = re.compile(rb"""charset\s{0,99}=\s{0,99}["']?([^\s;"']+)""", re.IGNORECASE)
-_META_WITHIN = 32_768  # bytes; browsers start over at a later one
+_META_BYTES = 32_768
 _ASCII_NAMES = frozenset({"us-ascii", "ascii", "ansi_x3.4-1968"})
 _MARKUP = re.compile(rb"<(script|style)\b.*?(?:</\1|\Z)|<[^<>]*>?", re.DOTALL | re.IGNORECASE)
 _HIGH_RUN = re.compile(rb"[\x80-\xff]+")
@@ -34,8 +34,8 @@ _NOT_TEXT = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _LETTER = re.compile(rb"[A-Za-z]")
 _JAPANESE = re.compile(rb"\x1b\$[@B]")
 _REPLACEMENT = "\ufffd".encode()
-_BINARY_SAMPLE = 2_000  # bytes
-_GUESS_SAMPLE = 100_000  # bytes
+_BINARY_SAMPLE_BYTES = 2_000
+_GUESS_SAMPLE_BYTES = 100_000
 _LATIN = ("windows-1252", "windows-1250", "iso-8859-2", "windows-1254", "windows-1257", "windows-1258")
 _BY_LANGUAGE = {  # likeliest first, other than windows-1252
     **dict.fromkeys("bs cs hr hu pl ro sk sl sq".split(), ("windows-1250", "iso-8859-2")),
@@ -48,11 +48,11 @@ detect_language: Callable[[str], str | None] | None = None  # set by reader proc
 
 
 def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
-    """Decode a document by the Encoding Standard; invalid bytes become U+FFFD. Guesses are noted.
+    """Decode a document by the Encoding Standard, and note guesses. Invalid bytes become U+FFFD.
 
-    A byte order mark takes precedence over the charset of a server or a mail, and that over <meta> and the XML
-    declaration of markup, which is dropped. A document without a declaration is UTF-8, even with a few invalid bytes,
-    or is guessed.
+    The encoding comes from a byte order mark, else from the charset of a server or a mail, else from <meta> or the XML
+    declaration of markup. Otherwise it is UTF-8, even with a few invalid bytes, or it is guessed. The XML declaration
+    is removed.
     """
     declared = _declared_encoding(body, charset, markup)
     name = declared or _guess_encoding(body, markup)
@@ -64,7 +64,7 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
 
 def is_binary(body: bytes, charset: str | None) -> bool:
     """Return whether bytes are binary: some are zero, and nothing declares UTF-16 or UTF-32."""
-    if not body[:_BINARY_SAMPLE].count(0):
+    if not body[:_BINARY_SAMPLE_BYTES].count(0):
         return False
     name = _declared_encoding(body, charset, markup=False)
     return name is None or not name.startswith(("utf-16", "utf-32"))
@@ -83,9 +83,9 @@ def _declared_encoding(body: bytes, charset: str | None, markup: bool) -> str | 
             return name
         broken = body.decode("utf-8", "replace").count("\ufffd") - body.count(_REPLACEMENT)
         return name if broken else "utf-8"  # some programs send mail like this
-    for label in _labels_in_markup(body[:_META_WITHIN]) if markup else ():
+    for label in _labels_in_markup(body[:_META_BYTES]) if markup else ():
         if name := encoding_name(label.decode("latin-1"), is_page=True):
-            # it was read as ASCII, so it is not UTF-16
+            # the declaration was read as ASCII, so the document is not UTF-16
             return {"utf-16le": "utf-8", "utf-16be": "utf-8", "x-user-defined": "windows-1252"}.get(name, name)
     return None
 
@@ -124,14 +124,14 @@ def _guess_encoding(body: bytes, markup: bool) -> str:
 def _guess(body: bytes) -> str:
     """Guess the encoding of bytes as Firefox does, and by language if they have Latin letters."""
     first = _HIGH_RUN.search(body)
-    start = max(first.start() - _BINARY_SAMPLE, 0) if first else 0
-    sample = body[start : start + _GUESS_SAMPLE]
+    start = max(first.start() - _BINARY_SAMPLE_BYTES, 0) if first else 0
+    sample = body[start : start + _GUESS_SAMPLE_BYTES]
     detected = _detect(sample)
     runs = _HIGH_RUN.findall(sample)
     high = sum(map(len, runs))
     if high > 1.5 * len(runs) or len(_LETTER.findall(sample)) < 2 * high:
         return detected
-    # high bytes that stand alone between ASCII letters are Latin letters
+    # single high bytes between ASCII letters are Latin letters
     language = detect_language(decode_as("windows-1252", sample)) if detect_language else None
     is_unsure = language in (None, "en")  # English has no such letters
     likely = _LATIN if is_unsure else _BY_LANGUAGE.get(language or "", _LATIN[:1])
@@ -158,7 +158,7 @@ def decode_names(names: Iterable[bytes], *, is_dos: bool) -> list[str]:
     """
     raw_names = list(names)
     not_utf8 = [name for name in raw_names if "\ufffd" in name.decode("utf-8", "replace")]
-    sample = b"\n".join(not_utf8)[:_GUESS_SAMPLE]
+    sample = b"\n".join(not_utf8)[:_GUESS_SAMPLE_BYTES]
     detected = _detect(sample)
     latin = (*_CODE_PAGES, *_LATIN[:2]) if is_dos else (*_LATIN[:2], *_CODE_PAGES)
     candidates = (*latin, detected) if is_dos and detected in _LATIN else (detected, *latin)
@@ -177,7 +177,7 @@ def _count_odd_letters(text: str) -> int:
     )
 
 
-_WEB_NAMES = {  # Python's name: name in the standard
+_STANDARD_NAMES = {
     "cp874": "windows-874", "cp932": "shift_jis", "cp949": "euc-kr", "euc_jp": "euc-jp", "big5hkscs": "big5",
     "iso2022_jp": "iso-2022-jp", "mac-roman": "macintosh", "mac-cyrillic": "x-mac-cyrillic",
 }  # fmt: skip
@@ -191,7 +191,7 @@ _REFUSED = {"iso-2022-kr": "iso2022_kr", "csiso2022kr": "iso2022_kr", "hz-gb-231
 
 
 def encoding_name(label: str, *, is_page: bool = False) -> str | None:
-    """Return the name by which `decode_as` knows the encoding of a label, or None."""
+    """Return the name of an encoding for `decode_as` by its label, or None."""
     label = label.strip("\t\n\f\r \"'")
     try:
         if encoding := webencodings.lookup(label):
@@ -200,12 +200,12 @@ def encoding_name(label: str, *, is_page: bool = False) -> str | None:
         codec = codecs.lookup(label).name
     except (LookupError, ValueError):
         return None
-    encoding = webencodings.lookup(_WEB_NAMES.get(codec, codec))
+    encoding = webencodings.lookup(_STANDARD_NAMES.get(codec, codec))
     return encoding.name if encoding else codec if codec in _BEYOND else None
 
 
 def decode_as(name: str, body: bytes) -> str:
-    """Decode bytes by an encoding that `encoding_name` returned; invalid ones become U+FFFD."""
+    """Decode bytes by an encoding that `encoding_name` returned. Invalid bytes become U+FFFD."""
     if name in _DECODERS:
         return _DECODERS[name](body)
     if name in webencodings.LABELS and not name.startswith("utf-"):
@@ -217,7 +217,7 @@ def decode_as(name: str, body: bytes) -> str:
 def _byte_characters(name: str) -> str:
     codec = {**webencodings.PYTHON_NAMES, "x-user-defined": "ascii"}.get(name, name)
     characters = [bytes([byte]).decode(codec, "replace") for byte in range(256)]
-    if name.startswith("windows-"):  # control characters, as in Windows
+    if name.startswith("windows-"):
         characters[0x80:0xA0] = [chr(0x80 + at) if c == "\ufffd" else c for at, c in enumerate(characters[0x80:0xA0])]
     for byte, character in _PATCHES.get(name, {}).items():
         characters[byte] = character
@@ -239,7 +239,7 @@ def _big5_character(pair: str) -> str:
     if pair in _ETEN:
         return _ETEN[pair]
     raw = pair.encode("latin-1")
-    # signs as in Microsoft's code page, other characters as in Hong Kong's
+    # signs are read by Microsoft's code page, other characters by that of Hong Kong
     for codec in ("cp950", "big5hkscs") if b"\xa1" <= raw < b"\xa3" else ("big5hkscs", "cp950"):
         try:
             return raw.decode(codec)
@@ -255,7 +255,7 @@ def _euc_jp_character(pair: str) -> str:
         return "～"
     if len(raw) != 2 or raw[0] < 0xA1:
         return raw.decode("euc_jp", "replace")[:1]
-    # by the rows of Shift_JIS, which has the characters of NEC and IBM
+    # Python knows the characters of NEC and IBM only in Shift_JIS
     row, cell = raw[0] - 0xA1, raw[1] - 0xA1
     lead = 0x81 + row // 2 + (0x40 if row > 61 else 0)
     trail = 0x9F + cell if row % 2 else 0x40 + cell + (cell > 62)

@@ -4,12 +4,12 @@ A process reads one document at a time, so one list is enough. The summary of a 
 note names a kind ("an encoding was guessed: windows-1252"), never the place or the words of one document.
 """
 
-MAX_NOTES = 20  # per document
+MAX_NOTES = 20
 _notes: dict[str, None] = {}
 
 
 def add(note: str) -> None:
-    """Add a note on the document that is being read; duplicates count once."""
+    """Add a note on the document that is being read, which has at most `MAX_NOTES` different ones."""
     if len(_notes) < MAX_NOTES:
         _notes[note] = None
 

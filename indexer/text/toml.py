@@ -1,17 +1,17 @@
-"""Read TOML of strangers: in linear time, and of limited length and depth."""
+"""Read untrusted TOML: in linear time, and of limited length and depth."""
 
 import re
 import tomllib
 from typing import Any
 
-_MAX_LENGTH = 1_000_000  # characters
+_MAX_CHARACTERS = 1_000_000
 _MANY_PARTS = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){32}""")
 
 
 def load_toml(text: str) -> dict[str, Any]:
-    """Parse TOML in linear time. Raises ValueError; also if a text or a name is too long, or values too deep."""
-    if len(text) > _MAX_LENGTH:
-        raise ValueError(f"it has over {_MAX_LENGTH:,} characters")
+    """Parse TOML. Raises ValueError if it is not valid, too long or too deep, or if a name has too many parts."""
+    if len(text) > _MAX_CHARACTERS:
+        raise ValueError(f"it has over {_MAX_CHARACTERS:,} characters")
     if _MANY_PARTS.search(text):  # the parser takes quadratic time
         raise ValueError("a name has over 32 parts")
     try:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indexer.config import OCR_PAGES, OcrConfig
+from indexer.config import MAX_OCR_PAGES, OcrConfig
 from indexer.errors import ConfigError, ParseError
 from indexer.read.extraction import clean, language_of
 from indexer.read.formats import OCR_OFF, SCANS
@@ -101,10 +101,10 @@ def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, p
     if ocr.obstacle:
         return Scans(counts=ScanCounts(unread=tuple((page, ocr.obstacle) for page in pages)))
     process.use(ocr.engine)
-    unread = dict.fromkeys(pages[OCR_PAGES:], f"over the limit of {OCR_PAGES:,} scanned pages in a document")
+    unread = dict.fromkeys(pages[MAX_OCR_PAGES:], f"over the limit of {MAX_OCR_PAGES:,} scanned pages in a document")
     results: dict[int, _PageText] = {}
     failed = 0
-    for page in pages[:OCR_PAGES]:
+    for page in pages[:MAX_OCR_PAGES]:
         if failed >= _MAX_FAILED_PAGES:
             unread[page] = f"not tried after {_MAX_FAILED_PAGES} pages that could not be read"
             continue

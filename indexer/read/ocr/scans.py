@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pypdfium2
 from PIL import Image, ImageChops, ImageFilter, ImageOps
 
-from indexer.config import OCR_CONFIDENCE
+from indexer.config import MIN_OCR_CONFIDENCE
 from indexer.errors import ParseError
 from indexer.read.extraction import detect_language
 
@@ -109,7 +109,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
         raise ParseError("no OCR engine is loaded")
 
     lines = [line for line in engine.lines(image, dots) if _WORD.search(line.text)]
-    sure = [line for line in lines if line.confidence >= OCR_CONFIDENCE]
+    sure = [line for line in lines if line.confidence >= MIN_OCR_CONFIDENCE]
     # an empty line before each paragraph; words divided at line ends are joined
     text = "".join(f"\n\n{line.text}" if line.begins_paragraph else f"\n{line.text}" for line in sure).strip()
     text = _WRAPPED.sub(" ", _HYPHEN.sub("", text))
