@@ -96,7 +96,7 @@ class SiteTexts:
         self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
         self._url_by_name: dict[str, str] = {}
-        self._votes: dict[str, int] = {}  # by pattern
+        self._pattern_votes: dict[str, int] = {}
 
     def add(self, url: str, text: Collection[int], links: Collection[str]) -> None:
         """Add the shingles and links of an indexed page."""
@@ -118,13 +118,13 @@ class SiteTexts:
         originals = {referrer, self._url_by_name.get(_base_name(page.url), "")} - {"", page.url}
         is_same = any(self._is_view_of(page, sample, original) for original in originals)
         pattern = view_pattern(referrer, page.url) if referrer else None
-        if pattern is not None and (is_same or pattern in self._votes):
-            self._votes[pattern] = self._votes.get(pattern, 0) + (1 if is_same else _VOTE_AGAINST)
+        if pattern is not None and (is_same or pattern in self._pattern_votes):
+            self._pattern_votes[pattern] = self._pattern_votes.get(pattern, 0) + (1 if is_same else _VOTE_AGAINST)
         return is_same
 
     def has_view_address(self, url: str, referrer: str) -> bool:
         """Return whether enough pages have shown that addresses like that of a link are views."""
-        return bool(self._votes) and self._votes.get(view_pattern(referrer, url) or "", 0) >= _MIN_VOTES
+        return bool(self._pattern_votes) and self._pattern_votes.get(view_pattern(referrer, url) or "", 0) >= _MIN_VOTES
 
     def is_collection(self, text: Collection[int]) -> bool:
         """Return whether a text repeats those of most pages, like a file for language models."""

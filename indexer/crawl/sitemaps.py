@@ -35,7 +35,7 @@ class SitemapPages:
 
 @dataclass(frozen=True, slots=True)
 class SitemapReader:
-    """Reads the sitemaps of one site (`scheme://host:port`), up to `max_pages` or what one sitemap may list."""
+    """Reads the sitemaps of one site (`scheme://host:port`), up to `max_pages`, but at least one full sitemap."""
 
     site: str
     robots: Robots
