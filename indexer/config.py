@@ -158,7 +158,7 @@ class ChunkConfig:
 
 @dataclass(frozen=True, slots=True)
 class OcrConfig:
-    """Settings of OCR for images and scanned pages. The mode `auto` uses OCR where Tesseract and its languages are installed."""
+    """Settings of OCR for images and scanned pages. The mode `auto` uses Tesseract if it is installed."""
 
     mode: str = "auto"
     languages: tuple[str, ...] = ("deu", "eng")
