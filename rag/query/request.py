@@ -68,20 +68,12 @@ class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=T
     per_document: Annotated[
         Annotated[int, Meta(ge=0, le=MAX_K)] | None, Meta(description="most hits from one document; 0 = no limit")
     ] = None
-    expand: Annotated[
-        Literal["none", "section"] | None, Meta(description="`section` adds the text of each hit's section")
-    ] = None
-    facets: Annotated[bool, Meta(description="whether to count the documents found by source, language and so on")] = (
-        False
-    )
-    rerank: Annotated[
-        bool, Meta(description="whether a cross-encoder reads the best candidates; takes tens of milliseconds")
-    ] = False
+    expand: Annotated[Literal["none", "section"] | None, Meta(description="`section` adds the section of hits")] = None
+    facets: Annotated[bool, Meta(description="whether to count documents by source, language and so on")] = False
+    rerank: Annotated[bool, Meta(description="whether a cross-encoder reads the best candidates")] = False
     links: Annotated[bool, Meta(description="whether each hit has an address at which browsers mark its text")] = False
     explain: Annotated[bool, Meta(description="whether each hit says why it is where it is")] = False
-    filter: Annotated[
-        FilterFields, Meta(description="which documents may be found", extra_json_schema=FILTER_SCHEMA)
-    ] = None
+    filter: Annotated[FilterFields, Meta(description="documents to search", extra_json_schema=FILTER_SCHEMA)] = None
 
     @property
     def only(self) -> Filter | None:

@@ -93,9 +93,7 @@ class Hit(msgspec.Struct, frozen=True):
     metadata: Annotated[dict[str, Any], Meta(description="the user's own: texts, or lists of texts")]
     duplicates: Annotated[list[str], Meta(description="urls of passages with the same text, left out for this one")]
     version: Annotated[str | None, Meta(description="of the manual, where its address has one, such as `17`")] = None
-    also: Annotated[
-        list[OtherVersion], Meta(description="the page in other versions that were found, newest first")
-    ] = []
+    also: Annotated[list[OtherVersion], Meta(description="other versions of the page, newest first")] = []
     link: Annotated[str | None, Meta(description="with `links`: `url`, at which browsers mark the text")] = None
     section_text: Annotated[str | None, Meta(description="the passage with its section, for `expand`")] = None
     document: Annotated[str, Meta(description="id of the document, the same in every generation")] = ""
@@ -148,13 +146,9 @@ class Answer(msgspec.Struct, frozen=True):
     also_searched: list[AlsoSearched] = []
     required: Annotated[list[str], Meta(description="phrases and fields that every hit has")] = []
     excluded: Annotated[list[str], Meta(description="phrases and fields that no hit has")] = []
-    close: Annotated[bool, Meta(description="whether any hit is close to the query; if not, these are the nearest")] = (
-        True
-    )
+    close: Annotated[bool, Meta(description="whether any hit is close; if not, these are the nearest")] = True
     reranked: RerankCounts | None = None
-    did_you_mean: Annotated[
-        str | None, Meta(description="the query with words of the index for those that it does not have")
-    ] = None
+    did_you_mean: Annotated[str | None, Meta(description="the query with its unknown words corrected")] = None
     collections: Annotated[list[str], Meta(description="that were searched")] = msgspec.field(
         default_factory=lambda: [DEFAULT_COLLECTION]
     )
