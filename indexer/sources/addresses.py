@@ -15,8 +15,8 @@ _KINDS: dict[str, AddressKind] = {
     **dict.fromkeys(("git+https", "git+file"), "repository"),
     **dict.fromkeys(("s3", "gs", "az"), "bucket"),
 }
-_MAX_REF = 250  # characters
-# `git check-ref-format`: no option, no range, no pattern, nothing that a shell or a refspec reads
+_MAX_REF_CHARACTERS = 250
+# like `git check-ref-format`: neither options, ranges or patterns, nor characters of a shell or a refspec
 _REF = re.compile(r"(?![-/.])(?!.*(?:\.\.|@\{|//|/\.|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+(?<![/.])")
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{1,221}")  # $web and $root are containers of Azure
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -48,11 +48,11 @@ def refuse_secret(source: str) -> None:
 
 
 class GitAddress(NamedTuple):
-    """`git+https://HOST/PATH@REF` or `git+file:///FOLDER@REF`."""
+    """`git+https://HOST/PATH@REF` or `git+file:///FOLDER@REF`; the ref is a branch, tag or commit, by default HEAD."""
 
     source: str
-    remote: str  # https address, or path of the folder
-    ref: str  # branch, tag or commit; HEAD by default
+    remote: str
+    ref: str
     is_local: bool
 
     @classmethod
@@ -63,7 +63,7 @@ class GitAddress(NamedTuple):
             raise SourceError(f"{source}: write {scheme.lower()}://…, with @ and a branch, tag or commit at its end")
         host, slash, path = rest.partition("/")
         path, ref = path.rsplit("@", 1) if "@" in path else (path, "HEAD")
-        if not _REF.fullmatch(ref) or len(ref) > _MAX_REF:
+        if not _REF.fullmatch(ref) or len(ref) > _MAX_REF_CHARACTERS:
             raise SourceError(f"{source}: what follows the last @ cannot be the name of a branch, tag or commit")
         if scheme.lower() == "git+file":
             folder = unquote(path).rstrip("/")
@@ -80,9 +80,9 @@ class BucketAddress(NamedTuple):
     """`s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`."""
 
     source: str
-    scheme: str  # s3, gs or az
+    scheme: str
     bucket: str
-    prefix: str  # object or folder, without / at the ends
+    prefix: str  # without / at the ends
 
     @classmethod
     def read(cls, source: str) -> Self:

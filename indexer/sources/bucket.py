@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ClientConfig, RetryConfig
 
-# A store is taken for down after so many failed objects in a row, or seconds of failed requests.
+# A store counts as down after this number of failed objects in a row, or after failed requests of this duration.
 _MAX_FAILURES, _MAX_FAILED_SECONDS = 20, 7_200.0
 _LISTING_SECONDS = 600.0
 _MAX_ERROR_CHARACTERS = 10_000
@@ -46,10 +46,12 @@ _RETRY: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=30
 
 
 class _Store(NamedTuple):
-    client: str  # class name
-    credentials: str  # variables, for messages
-    place: str
-    endpoints: str  # variables
+    """The class of a client, and names of environment variables: for advice, and all variables of its endpoint."""
+
+    client_class: str
+    credentials: str
+    endpoint: str
+    variables: str
 
 
 _STORES = {
@@ -77,7 +79,7 @@ def version() -> str:
 
 
 def read_objects(context: SourceContext) -> Generator[Item, None, None]:
-    """Read the objects below a prefix, or the object with that name.
+    """Read the objects below a prefix, or the object with the name of the prefix.
 
     All objects are listed first. Objects that cannot be read keep their records.
 
@@ -88,7 +90,7 @@ def read_objects(context: SourceContext) -> Generator[Item, None, None]:
 
 
 class _Bucket:
-    """The bucket of a source, with credentials and endpoint from the environment."""
+    """The bucket of a source. Its credentials and endpoint are in the environment."""
 
     def __init__(self, context: SourceContext) -> None:
         """Open the bucket; sends no request. Raises SourceError."""
@@ -101,22 +103,22 @@ class _Bucket:
             raise SourceError(f"{address.source}: {hint}") from error
         self._errors: tuple[type[Exception], ...] = (exceptions.BaseError, OSError)
         self._failed_seconds = 0.0
-        self._closed = frozenset[str]()  # paths closed by access lists above the prefix
+        self._closed_above = frozenset[str]()
         client: ClientConfig = {
             "connect_timeout": timedelta(seconds=5),
             "timeout": timedelta(seconds=self._limits.timeout),
             "user_agent": self._limits.user_agent,
         }
-        if not self._limits.http_proxy:  # keep the client from reading the environment; `*` matches names only
+        if not self._limits.http_proxy:  # otherwise it reads the environment; `*` matches only names
             client |= {"proxy_url": "http://localhost", "proxy_excludes": "*,0.0.0.0/0,::/0"}
         elif self._limits.http_proxy != ENVIRONMENT:
             client |= {"proxy_url": self._limits.http_proxy, "proxy_excludes": "localhost,127.0.0.0/8,::1"}
         kind = _STORES[address.scheme]
         # http only for an endpoint that the environment names
-        if any(os.environ.get(variable, "").lower().startswith("http://") for variable in kind.endpoints.split()):
+        if any(os.environ.get(variable, "").lower().startswith("http://") for variable in kind.variables.split()):
             client["allow_http"] = True
         with self._source_errors():
-            self._store = getattr(store, kind.client)(address.bucket, client_options=client, retry_config=_RETRY)
+            self._store = getattr(store, kind.client_class)(address.bucket, client_options=client, retry_config=_RETRY)
 
     def items(self) -> Generator[Item, None, None]:
         """Yield the items of each object. Raises SourceError."""
@@ -126,7 +128,7 @@ class _Bucket:
         if not listed and (manifest is None or source not in manifest.sources):
             raise SourceError(f"{source}: there are no objects of this name, or below it")
         root = f"{self._address.scheme}://{self._address.bucket}"
-        self._files = StoredFiles(context, listed, root=root, closed=self._closed)
+        self._files = StoredFiles(context, listed, root=root, closed=self._closed_above)
         selected = partial(self._files.wanted, has_media_types=True)
         sizes = [file.size for file in selected() if isinstance(file, StoredFile)]
         if sum(sizes) > self._limits.max_total_bytes:
@@ -137,14 +139,12 @@ class _Bucket:
                 yield from with_members(item, self._limits.max_bytes, context.no_images)
 
     def _list(self) -> Generator[list[StoredFile], None, None]:
-        """Yield the objects below the prefix, or the one with its name; read the access lists above it."""
+        """Yield the objects below the prefix, or the object with its name. Find access lists in folders above."""
         import obstore
 
         prefix, is_empty = self._address.prefix, True
-        stream, end = (
-            obstore.list(self._store, prefix or None, chunk_size=_LISTING_ENTRIES),
-            time.monotonic() + _LISTING_SECONDS,
-        )
+        stream = obstore.list(self._store, prefix or None, chunk_size=_LISTING_ENTRIES)
+        end = time.monotonic() + _LISTING_SECONDS
         with asyncio.Runner() as runner:
             while (chunk := runner.run(_bounded(partial(anext, stream, None), end))) is not None:
                 is_empty = is_empty and not chunk
@@ -160,11 +160,11 @@ class _Bucket:
                         "let the credentials list it"
                     ) from None
                 names = [file.path.decode("utf-8", "replace") for file in objects]
-                self._closed |= closed_paths(name for name in names if "/" not in name[len(folder) :])
+                self._closed_above |= closed_paths(name for name in names if "/" not in name[len(folder) :])
                 yield [file for file in objects if is_empty and file.path == prefix.encode("utf-8", "surrogateescape")]
 
     def _read_ahead(self, files: Iterable[StoredFile | Skip | Failure]) -> Generator[Item, None, None]:
-        """Yield the items of each object in order, and fetch the next ones."""
+        """Yield the items of each object in order, while the next objects are fetched."""
         concurrency, failures = self._limits.concurrency, 0
         ahead: deque[Future[tuple[list[Item], str]] | list[Item]] = deque()
         with ThreadPoolExecutor(concurrency, thread_name_prefix="objects") as pool:
@@ -189,7 +189,7 @@ class _Bucket:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def _fetch(self, file: StoredFile) -> tuple[list[Item], str]:
-        """Return the page, skip or failure of an object, or its records with a temporary error."""
+        """Return the page, skip or failure of an object; after a temporary error, its records and the error."""
         url, began = self._files.url(file.path), time.monotonic()
         try:
             return [self._read(file)], ""
@@ -233,14 +233,14 @@ class _Bucket:
 
 
 async def _bounded(request: Callable[[], Awaitable[_Result]], end: float) -> _Result:
-    """Send a request, and wait until a monotonic time. Raises SourceError if its response is too large."""
+    """Send a request, and wait for the response until `end`. Raises SourceError if the response is too large."""
     limit = _resident() + _MAX_RESPONSE_BYTES
     async with asyncio.timeout(end - time.monotonic()):  # a store may send empty pages for ever
         answer = asyncio.ensure_future(request())
         while not (await asyncio.wait([answer], timeout=_POLL_SECONDS))[0]:
             if _resident() > limit:  # the client reads the complete response
                 answer.cancel()
-                await asyncio.sleep(_POLL_SECONDS)  # the client releases it
+                await asyncio.sleep(_POLL_SECONDS)
                 raise SourceError(f"a response to its listing is larger than {_MAX_RESPONSE_BYTES:,} bytes")
         return answer.result()
 
@@ -260,16 +260,16 @@ def _brief(error: Exception) -> str:
 
 
 def _explain(error: Exception, address: BucketAddress) -> str:
-    """Return the cause of an error of the client, and advice."""
+    """Return the cause of an error of the client, with advice."""
     kind, is_missing = _STORES[address.scheme], isinstance(error, FileNotFoundError)
     if any(words in str(error)[:_MAX_ERROR_CHARACTERS] for words in _NO_BUCKET) or (is_missing and not address.prefix):
         return f"there is no {'container' if address.scheme == 'az' else 'bucket'} {address.bucket}"
-    places = f"the credentials ({kind.credentials}) and the endpoint ({kind.place})"
-    return f"the store failed ({_brief(error)}): check {places}, or try again later"
+    variables = f"the credentials ({kind.credentials}) and the endpoint ({kind.endpoint})"
+    return f"the store failed ({_brief(error)}): check {variables}, or try again later"
 
 
 def _file(meta: "ObjectMeta") -> StoredFile:
-    """Return a file for the description of an object. Its version is the ETag, or else the time of its last change."""
+    """Return the file of an object. Its version is the ETag, or else the time of its last change."""
     modified: datetime = meta["last_modified"].astimezone(UTC)
     path, size = meta["path"].encode("utf-8", "surrogateescape"), meta["size"]
     version = (meta["e_tag"] or modified.isoformat()).strip('"')

@@ -1,9 +1,9 @@
-"""Files of a folder, in sorted order and without ever leaving it, with who may read them.
+"""Read the files of a folder in sorted order, with their access lists.
 
-A folder is held by its descriptor: files are reached step by step, and no link is followed.
-
-`.access.toml` says who may read the files next to it and below, and `NAME.access.toml` who may read one file. The
-nearest one counts; one that cannot be read, or whose file does not exist, gives access to no one. Case does not matter.
+Every file is opened relative to the descriptor of its parent folder, and no link is followed. So nothing outside the
+folder is read. `.access.toml` names the readers of the files in its folder and below, and `NAME.access.toml` those of
+one file, without regard to case. The nearest list counts. A list that cannot be read gives access to no one, and so
+does a list without its file.
 """
 
 import errno
@@ -29,10 +29,10 @@ from indexer.source_context import SourceContext
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _OF_AN_INDEX = {LOCK: stat.S_ISREG, GENERATIONS: stat.S_ISDIR, BUILDING: stat.S_ISDIR}
-_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # errors that will not pass
-_MAX_LIST = 100_000  # bytes of an access list
-_PAUSE = 1.0  # seconds between two looks for changes
-_SHARE = 0.05
+_PERMANENT_ERRORS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})
+_MAX_LIST_BYTES = 100_000
+_POLL_SECONDS = 1.0
+_MAX_BUSY_SHARE = 0.05
 
 
 class Tree:
@@ -51,18 +51,18 @@ class Tree:
         entries = []
         with self._entered(folder) as handle:
             for name in sorted(os.listdir(handle)):
-                with suppress(FileNotFoundError):  # removed meanwhile
+                with suppress(FileNotFoundError):
                     entries.append((name, os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode))
         return entries
 
     def open(self, path: Path) -> int:
-        """Open a file below the root, without waiting if it is a pipe; raises OSError, also if it has become a link."""
+        """Open a file below the root, without waiting for a pipe. Raises OSError, also for a link."""
         with self._entered(path.parent) as handle:
             return os.open(path.name, _FILE, dir_fd=handle)
 
     @contextmanager
     def _entered(self, folder: Path) -> Iterator[int]:
-        """Give a descriptor of a folder, reached step by step."""
+        """Yield a descriptor of a folder. Each of its parents is opened in turn."""
         handle = os.dup(self._handle)
         try:
             for name in folder.relative_to(self.root).parts:
@@ -75,10 +75,7 @@ class Tree:
 
 
 def folder_names(folder: Path) -> list[tuple[str, int]]:
-    """Return the names in a folder with the file types that the folder itself knows.
-
-    Of a folder that cannot be listed, return only its access list, if there is one.
-    """
+    """Return the sorted names in a folder with their file types; if it cannot be listed, only its access list."""
     try:
         with os.scandir(folder) as entries:
             is_folder = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -88,7 +85,7 @@ def folder_names(folder: Path) -> list[tuple[str, int]]:
 
 
 def is_below_list(path: Path) -> bool:
-    """Return whether a folder or a parent has an access list for all its files."""
+    """Return whether a folder, or a parent of it, has an access list for all files."""
     names = ([name for name, mode in folder_names(each) if not stat.S_ISDIR(mode)] for each in (path, *path.parents))
     return any("" in closed_paths(each) for each in names)
 
@@ -101,7 +98,7 @@ class _File(NamedTuple):
 def read_path(context: SourceContext) -> Generator[Item, None, None]:
     """Read one file, or every readable file below a folder.
 
-    Symbolic links below the folder are not followed, so nothing outside it is read; neither are pipes and devices.
+    Pipes and devices are not read. Symbolic links below the folder are not followed.
 
     Raises:
         SourceError: there is no such file or folder, or it cannot be read.
@@ -154,10 +151,10 @@ class _FolderReading:
 
     def all_files(self) -> Iterator[Item]:
         """Read every file of the folder. Raises SourceError."""
-        found = [*self._walk(), *self._list_failures]
-        self._context.report_due(sum(isinstance(entry, _File) for entry in found))
-        includes = self._includes(found)
-        for entry in found:
+        entries = [*self._walk(), *self._list_failures]
+        self._context.report_due(sum(isinstance(entry, _File) for entry in entries))
+        includes = self._includes(entries)
+        for entry in entries:
             item = self._page(entry) if isinstance(entry, _File) else entry
             if isinstance(item, Page) and isinstance(entry, _File):
                 item = includes.resolve(self._name(entry.path), item)
@@ -177,23 +174,23 @@ class _FolderReading:
         return path.relative_to(self._tree.root).as_posix()
 
     def _walk(self) -> Iterator[_File | Skip | Failure]:
-        """Yield the files in order, and why others are left out."""
+        """Yield the files in order, and a skip or failure for others."""
         todo = [(self._tree.root, self._access_above())]
         while todo:
-            here, access = todo.pop()
+            folder, access = todo.pop()
             try:
-                names = self._tree.list(here)
+                names = self._tree.list(folder)
             except OSError as error:
-                yield self._failure(here, error)
+                yield self._failure(folder, error)
                 continue
             modes = dict(names)
-            if here != self._tree.root and all(is_kind(modes.get(name, 0)) for name, is_kind in _OF_AN_INDEX.items()):
-                yield Skip(here.as_uri(), "an index of Pilotlight")
+            if folder != self._tree.root and all(is_kind(modes.get(name, 0)) for name, is_kind in _OF_AN_INDEX.items()):
+                yield Skip(folder.as_uri(), "an index of Pilotlight")
                 continue
-            access, files = self._lists(here, names, access)
+            access, files = self._lists(folder, names, access)
             folders = []
             for name, mode in names:
-                path = here / name
+                path = folder / name
                 if name.casefold().endswith(FILE):
                     continue
                 if stat.S_ISDIR(mode) and not name.startswith("."):
@@ -205,7 +202,7 @@ class _FolderReading:
             todo += reversed(folders)
 
     def _refusal(self, name: str, mode: int) -> str:
-        """Return why a file is not read, or a hidden folder; empty if it is."""
+        """Return the reason to leave out a file or a hidden folder, or an empty string."""
         if stat.S_ISLNK(mode):
             return "symbolic link"
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
@@ -213,10 +210,10 @@ class _FolderReading:
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
     def _access_above(self) -> Readers:
-        """Return the readers in the nearest access list above the root, as it is named and where links lead."""
+        """Return the readers in the nearest access list above the root, both by its name and by the target of links."""
         access: Readers = None
-        named = Path(os.path.abspath(Path(self._context.source).expanduser()))
-        for folder in dict.fromkeys([*reversed(named.parents), *reversed(self._tree.root.parents)]):
+        root = Path(os.path.abspath(Path(self._context.source).expanduser()))
+        for folder in dict.fromkeys([*reversed(root.parents), *reversed(self._tree.root.parents)]):
             if not folder.is_relative_to(self._tree.root):
                 access, _ = self._lists(folder, folder_names(folder), access)
         return access
@@ -247,15 +244,15 @@ class _FolderReading:
         return NOBODY if is_closed else access, lists
 
     def _access(self, path: Path, inherited: Readers) -> Readers:
-        """Return the readers in an access list, or where there is none those of the folder."""
+        """Return the readers in an access list, or `inherited` if there is no list."""
         try:
             is_within = path.is_relative_to(self._tree.root)
             with open(self._tree.open(path) if is_within else os.open(path, _FILE), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise ParseError("is no file")
-                body = file.read(_MAX_LIST + 1)
-            if len(body) > _MAX_LIST:
-                raise ParseError(f"is larger than {_MAX_LIST:,} bytes")
+                body = file.read(_MAX_LIST_BYTES + 1)
+            if len(body) > _MAX_LIST_BYTES:
+                raise ParseError(f"is larger than {_MAX_LIST_BYTES:,} bytes")
             return read_list(body)
         except FileNotFoundError:
             return inherited
@@ -265,9 +262,9 @@ class _FolderReading:
             return NOBODY
 
     def _failure(self, path: Path, error: OSError) -> Failure:
-        """Return why a path is left out. Raises SourceError for a failure that may be temporary."""
+        """Return the failure of a path. Raises SourceError if it may be temporary."""
         reason = error.strerror or "cannot be read"
-        if error.errno not in _GONE or path == self._tree.root:
+        if error.errno not in _PERMANENT_ERRORS or path == self._tree.root:
             raise SourceError(f"cannot read {path}: {reason}") from error
         return Failure(path.as_uri(), reason)
 
@@ -298,27 +295,27 @@ class _FolderReading:
 
 
 class Watcher:
-    """Looks every few seconds whether sources have changed, also where others change them over a network.
+    """Looks for changes of folders and files every few seconds, which also works for network drives.
 
-    Names that begin with a dot are ignored, as the build ignores them, but those of access lists are not. All below
-    `ignored` is: an index that lies in a folder it is made from must not set off a build by being written.
+    Hidden files are ignored, except for access lists. Nothing below `ignored` counts: this is the folder of the index,
+    and writing the index must not start the next build.
     """
 
     def __init__(self, sources: Iterable[str], ignored: Path) -> None:
         self._roots = {source: Path(source).expanduser().absolute() for source in sources}
         self._ignored = ignored.expanduser().absolute()
-        self._seen = self._states()
+        self._last_states = self._states()
 
     def wait(self, seconds: float | None) -> set[str]:
-        """Return the sources that have changed; none after so many seconds. None waits until something changes."""
+        """Wait for a change, at most `seconds` unless that is None; return the sources that have changed."""
         end, took = time.monotonic() + (float("inf") if seconds is None else seconds), 0.0
         while True:
-            time.sleep(max(_PAUSE, took / _SHARE))
+            time.sleep(max(_POLL_SECONDS, took / _MAX_BUSY_SHARE))
             began = time.monotonic()
-            if self._states() != self._seen or began > end:
-                time.sleep(_PAUSE)
-                before, self._seen = self._seen, self._states()
-                return {source for source, state in before.items() if state != self._seen[source]}
+            if self._states() != self._last_states or began > end:
+                time.sleep(_POLL_SECONDS)
+                before, self._last_states = self._last_states, self._states()
+                return {source for source, state in before.items() if state != self._last_states[source]}
             took = time.monotonic() - began
 
     def _states(self) -> dict[str, int]:
@@ -332,6 +329,6 @@ class Watcher:
             for name in names:
                 if name[0] != "." or name.lower() == FILE or root.name == name:
                     with suppress(OSError):
-                        found = os.stat(os.path.join(folder, name), follow_symlinks=False)
-                        state ^= hash((folder, name, found.st_mtime_ns, found.st_size, found.st_ino))
+                        status = os.stat(os.path.join(folder, name), follow_symlinks=False)
+                        state ^= hash((folder, name, status.st_mtime_ns, status.st_size, status.st_ino))
         return state

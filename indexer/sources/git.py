@@ -1,7 +1,7 @@
-"""Pages of repositories; of remote ones, one commit is fetched without its history.
+"""Read the files of one commit of a repository. Remote repositories are fetched first, without their history.
 
-Git runs without the user's settings, hooks or prompts. Its settings, secrets among them, are in a file that has no
-name: neither arguments nor the environment show them. A file of the same blob as in the build before is not read again.
+Git runs without the user's settings, hooks or prompts. Its settings, with secrets, are in an anonymous file, so neither
+arguments nor the environment show them. A file with the same blob as in the previous build is not read again.
 """
 
 import os
@@ -37,24 +37,24 @@ from indexer.sources.stored_files import StoredFile, StoredFiles, listing
 from indexer.text.cleaning import one_line
 
 _TIP = "refs/pilotlight/tip"
-_MIN_VERSION = (2, 37)  # has http.curloptResolve, which holds it to addresses that have been checked
-_BLOCK = 512  # bytes that `ulimit -f` counts in
+_MIN_VERSION = (2, 37)  # the first with http.curloptResolve, which restricts it to checked addresses
+_BLOCK_BYTES = 512
 _UNFINISHED = "objects/pack/tmp_*"
-_SECONDS, _FETCH_SECONDS = 60.0, 3_600.0  # time limits of commands
+_RUN_SECONDS, _FETCH_SECONDS = 60.0, 3_600.0
 _LATE = -signal.SIGKILL
 _SETTINGS = Path(__file__).with_name("git.config").read_text("utf-8")
 _NO_REF = ("couldn't find remote ref", "not our ref")
 _NO_LOGIN = ("could not read Username", "Authentication failed", "error: 401", "error: 403")
-_MEMORY = 1 << 20  # KiB of a command
-_MAX_OUTPUT = 1 << 20  # bytes of what a command says
-_PIECE = 1 << 20  # bytes read at once
+_MAX_MEMORY_KIB = 1 << 20
+_MAX_OUTPUT_BYTES = 1 << 20
+_READ_BYTES = 1 << 20
 _UNREAD_MODES = {"120000": "symbolic link", "160000": "a submodule"}
-_POINTER, _MAX_POINTER = b"version https://git-lfs.github.com/spec/", 1_024  # bytes
+_LFS_POINTER, _MAX_POINTER_BYTES = b"version https://git-lfs.github.com/spec/", 1_024
 Config = Mapping[str, str | Sequence[str]]
 
 
 def version() -> str:
-    """Return the version of git on this machine; empty where there is none, or it does not start."""
+    """Return the version of git on this machine, or an empty string if git does not start."""
     try:
         done = subprocess.run(["git", "version"], capture_output=True, text=True, check=True, timeout=10, env=_path())
     except (OSError, subprocess.SubprocessError):
@@ -64,24 +64,24 @@ def version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """The program, for one repository."""
+    """The git program for one repository. It may use only the network protocols in `protocols`."""
 
     folder: Path
-    protocols: str = "none"  # allowed: none, or https
+    protocols: str = "none"
 
     @contextmanager
     def start(
         self,
         *arguments: str,
         config: Config | None = None,
-        most: int | None = None,
+        max_bytes: int | None = None,
         seconds: float | None = None,
         stdin: int = subprocess.DEVNULL,
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a command with these settings and yield its process, which is killed at the end.
+        """Start a command with these settings and yield its process, which is killed at the end of the block.
 
-        No file that it writes may be larger than `most` bytes; after so many seconds it is killed, and returns `_LATE`.
-        Raises SourceError: it cannot be started.
+        The command may write files of at most `max_bytes`. After `seconds` it is killed and returns `_LATE`.
+        Raises SourceError if it cannot be started.
         """
         lines = [_SETTINGS]
         for name, values in (config or {}).items():
@@ -103,10 +103,10 @@ class Git:
             "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_TERMINAL_PROMPT": "0",
-            # the authorities of this machine, or of SSL_CERT_FILE
             "GIT_SSL_CAINFO": ssl.get_default_verify_paths().cafile or certifi.where(),
         }
-        limits = f"ulimit -d {_MEMORY}; " + (f"ulimit -f {-(-most // _BLOCK)}; " if most is not None else "")
+        limits = f"ulimit -d {_MAX_MEMORY_KIB}; "
+        limits += f"ulimit -f {-(-max_bytes // _BLOCK_BYTES)}; " if max_bytes is not None else ""
         limits += "exec " + (f"timeout -s KILL {seconds:g} " if seconds is not None else "")
         command = ["sh", "-c", f'{limits}"$0" "$@"', "git", f"--git-dir={self.folder}", *arguments]
         try:
@@ -132,20 +132,18 @@ class Git:
                     os.killpg(process.pid, signal.SIGKILL)
 
     def run(
-        self, *arguments: str, config: Config | None = None, most: int | None = None, seconds: float = _SECONDS
+        self, *arguments: str, config: Config | None = None, max_bytes: int | None = None, seconds: float = _RUN_SECONDS
     ) -> tuple[bool, str, str]:
         """Run a command to its end; return whether it succeeded, its output, and its errors.
 
-        Raises SourceError: it takes longer than these seconds, or cannot be started.
+        Raises SourceError if it takes longer than `seconds` or cannot be started.
         """
-        with (
-            self.start(*arguments, config=config, most=most, seconds=seconds) as process,
-            ThreadPoolExecutor(1) as pool,
-        ):
-            said = pool.submit(_pipe(process.stderr).read, _MAX_OUTPUT)
-            output = _pipe(process.stdout).read(_MAX_OUTPUT)
-            errors = said.result()
-            if is_endless := len(errors) == _MAX_OUTPUT:  # a server may send messages for ever
+        command = self.start(*arguments, config=config, max_bytes=max_bytes, seconds=seconds)
+        with command as process, ThreadPoolExecutor(1) as pool:
+            error_output = pool.submit(_pipe(process.stderr).read, _MAX_OUTPUT_BYTES)
+            output = _pipe(process.stdout).read(_MAX_OUTPUT_BYTES)
+            errors = error_output.result()
+            if is_endless := len(errors) == _MAX_OUTPUT_BYTES:  # a server may send messages for ever
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         if process.returncode == _LATE and not is_endless:
@@ -157,7 +155,7 @@ def _fetch(address: GitAddress, git: Git, limits: CrawlLimits, session: Session 
     """Fetch one commit of a remote repository, without its history. Raises SourceError or CredentialsError."""
     if tuple(map(int, re.findall(r"\d+", version())[:2])) < _MIN_VERSION:
         raise SourceError(f"git {version()} is too old for git+https: it needs {'.'.join(map(str, _MIN_VERSION))}")
-    source, most = address.source, limits.max_total_bytes
+    source, max_bytes = address.source, limits.max_total_bytes
     config: dict[str, str | Sequence[str]] = {**_network_config(address, limits)}
     if session is not None:
         if "cookies" in session.kinds:
@@ -170,9 +168,9 @@ def _fetch(address: GitAddress, git: Git, limits: CrawlLimits, session: Session 
         raise SourceError(f"{source}: cannot make a copy: {_first_error(errors)}")
     options = ("--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
     fetch = ("fetch", *options, "--", address.remote, f"+{address.ref}:{_TIP}")
-    succeeded, _, errors = git.run(*fetch, config=config, most=most, seconds=_FETCH_SECONDS)
-    if any(part.stat().st_size >= most for part in git.folder.glob(_UNFINISHED)):
-        raise SourceError(f"{source}: larger than {most:,} bytes")
+    succeeded, _, errors = git.run(*fetch, config=config, max_bytes=max_bytes, seconds=_FETCH_SECONDS)
+    if any(pack.stat().st_size >= max_bytes for pack in git.folder.glob(_UNFINISHED)):
+        raise SourceError(f"{source}: larger than {max_bytes:,} bytes")
     if not succeeded:
         errors = session.redact(errors.encode()).decode() if session else errors
         raise SourceError(f"{source}: {_why_not(address, errors, has_login=session is not None)}")
@@ -186,7 +184,7 @@ def _first_error(errors: str) -> str:
 
 
 def _why_not(address: GitAddress, errors: str, *, has_login: bool) -> str:
-    """Explain the errors of a fetch, with advice."""
+    """Return the cause of a failed fetch, with advice."""
     if any(words in errors for words in _NO_REF):
         missing = "commit yet" if address.ref == "HEAD" else f"branch, tag or commit {address.ref}"
         return f"the repository has no {missing}"
@@ -200,9 +198,9 @@ def _why_not(address: GitAddress, errors: str, *, has_login: bool) -> str:
 
 
 def _network_config(address: GitAddress, limits: CrawlLimits) -> dict[str, str]:
-    """Return settings that hold git to checked addresses of the host, and to the limits. Raises SourceError."""
-    parts = urlsplit(address.remote)
-    host, port = parts.hostname or "", parts.port or 443
+    """Return the settings that restrict git to checked addresses of the host and to limits. Raises SourceError."""
+    remote = urlsplit(address.remote)
+    host, port = remote.hostname or "", remote.port or 443
     proxy = proxy_for(address.remote, limits.http_proxy) or ""
     try:
         resolved = resolve_checked(host, port, allow_private=limits.allow_private)
@@ -232,7 +230,7 @@ def _path() -> dict[str, str]:
 def read_repository(
     context: SourceContext, sessions: Mapping[str, Session] | None = None, scratch: Path | None = None
 ) -> Generator[Item, None, None]:
-    """Read the files of a commit; a remote repository is fetched first, into a folder in `scratch`.
+    """Read the files of a commit. A remote repository is first fetched into a temporary folder in `scratch`.
 
     Raises:
         SourceError: there is no such repository or ref, or it cannot be read.
@@ -278,18 +276,18 @@ def _leads_elsewhere(folder: Path) -> bool:
 def _read_commit(
     context: SourceContext, git: Git, ref: str, commit: str, closed: Collection[str]
 ) -> Generator[Item, None, None]:
-    """Yield the item of each file; `closed` are paths that access lists outside are for. Raises SourceError."""
+    """Yield the items of a commit; access lists outside hide the paths in `closed`. Raises SourceError."""
     files = StoredFiles(context, listing(_list_files(git, commit)), root=context.source, ref=ref, closed=closed)
 
     def read(file: StoredFile) -> Sequence[Item]:
         name = _name(file)
-        known = files.known(file.path, file.version)
-        if known and not includes.involve(name):
-            return known
+        unchanged = files.known(file.path, file.version)
+        if unchanged and not includes.involve(name):
+            return unchanged
         body = _read_blob(blobs, file)
-        if len(body) < _MAX_POINTER and body.startswith(_POINTER):
+        if len(body) < _MAX_POINTER_BYTES and body.startswith(_LFS_POINTER):
             return [Skip(files.url(file.path), "a Git LFS pointer")]
-        page = files.page(file, body)  # a commit has a date, its files have none
+        page = files.page(file, body)
         return [includes.resolve(name, page) if isinstance(page, Page) else page]
 
     stored = {_name(file): file for file in files.wanted() if isinstance(file, StoredFile)}
@@ -307,15 +305,15 @@ def _name(file: StoredFile) -> str:
 
 
 def _list_files(git: Git, commit: str) -> Iterator[Iterable[StoredFile]]:
-    """Yield the files of a commit, some at a time. Raises SourceError."""
-    with git.start("ls-tree", "-r", "-l", "-z", "--full-tree", commit, seconds=_SECONDS) as process:
+    """Yield the files of a commit in batches. Raises SourceError."""
+    with git.start("ls-tree", "-r", "-l", "-z", "--full-tree", commit, seconds=_RUN_SECONDS) as process:
         output, rest = _pipe(process.stdout), b""
-        while piece := output.read(_PIECE):
+        while piece := output.read(_READ_BYTES):
             *lines, rest = (rest + piece).split(b"\0")
             yield map(_file, lines)
         _, errors = process.communicate()
-    if process.returncode == _LATE:  # folders in folders may have no end
-        raise SourceError(f"its folders cannot be listed within {_SECONDS:,.0f} seconds")
+    if process.returncode == _LATE:  # a crafted tree may nest folders without end
+        raise SourceError(f"its folders cannot be listed within {_RUN_SECONDS:,.0f} seconds")
     if process.returncode:
         raise SourceError(_first_error(errors.decode("utf-8", "replace")))
 
@@ -327,7 +325,7 @@ def _file(line: bytes) -> StoredFile:
 
 
 def _read_blob(process: "subprocess.Popen[bytes]", file: StoredFile) -> bytes:
-    """Return the content of a file. Raises SourceError: the repository does not have it, or is damaged."""
+    """Return the content of a file. Raises SourceError if it is missing or damaged."""
     name, (into, out) = _name(file), (_pipe(process.stdin), _pipe(process.stdout))
     try:
         into.write(f"{file.version}\n".encode())

@@ -1,7 +1,7 @@
 """Pushed documents on disk: the latest version of each address, and its state in the index.
 
-Changes are numbered in the order in which they were accepted. A withdrawn address stays in the file without its
-document, so that the next build removes it from any generation, also from an older one that is live again.
+Changes are numbered in the order in which they were accepted. The database keeps a withdrawn address without its
+document, so that the next build removes it from any generation, even after a rollback to an older one.
 """
 
 import fcntl
@@ -23,13 +23,13 @@ from indexer.generation.manifest import DOCUMENTS, GENERATIONS, PUSHED, current_
 from indexer.publish.publish import sync
 from indexer.records import Page, SenderFacts
 
-SOURCE = "pushed://documents"  # the source that these documents have in an index
+SOURCE = "pushed://documents"
 QUEUED, REMOVED, SUPERSEDED = "queued", "removed", "superseded"
 STATES = (QUEUED, "indexed", "skipped", "failed", REMOVED, SUPERSEDED)
-KEPT = 10_000  # changes that are remembered after they were dealt with
+MAX_SETTLED_CHANGES = 10_000
 _PUT, _DELETE = "put", "delete"
 _DATABASE, _LOCK = "documents.sqlite", "making.lock"
-_PATIENCE = 10.0  # seconds that a change waits for others
+_LOCK_SECONDS = 10.0
 _SCHEMA = Path(__file__).with_name("pushed.sql").read_text("utf-8")
 _CHANGE = "SELECT id, url, action, at, state, reason, generation FROM changes"
 _NEWER = "SELECT 1 FROM changes AS later WHERE later.url = changes.url AND later.id > changes.id"
@@ -38,36 +38,39 @@ _SUMS = "SELECT count(body), coalesce(sum(length(body)), 0) FROM documents"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A document that was sent or withdrawn; a higher number was accepted later."""
+    """A document that was sent or withdrawn at a time in UTC (ISO 8601); later changes have higher numbers.
+
+    `generation` was live when the change was settled, and `reason` says why the document was skipped or failed.
+    """
 
     id: int
     url: str
-    action: str  # "put" or "delete"
-    at: str  # ISO 8601, UTC: when it was accepted
-    state: str  # one of STATES
-    reason: str | None  # why it was skipped or failed
-    generation: str | None  # the one that was live when it was dealt with
+    action: str
+    at: str
+    state: str  # in STATES
+    reason: str | None
+    generation: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """Numbers of pushed and of waiting documents."""
+    """Numbers of waiting changes and stored documents, and the error of the last attempt to index them."""
 
-    queued: int  # changes
+    queued: int
     oldest: str | None
-    documents: int  # all that were not withdrawn
+    documents: int
     bytes: int
-    error: str | None  # why what waits could not be indexed when it was last tried
+    error: str | None
 
 
 class PushedStore:
-    """The documents sent to one collection; any number of processes and threads may use it at once.
+    """The documents sent to one collection. Any number of processes and threads may use them at once.
 
-    Methods raise sqlite3.Error or OSError where the disk is full or failing, or others keep the file for too long.
+    Methods raise sqlite3.Error or OSError if the disk is full or fails, or if the database is locked for too long.
     """
 
     def __init__(self, index_dir: Path) -> None:
-        """Take the folder of the collection, which has to be there before anything is accepted."""
+        """Use the folder of a collection, which must exist before documents are stored."""
         self._index_dir, self._path = index_dir, index_dir / PUSHED / _DATABASE
 
     @property
@@ -76,16 +79,16 @@ class PushedStore:
         return self._path.exists()
 
     def put(self, page: Page, *, replace: bool = True) -> Change | None:
-        """Store a document, in place of an earlier one of its address; it is on disk when this returns.
+        """Store a document on disk, and replace an earlier one with its address.
 
-        Without `replace`, return None where the address has a document: of several senders, one is the first.
+        Without `replace`, return None if the address has a document, so only the first of several senders succeeds.
         """
         stated = json.dumps(page.sender_facts)
         facts = (page.content_hash, page.content_type, page.charset, stated, page.fetched_at, page.body)
         return self._accept(page.url, _PUT, page.fetched_at, facts, replace=replace)
 
     def remove(self, url: str) -> Change:
-        """Withdraw the document of an address. Its facts stay, as they name its readers."""
+        """Withdraw the document of an address. The sender facts stay, because they name the readers."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         last = self.described(url)
         content_type, stated = (last.content_type, json.dumps(last.sender_facts)) if last else ("", "[]")
@@ -94,7 +97,7 @@ class PushedStore:
         return change
 
     def last(self) -> int:
-        """Return the number of the last change that was accepted, 0 if there was none."""
+        """Return the number of the last change, or 0."""
         return int(self._one("SELECT coalesce(max(id), 0) FROM changes")[0])
 
     def is_waiting(self) -> bool:
@@ -102,26 +105,26 @@ class PushedStore:
         return self._one("SELECT 1 FROM changes WHERE state = 'queued' LIMIT 1") is not None
 
     def change(self, number: int) -> Change | None:
-        """Return a change that is remembered."""
-        found = self._one(f"{_CHANGE} WHERE id = ?", number)
-        return Change(*found) if found else None
+        """Return a change by its number, or None if it is no longer recorded."""
+        row = self._one(f"{_CHANGE} WHERE id = ?", number)
+        return Change(*row) if row else None
 
-    def changes(self, most: int) -> list[Change]:
+    def changes(self, limit: int) -> list[Change]:
         """Return the latest changes, the last one first."""
-        return [Change(*row) for row in self._rows(f"{_CHANGE} ORDER BY id DESC LIMIT ?", most)]
+        return [Change(*row) for row in self._rows(f"{_CHANGE} ORDER BY id DESC LIMIT ?", limit)]
 
     def facts(self) -> QueueFacts:
-        """Return how much there is, and how much waits."""
+        """Return the size of the store and of its queue."""
         queued = "(SELECT count(*) AS queued, min(at) FROM changes WHERE state = 'queued')"
         return QueueFacts(*self._one(f"SELECT * FROM {queued}, totals"))  # noqa: S608 - no input
 
     def failed(self) -> int:
-        """Return how many documents could not be read, and were not sent again or withdrawn since."""
+        """Return the number of documents whose latest change failed."""
         failed = f"SELECT count(*) FROM changes WHERE state = 'failed' AND NOT EXISTS ({_NEWER})"  # noqa: S608 - no input
         return int(self._one(failed)[0])
 
     def has(self, url: str) -> bool:
-        """Return whether there is a document of an address: here, or in a live generation that came from elsewhere."""
+        """Return whether an address has a document, here or in the live generation, which may have been imported."""
         if (sent := self._one("SELECT body IS NOT NULL FROM documents WHERE url = ?", url)) is not None:
             return bool(sent[0])
         try:
@@ -129,11 +132,11 @@ class PushedStore:
         except IndexMissing:
             return False
         with closing(open_read_only(path)) as pages:
-            found = pages.execute("SELECT 1 FROM pages WHERE url = ? AND source = ?", (url, SOURCE))
-            return found.fetchone() is not None
+            row = pages.execute("SELECT 1 FROM pages WHERE url = ? AND source = ?", (url, SOURCE)).fetchone()
+            return row is not None
 
     def listed(self) -> Iterator[tuple[str, str, bool]]:
-        """Yield address and content hash of every document, in order, and whether it was not withdrawn."""
+        """Yield the address of every document, in order, its content hash, and False if it was withdrawn."""
         columns = "url, content_hash, body IS NOT NULL"
         some = f"SELECT {columns} FROM documents WHERE url > ? ORDER BY url LIMIT 1000"  # noqa: S608 - no input
         last = ""
@@ -142,11 +145,11 @@ class PushedStore:
             last = rows[-1][0]
 
     def page(self, url: str) -> Page | None:
-        """Return the document of an address, None if it was withdrawn."""
+        """Return the document of an address, or None if it is missing or was withdrawn."""
         return self._page(url, "body", "body IS NOT NULL")
 
     def described(self, url: str) -> Page | None:
-        """Return the facts of a document without its body, also of a withdrawn one."""
+        """Return a document without its body, even if it was withdrawn."""
         return self._page(url, "x''", "stated != '[]'")
 
     def trouble(self, detail: str) -> None:
@@ -155,7 +158,7 @@ class PushedStore:
             database.execute("UPDATE totals SET trouble = ?", (detail,))
 
     def clear(self, last: int) -> None:
-        """Forget the documents of the changes up to a number, as their source has left the index."""
+        """Delete the documents of the changes up to a number, after their source was removed from the index."""
         if self.is_there:
             with self._changing() as database:
                 newer = "SELECT url FROM changes WHERE id > ?"
@@ -165,10 +168,7 @@ class PushedStore:
                 database.execute("UPDATE changes SET state = ? WHERE state = 'queued' AND id <= ?", done)
 
     def settle(self, last: int) -> None:
-        """Record that the live generation includes the changes up to a number.
-
-        Raises IndexMissing where there is none.
-        """
+        """Record that the live generation has the changes up to a number. Raises IndexMissing without a generation."""
         generation = current_id(self._index_dir)
         of_due = f"{_CHANGE} WHERE state = 'queued' AND id <= ? AND NOT EXISTS ({_NEWER})"
         path = self._index_dir / GENERATIONS / generation / DOCUMENTS
@@ -184,7 +184,7 @@ class PushedStore:
             database.execute("UPDATE changes SET state = ? WHERE state = 'queued' AND id <= ?", rest)
             database.execute("UPDATE totals SET trouble = NULL")
             old = "DELETE FROM changes WHERE state != 'queued' AND id <= (SELECT max(id) FROM changes) - ?"
-            database.execute(old, (KEPT,))
+            database.execute(old, (MAX_SETTLED_CHANGES,))
 
     def _accept(self, url: str, action: str, at: str, facts: tuple[Any, ...], *, replace: bool = True) -> Change | None:
         self._make()
@@ -202,8 +202,8 @@ class PushedStore:
 
     def _page(self, url: str, column: str, condition: str) -> Page | None:
         columns = f"content_type, charset, stated, pushed_at, content_hash, {column}"
-        found = f"SELECT {columns} FROM documents WHERE url = ? AND {condition}"  # noqa: S608 - no input
-        row = self._one(found, url)
+        query = f"SELECT {columns} FROM documents WHERE url = ? AND {condition}"  # noqa: S608 - no input
+        row = self._one(query, url)
         if row is None:
             return None
         content_type, charset, stated, pushed_at, content_hash, body = row
@@ -219,17 +219,17 @@ class PushedStore:
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
-        """Give a transaction that is on the disk once the block has ended well, and never was if it has not."""
-        with self._connected() as database, database:  # commits, or rolls back
+        """Yield a transaction: it is committed to disk at the end of the block, or rolled back after an error."""
+        with self._connected() as database, database:
             database.execute("BEGIN IMMEDIATE")
             yield database
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection for one use: the file may be replaced together with its collection."""
+        """Yield a connection for one use, as the file may be replaced together with its collection."""
         if self.is_there:
             address = f"{self._path.absolute().as_uri()}?mode=rw"
-            database = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
+            database = sqlite3.connect(address, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
         else:
             database = sqlite3.connect(":memory:")
             database.executescript(_SCHEMA)
@@ -239,7 +239,7 @@ class PushedStore:
             yield database
 
     def _make(self) -> None:
-        """Make the file if it is missing, whole or not at all, so that a power cut leaves nothing out of its folder."""
+        """Create the database if it is missing. After a power cut, it is complete or missing."""
         if self.is_there:
             return
         folder = self._path.parent

@@ -38,12 +38,12 @@ class Reading:
     templates: Templates | None = None
     copied_urls: Collection[str] = ()
     pushed: PushedStore | None = None
-    scratch: Path | None = None  # folder for temporary files
+    scratch: Path | None = None
     no_images: str = OCR_OFF
 
 
 def read_sources(sources: Sequence[str], reading: Reading) -> Items:
-    """Yield the pages of all sources, without repeated addresses, or repeated content of one source.
+    """Yield the pages of all sources, but a repeated address or repeated content of one source as a skip.
 
     Pushed documents come first, and replace pages with the same address. Raises SourceError if a source cannot be read.
     """
@@ -89,7 +89,7 @@ def _read_one(context: SourceContext, reading: Reading, browser: Browser) -> Ite
 
 
 def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item]:
-    """Yield pushed documents by address; documents that only the index has, after an import, are copied."""
+    """Yield pushed documents by address, then the documents that only the index has after an import."""
     earlier, sent = context.earlier, set[str]()
     context.report_due(documents.facts().documents)
     for url, content_hash, is_there in documents.listed():
@@ -101,7 +101,7 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
             yield from (CarriedPage(replace(each, source=SOURCE)) for each in (record, *earlier.pages(f"{url}!/")))
             continue
         page = documents.page(url)
-        if page is None:  # withdrawn meanwhile
+        if page is None:
             continue
         for item in with_members(page, context.limits.max_bytes, context.no_images):
             if isinstance(item, Page) and item is not page:  # an attachment
@@ -114,12 +114,12 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
 
 
 class _Unique:
-    """Skips repeated addresses, and repeated content within a source, but not in another version of a manual."""
+    """Skips repeated addresses, and repeated content of one source unless it is another version of a manual."""
 
     def __init__(self, copied_urls: Collection[str]) -> None:
         self._rested = copied_urls
         self._urls: set[str] = set()
-        # versions of each content by page. Sources may have different readers, and senders must not learn of content.
+        # Versions by page, for each source and content hash. Sources are separate, as they may have different readers.
         self._contents: dict[tuple[str, str], dict[tuple[str, str], set[str]]] = {}
 
     def item(self, item: Item) -> Item:
@@ -134,7 +134,7 @@ class _Unique:
         return item
 
     def _is_copy(self, url: str, content: tuple[str, str]) -> bool:
-        """Return whether another page, which is no other version, has the content; record the versions of this page."""
+        """Return whether another page, other than a version of it, has the content; otherwise record its versions."""
         pages = self._contents.get(content)
         editions = {edition.page: edition.version for edition in editions_of(url)}
         if pages is not None:

@@ -1,4 +1,4 @@
-"""Files of a commit or a bucket: select, compare with the previous build, and convert to pages."""
+"""Select the files of a commit or bucket, compare them with the previous build, and convert them to pages."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -18,12 +18,12 @@ _MAX_FILES, _MAX_PATH_BYTES = 200_000, 32_000_000
 
 
 class StoredFile(NamedTuple):
-    """A file of a listing."""
+    """A file of a listing: its size in bytes, a version that changes with its content, and a reason not to read it."""
 
-    path: bytes  # separated by /
-    size: int  # bytes
-    version: str  # changes with its content
-    refusal: str = ""  # reason why it is not read
+    path: bytes
+    size: int
+    version: str
+    refusal: str = ""
     last_modified: str | None = None  # HTTP date
 
 
@@ -50,14 +50,14 @@ class StoredFiles:
         ref: str = "",
         closed: Collection[str] = (),
     ) -> None:
-        """Take the files of a source.
+        """Use the listing of a source.
 
         Args:
             context: the source.
-            files: its listing.
+            files: all files of the source.
             root: address of the root folder.
             ref: value of `{ref}` in a link template.
-            closed: more paths with access lists, see `closed_paths`.
+            closed: paths with access lists outside of the source, see `closed_paths`.
         """
         self._context, self._files, self._root, self._ref = context, files, root, ref
         self._limits, self._earlier, self._source = context.limits, context.earlier, context.source
@@ -65,9 +65,9 @@ class StoredFiles:
         self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
 
     def wanted(self, *, has_media_types: bool = False) -> Iterator[StoredFile | Skip | Failure]:
-        """Yield the files to read, and skips or failures for others; one skip for a hidden folder.
+        """Yield the files to read, a skip or failure for each other file, and one skip for a hidden folder.
 
-        With `has_media_types`, the source knows the type of files without a suffix.
+        With `has_media_types`, the source knows the types of files without a suffix.
         """
         hidden: set[bytes] = set()
         for file in self._files:
@@ -95,20 +95,20 @@ class StoredFiles:
                 yield file
 
     def known(self, path: bytes, version: str) -> list[CarriedPage]:
-        """Return the records of a file of this version and of its attachments; nothing if it must be read."""
+        """Return the records of a file and its members, or nothing if the previous build has another version."""
         record = self._earlier.page(self.url(path)) if self._earlier.is_trusted else None
         if record is None or record.source != self._source or record.etag != f'"{version}"':
             return []
         return [CarriedPage(each) for each in (record, *self._earlier.pages(f"{record.url}!/"))]
 
     def kept(self, path: bytes, reason: str) -> list[CarriedPage]:
-        """Return the records of a file that cannot be read, and of its members."""
+        """Return the records of a file that cannot be read, and of its members, with the reason."""
         url = self.url(path)
         records = filter(None, [self._earlier.page(url), *self._earlier.pages(f"{url}!/")])
         return [CarriedPage(replace(record, source=self._source), failure=reason) for record in records]
 
     def page(self, file: StoredFile, body: bytes, content_type: str = "", charset: str | None = None) -> Page | Skip:
-        """Return the page of a file. Its name or content decides the media type before `content_type`."""
+        """Return the page of a file. `content_type` counts only if the name of the file tells no media type."""
         name = file.path.decode("utf-8", "replace")
         content_type = content_type_of(name) or content_type or type_by_content(name, body) or ""
         if not content_type:

@@ -1,7 +1,7 @@
 """Templates of sites: text that pages repeat around their content.
 
-A template is learnt from the first pages of a source, and stored in the index until all pages are read again, or until
-most of these pages changed, as after a redesign.
+A template is learnt from the first pages of a source and stored in the index. It is learnt again when all pages are
+read again, or when most of the first pages changed.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from indexer.records import CarriedPage, Item, Page, PageBlocks, PageReading
 _SAMPLE_PAGES, _MAX_SAMPLE_BYTES, _MAX_SAMPLE_ITEMS = 40, 20_000_000, 200
 _MAX_READERS = 2
 _MIN_PAGES = 4
-# A text, or a link, belongs to the template if so many pages repeat it, and this share of pages with its place.
+# A text belongs to the template if this number of pages repeats it, and this share of the pages with its place.
 _MIN_REPEATS, _MIN_SHARE, _MIN_LINKED_SHARE = 3, 0.5, 0.8
 _MIN_CHANGED_SHARE = 0.8
 _REPEATED_PLACES = 2
@@ -35,7 +35,7 @@ class _Sample:
     """The first items of a source, from which its template is learnt."""
 
     items: list[Item] = field(default_factory=list)
-    pages: dict[str, Page | CarriedPage] = field(default_factory=dict)  # HTML, by content hash
+    pages_by_hash: dict[str, Page | CarriedPage] = field(default_factory=dict)
     bytes: int = 0
 
 
@@ -43,13 +43,13 @@ class Templates:
     """Learns the templates of sources, and attaches them to pages."""
 
     def __init__(self, kept: Mapping[str, str] | None = None, is_new: Callable[[Page], bool] = lambda _: True) -> None:
-        """Start from the templates of an earlier build; `is_new` tells whether a page changed since."""
+        """Start with the templates of the previous build; `is_new` tells whether a page has changed since."""
         self._known = dict(kept or {})
         self._studied: set[str] = set()
         self._is_new = is_new
 
     def parts_of(self, source: str, page: Page) -> PageParts:
-        """Return the parts of a page that are read with its links; safe to call in any thread."""
+        """Return the parts of a page that are read with its links. Any thread may call this."""
         if not self._is_new(page):
             return PageParts()
         template = self._known.get(source, "") if is_html(page) else ""
@@ -61,7 +61,7 @@ class Templates:
         return {source: self._known[source] for source in sources if source in self._known}
 
     def attach(self, source: str, items: Iterable[Item]) -> Items:
-        """Yield the items of a source, with its template once that is learnt."""
+        """Yield the items of a source. Pages get its template as soon as that is learnt."""
         sample = _Sample()
         for item in items:
             is_page = is_html(item) or isinstance(item, CarriedPage)
@@ -69,11 +69,11 @@ class Templates:
                 yield self._with(source, item)
                 continue
             sample.items.append(item)
-            if is_page and isinstance(item, Page | CarriedPage) and item.content_hash not in sample.pages:
-                sample.pages[item.content_hash] = item
+            if is_page and isinstance(item, Page | CarriedPage) and item.content_hash not in sample.pages_by_hash:
+                sample.pages_by_hash[item.content_hash] = item
                 sample.bytes += len(item.body) if isinstance(item, Page) else 0
             if (
-                len(sample.pages) >= _SAMPLE_PAGES
+                len(sample.pages_by_hash) >= _SAMPLE_PAGES
                 or sample.bytes >= _MAX_SAMPLE_BYTES
                 or len(sample.items) >= _MAX_SAMPLE_ITEMS
             ):
@@ -82,10 +82,10 @@ class Templates:
         yield from self._learn(source, sample)
 
     def _learn(self, source: str, sample: _Sample) -> list[Item]:
-        """Learn the template, unless one is known and few pages changed; return the items of the sample."""
-        pages = [page for page in sample.pages.values() if isinstance(page, Page)]
+        """Learn the template unless the source has one and few pages changed; return the items of the sample."""
+        pages = [page for page in sample.pages_by_hash.values() if isinstance(page, Page)]
         readings: dict[str, PageReading] = {}
-        needed = max(_MIN_PAGES, _MIN_CHANGED_SHARE * len(sample.pages)) if source in self._known else 0
+        needed = max(_MIN_PAGES, _MIN_CHANGED_SHARE * len(sample.pages_by_hash)) if source in self._known else 0
         if sum(map(self._is_new, pages)) >= needed:
             with ThreadPoolExecutor(min(_MAX_READERS, most_at_once())) as pool:
                 results = zip(pages, pool.map(self._reading, pages), strict=True)
@@ -98,7 +98,7 @@ class Templates:
         return [self._with(source, item, readings) for item in sample.items]
 
     def _reading(self, page: Page) -> PageReading | None:
-        """Read a page with its blocks, unless that was done."""
+        """Return the reading of a page with its blocks, or None if the page cannot be read."""
         if page.reading is not None and page.reading.blocks is not None:
             return page.reading
         try:
@@ -108,7 +108,7 @@ class Templates:
             return None
 
     def _with(self, source: str, item: Item, readings: Mapping[str, PageReading] | None = None) -> Item:
-        """Return an item with the template of its source, and its reading if that is still valid."""
+        """Return an item with the template of its source, and with its reading if that fits the template."""
         if not is_html(item):
             return item
         template = self._known.get(source, "")
@@ -128,15 +128,15 @@ def _may_have(reading: PageReading, template: str) -> bool:
 
 
 def learn(pages: Iterable[PageBlocks]) -> Template | None:
-    """Learn a template; return None if there are too few pages. Pages with the same headings count once."""
+    """Return the template of some pages, or None if there are too few. Pages with the same headings count once."""
     blocks_by_headings = {page.headings_hash: page.blocks for page in pages}
     if len(blocks_by_headings) < _MIN_PAGES:
         return None
-    around: dict[int, int] = {}  # place: outer place
-    place_of: dict[int, int] = {}  # text: place
+    outer_place_of: dict[int, int] = {}
+    place_of: dict[int, int] = {}
     places, texts, linked = Counter[int](), Counter[int](), Counter[int]()  # pages that have them
     for blocks in blocks_by_headings.values():
-        around |= {place: outer for outer, place, _, _ in blocks}
+        outer_place_of |= {place: outer for outer, place, _, _ in blocks}
         place_of |= {text: place for _, place, text, _ in blocks}
         texts.update({text for _, _, text, _ in blocks})
         times = Counter(place for _, place, _, _ in blocks)
@@ -152,7 +152,7 @@ def learn(pages: Iterable[PageBlocks]) -> Template | None:
     text_places = frozenset(place_of[text] for text in repeated[:_MAX_HASHES])
     outer_places = {*text_places, *links[:_MAX_HASHES]}
     for place in tuple(outer_places):
-        while (place := around.get(place, 0)) and place not in outer_places:
+        while (place := outer_place_of.get(place, 0)) and place not in outer_places:
             outer_places.add(place)
     texts_and_links = frozenset(repeated[:_MAX_HASHES]), text_places, frozenset(links[:_MAX_HASHES])
     return Template(*texts_and_links, frozenset(outer_places))

@@ -103,7 +103,7 @@ def notes(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def watcher(notes: Path, monkeypatch: pytest.MonkeyPatch) -> Watcher:
-    monkeypatch.setattr("indexer.sources.folder._PAUSE", 0.05)
+    monkeypatch.setattr("indexer.sources.folder._POLL_SECONDS", 0.05)
     return Watcher([str(notes), str(notes / "a.txt")], notes / "index")
 
 

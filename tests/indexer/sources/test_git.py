@@ -218,7 +218,7 @@ def test_a_repository_of_endless_folders_costs_little(repository: Repository, mo
     commit("".join(f"100644 blob {blob}\t{name}{'x' * 200}.md\n" for name in range(10)), 5)
     with pytest.raises(SourceError, match="more than 200,000 files, or 32,000,000 bytes of their names"):
         items(repository.source)
-    monkeypatch.setattr("indexer.sources.git._SECONDS", 1.0)
+    monkeypatch.setattr("indexer.sources.git._RUN_SECONDS", 1.0)
     commit("", 12)
     with pytest.raises(SourceError, match="cannot be listed within 1 seconds"):
         items(repository.source)
