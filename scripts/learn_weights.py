@@ -1,10 +1,12 @@
 #!/usr/bin/env python
 """Learn the weights of the searches by words, by meaning and by tokens: rag/query/weights.json.
 
-`collect` embeds collections in BEIR's layout and saves the candidates of every query with their scores by search;
-`train` fits the weights to all of them, and prints the figures of each collection with weights fitted to others:
+`collect` embeds collections in BEIR's layout and saves the candidates of every query with their scores by search, in a
+folder of the collections of one kind, such as manuals. `train` fits the weights to all kinds, which count the same, and
+prints the figures of each collection with weights fitted to others:
 
-    scripts/learn_weights.py collect build/weights ~/datasets/scifact ~/questions ...
+    scripts/learn_weights.py collect build/weights/abstracts ~/datasets/scifact
+    scripts/learn_weights.py collect build/weights/manuals ~/questions/manual ~/questions/handbook
     scripts/learn_weights.py train build/weights
 
 Everything is seeded: the same collections give the same weights.
@@ -12,6 +14,7 @@ Everything is seeded: the same collections give the same weights.
 
 import argparse
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,26 +27,27 @@ from rag.query.weighting import MAX_DEVIATIONS, SIGNALS
 Array = npt.NDArray[Any]
 
 WEIGHTS = Path(__file__).parent.parent / "rag" / "query" / "weights.json"
-MAX_CANDIDATES = 40  # the relevant ones, and the best by each search
+MAX_CANDIDATES = 40
 MAX_QUERIES = 150
 MAX_RELEVANT = 5
-TEMPERATURE = 0.01  # smooths ranks
-PENALTY = 0.003  # a factor
-WEIGHT_WITHOUT_TOKENS = 0.5  # each query is an example with tokens, and another one without
+RANK_TEMPERATURE = 0.02
+PENALTY_FACTOR = 0.003
+WEIGHT_WITHOUT_TOKENS = 0.5
 FOLDS = 16
 STEPS = 30
 
 
 class Collection(NamedTuple):
-    """The candidates of a collection's queries."""
+    """The candidates of a collection's queries, with scores of all searches from 0 to 1, and the ideal DCG@10."""
 
     name: str
+    kind: str
     has_tokens: bool
-    scaled: Array  # (queries, candidates, 3), dense, lexical and tokens from 0 to 1
-    exists: Array  # (queries, candidates), False where there are fewer
+    scaled: Array  # (queries, candidates, 3)
+    exists: Array  # (queries, candidates)
     relevance: Array  # (queries, candidates)
     signals: Array  # (queries, signals)
-    ideal: Array  # (queries,), the highest DCG@10
+    ideal: Array  # (queries,)
 
     def ndcg(self, weights: Array) -> float:
         """Return nDCG@10 with weights (3,) or (queries, 3)."""
@@ -72,16 +76,15 @@ def collect(folders: list[Path], out: Path, precision: str) -> None:
         has_tokens = not why_no_tokens(len(texts), broken, is_multilingual=embedder.is_multilingual)
         queries = []
         for id, candidates in search_corpus(dataset, embedder, None, tokens=True):
-            assert candidates.dense is not None  # noqa: S101 - for the type checker, as the next two
+            assert candidates.dense is not None  # noqa: S101 - for the type checker, as the next one
             assert candidates.lexical is not None  # noqa: S101
-            assert candidates.maxsim is not None  # noqa: S101
-            rows = np.union1d(candidates.dense[1], candidates.lexical.rows)
-            words = np.zeros(len(rows), np.float32)
-            words[rows.searchsorted(candidates.lexical.rows)] = candidates.lexical.scores
-            highest = words.max(initial=0) or 1
-            scaled = [scale(candidates.cosines(rows)), words / highest, scale(candidates.maxsim(rows))]
-            relevance = [max(0, dataset.judgements[id].get(candidates.document_ids[row], 0)) for row in rows]
-            values = measure_signals(candidates.facts, candidates.dense, candidates.lexical, rows, scaled)
+            ranking = candidates.rank("hybrid", tokens=True)
+            dense, lexical, tokens = (ranking.columns[search] for search in ("dense", "lexical", "tokens"))
+            is_compared = ~np.isnan(tokens)
+            scaled = [scale(dense), lexical / (lexical.max(initial=0) or 1), np.zeros(len(tokens), np.float32)]
+            scaled[2][is_compared] = scale(tokens[is_compared])
+            relevance = [max(0, dataset.judgements[id].get(candidates.document_ids[row], 0)) for row in ranking.rows]
+            values = measure_signals(candidates.facts, candidates.dense, candidates.lexical)
             best = sorted(dataset.judgements[id].values(), reverse=True)[:10]
             ideal = sum(max(0, gain) / np.log2(place + 2) for place, gain in enumerate(best))
             if ideal:
@@ -108,16 +111,21 @@ def read(path: Path) -> Collection:
         relevance = file["relevance"].astype(np.float32)
         exists = relevance >= 0
         judged = np.maximum(relevance, 0)
-        return Collection(
-            path.stem, bool(file["has_tokens"]), file["scaled"], exists, judged, file["signals"], file["ideal"]
-        )
+        scaled, signals, ideal = file["scaled"], file["signals"], file["ideal"]
+        name, kind = path.stem, path.parent.name
+        return Collection(name, kind, bool(file["has_tokens"]), scaled, exists, judged, signals, ideal)
 
 
 class Examples:
-    """Training queries as tensors, each with tokens, without, or both."""
+    """Training queries as tensors."""
 
     def __init__(self, collections: list[Collection], mean: Array, deviation: Array) -> None:
-        """Choose queries and candidates of each collection. All collections have the same weight."""
+        """Choose queries of each collection, their relevant candidates, and the best candidates by each search.
+
+        All kinds have the same weight, and all collections of a kind. A query of a collection with tokens is two
+        examples, with tokens and without.
+        """
+        sizes = Counter(each.kind for each in collections)
         chooser = np.random.default_rng(0)
         columns: list[list[Array]] = [[] for _ in range(8)]
         for number, each in enumerate(collections):
@@ -135,7 +143,7 @@ class Examples:
             for tokens, weight in ((1, 1.0), (0, WEIGHT_WITHOUT_TOKENS)) if each.has_tokens else ((0, 1.0),):
                 count = len(usable)
                 inputs = inputs_of(each.signals[usable], mean, deviation, tokens)
-                facts = [np.full(count, fact) for fact in (tokens, weight / max(1, count), number)]
+                facts = [np.full(count, fact) for fact in (tokens, weight / max(1, count) / sizes[each.kind], number)]
                 rows = [scaled, exists, relevant, inputs, -each.signals[usable, 0], *facts]
                 for column, values in zip(columns, rows, strict=True):
                     column.append(values)
@@ -154,11 +162,11 @@ class Examples:
         weights = torch.stack([(1 - words) * vector, words, (1 - words) * (1 - vector)], 1)
         scores = torch.bmm(self.scaled, weights[..., None])[..., 0]
         relevant_scores = torch.gather(scores, 1, self.places)
-        better = torch.sigmoid((scores[:, None] - relevant_scores[..., None]) / TEMPERATURE) * self.exists[:, None]
+        better = torch.sigmoid((scores[:, None] - relevant_scores[..., None]) / RANK_TEMPERATURE) * self.exists[:, None]
         ranks = 0.5 + better.sum(-1)
         gains = self.relevant / torch.log2(1 + ranks) * torch.sigmoid((11 - ranks) / 1.5)
         weight = self.weight * is_used[self.collection]
-        return PENALTY * (table[:, :-2] ** 2).sum() - (weight * gains.sum(1) / self.ideal).sum() / weight.sum()
+        return PENALTY_FACTOR * (table[:, :-2] ** 2).sum() - (weight * gains.sum(1) / self.ideal).sum() / weight.sum()
 
 
 def inputs_of(signals: Array, mean: Array, deviation: Array, tokens: int) -> Array:
@@ -194,7 +202,7 @@ def weights_of(table: Array, each: Collection, mean: Array, deviation: Array, *,
 
 def train(folder: Path) -> None:
     """Fit the weights to all collections, write them, and print the figures of each with weights of the others."""
-    collections = [read(path) for path in sorted(folder.glob("*.npz"))]
+    collections = [read(path) for path in sorted(folder.glob("*/*.npz"), key=lambda path: path.stem)]
     mean = np.mean([each.signals.mean(0) for each in collections], 0)
     deviation = np.sqrt(np.mean([((each.signals - mean) ** 2).mean(0) for each in collections], 0)) + 1e-6
     examples = Examples(collections, mean, deviation)
@@ -210,7 +218,7 @@ def train(folder: Path) -> None:
     fixed = [np.array([(1 - words) * (1 - tokens), words, (1 - words) * tokens])
              for words in np.arange(0.2, 0.71, 0.1) for tokens in (0, 0.25, 0.5)]  # fmt: skip
     of_fixed = np.array([[each.ndcg(shares * [1, 1, each.has_tokens]) for shares in fixed] for each in collections])
-    left_out = np.random.default_rng(1).permutation(len(collections)) % FOLDS
+    left_out = np.arange(len(collections)) * FOLDS // len(collections)  # together with others of a similar name
     figures = []
     print(f"{'':<24}{'dense':>8}{'words':>8}{'fixed':>8}{'plain':>8}{'hybrid':>8}{'lost':>8}")
     for fold in range(FOLDS):

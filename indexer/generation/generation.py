@@ -101,8 +101,7 @@ class Generation:
 
     def search_terms(self, terms: LexicalQuery, k: int, only: Filter | None = None) -> TermHits:
         """Find the k chunks that match the words of a query best; see `LexicalReader.search`."""
-        scores, rows = self.lexical.search(terms, k, only, self.select(only) if only else None)
-        return TermHits(scores, rows, self.lexical.idf_sum(terms))
+        return TermHits(*self.lexical.search(terms, k, only, self.select(only) if only else None))
 
     def suggest(self, typed: str, limit: int, only: Filter | None = None) -> list[Heading]:
         """Return titles and headings that begin as typed, see `Headings.find`."""

@@ -79,14 +79,10 @@ class RowSet:
 
 
 class TermHits(NamedTuple):
-    """The chunks that match the words of a query: BM25 scores (n,), best first, and rows (n,).
-
-    `idf_sum` is the BM25 of an average passage with each query word once, or 0 if it is unknown.
-    """
+    """The chunks that match the words of a query: BM25 scores (n,), best first, and rows (n,)."""
 
     scores: npt.NDArray[np.float32]
     rows: npt.NDArray[np.int64]
-    idf_sum: float
 
 
 class RowFacts(NamedTuple):

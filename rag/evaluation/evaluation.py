@@ -244,7 +244,7 @@ def search_corpus(
     ]
     spoken = tuple(measure_languages(by_language, embedder.count_broken))
     code, unrelated = share_of_code([texts[row] for row in sample]), measure_unrelated(embedder) if is_dense else 0.0
-    collection = CollectionFacts(len(texts), code, spoken, unrelated)
+    collection = CollectionFacts(code, spoken, unrelated)
     with tempfile.TemporaryDirectory(prefix="pilotlight-") as temporary:
         reader = None
         if is_lexical:
@@ -260,7 +260,7 @@ def search_corpus(
             cosines = np.empty(0, np.float32)
             if reader:
                 terms = reader.read(query, is_word=embedder.has_word)
-                lexical = TermHits(*reader.search(terms, CANDIDATES), reader.idf_sum(terms))
+                lexical = TermHits(*reader.search(terms, CANDIDATES))
             if is_dense:
                 cosines = vectors @ query_vectors[number]
                 best = np.argsort(-cosines, kind="stable")[:CANDIDATES]

@@ -96,7 +96,7 @@ def fuse(
     reasons: dict[str, float] = {}
     if dense is None:
         assert lexical is not None  # noqa: S101 - for the type checker; one of both was searched
-        scores, rows, _ = lexical
+        scores, rows = lexical
         by_search, weights, scaled = {"lexical": scores}, {"lexical": 1.0}, [scores]
     elif lexical is None:
         scores, rows = dense
@@ -118,7 +118,7 @@ def fuse(
         highest = (lexical.scores[0] if len(lexical.scores) else 0) or 1
         by_search = {"dense": by_meaning, "lexical": by_words}
         scaled = [scale(by_meaning), by_words / highest]
-        weights, reasons = weigh(measure_signals(query, dense, lexical, rows, scaled), tokens=maxsim is not None)
+        weights, reasons = weigh(measure_signals(query, dense, lexical), tokens=maxsim is not None)
         # float64, so that a candidate that is best in all parts scores 1
         sums = np.float64(weights["dense"]) * scaled[0] + np.float64(weights["lexical"]) * scaled[1]
         if maxsim is not None:

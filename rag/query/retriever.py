@@ -208,7 +208,7 @@ class Retriever:
         if search.vector is not None:
             dense = np.asarray(self.generation.vectors(rows) @ search.vector, np.float32), rows
         if search.request.mode != "dense":
-            lexical = TermHits(np.zeros(len(rows), np.float32), rows, 0.0)
+            lexical = TermHits(np.zeros(len(rows), np.float32), rows)
         return self._fuse(search, dense, lexical)
 
     def _search_terms(self, search: _Search, depth: int) -> TermHits:
@@ -240,7 +240,7 @@ class Retriever:
         """Facts of the collection, from its report and from a sample of its passages."""
         manifest, code = self.generation.manifest, share_of_code([chunk.text for chunk in self._sample(SAMPLE)])
         languages = tuple(languages_of(manifest.report))
-        return CollectionFacts(manifest.counts.chunks, code, languages, self._encoder.unrelated)
+        return CollectionFacts(code, languages, self._encoder.unrelated)
 
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
         """Let the cross-encoder rank as many of the best candidates as it has time to read."""

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from embedder.model.tokenizer import trust
@@ -17,15 +16,12 @@ from embedder.text_embedder import Embedder
 from indexer.generation.languages import Spoken
 from indexer.generation.rows import ScoredRows, TermHits
 
-Rows = npt.NDArray[np.int64]
-Scores = npt.NDArray[np.float32]
-
-REASON = "_reason"  # suffix of a column of a ranking; the name of a signal stands before it
+REASON = "_reason"  # suffix of the columns of a ranking that are named by signals
 # One word in a thousand is a call in prose, one in 200 in a manual, one in 30 or more in code.
 _CALL = re.compile(r"\w\(")
-_CODE_CALLS = 0.05  # calls among words, from which passages are code
-_PLAIN_CODE_CALLS = 0.1  # calls among words, from which passages are code with hardly a comment
-UNRELATED = (  # texts of different subjects
+_CODE_CALLS = 0.05
+_CODE_CALLS_WITHOUT_COMMENTS = 0.1
+UNRELATED = (
     "The soup needs more salt and a bay leaf.",
     "Interest rates rose by a quarter of a percent.",
     "How do I sort a list of numbers?",
@@ -34,81 +30,80 @@ UNRELATED = (  # texts of different subjects
     "A violin sonata in three movements",
 )
 _USUAL_PIECES = 24
-_TOP = 10  # hits
-_MIN_COVERAGE = 0.05
-_MAX_RARE_WORDS = 3.0
+_TOP = 10
 MAX_DEVIATIONS = 3.0
-_MIN_REASON = 0.2  # logits
-# A description of each signal where its value is high, and where it is low.
+_MIN_REASON_LOGITS = 0.2
+# Each signal with a description of high values, and one of low values.
 SIGNALS = {
     "known": ("the model knows the language", "the model hardly knows the language"),
-    "covered": ("a passage has most words of the query", "no passage has much of the words of the query"),
     "code": ("passages are code", "passages are not code"),
     "tenth": ("many passages have the words alike", "few passages have the words"),
     "gap": ("a few passages are nearest by meaning", "many passages are near by meaning"),
-    "words_of_nearest": ("the nearest passage has the words", "the nearest passage does not have the words"),
-    "meaning_of_best": ("the passage with the words is near", "the passage with the words is not near"),
-    "agreed": ("both searches find the same passages", "the searches find different passages"),
-    "rare_in_code": ("a passage of code has rare words", "passages of code have only frequent words"),
-    "plain_code": ("passages are code without comments", "passages are more than code"),
     "near": ("the nearest passage is very near", "no passage is near"),
     "near_in_code": ("code without comments is very near", "no code without comments is near"),
 }
 
 
 class _Signal(Struct, frozen=True):
+    """A signal's mean and standard deviation, and the logits that one deviation adds to each of the two shares."""
+
     mean: float
     deviation: float
-    words: float  # logits of a deviation
+    words: float
     vector: float
 
 
 class _Table(Struct, frozen=True):
-    words: float  # logits where all signals are average
+    """The logits of each share where all signals are average, and the signals in the order of SIGNALS."""
+
+    words: float
     words_with_tokens: float
     vector: float
-    signals: tuple[_Signal, ...]  # see SIGNALS
+    signals: tuple[_Signal, ...]
 
 
 _TABLE = msgspec.json.decode(Path(__file__).with_name("weights.json").read_bytes(), type=_Table)
 
 
 class CollectionFacts(Struct, frozen=True):
-    """The facts of a collection from which its searches are weighed."""
+    """The facts of a collection that decide the weights; see `share_of_code` and `measure_unrelated`."""
 
-    passages: int
-    code: float  # see `share_of_code`
+    code: float
     languages: tuple[Spoken, ...]
-    unrelated: float  # see `measure_unrelated`
+    unrelated: float
 
 
 class QueryFacts(Struct, frozen=True):
-    """The facts of a query from which its searches are weighed."""
+    """The facts of a query that decide the weights; `broken` is that of a `TokenizedText`."""
 
     collection: CollectionFacts
-    broken: tuple[int, int]  # see `TokenizedText`
+    broken: tuple[int, int]
 
 
 def share_of_code(texts: Sequence[str]) -> float:
-    """Return the share of words that are calls, with an opening bracket after them, which is high in code."""
+    """Return the share of words with an opening bracket after them. It is high in code, whose functions are called."""
     calls, words = (sum(len(find(text)) for text in texts) for find in (_CALL.findall, str.split))
     return calls / max(1, words)
 
 
 def measure_unrelated(embedder: Embedder) -> float:
-    """Return the mean cosine of texts that have nothing to do with each other; it is high with some models."""
+    """Return the mean cosine of unrelated texts, which depends on the model."""
     # The engine of documents stays unloaded: it may have another precision.
     documents = embedder.encode_ids(embedder.tokenize(UNRELATED), role="query")[0]
     cosines = embedder.encode(UNRELATED, role="query") @ documents.T
     return float(cosines[~np.eye(len(UNRELATED), dtype=bool)].mean())
 
 
-@lru_cache(1 << 10)  # pairs of small numbers
+@lru_cache(1 << 10)
 def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> float:
     """Estimate how well the model knows the language of a query, from 0.08 to 1.
 
-    `query` is `QueryTokens.broken`. The usual share in its language counts as much as 24 pieces, as a query may be one
-    name. The language is guessed from the passages in each and from the pieces (naive Bayes).
+    A query may be only one name, so the usual share of broken pieces in its language counts as much as 24 pieces. The
+    language is estimated by naive Bayes from the passages in each language and from the pieces.
+
+    Args:
+        query: the number of broken pieces, and of all pieces.
+        languages: those of the collection.
     """
     broken, pieces = query
     shares = [max(0.01, min(0.99, each.broken)) for each in languages]
@@ -122,57 +117,34 @@ def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> f
     return trust((broken + _USUAL_PIECES * usual) / (pieces + _USUAL_PIECES))
 
 
-def measure_signals(
-    query: QueryFacts, dense: ScoredRows, lexical: TermHits, rows: Rows, scaled: Sequence[Scores]
-) -> list[float]:
+def measure_signals(query: QueryFacts, dense: ScoredRows, lexical: TermHits) -> list[float]:
     """Return the values of SIGNALS, in their order, which predict how well each search answers a query.
 
     Args:
-        query: facts of it.
+        query: facts of the query and its collection.
         dense: cosines and rows, best first.
         lexical: BM25 scores and rows, best first.
-        rows: all candidates, ascending.
-        scaled: scores of dense, lexical and maybe tokens, each (n,), from 0 to 1.
     """
-    language_trust = trust_in_meaning(query.broken, query.collection.languages)
-    cosines, nearest = dense
-    best = float(lexical.scores[0]) if len(lexical.scores) else 0.0
-    code = min(1.0, query.collection.code / _CODE_CALLS)
-    plain_code = min(1.0, query.collection.code / _PLAIN_CODE_CALLS)
-    rare = min(_MAX_RARE_WORDS, best / math.log(max(2, query.collection.passages)))
-    covered = best / lexical.idf_sum if lexical.idf_sum > 0 else 1.0
-    tenth = float(lexical.scores[_TOP - 1]) / best if len(lexical.scores) >= _TOP else 0.0
+    cosines, scores = dense[0], lexical.scores
+    collection, unrelated = query.collection, query.collection.unrelated
+    tenth = float(scores[_TOP - 1] / scores[0]) if len(scores) >= _TOP else 0.0
     gap = float(cosines[0] - cosines[min(_TOP, len(cosines)) - 1]) if len(cosines) else 0.0
-    unrelated = query.collection.unrelated
     near = (float(cosines[0]) - unrelated) / (1 - unrelated) if len(cosines) and unrelated < 1 else 0.0
-    # All hits that tie with the first or the tenth one count: which of them stands first is only the order of rows.
-    words_of_nearest = float(scaled[1][rows.searchsorted(nearest[cosines == cosines[:1]])].max(initial=0))
-    best_by_words = lexical.rows[lexical.scores == lexical.scores[:1]]
-    meaning_of_best = float(scaled[0][rows.searchsorted(best_by_words)].max(initial=0))
-    tops = [hits[scores >= scores[:_TOP][-1:]].tolist() for scores, hits in (dense, lexical[:2])]
-    agreed = min(1.0, len({*tops[0]}.intersection(tops[1])) / _TOP)
     return [
-        math.log(language_trust),
-        math.log(max(_MIN_COVERAGE, min(2.0, covered))),
-        code,
+        math.log(trust_in_meaning(query.broken, collection.languages)),
+        min(1.0, collection.code / _CODE_CALLS),
         tenth,
         gap,
-        words_of_nearest,
-        meaning_of_best,
-        agreed,
-        code * rare,
-        plain_code,
         near,
-        plain_code * near,
+        near * min(1.0, collection.code / _CODE_CALLS_WITHOUT_COMMENTS),
     ]
 
 
 def weigh(values: Sequence[float], *, tokens: bool) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the weights of the searches, which add up to 1, and the logits that each signal adds to that of words.
+    """Return the weights of the searches, and the logits that each signal adds to the share of words.
 
-    One logistic function of the signals gives the share of words, another the share of the vector in the rest; the
-    remainder belongs to the tokens. `scripts/learn_weights.py` learns both. Meaning loses weight in a language that the
-    model hardly knows.
+    One logistic function of the signals gives the share of words. Another divides the rest between the vector and the
+    tokens. `scripts/learn_weights.py` learns both. Meaning loses weight in a language that the model hardly knows.
     """
     moved = []
     vector = _TABLE.vector
@@ -197,7 +169,7 @@ def _logistic(value: float) -> float:
 def describe(moved: Mapping[str, float]) -> str:
     """Describe the signal that raised or lowered the weight of words most."""
     name, logits = max(moved.items(), key=lambda item: abs(item[1]))
-    if abs(logits) < _MIN_REASON:
+    if abs(logits) < _MIN_REASON_LOGITS:
         return "words and meaning count as usual"
     signal = _TABLE.signals[list(SIGNALS).index(name)]
     slope = signal.words / signal.deviation - (name == "known")

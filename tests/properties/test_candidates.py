@@ -85,8 +85,8 @@ def test_fusion_adds_scaled_scores(dense: dict[int, float], lexical: dict[int, f
     def tokens(rows: Any) -> Any:
         return np.array([math.sin(row) for row in rows], np.float32)
 
-    query = QueryFacts(CollectionFacts(31, 0.0, (), 0.0), (0, 3))
-    terms = TermHits(*_in_order(lexical), 2.0)
+    query = QueryFacts(CollectionFacts(0.0, (), 0.0), (0, 3))
+    terms = TermHits(*_in_order(lexical))
     ranking = fuse(_in_order(dense), terms, cosines, tokens if has_tokens else None, query, explain=True)
     rows = sorted({*dense, *lexical})
     assert sorted(ranking.rows.tolist()) == rows

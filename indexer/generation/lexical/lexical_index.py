@@ -6,7 +6,6 @@ number of hits.
 """
 
 import json
-import math
 import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -186,14 +185,6 @@ class LexicalReader:
             scores = scores + self._scores(common, rows, query.rules)
         order = np.lexsort((rows, -scores))[:k]
         return scores[order], rows[order]
-
-    def idf_sum(self, query: LexicalQuery) -> float:
-        """Return the sum of the IDF of each query word, which is the BM25 of an average passage with each word once."""
-        total = 0.0
-        for terms in query.query_words:
-            frequency = min(sum(map(self._frequency, terms)), self.count)
-            total += math.log1p((self.count - frequency + 0.5) / (frequency + 0.5))
-        return total
 
     def within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
         """Return the rows with all required and no excluded clauses, of which there must be at least one."""

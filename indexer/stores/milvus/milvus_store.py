@@ -206,11 +206,11 @@ class MilvusGeneration:
         return self._matching({"data": [vector.tolist()], "anns_field": "vector"}, "IP", k, only, terms)
 
     def search_terms(self, terms: LexicalQuery, k: int, only: Filter | None = None) -> TermHits:
-        """Find the chunks that match the words of a query, at most 16,384; `idf_sum` is not known."""
+        """Find the chunks that match the words of a query, at most 16,384."""
         if not (text := bm25_text(terms)):
-            return TermHits(np.empty(0, np.float32), np.empty(0, np.int64), 0.0)
+            return TermHits(np.empty(0, np.float32), np.empty(0, np.int64))
         search = {"data": [text], "anns_field": "sparse"}
-        return TermHits(*self._matching(search, "BM25", k, only, terms), 0.0)
+        return TermHits(*self._matching(search, "BM25", k, only, terms))
 
     def _matching(
         self, search: dict[str, Any], metric: str, k: int, only: Filter | None, terms: LexicalQuery | None

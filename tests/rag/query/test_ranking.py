@@ -140,7 +140,7 @@ def rank(lexical, *, spoken=EN, code=0.0):
     """Rank two passages of which the first is the better one by meaning; explained."""
     dense = np.array([0.9, 0.8], np.float32), np.array([1, 2])
     pieces = (19, 20) if spoken is EL else (0, 20)
-    query = QueryFacts(CollectionFacts(5000, code, (spoken,), 0.0), pieces)
+    query = QueryFacts(CollectionFacts(code, (spoken,), 0.0), pieces)
     return fuse(dense, lexical, lambda rows: np.zeros(len(rows), np.float32), None, query, explain=True)
 
 
@@ -150,7 +150,7 @@ def reason_of(ranking):
 
 
 def test_words_decide_where_the_model_does_not_know_the_language() -> None:
-    lexical = TermHits(np.array([9.0, 4.0], np.float32), np.array([2, 1]), 10.0)
+    lexical = TermHits(np.array([9.0, 4.0], np.float32), np.array([2, 1]))
     known, unknown = rank(lexical), rank(lexical, spoken=EL)
     assert unknown.rows[0] == 2
     assert unknown.columns["lexical_weight"][0] > 0.8 > known.columns["lexical_weight"][0]
@@ -158,16 +158,16 @@ def test_words_decide_where_the_model_does_not_know_the_language() -> None:
 
 
 def test_weights_follow_the_signals_and_add_up_to_one() -> None:
-    lexical = TermHits(np.array([9.0, 4.0], np.float32), np.array([2, 1]), 10.0)
-    nowhere = TermHits(np.array([1.0], np.float32), np.array([2]), 20.0)  # no passage has the words of the query
-    nothing = TermHits(np.empty(0, np.float32), np.empty(0, np.int64), 0.0)
+    lexical = TermHits(np.array([9.0, 4.0], np.float32), np.array([2, 1]))
+    alike = TermHits(np.linspace(9, 8.9, 12, dtype=np.float32), np.arange(1, 13))
+    nothing = TermHits(np.empty(0, np.float32), np.empty(0, np.int64))
     weight_of = {
         name: float(rank(hits, code=code).columns["lexical_weight"][0])
         for name, hits, code in (
-            ("usual", lexical, 0.0), ("nowhere", nowhere, 0.0), ("nothing", nothing, 0.0), ("code", lexical, 1.0)
+            ("usual", lexical, 0.0), ("alike", alike, 0.0), ("nothing", nothing, 0.0), ("code", lexical, 1.0)
         )
     }  # fmt: skip
-    assert weight_of["nowhere"] < weight_of["usual"]
+    assert weight_of["alike"] < weight_of["usual"]
     assert 0 < weight_of["nothing"] < 1
     for values in ([0.0] * len(SIGNALS), [-9.0] * len(SIGNALS), [9.0] * len(SIGNALS)):
         for tokens in (False, True):
@@ -182,14 +182,13 @@ def test_weights_do_not_depend_on_the_order_of_rows_with_equal_scores() -> None:
     random = np.random.default_rng(3)
     cosines = random.choice([0.7, 0.5, 0.3], 40).astype(np.float32)
     bm25 = random.choice([9.0, 6.0, 3.0], 40).astype(np.float32)
-    facts = QueryFacts(CollectionFacts(40, 0.0, (EN,), 0.0), (0, 5))
+    facts = QueryFacts(CollectionFacts(0.0, (EN,), 0.0), (0, 5))
 
     def signals(order):
         dense, lexical = cosines[order], bm25[order]
         nearest, best = np.argsort(-dense, kind="stable"), np.argsort(-lexical, kind="stable")
-        scaled = [(dense - dense.min()) / np.ptp(dense), lexical / lexical.max()]
-        hits = TermHits(lexical[best], best, 10.0)
-        return measure_signals(facts, (dense[nearest], nearest), hits, np.arange(40), scaled)
+        hits = TermHits(lexical[best], best)
+        return measure_signals(facts, (dense[nearest], nearest), hits)
 
     assert all(signals(random.permutation(40)) == signals(np.arange(40)) for _ in range(20))
 
@@ -203,10 +202,10 @@ def test_close_counts_from_the_cosine_of_unrelated_texts() -> None:
 
 def test_the_reason_is_the_signal_that_moved_words_most() -> None:
     still = dict.fromkeys(SIGNALS, 0.0)
-    more, less = (describe(still | {"covered": logits}) for logits in (0.9, -0.9))
-    assert more == "words count more, mostly because a passage has most words of the query"
-    assert less == "words count less, mostly because no passage has much of the words of the query"
-    assert describe(still | {"known": 2.0, "covered": -0.9}).endswith("the model hardly knows the language")
+    more, less = (describe(still | {"near": logits}) for logits in (0.9, -0.9))
+    assert more == "words count more, mostly because no passage is near"
+    assert less == "words count less, mostly because the nearest passage is very near"
+    assert describe(still | {"known": 2.0, "near": -0.9}).endswith("the model hardly knows the language")
 
 
 def test_a_build_says_what_language_the_model_does_not_know_and_a_search_what_follows(site: Site) -> None:
