@@ -23,6 +23,7 @@ class Remembering:
         self._queries, self._documents = {}, {}
         self.fingerprint, self.dimension, self.maxsim = embedder.fingerprint, embedder.dimension, embedder.maxsim
         self.has_word, self.count_broken = embedder.has_word, embedder.count_broken
+        self.tokenize, self.encode_ids = embedder.tokenize, embedder.encode_ids
         self.is_multilingual = embedder.is_multilingual
 
     def encode(self, texts, *, role="document"):
