@@ -1,6 +1,6 @@
 """Build a generation from sources. Unchanged pages, documents and vectors are copied from the live generation.
 
-`fetch → read → cut → embed → write → publish`: the first stages are iterators, see `read_ahead`.
+The stages are `fetch → read → cut → embed → write → publish`. The first two are iterators, see `read_ahead`.
 """
 
 import shutil
@@ -37,9 +37,9 @@ from indexer.sources.templates import Templates
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
-# A source that lost half of its documents, and at least five, is taken for out of order.
+# A source that lost over half of its documents, and at least five, is assumed to be out of order.
 _MIN_REMAINING_SHARE, _MIN_LOST_DOCUMENTS = 0.5, 5
-AHEAD = 16  # items read before the build takes the first
+_MAX_ITEMS_AHEAD = 16
 
 
 def build(
@@ -54,16 +54,16 @@ def build(
 ) -> BuildReport:
     """Index the sources, and make the result the live generation of `index_dir`.
 
-    Pushed documents are always included. A source that lost most of its documents keeps them. If nothing changed, or if
-    the build fails or is stopped, the live generation stays.
+    Pushed documents are always included. If a source lost most of its documents, the index keeps them. If nothing
+    changed, or if the build fails or is stopped, the live generation stays.
 
     Args:
         sources: all addresses, repositories, buckets, folders and files that the index is to contain.
         index_dir: folder of the index; created if missing.
         embedder: used only for new texts.
         config: the settings.
-        progress: closed at the end.
-        cluster: machines that embed; None: this machine.
+        progress: shows the progress; closed at the end.
+        cluster: machines that embed, by default this machine.
         is_brief: see `writer_lock`.
 
     Raises:
@@ -97,7 +97,7 @@ def build(
                 with closing(Draft(folder, dimension, plan, vectors)) as draft:
                     report = _Build(draft, embedder, plan, store).run(index_dir)
                 break
-            except _Shrunk as shrunk:  # rare, so all other sources are read again
+            except _Shrunk as shrunk:
                 plan = _without_shrunk(plan, shrunk)
                 shutil.rmtree(folder)
                 folder.mkdir()
@@ -111,7 +111,7 @@ def remove_sources(
 ) -> BuildReport:
     """Publish the live generation without the documents of these sources. Nothing is fetched or embedded.
 
-    A page that belongs to another source too is removed until the next build.
+    A page that another source has too is missing until the next build.
 
     Raises:
         SourceError: the index has no such source.
@@ -137,7 +137,7 @@ def remove_sources(
         plan = BuildPlan(config, earlier, progress, remaining)
         with closing(Draft(folder, manifest.counts.dimension, plan, earlier)) as draft:
             progress.phase(READING)
-            progress.found(manifest.counts.documents)
+            progress.raise_total(manifest.counts.documents)
             for number, url, source in earlier.documents():
                 if source in removed:
                     plan.report.gone.add(url)
@@ -165,7 +165,7 @@ class _Shrunk(Exception):
 
 
 def _without_shrunk(plan: BuildPlan, shrunk: _Shrunk) -> BuildPlan:
-    """Return a plan that keeps a source as it was. Raises SourceError if no other source is read."""
+    """Return a plan that copies a source from the live generation. Raises SourceError if no source is left to read."""
     reason = f"{shrunk.observed}; its documents are kept; to remove them, index it with --allow-shrink"
     unchanged = {**plan.kept, shrunk.source: reason}
     if not {*plan.sources}.intersection(plan.config.refresh or ()) - {SOURCE, *unchanged}:
@@ -186,8 +186,8 @@ class _Build:
     def __init__(self, draft: Draft, embedder: Embedder, plan: BuildPlan, pushed: PushedStore) -> None:
         self._plan, self._earlier, self._report = plan, plan.earlier, plan.report
         self._draft, self._embedder, self._pushed = draft, embedder, pushed
-        self._remaining: set[int] = set()  # documents of the earlier generation
-        self._closed: set[str] = set()  # addresses that access lists leave out
+        self._remaining_ids: set[int] = set()
+        self._closed_urls: set[str] = set()
         self._signatures: dict[str, int] = {}
         live = plan.earlier.manifest
         self._earlier.is_trusted = plan.reuse.passages
@@ -205,7 +205,7 @@ class _Build:
                 memory.check()
                 if isinstance(item, Skip):
                     report.skip(item)
-                    self._closed |= {item.url} if item.reason == LISTED else set()
+                    self._closed_urls |= {item.url} if item.reason == LISTED else set()
                     continue
                 if isinstance(item, Page | CarriedPage):
                     self._check_before(item.source if isinstance(item, Page) else item.record.source)
@@ -213,13 +213,13 @@ class _Build:
                     report.fetched += 1
                     self._add_page(item, result)
                 elif isinstance(item, CarriedPage):
-                    self._add_known(item)
+                    self._add_carried(item)
                 else:
                     report.fail(item)
                 plan.progress.page()
         self._check_before(None)
         for number, url, _ in self._earlier.documents():
-            if number not in self._remaining:
+            if number not in self._remaining_ids:
                 report.gone.add(url)
         if live is not None and self._draft.is_unchanged and not report.gone.count:
             report.take_languages(live)
@@ -231,9 +231,8 @@ class _Build:
         return self._draft.publish(index_dir, dict(self._embedder.fingerprint), settings)
 
     def _pages(self) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
-        """Yield the items of all sources with the documents that were read; unread sources come first."""
-        plan = self._plan
-        resting = self._resting
+        """Yield the items of all sources with their documents. Copied sources come first, without documents."""
+        plan, resting = self._plan, self._resting
         copied_urls: set[str] = set()
         pushed = {url for url, _, is_there in self._pushed.listed() if is_there} if resting else ()
         for record in self._earlier.pages() if resting else ():
@@ -242,7 +241,7 @@ class _Build:
                 yield CarriedPage(record), None
         reading = Reading(
             limits=plan.config.crawl,
-            report_due=plan.progress.found,
+            report_due=plan.progress.raise_total,
             earlier=self._earlier,
             sessions=make_sessions(plan.config.credentials),
             templates=self._templates,
@@ -257,7 +256,7 @@ class _Build:
             yield from ahead
 
     def _check_before(self, source: str | None) -> None:
-        """Compare the sources before this one, or all for None, with the live generation. Raises _Shrunk."""
+        """Compare the sources before this one with the live generation; None compares all. Raises _Shrunk."""
         config, live = self._plan.config, self._earlier.manifest
         while self._unchecked and source in {None, *self._unchecked} and self._unchecked[0] != source:
             complete_source = self._unchecked.popleft()
@@ -266,10 +265,10 @@ class _Build:
                 continue
             before, now = [], []
             for number, url, signature in self._earlier.first_signatures(complete_source):
-                if not self._closed.isdisjoint((url, url.partition("!/")[0])):
+                if not self._closed_urls.isdisjoint((url, url.partition("!/")[0])):
                     continue
                 before.append(signature)
-                if number in self._remaining:
+                if number in self._remaining_ids:
                     now.append(texts.pop(url, signature))
             now += texts.values()
             for old, new, noun in (
@@ -285,7 +284,7 @@ class _Build:
         return not page.noindex and (record is None or record.content_hash != page.content_hash)
 
     def _add_page(self, page: Page, result: Document | ParseError | None) -> None:
-        """Index a fetched page, unless it is excluded or unchanged."""
+        """Index a fetched page unless it is excluded or unchanged, and record its outcome."""
         record = self._earlier.unchanging_page(page.url)
         self._report.note(page.url, filter(None, [page.note]))
         if result is not None:
@@ -297,7 +296,7 @@ class _Build:
         self._draft.remember(record_of(page, outcome))
 
     def _add_read(self, page: Page, result: Document | ParseError) -> Outcome:
-        """Index a document; return the outcome."""
+        """Index the result of reading a page; return the outcome."""
         if page.source == SOURCE:
             self._draft.differ()
         if isinstance(result, Unwanted):
@@ -321,27 +320,27 @@ class _Build:
             self._report.changed.add(page.url)
         return outcome
 
-    def _add_known(self, known: CarriedPage) -> None:
+    def _add_carried(self, page: CarriedPage) -> None:
         """Copy a page that is unchanged or could not be read."""
-        record = known.record
-        if known.failure is not None:
-            self._report.fail(Failure(record.url, known.failure), is_kept=True)
+        record = page.record
+        if page.failure is not None:
+            self._report.fail(Failure(record.url, page.failure), is_kept=True)
         if record.noindex:
-            is_new = record.outcome.is_indexed  # a header says so now
+            is_new = record.outcome.is_indexed  # only the new response says noindex
             outcome = self._skip(record.url, "noindex" if is_new else record.outcome.reasons[0])
-        elif record.outcome.is_indexed and not self._earlier.is_trusted:  # cut its passages again
+        elif record.outcome.is_indexed and not self._earlier.is_trusted:
             number, _ = self._keep(record.url)
             document, chunks, _ = self._earlier.read(number)
             notes = record.outcome.reasons
             outcome = self._index(replace(document, source=record.source, sections=sections_of(chunks), notes=notes))
         else:
-            outcome = self._repeat(record, is_kept=known.failure is not None)
-        if not self._earlier.is_trusted:  # the next build reads it
+            outcome = self._repeat(record, is_kept=page.failure is not None)
+        if not self._earlier.is_trusted:  # the next build reads the page again
             record = replace(record, etag=None, last_modified=None, content_hash=record.url)
         self._draft.remember(replace(record, outcome=outcome))
 
     def _repeat(self, record: PageRecord, *, is_kept: bool = False) -> Outcome:
-        """Treat a page as the previous build did; return the outcome."""
+        """Copy the outcome of a page from the previous build, with its document; return the outcome."""
         state, reasons = record.outcome
         if state == PageState.FAILED:
             self._report.fail(Failure(record.url, *reasons))
@@ -351,13 +350,13 @@ class _Build:
             self._report.note(record.url, reasons)
             self._report.unchanged += not is_kept
             number, source = self._keep(record.url)
-            if source != record.source:  # it belongs to another source now
+            if source != record.source:
                 self._draft.differ()
             self._draft.carry(number, record.source)
         return record.outcome
 
     def _index(self, document: Document) -> Outcome:
-        """Cut and add a document; return the outcome."""
+        """Cut a document into passages and add it to the draft; return the outcome."""
         chunker = self._chunker
         with self._report.timed("chunk"):
             chunks = chunker.split(document)
@@ -384,30 +383,30 @@ class _Build:
         return Outcome(PageState.SKIPPED, (reason,))
 
     def _keep(self, url: str) -> tuple[int, str]:
-        """Record that a document of the earlier generation remains; return its number and source."""
+        """Record that a document of the previous generation remains; return its number and source."""
         number, source = self._earlier.document(url)
-        self._remaining.add(number)
+        self._remaining_ids.add(number)
         return number, source
 
     @cached_property
     def _chunker(self) -> Chunker:
         with self._report.timed("model"):
-            return Chunker(self._embedder, self._plan.config.chunk)  # begins to load the model
+            return Chunker(self._embedder, self._plan.config.chunk)
 
 
 def read_ahead(
     items: Iterator[Item], is_new: Callable[[Page], bool], report: BuildReport, ocr: Ocr = NO_OCR
 ) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
-    """Yield every item in order, and the document of each new page, read by processes of this machine.
+    """Yield every item in order, with the document of each new page. Processes of this machine read the pages.
 
     Args:
         items: from the sources.
-        is_new: tells whether a page is to be read.
-        report: gets the seconds of waiting for pages as `fetch`, and those of all reader processes as `read`.
+        is_new: tells whether a page must be read.
+        report: counts the seconds of waiting for pages as `fetch`, and the seconds of all reader processes as `read`.
         ocr: the engine for scanned pages.
     """
     queue: deque[tuple[Item, Future[Document] | None]] = deque()
-    limit = memory.share(AHEAD)
+    limit = memory.share(_MAX_ITEMS_AHEAD)
     threads = ThreadPoolExecutor(most_at_once(), thread_name_prefix="read")
     processes, busy_before = ReaderPool(), busy_seconds()
 

@@ -27,19 +27,19 @@ os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-_MAX_RETRIES = 8  # per task, after lost nodes
-_SPARE = 2  # blocks of texts that wait while every core embeds one
-_POLL = 1.0  # seconds
-_PATIENCE = 60.0  # seconds without any node: as long as some need to come back
-_loaded: dict[str, Embedder] = {}  # the embedder that a node keeps from task to task, by the id of its work
+_MAX_RETRIES = 8
+_WAITING_BLOCKS = 2
+_POLL_SECONDS = 1.0
+_MAX_SECONDS_WITHOUT_NODES = 60.0
+_embedder_by_work_id: dict[str, Embedder] = {}
 
 
 @contextmanager
 def ray_session(address: str) -> Iterator[None]:
-    """Connect to a cluster; disconnect, and stop a cluster started by this call, when the block ends.
+    """Connect to a cluster. At the end of the block, disconnect, and stop the cluster if this call started it.
 
-    The address is HOST:PORT or `auto`, of a cluster that this machine is a node of, or `local` to start one here.
-    Raises ClusterError if it does not answer.
+    This machine must be a node of the cluster at HOST:PORT or `auto`; `local` starts a cluster here. Raises
+    ClusterError if the cluster does not answer.
     """
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or address
@@ -67,11 +67,11 @@ def ray_session(address: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The instructions for a node."""
+    """The instructions for a node: how to load an embedder, and the fingerprint and version that it must have."""
 
     id: str
-    load: Callable[[], Embedder]  # makes an embedder for the node's processor
-    expected: dict[str, Any]  # version of this package, and fingerprint of the embedder
+    load: Callable[[], Embedder]
+    expected: dict[str, Any]
 
 
 class Cluster:
@@ -81,31 +81,31 @@ class Cluster:
         """Prepare tasks for the nodes.
 
         Args:
-            load: makes the embedder of a node; importable there, or a partial of such a function.
-            fingerprint: of the embedder on this machine, which those of all nodes must match.
-            cores: of one task.
+            load: makes the embedder of a node; a function that the node can import, or a partial of one.
+            fingerprint: fingerprint of the embedder on this machine; the embedders of all nodes must have the same.
+            cores: cores of one task.
 
         Raises:
-            ClusterError: no node has so many cores.
+            ClusterError: no node has enough cores for a task.
         """
         self._work = Work(uuid4().hex, load, {"pilotlight": package_version(), **fingerprint})
         self._cores = cores
-        self.blocks = int(ray.cluster_resources().get("CPU", 0.0)) // cores + _SPARE  # tasks at a time
+        self.blocks = int(ray.cluster_resources().get("CPU", 0.0)) // cores + _WAITING_BLOCKS
         self._encode = ray.remote(num_cpus=cores, max_retries=_MAX_RETRIES)(_encode_texts)
         if not self._has_nodes():
             raise ClusterError(f"no node of the cluster has {cores} cores for a task: lower --threads")
 
     def encode(self, texts: Sequence[str], *, tokens: bool = False) -> tuple[DocumentTokens, float]:
-        """Embed texts on a node, with their tokens if asked for; return the seconds that it took too.
+        """Embed texts on a node, with `tokens` also their tokens; return the vectors and the seconds.
 
         Raises the error of the task, or ClusterError if no node is left to run it.
         """
         task = self._encode.remote(list(texts), self._work, tokens)
         last_seen = time.monotonic()
-        while not ray.wait([task], timeout=_POLL)[0]:
+        while not ray.wait([task], timeout=_POLL_SECONDS)[0]:
             if self._has_nodes():
                 last_seen = time.monotonic()
-            elif time.monotonic() - last_seen > _PATIENCE:
+            elif time.monotonic() - last_seen > _MAX_SECONDS_WITHOUT_NODES:
                 raise ClusterError(
                     "all nodes of the cluster that could run a task are lost; nothing was published: start a node "
                     "and index again"
@@ -129,8 +129,8 @@ class Cluster:
 
 
 def _encode_texts(texts: Sequence[str], work: Work, tokens: bool) -> tuple[DocumentTokens, float]:
-    """Embed texts on a node, which loads the model first. Raises ClusterError, or EmbedderError for no numbers."""
-    if work.id not in _loaded:
+    """Embed texts on this node, and load its model before the first task. Raises ClusterError or EmbedderError."""
+    if work.id not in _embedder_by_work_id:
         where = f"the node {ray.util.get_node_ip_address()} ({ray.get_runtime_context().get_node_id()[:8]})"
         try:
             embedder = work.load()
@@ -143,8 +143,8 @@ def _encode_texts(texts: Sequence[str], work: Work, tokens: bool) -> tuple[Docum
                     f"{where} has {name} {fingerprint.get(name)}, and this machine {work.expected.get(name)}: install "
                     "the same on both, or remove the node; nothing was published"
                 )
-        _loaded.clear()
-        _loaded[work.id] = embedder
+        _embedder_by_work_id.clear()
+        _embedder_by_work_id[work.id] = embedder
     began = time.perf_counter()
-    token_arrays = encode_documents(_loaded[work.id], texts, tokens=tokens)
+    token_arrays = encode_documents(_embedder_by_work_id[work.id], texts, tokens=tokens)
     return token_arrays, time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Write a new generation: documents that were read, and unchanged documents and vectors of the live generation."""
+"""Write a new generation from new documents, and from unchanged documents and vectors of the live generation."""
 
 import shutil
 import time
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 _EMBEDDED_CHUNKS = 512  # sorted by length, these batches have under 5 % padding
 _BLOCK_CHUNKS = 4096  # vectors in memory, if most are carried over
-_TO_EMBED = -1  # instead of a row
+_TO_EMBED = -1
 _REPEATED = -2  # minus the row of the same text in this generation
-_MIN_SAMPLE = 8  # texts of a block whose language is checked
+_MIN_SAMPLE_TEXTS = 8
 _MAX_VALUE_CHARACTERS = 12
 Embedded = tuple[DocumentTokens, float]  # vectors of a block, seconds
 
@@ -55,23 +55,26 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """The sources and settings of a build, and the objects that it uses."""
+    """The sources, by their full names, and the settings of a build, and the objects that it uses.
+
+    `kept` has the sources that are copied, with reasons. Without an embedder, no texts are embedded.
+    """
 
     config: BuildConfig
-    earlier: PreviousGeneration  # the live generation
+    earlier: PreviousGeneration
     progress: Progress
-    sources: Sequence[str] = ()  # full names
+    sources: Sequence[str] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     reuse: Reuse = Reuse()
-    embedder: Embedder | None = None  # None: nothing is embedded
+    embedder: Embedder | None = None
     ocr: Ocr = NO_OCR
     cluster: "Cluster | None" = None
     report: BuildReport = field(default_factory=BuildReport)
-    kept: Mapping[str, str] = field(default_factory=dict)  # reasons why sources are copied, by source
+    kept: Mapping[str, str] = field(default_factory=dict)
 
 
 def complete(plan: BuildPlan) -> BuildPlan:
-    """Add the settings to a plan, and print which data of the live generation cannot be reused."""
+    """Return a plan with its settings, and print which settings force a build to read or embed again."""
     config, sources, live = plan.config, plan.sources, plan.earlier.manifest
     refresh = {SOURCE, *(sources if config.refresh is None else map(full_name, config.refresh))}
     metadata = {
@@ -94,7 +97,7 @@ def complete(plan: BuildPlan) -> BuildPlan:
 
 
 def _reuse(plan: BuildPlan, live: Manifest) -> Reuse:
-    """Compare the settings of the live generation with those of a build, and print the differences."""
+    """Return the data of the live generation that a build can reuse, and print the settings that differ."""
     config, settings = plan.config, plan.settings
     models = _differences(live.fingerprint, plan.embedder.fingerprint if plan.embedder else {})
     cuts = _differences(_cutting(live.settings), _cutting(settings))
@@ -112,7 +115,7 @@ def _reuse(plan: BuildPlan, live: Manifest) -> Reuse:
 
 
 def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that change passages, by the names that users know."""
+    """Return the settings that change passages, by the names of their options."""
     ocr = settings.get("ocr") or {}
     return {
         "chunk_tokens": settings.get("chunk", {}).get("tokens"),
@@ -134,7 +137,9 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool = False) -> Iterator[Path]:
-    """Hold the writer lock and yield the folder of a draft; remove it afterwards, and old generations but `keep`.
+    """Hold the writer lock and yield the folder of a draft.
+
+    At the end, remove the folder, and old generations beyond `keep`.
 
     Raises:
         BuildLocked, IndexUnwritable: the index cannot be written.
@@ -166,17 +171,17 @@ def open_earlier(index_dir: Path, progress: Progress) -> PreviousGeneration:
 class Draft:
     """Writes the documents of a new generation and, block by block, their vectors.
 
-    A block is embedded while the next is read and cut; a cluster embeds several at once.
+    A block of passages is embedded while the next block is read and cut. A cluster embeds several blocks at once.
     """
 
     def __init__(self, folder: Path, dimension: int, plan: BuildPlan, earlier: PreviousGeneration) -> None:
         """Create the files of a draft.
 
         Args:
-            folder: from `publish.start`, named by the id of the generation.
-            dimension: of a vector.
-            plan: the build.
-            earlier: has the vectors that can be reused.
+            folder: folder from `publish.start`; its name is the id of the generation.
+            dimension: dimension of a vector.
+            plan: sources and settings of the build.
+            earlier: generation with vectors to reuse.
         """
         self.folder, self._plan, self._earlier = folder, plan, earlier
         self._created = datetime.now(UTC)
@@ -186,7 +191,7 @@ class Draft:
         self._together = memory.share(_EMBEDDED_CHUNKS)
         self._to_embed: list[Chunk] = []
         self._rows: list[int] = []  # row of the earlier generation, _TO_EMBED or _REPEATED
-        self._placed = 0  # passages with a row
+        self._placed = 0
         self._row_of: dict[int, int] = {}
         self._pending: deque[tuple[list[int], int, Future[Embedded] | None]] = deque()  # rows, texts, vectors
         self._blocks = plan.cluster.blocks if plan.cluster else 1
@@ -194,7 +199,7 @@ class Draft:
 
     @property
     def counts(self) -> Counts:
-        """Return the number of documents and chunks so far."""
+        """Return the numbers of documents and chunks so far."""
         return self._writer.counts
 
     @property
@@ -204,13 +209,13 @@ class Draft:
         return self._to_copy is not None and (bool(self._to_copy) or (live is not None and not live.counts.documents))
 
     def differ(self) -> None:
-        """Record a difference from the live generation, and copy the documents so far."""
+        """Record that the draft differs from the live generation, and copy the postponed documents."""
         unchanged, self._to_copy = self._to_copy, None
         for document_id, source in unchanged or ():
             self.carry(document_id, source)
 
     def add(self, document: Document, chunks: Sequence[Chunk]) -> int:
-        """Add a document; return the signature of its first passage. Texts of the earlier generation keep vectors."""
+        """Add a document and reuse vectors of the previous generation; return the signature of the first passage."""
         self.differ()
         with self._plan.report.timed("write"):
             signature = self._writer.add(document, chunks)
@@ -219,7 +224,7 @@ class Draft:
         return signature
 
     def carry(self, document_id: int, source: str) -> None:
-        """Add a document of the earlier generation with this source."""
+        """Add a document of the previous generation to a source, which may be another one than before."""
         if self._to_copy is not None:
             self._to_copy.append((document_id, source))
             return
@@ -264,7 +269,7 @@ class Draft:
         return report.finish(self.folder.name, counts)
 
     def _note_languages(self, model: str) -> None:
-        """Report the languages, and the unknown ones among them."""
+        """Report the languages of the documents, and which of them the model does not know."""
         report, embedder, samples = self._plan.report, self._plan.embedder, self._writer.documents.languages(SAMPLE)
         if embedder is not None and report.embedded:
             report.languages = measure_languages(samples, embedder.count_broken)
@@ -275,12 +280,12 @@ class Draft:
         report.unknown = unknown_languages(report.languages, model)
 
     def close(self) -> None:
-        """Close the files. A block that is being embedded is completed."""
+        """Close the files. A block that a thread is embedding is completed."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._writer.close()
 
     def _put(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
-        """Append the vectors of chunks, by their rows in the earlier generation; None: embed, unless repeated."""
+        """Append chunks with their rows in the previous generation. A text without a row is embedded once."""
         for chunk, row in zip(chunks, rows, strict=True):
             if row is None:
                 key = int(chunk.content_hash[:16], 16)
@@ -295,7 +300,7 @@ class Draft:
                 self._embed()
 
     def _embed(self) -> None:
-        """Start to embed the waiting chunks."""
+        """Start to embed the block of waiting chunks."""
         while len(self._pending) >= self._blocks:
             self._store_oldest()
         if self._rows:
@@ -306,7 +311,7 @@ class Draft:
             self._to_embed, self._rows = [], []
 
     def _tokens_so_far(self) -> TokenUse:
-        """Return whether tokens are kept, before there are passages."""
+        """Return the decision on tokens before passages are added."""
         config, live, tokens = self._plan.config, self._plan.earlier.manifest, self._plan.report.tokens
         before = tokens if live is None else token_use(live)
         if config.tokens is not None:
@@ -325,10 +330,10 @@ class Draft:
         return self._plan.config.no_tokens or why_no_tokens(passages, broken, is_multilingual=is_multilingual)
 
     def _judge_tokens(self, texts: Sequence[str] = ()) -> None:
-        """Drop tokens if there is a reason, unless the setting keeps them; `texts` are embedded next."""
+        """Drop the tokens if the texts so far and `texts` give a reason, unless the setting keeps them."""
         tokens, embedder = self._plan.report.tokens, self._plan.embedder
         if texts and embedder is not None:
-            broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _MIN_SAMPLE)])
+            broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _MIN_SAMPLE_TEXTS)])
             tokens.broken = (tokens.broken[0] + broken, tokens.broken[1] + pieces)
         reason = self._no_tokens(self.counts.chunks, tokens.broken)
         if reason and not tokens.by_hand:
@@ -365,9 +370,9 @@ class Draft:
         report.carried += len(rows) - count
 
     def _in_order(self, rows: npt.NDArray[np.int64], embedded: DocumentTokens | None) -> DocumentTokens:
-        """Return the vectors of a block: embedded, of the earlier generation, or of the same text."""
+        """Return the vectors of a block: new ones, those of the previous generation, and those of repeated texts."""
         stored, before = self._writer.tokens, self._writer.vectors.count
-        if embedded is not None and stored is None:  # tokens were dropped meanwhile
+        if embedded is not None and stored is None:
             embedded = DocumentTokens.without(embedded.vectors)
         is_embedded, is_carried, repeated = rows == _TO_EMBED, rows >= 0, _REPEATED - rows
         if embedded is not None and is_embedded.all():

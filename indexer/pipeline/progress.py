@@ -16,7 +16,7 @@ from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Counts, Manifest
 from indexer.records import Failure, ScanCounts, Skip
 from indexer.text.cleaning import one_line, shorten
 
-READING = "reading"  # the phase that counts pages and chunks
+READING = "reading"
 _TERMINAL_SECONDS = 0.2
 _FIRST_LINE_SECONDS, _LINE_SECONDS = 1.0, 10.0
 _MIN_ESTIMATE_SECONDS = 2.0
@@ -35,10 +35,10 @@ _FIELDS = (
 
 
 class Progress:
-    """Counts the pages and chunks of a build, and shows them in one line; safe to share between threads.
+    """Counts the pages and chunks of a build, and shows them in one line. Threads may share it.
 
-    A terminal shows the line five times a second; elsewhere it is printed after a second and then every ten. During a
-    crawl the number of pages grows with the links.
+    A terminal updates the line five times a second. Elsewhere, the line is printed after one second and then every ten
+    seconds. During a crawl the number of pages grows with the links.
     """
 
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
@@ -59,8 +59,8 @@ class Progress:
             self._thread = threading.Thread(target=self._show, name="pilotlight-progress", daemon=True)
             self._thread.start()
 
-    def found(self, pages: int) -> None:
-        """Set the number of pages known so far."""
+    def raise_total(self, pages: int) -> None:
+        """Raise the number of known pages to `pages`."""
         with self._lock:
             self._due = max(self._due, pages)
 
@@ -77,7 +77,7 @@ class Progress:
             self._embedded += embedded
 
     def message(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a line above the progress."""
         if not self._quiet:
             _print(self._stream, text)
 
@@ -88,7 +88,7 @@ class Progress:
             self._thread.join()
 
     def line(self) -> str:
-        """Return phase, counts, time and the estimated time left."""
+        """Return the phase, the counts, the time so far and the estimated remaining time."""
         with self._lock:
             text, seconds = self._phase, time.monotonic() - self._began
             if text == READING:
@@ -159,13 +159,13 @@ class Tally:
 
 @dataclass(slots=True)
 class TokenUse:
-    """Decision to keep the tokens of passages for late interaction."""
+    """The decision whether to keep the tokens of passages for late interaction."""
 
     kept: bool
     by_hand: bool
     reason: str
     bytes: int = 0
-    broken: tuple[int, int] = (0, 0)  # `Embedder.count_broken` of samples
+    broken: tuple[int, int] = (0, 0)  # result of `Embedder.count_broken`
 
     def __str__(self) -> str:
         return f"yes, {self.bytes / 1e6:,.1f} MB: {self.reason}" if self.kept else f"no: {self.reason}"
@@ -183,19 +183,19 @@ class BuildReport:
     """The summary of a build. New, changed, gone and unchanged documents are counted against the previous build."""
 
     def __init__(self) -> None:
-        self.generation = ""  # the live one
+        self.generation = ""
         self.published = True
         self.documents = self.chunks = 0
-        self.fetched = 0  # pages and files
+        self.fetched = 0
         self.unchanged = 0
-        self.embedded = self.carried = 0  # chunks; carried: with the vectors of the previous build
+        self.embedded = self.carried = 0  # chunks with new vectors and with those of the previous build
         self.languages: list[Spoken] = []
         self.unknown = ""  # sentence on languages that the model does not know
         self.tokens = TokenUse(kept=True, by_hand=False, reason="the model knows the language")
         self.new, self.changed, self.gone = Tally("new"), Tally("changed"), Tally("gone")
         self.failed: list[Failure] = []
-        self.kept: list[Failure] = []  # could not be read; the previous version stays
-        self.sections: dict[str, int] = {}  # sections that changed, by kind of change
+        self.kept: list[Failure] = []  # failures whose previous version stays
+        self.sections: dict[str, int] = {}
         self.ocr = {"pages": 0, "lines": 0, "left_out": 0}
         self.seconds = dict.fromkeys(STAGES, 0.0)  # stages overlap
         self._started = time.perf_counter()

@@ -30,11 +30,11 @@ _GZIP = b"\x1f\x8b"
 
 
 def export_archive(index_dir: Path, file: Path, generation_id: str | None = None) -> Manifest:
-    """Write a generation, the live one by default, to an archive; return its manifest.
+    """Write a generation to an archive, by default the live one; return its manifest.
 
     Raises:
         IndexMissing, IndexCorrupt, IndexUnreadable: the generation cannot be read.
-        ArchiveError: the file cannot be written; nothing of it remains.
+        ArchiveError: the file cannot be written. A partial file is removed.
     """
     name = manifests.current_id(index_dir) if generation_id is None else generation_id
     folder = manifests.generation_folder(index_dir, name)
@@ -70,8 +70,8 @@ def export_documents(index_dir: Path, file: Path, generation_id: str | None = No
 def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, keep_generations: int) -> Manifest:
     """Make the generation in an archive the live one; return its manifest.
 
-    Permission to reach private addresses is not imported. A generation that exists already is made live, and repaired
-    if it is damaged.
+    Permissions to reach private addresses are removed. If the index has the generation already, it is made live, and
+    replaced if it is damaged.
 
     Raises:
         ArchiveError: the file cannot be read, is truncated, or is no archive of an index.
@@ -82,12 +82,8 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
     with _reading(file) as tar, publish.disk_errors(index_dir):
         first = tar.next()
         generation_id, _, name = first.name.partition("/") if first else ("", "", "")
-        if (
-            not first
-            or name != MANIFEST
-            or not manifests.is_generation_id(generation_id)
-            or first.size > MAX_MANIFEST_BYTES
-        ):
+        is_manifest = name == MANIFEST and manifests.is_generation_id(generation_id)
+        if first is None or not is_manifest or first.size > MAX_MANIFEST_BYTES:
             raise _wrong(file, "does not begin with the manifest of a generation")
         publish.prepare(index_dir)
         publish.prepare(target)
@@ -114,7 +110,7 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
 
 
 def _admit(index_dir: Path, folder: Path) -> None:
-    """Publish an extracted generation, or the intact one with the same id."""
+    """Publish an extracted generation, or make an intact one with its id live."""
     published = index_dir / GENERATIONS / folder.name
     if published.exists():
         if not problems_of(verify(published)):
@@ -138,7 +134,7 @@ class _Member(tarfile.TarInfo):
 
 @contextmanager
 def _reading(file: Path) -> Iterator[tarfile.TarFile]:
-    """Open an archive; raises ArchiveError, also while members are read."""
+    """Open an archive. Raises ArchiveError, also for errors while members are read."""
     try:
         raw = file.open("rb")
     except OSError as error:
@@ -154,7 +150,7 @@ def _reading(file: Path) -> Iterator[tarfile.TarFile]:
 
 
 def _extract(tar: tarfile.TarFile, folder: Path, records: dict[str, FileRecord], file: Path) -> None:
-    """Write the remaining members to a new folder."""
+    """Write the members after the manifest to a new folder."""
     missing = {f"{folder.name}/{name}": record for name, record in records.items()}
     while info := tar.next():
         record = missing.pop(info.name, None)
@@ -176,13 +172,13 @@ def _copy(tar: tarfile.TarFile, info: tarfile.TarInfo, target: Path) -> None:
         shutil.copyfileobj(source, copy, _BUFFER_BYTES)
 
 
-def _wrong(file: Path, what: str) -> ArchiveError:
-    return ArchiveError(f"{file}: the archive {what}; export it again")
+def _wrong(file: Path, problem: str) -> ArchiveError:
+    return ArchiveError(f"{file}: the archive {problem}; export it again")
 
 
 @contextmanager
 def _replacing(file: Path) -> Iterator[BufferedWriter]:
-    """Yield a temporary file, and rename it at the end of the block."""
+    """Yield a temporary file, and rename it to `file` at the end of the block."""
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
     try:
         try:

@@ -1,8 +1,8 @@
 """Publish, verify and remove generations; the writer lock; collections.
 
 A generation is written, flushed and checked in `building/`, moved to `generations/`, and then named in `CURRENT`. So
-`CURRENT` names a complete generation or none, also after a crash or a power cut. Functions that write need the writer
-lock; `roll_back` and `drop_collection` take it themselves.
+`CURRENT` names a complete generation or none, also after a crash or a power cut. Callers of functions that write must
+hold the writer lock, except for `roll_back` and `drop_collection`, which acquire it.
 """
 
 import errno
@@ -28,15 +28,15 @@ from indexer.generation.generation import Generation
 from indexer.generation.manifest import BUILDING, CURRENT, GENERATIONS, LOCK, MANIFEST, Manifest
 
 _MIN_FREE_BYTES = 64 * 1024 * 1024
-_BRIEF_WAIT, _UNKNOWN_WAIT = 30.0, 1.0  # seconds, for a brief holder and for one without a note
+_BRIEF_LOCK_SECONDS, _UNKNOWN_LOCK_SECONDS = 30.0, 1.0
 _POLL_SECONDS = 0.05
 
 
 @contextmanager
 def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
-    """Hold the writer lock of an index. It ends with the process; its file stays.
+    """Hold the writer lock of an index, at most until the process ends. The file of the lock stays.
 
-    Other writers wait for a brief lock, and fail at once for another.
+    Other writers wait for a brief lock, and fail at once if the lock is not brief.
 
     Raises:
         BuildLocked: another process holds the lock; the message names it.
@@ -50,12 +50,12 @@ def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
                 break
             except BlockingIOError:
                 holder = _holder(handle)
-            patience = _BRIEF_WAIT if holder.get("brief") else 0.0 if holder else _UNKNOWN_WAIT
+            patience = _BRIEF_LOCK_SECONDS if holder.get("brief") else 0.0 if holder else _UNKNOWN_LOCK_SECONDS
             if is_brief or time.monotonic() >= began + patience:
-                who = "a process that has only just started"
+                name = "a process that has only just started"
                 if holder:
-                    who = "process {pid} on {host}, since {since}".format(**holder)
-                raise BuildLocked(f"another process is writing {index_dir}: {who}; wait for it to end, or stop it")
+                    name = "process {pid} on {host}, since {since}".format(**holder)
+                raise BuildLocked(f"another process is writing {index_dir}: {name}; wait for it to end, or stop it")
             time.sleep(_POLL_SECONDS)
         if not os.path.samestat(os.fstat(handle), os.stat(path)):  # dropped and created again
             raise BuildLocked(f"{index_dir} has just been dropped by another process; try again")
@@ -72,7 +72,7 @@ def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
 
 
 def _holder(handle: int) -> dict[str, object]:
-    """Return the note of the holder, or nothing if it is not written yet."""
+    """Return the note of the process that holds the lock, or an empty dictionary if there is no note yet."""
     try:
         note = json.loads(os.pread(handle, 1_000, 0))
         return {name: note[name] for name in ("pid", "host", "since")} | {"brief": note.get("brief", False)}
@@ -81,7 +81,7 @@ def _holder(handle: int) -> dict[str, object]:
 
 
 def prepare(index_dir: Path) -> None:
-    """Create the index folder if it is missing. Raises IndexUnwritable if it is something else."""
+    """Create the index folder if it is missing. Raises IndexUnwritable for a file, or a folder with other files."""
     if index_dir.exists() and not index_dir.is_dir():
         raise IndexUnwritable(f"{index_dir} is a file; name a folder for the index")
     missing = [folder for folder in (index_dir, *index_dir.parents) if not folder.is_dir()]
@@ -122,7 +122,7 @@ def start(index_dir: Path, generation_id: str | None = None, size: int | None = 
 
 
 def check_space(folder: Path, size: int) -> None:
-    """Raise IndexUnwritable unless the disk has room for so many bytes and a reserve."""
+    """Raise IndexUnwritable unless the disk has `size` bytes and a reserve."""
     free = shutil.disk_usage(folder).free
     if free < size + _MIN_FREE_BYTES:
         needed = (size + _MIN_FREE_BYTES) / 1e6
@@ -169,7 +169,7 @@ def install(index_dir: Path, folder: Path) -> None:
 
 
 def make_live(index_dir: Path, generation_id: str) -> None:
-    """Name a generation in `CURRENT`, atomically. Raises OSError."""
+    """Write the id of a generation to `CURRENT`, atomically. Raises OSError."""
     new = index_dir / f"{CURRENT}.new"
     new.write_bytes(f"{generation_id}\n".encode())
     sync(new)
@@ -204,24 +204,24 @@ def disk_errors(index_dir: Path) -> Iterator[None]:
 
 
 def remove_old(index_dir: Path, keep: int) -> None:
-    """Keep `keep` generations, the live one and the newest others, and remove the rest."""
+    """Remove old generations but the live one and the newest of the others, `keep` in all."""
     live = live_id(index_dir)
-    others = [name for name in generation_ids(index_dir) if name != live]
-    for name in others[keep - 1 :]:
+    old_ids = [name for name in generation_ids(index_dir) if name != live]
+    for name in old_ids[keep - 1 :]:
         remove(index_dir, name)
 
 
 def remove(index_dir: Path, name: str) -> None:
-    """Remove a generation. It is moved out of `generations/` first, so that no reader finds part of it."""
+    """Remove a generation. It first leaves `generations/`, so that no reader finds only part of it."""
     moved = index_dir / BUILDING / _new_id(index_dir)
     os.rename(index_dir / GENERATIONS / name, moved)
     shutil.rmtree(moved)
 
 
 def _new_id(index_dir: Path) -> str:
-    """Return an id above all others in an index: the time in UTC, or the id after the newest if the clock is behind.
+    """Return an id above all others in an index: the time in UTC, or if the clock is behind, the id after the newest.
 
-    It has seconds in decimal, microseconds and a random digit in hex. Raises IndexUnwritable if no id is left, which
+    Seconds are decimal, microseconds and a random digit hexadecimal. Raises IndexUnwritable if no id is left, which
     only an imported generation can cause.
     """
     now = datetime.now(UTC)
@@ -239,7 +239,7 @@ def _new_id(index_dir: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk; raises OSError."""
+    """Flush a file, or the names in a folder, to the disk. Raises OSError."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -274,8 +274,8 @@ def verify(folder: Path) -> list[Check]:
             checks.append(Check(f"file {name}", False, str(error)))
     named_files = {folder / name for name in (MANIFEST, *manifest.files)}
     strangers = sorted(path for path in folder.rglob("*") if not path.is_dir() and path not in named_files)
-    what = str(manifests.corrupt(strangers[0], "is not part of the generation")) if strangers else "none"
-    checks.append(Check("other files", not strangers, what))
+    finding = str(manifests.corrupt(strangers[0], "is not part of the generation")) if strangers else "none"
+    checks.append(Check("other files", not strangers, finding))
     if not problems_of(checks):
         try:
             with closing(Generation(folder, are_checked=True)) as generation:
@@ -293,10 +293,10 @@ def problems_of(checks: list[Check]) -> list[str]:
 
 
 class SelfCheck:
-    """Checks the files of a generation in use. They stay open, so files that are deleted or replaced do not matter."""
+    """Checks the files of a generation in use. The files stay open, so they can be deleted or replaced meanwhile."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        """Open the files that can be opened."""
+        """Open all files that can be read."""
         self._folder = folder
         self._manifest = manifest
         self._files: dict[str, int] = {}

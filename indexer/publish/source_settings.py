@@ -1,4 +1,4 @@
-"""The limits of each source: an index stores them, and later builds of the source use them until others are given."""
+"""The limits of each source. An index stores them, and later builds use them unless they have new ones."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ Limits = Mapping[str, Mapping[str, Any]]
 
 
 def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
-    """Add the limits that sources have in the live index, unless the config has others; None removes one.
+    """Add the limits of sources in the live index to a config. Limits in the config override them; None removes one.
 
     Raises:
         ConfigError: the index has a limit that is not valid.
@@ -45,8 +45,8 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
     """Return the names of the sources that are read with credentials.
 
     Raises:
-        CredentialsError: a source was read with credentials before, and none are given now. Its pages would be taken
-            for removed, and login pages indexed. A credential that has only an origin allows it.
+        CredentialsError: a source was read with credentials before, and has none now. The build would index login pages
+            and remove the others. A credential with only an origin permits this.
     """
     before = set(live.settings.get("credentials", ())) if live is not None else set()
     credentials = {source: credential_for(source, config.credentials) for source in sources}
@@ -66,7 +66,7 @@ def config_of(manifest: Manifest) -> BuildConfig:
         ConfigError: the index has a setting that is not valid.
     """
     settings = manifest.settings
-    limits = {  # later versions may have more
+    limits = {  # later versions may have other settings
         source: {name: value for name, value in limits.items() if name in SOURCE_SETTINGS}
         for source, limits in _limits_of(settings).items()
     }
@@ -80,7 +80,7 @@ def config_of(manifest: Manifest) -> BuildConfig:
 
 
 def limits_as_text(manifest: Manifest, source: str) -> dict[str, str]:
-    """Return the limits of a source as they are written on the command line."""
+    """Return the limits of a source in the notation of the command line."""
 
     def as_text(value: object) -> str:
         if isinstance(value, bool):

@@ -82,7 +82,7 @@ class BucketAddress(NamedTuple):
     source: str
     scheme: str
     bucket: str
-    prefix: str  # without / at the ends
+    prefix: str  # no / at the ends
 
     @classmethod
     def read(cls, source: str) -> Self:

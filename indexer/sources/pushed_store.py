@@ -47,7 +47,7 @@ class Change:
     url: str
     action: str
     at: str
-    state: str  # in STATES
+    state: str  # one of STATES
     reason: str | None
     generation: str | None
 

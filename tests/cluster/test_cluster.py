@@ -103,7 +103,7 @@ def test_what_is_lost_costs_nothing_but_time(connected: Machines, pages: Path, t
 def test_without_nodes_it_ends(
     connected: Machines, pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexer.pipeline.cluster._PATIENCE", 0.5)
+    monkeypatch.setattr("indexer.pipeline.cluster._MAX_SECONDS_WITHOUT_NODES", 0.5)
     cluster = dummy_cluster(partial(HoldingEmbedder, tmp_path))
     monkeypatch.setattr(cluster, "_has_nodes", lambda: False)
     with pytest.raises(ClusterError, match="all nodes of the cluster that could run a task are lost"):

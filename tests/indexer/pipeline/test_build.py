@@ -234,7 +234,7 @@ def test_progress_is_shown_while_a_call_takes_long(is_terminal: bool, monkeypatc
     assert progress.line() == ", 0 s"
     progress.phase("reading")
     assert progress.line() == "reading: looking for pages, 0 s"
-    progress.found(3)
+    progress.raise_total(3)
     progress.page()
     progress.chunks(waiting=1_500)
     progress.chunks(embedded=1_200)
