@@ -85,10 +85,9 @@ class CrawlScope:
 class CrawlLimits:
     """Limits for reading one source: seconds, and bytes after decompression.
 
-    `max_depth` counts links from the start page, and `timeout` includes redirects. `max_bytes` limits one page or local
-    file, and `max_total_bytes` all of a source. `robots.txt` may ask for a longer delay between requests.
-    `allow_private` permits addresses that are not public, or those in some networks. `http_proxy` is an address,
-    `indexer.network.proxies.ENVIRONMENT` or empty. `link_of` applies `link_template`.
+    `max_depth` counts links from the start page. `timeout` is for one page with its redirects, and `max_bytes` for one
+    page or local file. `robots.txt` may ask for a longer delay between requests. `allow_private` permits all private
+    addresses, or those in some networks. `http_proxy` may be `indexer.network.proxies.ENVIRONMENT`.
     """
 
     max_pages: Annotated[int, Meta(ge=1)] = 10_000

@@ -40,7 +40,6 @@ _BLOCK_CHUNKS = 4096  # vectors in memory, if most are carried over
 _TO_EMBED = -1
 _REPEATED = -2  # minus the row of the same text in this generation
 _MIN_SAMPLE_TEXTS = 8
-_MAX_VALUE_CHARACTERS = 12
 Embedded = tuple[DocumentTokens, float]  # vectors of a block, seconds
 
 
@@ -55,10 +54,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """The sources, by their full names, and the settings of a build, and the objects that it uses.
-
-    `kept` has the sources that are copied, with reasons. Without an embedder, no texts are embedded.
-    """
+    """The sources and settings of a build, and its objects. `kept` has the reasons to copy sources, by source."""
 
     config: BuildConfig
     earlier: PreviousGeneration
@@ -127,12 +123,9 @@ def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return differences as `name old -> new`."""
-    names = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
-    return [
-        f"{name} {str(old.get(name))[:_MAX_VALUE_CHARACTERS]} -> {str(new.get(name))[:_MAX_VALUE_CHARACTERS]}"
-        for name in names
-    ]
+    """Return differences as `name old -> new`, with at most 12 characters of each value."""
+    values = {name: (old.get(name), new.get(name)) for name in [*new, *old]}
+    return [f"{name} {before!s:.12} -> {now!s:.12}" for name, (before, now) in values.items() if before != now]
 
 
 @contextmanager

@@ -82,7 +82,7 @@ class BucketAddress(NamedTuple):
     source: str
     scheme: str
     bucket: str
-    prefix: str  # no / at the ends
+    prefix: str
 
     @classmethod
     def read(cls, source: str) -> Self:

@@ -216,7 +216,7 @@ def _network_config(address: GitAddress, limits: CrawlLimits) -> dict[str, str]:
         "http.proxy": proxy,
         **({"http.curloptResolve": f"{host}:{port}:{quote(addresses, safe='[]:.,')}"} if resolved else {}),
         "http.userAgent": limits.user_agent,
-        "http.lowSpeedLimit": "1",  # bytes a second
+        "http.lowSpeedLimit": "1",
         "http.lowSpeedTime": str(max(1, round(limits.timeout))),
         "protocol.version": "2",
     }

@@ -25,7 +25,6 @@ from indexer.records import Page, SenderFacts
 
 SOURCE = "pushed://documents"
 QUEUED, REMOVED, SUPERSEDED = "queued", "removed", "superseded"
-STATES = (QUEUED, "indexed", "skipped", "failed", REMOVED, SUPERSEDED)
 MAX_SETTLED_CHANGES = 10_000
 _PUT, _DELETE = "put", "delete"
 _DATABASE, _LOCK = "documents.sqlite", "making.lock"
@@ -47,7 +46,7 @@ class Change:
     url: str
     action: str
     at: str
-    state: str  # one of STATES
+    state: str  # queued, indexed, skipped, failed, removed or superseded
     reason: str | None
     generation: str | None
 

@@ -61,7 +61,7 @@ def read_sources(sources: Sequence[str], reading: Reading) -> Items:
 
     if SOURCE in sources and reading.pushed is not None:
         yield from map(unique.item, read_pushed(context_of(SOURCE), reading.pushed))
-    with closing(Browser()) as browser:  # started when the first page is rendered
+    with closing(Browser()) as browser:
         for source in sources:
             if source != SOURCE:
                 with closing(_read_one(context_of(source), reading, browser)) as items:
@@ -104,7 +104,7 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
         if page is None:
             continue
         for item in with_members(page, context.limits.max_bytes, context.no_images):
-            if isinstance(item, Page) and item is not page:  # an attachment
+            if isinstance(item, Page) and item is not page:
                 item = replace(item, sender_facts=page.sender_facts._replace(title=""), content_hash="")
             yield item
     if earlier.manifest is not None and SOURCE in earlier.manifest.sources:

@@ -24,7 +24,7 @@ class StoredFile(NamedTuple):
     size: int
     version: str
     refusal: str = ""
-    last_modified: str | None = None  # HTTP date
+    last_modified: str | None = None
 
 
 def listing(batches: Iterable[Iterable[StoredFile]]) -> list[StoredFile]:
