@@ -63,6 +63,11 @@ class _Table(Struct, frozen=True):
 
 
 _TABLE = msgspec.json.decode(Path(__file__).with_name("weights.json").read_bytes(), type=_Table)
+# A usual query is average, but for its language, which the model knows, and its collection, which is prose.
+_USUAL_DEVIATIONS = [
+    -each.mean / each.deviation if name in ("known", "code", "near_in_code") else 0.0
+    for name, each in zip(SIGNALS, _TABLE.signals, strict=True)
+]
 
 
 class CollectionFacts(Struct, frozen=True):
@@ -127,7 +132,7 @@ def measure_signals(query: QueryFacts, dense: ScoredRows, lexical: TermHits) -> 
     """
     cosines, scores = dense[0], lexical.scores
     collection, unrelated = query.collection, query.collection.unrelated
-    tenth = float(scores[_TOP - 1] / scores[0]) if len(scores) >= _TOP else 0.0
+    tenth = float(scores[_TOP - 1] / scores[0]) if len(scores) >= _TOP and scores[0] > 0 else 0.0
     gap = float(cosines[0] - cosines[min(_TOP, len(cosines)) - 1]) if len(cosines) else 0.0
     near = (float(cosines[0]) - unrelated) / (1 - unrelated) if len(cosines) and unrelated < 1 else 0.0
     return [
@@ -146,19 +151,19 @@ def weigh(values: Sequence[float], *, tokens: bool) -> tuple[dict[str, float], d
     One logistic function of the signals gives the share of words. Another divides the rest between the vector and the
     tokens. `scripts/learn_weights.py` learns both. Meaning loses weight in a language that the model hardly knows.
     """
+    words, vector = _TABLE.words + (_TABLE.words_with_tokens if tokens else 0.0) - values[0], _TABLE.vector
     moved = []
-    vector = _TABLE.vector
-    for value, signal in zip(values, _TABLE.signals, strict=True):
-        normal = max(-MAX_DEVIATIONS, min(MAX_DEVIATIONS, (value - signal.mean) / signal.deviation))
-        moved.append(normal * signal.words)
-        vector += normal * signal.vector
-    unknown, usual = -values[0], -_TABLE.signals[0].mean
-    words = _logistic(_TABLE.words + sum(moved) + unknown + (_TABLE.words_with_tokens if tokens else 0.0))
+    for value, signal, usual in zip(values, _TABLE.signals, _USUAL_DEVIATIONS, strict=True):
+        deviations = max(-MAX_DEVIATIONS, min(MAX_DEVIATIONS, (value - signal.mean) / signal.deviation))
+        words += deviations * signal.words
+        vector += deviations * signal.vector
+        moved.append((deviations - usual) * signal.words)
+    words = _logistic(words)
     share = _logistic(vector) if tokens else 1.0
     weights = {"dense": (1 - words) * share, "lexical": words}
     if tokens:
         weights["tokens"] = (1 - words) * (1 - share)
-    moved[0] += unknown - usual
+    moved[0] -= values[0]
     return weights, dict(zip(SIGNALS, moved, strict=True))
 
 

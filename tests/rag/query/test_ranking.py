@@ -161,14 +161,16 @@ def test_weights_follow_the_signals_and_add_up_to_one() -> None:
     lexical = TermHits(np.array([9.0, 4.0], np.float32), np.array([2, 1]))
     alike = TermHits(np.linspace(9, 8.9, 12, dtype=np.float32), np.arange(1, 13))
     nothing = TermHits(np.empty(0, np.float32), np.empty(0, np.int64))
+    of_address = TermHits(np.zeros(12, np.float32), np.arange(1, 13))
     weight_of = {
         name: float(rank(hits, code=code).columns["lexical_weight"][0])
         for name, hits, code in (
-            ("usual", lexical, 0.0), ("alike", alike, 0.0), ("nothing", nothing, 0.0), ("code", lexical, 1.0)
+            ("usual", lexical, 0.0), ("alike", alike, 0.0), ("nothing", nothing, 0.0),
+            ("of_address", of_address, 0.0), ("code", lexical, 1.0),
         )
     }  # fmt: skip
     assert weight_of["alike"] < weight_of["usual"]
-    assert 0 < weight_of["nothing"] < 1
+    assert 0 < weight_of["nothing"] == weight_of["of_address"] < 1
     for values in ([0.0] * len(SIGNALS), [-9.0] * len(SIGNALS), [9.0] * len(SIGNALS)):
         for tokens in (False, True):
             weights, moved = weigh(values, tokens=tokens)
