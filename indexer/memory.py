@@ -27,7 +27,7 @@ SHORT = "out of memory; a build that this ends publishes nothing"
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The lowest memory limit of this process: of a cgroup, or without one of the address space."""
+    """The lowest memory limit of this process: that of a cgroup, or of the address space if `cgroup` is None."""
 
     bytes: int
     name: str

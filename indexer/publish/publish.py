@@ -204,7 +204,7 @@ def disk_errors(index_dir: Path) -> Iterator[None]:
 
 
 def remove_old(index_dir: Path, keep: int) -> None:
-    """Remove old generations but the live one and the newest of the others, `keep` in all."""
+    """Remove all generations but the live one and the newest others, `keep` in all."""
     live = live_id(index_dir)
     old_ids = [name for name in generation_ids(index_dir) if name != live]
     for name in old_ids[keep - 1 :]:

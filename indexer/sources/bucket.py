@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from functools import partial
-from importlib import metadata
 from itertools import accumulate, chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -68,14 +67,6 @@ _REQUEST = re.compile(
 _CODE = re.compile(r"<Code>(\w{1,80})</Code>")
 _BODY = re.compile(r":? *<[?\w]")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
-
-
-def version() -> str:
-    """Return the version of the client of object stores, or an empty string."""
-    try:
-        return metadata.version("obstore")
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def read_objects(context: SourceContext) -> Generator[Item, None, None]:

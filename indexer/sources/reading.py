@@ -134,7 +134,7 @@ class _Unique:
         return item
 
     def _is_copy(self, url: str, content: tuple[str, str]) -> bool:
-        """Return whether another page, other than a version of it, has the content; otherwise record its versions."""
+        """Return whether a page that is no version of this one has the content; otherwise record this page."""
         pages = self._contents.get(content)
         editions = {edition.page: edition.version for edition in editions_of(url)}
         if pages is not None:
