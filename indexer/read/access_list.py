@@ -17,14 +17,14 @@ from indexer.text.cleaning import visible
 from indexer.text.toml import load_toml
 
 FILE = ".access.toml"  # `NAME.access.toml` is for one file
-ACCESS = "access"  # key of front matter
+ACCESS = "access"
 LISTED = "has an access list, which only files of folders can have"
 NOBODY: tuple[str, ...] = ()
 MAX_NAMES = 256
-MAX_NAME_LENGTH = 256  # characters
+MAX_NAME_LENGTH = 256
 _KINDS = {"users": "user", "groups": "group"}
 MAX_FRONT_MATTER = 16_000  # characters; its parsers take a millisecond for each few hundred
-_SEARCHED = 4_000  # characters of a text that may look like a list
+_SEARCHED_CHARACTERS = 4_000
 _SHAPE = 'users = ["ann"], groups = ["staff"], or everybody = true'
 
 
@@ -41,7 +41,7 @@ def closed_paths(names: Iterable[str]) -> frozenset[str]:
 
 
 def has_list(path: str, closed: Collection[str]) -> bool:
-    """Return whether a file is an access list, or has one among those of `closed_paths`."""
+    """Return whether a file is an access list, or one covers it; `closed` is the result of `closed_paths`."""
     path = path.casefold()
     folders = accumulate(f"{step}/" for step in path.split("/")[:-1])
     return path.endswith(FILE) or not {path, "", *folders}.isdisjoint(closed)
@@ -81,7 +81,7 @@ def read_list(body: bytes) -> Readers:
 
 
 def checked_names(names: Any) -> Readers:
-    """Return the readers that a reader process names, or none if its answer is invalid."""
+    """Return the readers in an answer of a reader process, or `NOBODY` if the answer is invalid."""
     if names is None:
         return None
     try:
@@ -94,8 +94,8 @@ def checked_names(names: Any) -> Readers:
 
 
 _KEY = re.compile(r"\baccess\b[\"'\])]*\s{0,9}(?:[:=\uff1a\]]|\.\w)", re.IGNORECASE)
-_TABLE = re.compile(r"(?:[\w\"'-]*\.)+\Z")  # the tables before a dotted key
-_BEFORE_KEY = " \t\xa0{[,\"'?-:@%;!<*+>/"  # signs of lists, quotes, comments and fields
+_TABLE_PREFIX = re.compile(r"(?:[\w\"'-]*\.)+\Z")
+_SIGNS_BEFORE_KEY = " \t\xa0{[,\"'?-:@%;!<*+>/"
 _SOMEBODY = re.compile(r"(?:\b|\.)(?:users?|groups?|everybody)\b[\"']?[^\S\n]*[:=\uff1a]", re.IGNORECASE)
 _LIKE_LIST = re.compile(r"\baccess\b\W{1,40}\b(?:users?|groups?|everybody)\b\W{0,9}?[:=>\uff1a]", re.IGNORECASE)
 _DELIMITER = re.compile(
@@ -109,19 +109,19 @@ _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 def access_keys(text: str) -> Iterator[int]:
     """Yield the ends of the keys `access` in a text."""
     for key in _KEY.finditer(text):
-        before = _TABLE.sub("", text[max(0, key.start() - 100) : key.start()].rpartition("\n")[2])
-        signs = before[len(before.rstrip(_BEFORE_KEY)) :]
+        before = _TABLE_PREFIX.sub("", text[max(0, key.start() - 100) : key.start()].rpartition("\n")[2])
+        signs = before[len(before.rstrip(_SIGNS_BEFORE_KEY)) :]
         if signs == before or not {*signs}.isdisjoint("{[,"):
             yield key.end()
 
 
 def readers_in_fields(fields: Mapping[Any, Any], front: str, *, is_toml: bool) -> Readers:
-    """Return the readers that front matter names, or none if it has several lists or an invalid one.
+    """Return the readers that front matter names, or `NOBODY` if it has several lists or an invalid one.
 
     Args:
         fields: parsed front matter.
         front: its text.
-        is_toml: whether its parser refuses duplicate keys; those of YAML and JSON take the last.
+        is_toml: whether it is TOML, which has no duplicate keys; parsers of YAML and JSON take the last value.
     """
     keys = [key for key in _keys_within(fields) if visible(str(key)).strip().casefold() == ACCESS]
     key_count = sum(1 for _ in access_keys(visible(front)))
@@ -166,4 +166,4 @@ def begins_with_list(text: str) -> bool:
 
 def looks_like_list(text: str) -> bool:
     """Return whether a text has, near its beginning, `access` followed by users, groups or everybody."""
-    return _LIKE_LIST.search(visible(text[:_SEARCHED])) is not None
+    return _LIKE_LIST.search(visible(text[:_SEARCHED_CHARACTERS])) is not None

@@ -40,13 +40,13 @@ from indexer.text.charsets import decode_names
 
 _MAX_MEMBERS = 10_000
 _MAX_HEADERS = 1_000
-_MAX_TOTAL_BYTES = 200_000_000  # decompressed
+_MAX_TOTAL_BYTES = 200_000_000
 _MAX_RATIO = 200  # decompressed to compressed bytes; 3 to 20 for text
-_MIN_RATIO_BYTES = 10_000_000  # decompressed; the ratio of smaller archives is not checked
-_MAX_NAME_LENGTH = 1_000  # characters
-_IS_UTF8 = 0x800  # flag of a zip member
+_MIN_LIMIT_BYTES = 10_000_000
+_MAX_NAME_LENGTH = 1_000
+_UTF8_FLAG = 0x800
 _DOS_SYSTEMS = (0, 10, 14)  # FAT, NTFS and VFAT, in zip members
-_PIECE = 1 << 16  # bytes
+_PIECE_BYTES = 1 << 16
 _COMPRESSED = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
 DAMAGED: tuple[type[Exception], ...] = (  # errors of zipfile, tarfile and similar modules
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError, IndexError,
@@ -65,7 +65,7 @@ class Member:
 
 
 def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
-    """Yield an item of a source, and its members if it is an archive or a mail; an archive itself is not a document."""
+    """Yield an item of a source unless it is an archive, then the members of an archive or a mail."""
     reader = reader_of(item.content_type) if isinstance(item, Page) else None
     if reader != CONTAINER:
         yield item
@@ -87,9 +87,9 @@ def _with_includes(items: Iterator[Item], name_start: int, max_bytes: int) -> It
 
 
 def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Page | Skip | Failure]:
-    """Yield the pages of an archive, or the attachments of a mail; a damaged one or a bomb gives one failure.
+    """Yield the pages of an archive or the attachments of a mail, or one failure if it is damaged or a bomb.
 
-    Members of up to `max_bytes` are read; images only if `no_images`, the reason against it, is empty.
+    Members over `max_bytes` are not read, and no images if `no_images` has a reason against it.
     """
     is_mail = reader_of(page.content_type) == MAIL
     reader, limits = ATTACHMENTS if is_mail else CONTAINER, f"{max_bytes}\n{no_images}"
@@ -119,10 +119,10 @@ def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Pag
 
 
 class UnpackBudget:
-    """Limits the bytes and files that come out of one archive."""
+    """The limits on the bytes and files that one archive unpacks to."""
 
     def __init__(self, size: int) -> None:
-        self._max_bytes = min(_MAX_TOTAL_BYTES, max(_MIN_RATIO_BYTES, size * _MAX_RATIO))
+        self._max_bytes = min(_MAX_TOTAL_BYTES, max(_MIN_LIMIT_BYTES, size * _MAX_RATIO))
         self._bytes = self._members = 0
 
     def spend(self, count: int) -> None:
@@ -166,7 +166,7 @@ def _zip_members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member
     budget = UnpackBudget(len(body))
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         infos = archive.infolist()
-        raw_names = [info.orig_filename.encode("utf-8" if info.flag_bits & _IS_UTF8 else "cp437") for info in infos]
+        raw_names = [info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_FLAG else "cp437") for info in infos]
         names = decode_names(raw_names, is_dos=any(info.create_system in _DOS_SYSTEMS for info in infos))
         lists = closed_paths(normpath(name) for name in names if not name.endswith("/"))
         for info, name in zip(infos, names, strict=True):
@@ -190,7 +190,7 @@ def _zip_members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member
 def _tar(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
     entries = (info.name + "/" * info.isdir() for info, _ in _tar_members(body))
     names = decode_names([name.encode("utf-8", "surrogateescape") for name in entries], is_dos=False)
-    # lists may come after their files
+    # read all names first, as access lists may come after their files
     lists = closed_paths(normpath(name) for name in names if not name.endswith("/"))
     for (info, archive), name in zip(_tar_members(body), names, strict=True):
         if info.isdir():
@@ -217,7 +217,7 @@ def _tar_members(body: bytes) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile
 
 def _read_member(name: str, file: IO[bytes] | _Metered, max_bytes: int) -> Member:
     pieces, length = [], 0
-    while piece := file.read(_PIECE):
+    while piece := file.read(_PIECE_BYTES):
         length += len(piece)
         if length > max_bytes:
             return Member(name, failed=f"larger than {max_bytes:,} bytes")

@@ -21,7 +21,7 @@ from indexer.text.charsets import is_binary
 from indexer.text.cleaning import visible
 
 _HASH_COUNT = 1 << 64
-_PAGE = re.compile(r"page=(\d+)")  # anchor of a section of a PDF
+_PAGE_ANCHOR = re.compile(r"page=(\d+)")
 
 
 class Unwanted(ParseError):
@@ -30,13 +30,13 @@ class Unwanted(ParseError):
 
 @dataclass(frozen=True, slots=True)
 class PageParts:
-    """The parts of a page of HTML or Markdown that are read together."""
+    """The parts of a page of HTML or Markdown to read together; the text leaves out the site's `template`."""
 
     links: bool = False
-    needs_rendering: bool = False  # check whether scripts render it
+    needs_rendering: bool = False
     blocks: bool = False
     text: bool = False
-    template: str = ""  # site template, left out of the text
+    template: str = ""
 
 
 ReadParts = tuple[Mapping[str, Any], bool, PageReading | None]  # links, needs rendering, text and blocks
@@ -45,8 +45,8 @@ ReadParts = tuple[Mapping[str, Any], bool, PageReading | None]  # links, needs r
 def read_page_parts(page: Page, requested: PageParts, process: ReaderProcess) -> ReadParts:
     """Read the requested parts of a page of HTML or Markdown in one pass.
 
-    The links are those of `indexer.read.web_page`, not checked. A page that only leads on, must not be indexed or needs
-    rendering has no reading; an error of its text is its text.
+    The links of `indexer.read.web_page` are not checked yet. There is no reading if the page only refers to others,
+    must not be indexed or needs rendering. If its text cannot be read, the reading has the error instead.
 
     Raises ParseError: its links, or whether it needs rendering, cannot be read.
     """
@@ -86,7 +86,7 @@ def validate_blocks(answer: Mapping[str, Any]) -> PageBlocks | None:
 def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR) -> Document:
     """Read a page's title, sections and metadata.
 
-    It is read by any free process by default. Raises ParseError if the page does not have its media type, cannot be
+    The default of `process` is any free one. Raises ParseError if the page does not match its media type, cannot be
     read, or takes too much time or memory.
     """
     path = urlsplit(page.url).path
@@ -112,7 +112,7 @@ def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = N
     )
     declared, facts = content.declared, page.sender_facts
     confidence = {} if scans.confidence is None else {"ocr_confidence": (f"{scans.confidence:.0f}",)}
-    name = visible(PurePosixPath(unquote(path, errors="replace")).name)  # fallback title
+    name = visible(PurePosixPath(unquote(path, errors="replace")).name)
     return Document(
         url=page.url,
         source=page.source,
@@ -133,14 +133,14 @@ def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = N
 
 
 def _read_content(reader: str, page: Page, process: ReaderProcess, ocr: Ocr) -> tuple[Extraction, Scans]:
-    """Read a page in another process: its text, and the scanned pages that have none."""
+    """Read a page in a reader process; return its text, and the recognised texts of its scanned pages."""
     if reader == SCANS:
         if ocr.obstacle:
             raise Unwanted(f"an image: {ocr.obstacle}")
         process.use(ocr.engine)
         pages = range(1, 1 + count_pages(page.body, page.content_type, process))
         scans = read_scans(page.body, page.content_type, pages, ocr, process)
-        if len(pages) == 1:  # not one of several pages
+        if len(pages) == 1:
             if scans.counts.unread:
                 raise ParseError(scans.counts.unread[0][1])
             scans.sections = [replace(section, path=(), anchor=None) for section in scans.sections]
@@ -155,5 +155,5 @@ def _read_content(reader: str, page: Page, process: ReaderProcess, ocr: Ocr) -> 
 
 
 def _page_number(section: Section) -> int:
-    match = _PAGE.fullmatch(section.anchor or "")
+    match = _PAGE_ANCHOR.fullmatch(section.anchor or "")
     return int(match[1]) if match else 0

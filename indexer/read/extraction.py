@@ -1,7 +1,7 @@
 """The text of a document, and the form in which it leaves the reader process.
 
-That process has read an untrusted file, so its answer is not trusted either: it is JSON of which every field is checked
-and every text is cleaned of invisible characters, once for all formats.
+That process has read an untrusted file, so its answer in JSON is not trusted either. For all formats, `from_json`
+checks every field and removes invisible characters from every text.
 """
 
 import re
@@ -18,15 +18,15 @@ from indexer.records import Declared, Extraction, Section, SectionBlock
 from indexer.text import reader_notes
 from indexer.text.cleaning import fold, one_line, shorten, visible
 
-MAX_NAME_LENGTH = 64  # characters; longer names are dropped
+MAX_NAME_LENGTH = 64
 MAX_VALUE_LENGTH = 256
-_MAX_DEPTH = 12  # headings
-_MAX_HEADING_LENGTH = 200  # characters
-_MAX_ANCHOR_LENGTH = 200  # characters; a truncated one leads nowhere
-_MAX_NOTE_LENGTH = 120  # characters
+_MAX_HEADING_DEPTH = 12
+_MAX_HEADING_LENGTH = 200
+_MAX_ANCHOR_LENGTH = 200
+_MAX_NOTE_LENGTH = 120
 _EMPTY_LINES = re.compile(r"\n{3,}")
-_MAX_REFRESH_DELAY = 60  # seconds; slower pages are made to be read
-_MAX_REFRESH_LENGTH = 3_000  # characters
+_MAX_REFRESH_SECONDS = 60
+_MAX_REFRESH_LENGTH = 3_000
 # seconds without fractions, separator, url=, address with or without quotes
 _REFRESH = re.compile(r"(\d{0,9})[\d.]*[\s;,]*(url\s*=\s*)?(.*)", re.IGNORECASE | re.DOTALL)
 _NO_LANGUAGE = ("und", "mul", "zxx")  # unknown, several, none
@@ -37,7 +37,7 @@ def to_json(content: Extraction) -> dict[str, Any]:
     """Return an extraction as JSON-ready values for `from_json`."""
     text = "\n".join(section.text for section in content.sections)
     declared = content.declared
-    # templates declare English for every page
+    # templates often declare English for pages in other languages
     is_doubtful = declared.language == "en" and not text.isascii() and _has_foreign_letters(text)
     detected = detect_language(text) if is_doubtful or not declared.language else None
     return {
@@ -85,7 +85,7 @@ def _checked_section(path: list[Any], anchor: Any, text: Any, marks: list[Any], 
             after = checked_blocks[-1].end if checked_blocks else 0
             if isinstance(start, int) and isinstance(end, int) and after <= start < end <= len(text):
                 checked_blocks.append(SectionBlock(start, end, None if head is None else visible(head)))
-    headings = tuple(heading for name in path[:_MAX_DEPTH] if (heading := _clean_heading(name)))
+    headings = tuple(heading for name in path[:_MAX_HEADING_DEPTH] if (heading := _clean_heading(name)))
     marks_in_order = tuple(sorted(checked_marks, key=lambda mark: mark[0]))
     return Section(headings, _clean_anchor(anchor), cleaned, marks_in_order, tuple(checked_blocks))
 
@@ -100,7 +100,7 @@ def clean_notes(untrusted: object) -> tuple[str, ...]:
 
 
 def clean(text: str) -> str:
-    """Remove invisible characters, and empty lines at both ends; lines between stay as they are."""
+    """Remove invisible characters, and empty lines at both ends of a text."""
     shown = visible(text)
     start, end = len(shown) - len(shown.lstrip()), len(shown.rstrip())
     if start >= end:
@@ -131,14 +131,14 @@ def language_of(tag: str | None) -> str | None:
 
 
 def refresh_in(value: str) -> tuple[int, str] | None:
-    """Return the seconds and address of a refresh, or None if it leads nowhere or is late."""
+    """Return the delay in seconds and the address of a refresh, or None without an address or after a long delay."""
     match = _REFRESH.match(value[:_MAX_REFRESH_LENGTH].strip())
     if match is None or not (match[1] or match[2]):
         return None
     seconds, address = int(match[1] or 0), match[3].strip()
     if address[:1] in ("'", '"'):
         address = address[1:].partition(address[0])[0].strip()
-    return (seconds, address) if address and seconds <= _MAX_REFRESH_DELAY else None
+    return (seconds, address) if address and seconds <= _MAX_REFRESH_SECONDS else None
 
 
 def day_of(moment: str | None) -> str | None:
@@ -148,7 +148,7 @@ def day_of(moment: str | None) -> str | None:
         return iso[0] if is_day(iso[0]) else None
     try:
         return parsedate_to_datetime(moment).date().isoformat()
-    except (TypeError, ValueError, IndexError, OverflowError):  # errors of the parser
+    except (TypeError, ValueError, IndexError, OverflowError):
         return None
 
 
@@ -158,7 +158,7 @@ def first_day(moments: Iterable[str | None]) -> str | None:
 
 
 def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
-    """Group values by name, in order, without blank and overlong ones and those over the limits."""
+    """Group values by name, in order. Drop blank and overlong texts, and those over the limits on their number."""
     result: dict[str, list[str]] = {}
     for name, value in ((folded(visible(name)), folded(visible(value))) for name, value in pairs):
         if not 0 < len(name) <= MAX_NAME_LENGTH or not 0 < len(value) <= MAX_VALUE_LENGTH:
@@ -172,7 +172,7 @@ def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
 
 
 _LANGUAGE_SAMPLE = 2_000  # characters; more hardly change the result
-_MIN_LANGUAGE_SAMPLE = 40  # characters
+_MIN_LANGUAGE_SAMPLE = 40
 _MIN_CONFIDENCE = 0.8  # lower for code, tables and mixtures
 _MAX_FOREIGN_SHARE = 0.01  # 0.001 in English
 _DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}  # share the probability of their language

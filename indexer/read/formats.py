@@ -13,20 +13,18 @@ _READER_OF = {kind: reader for reader, kinds in _KINDS.items() for kind in kinds
 _TYPE_OF = {end: kind for kinds in _KINDS.values() for kind, ends in kinds.items() for end in ends.split()}
 _TYPED_BY_NAME = frozenset(reader for reader, table in _READERS.items() if "is_named" in table)
 
-CONTAINER = "container"  # archives, which are not documents themselves
-MAIL, ATTACHMENTS = "mail", "attachments"  # e-mail and its attachments
+CONTAINER = "container"
+MAIL, ATTACHMENTS = "mail", "attachments"
 LISTING = "listing"  # sitemaps and feeds
 HTML, ASCIIDOC, PLAIN = "html", "asciidoc", "plain"
 PAGE = "page"  # links, blocks and text of HTML or Markdown
-SCANS = "scans"  # pages that are images
-OCR_OFF = "OCR is off"  # default reason why images are not read
+SCANS = "scans"
+OCR_OFF = "OCR is off"
 MAX_SITEMAP_LENGTH = 50 * 1024 * 1024  # bytes, decompressed; limit of sitemaps.org
-MAX_ENTRIES = 50_000  # limit of the protocol
-FUNCTIONS = {  # reader to module and function below `indexer.read`
-    reader: table["function"] for reader, table in _READERS.items() if "function" in table
-}
+MAX_ENTRIES = 50_000
+FUNCTIONS = {reader: table["function"] for reader, table in _READERS.items() if "function" in table}
 TEXT_READERS = _TYPED_BY_NAME | {HTML, PLAIN}  # formats without NUL bytes
-# of sites: archives are copies of pages or programs, and images decoration
+# sites are read without archives, often copies of pages or programs, and without images, often decoration
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))
 OPENAPI = "application/openapi+json"
 _DATA_TYPES = {".json": OPENAPI} | dict.fromkeys((".yaml", ".yml"), "application/openapi+yaml")

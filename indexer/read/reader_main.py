@@ -33,11 +33,11 @@ from indexer.read.reader_process import hide, pack_message, read_message
 from indexer.records import Extraction, Section
 from indexer.text import charsets, reader_notes
 
-_MAX_REQUEST_BYTES = 1 << 31  # limits of the build are lower
-_GRACE = 5.0  # seconds; usually the build ends a slow reader
+_MAX_REQUEST_BYTES = 1 << 31
+_GRACE_SECONDS = 5.0
 _SECTIONS_SEARCHED = 20
 _readers: dict[str, Callable[..., Any]] = {}
-_missing: dict[str, str] = {}  # reader to import error
+_import_errors: dict[str, str] = {}
 
 
 def main() -> None:
@@ -46,7 +46,7 @@ def main() -> None:
     preload()
     gc.freeze()
     gc.set_threshold(100_000)  # a page has 100,000 objects without a cycle: collections take a sixth of the time
-    # output of libraries must not be taken for an answer
+    # the build must not take output of libraries for an answer
     with os.fdopen(os.dup(1), "wb") as answers, open(os.devnull, "wb") as nowhere, os.fdopen(0, "rb") as asks:
         os.dup2(nowhere.fileno(), 1)
         start = read_message(asks.read, _MAX_REQUEST_BYTES)
@@ -54,18 +54,18 @@ def main() -> None:
             return
         if engine := start[0]["engine"]:
             load_ocr(engine)
-        with suppress(OSError), open("/proc/self/oom_score_adj", "w") as first_to_go:
-            first_to_go.write("1000")  # the build can go on without it
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+            score.write("1000")  # ends this process before the build
         answers.write(pack_message({"confinement": confine(start[0]["memory"])}))
         answers.flush()
         while (message := read_message(asks.read, _MAX_REQUEST_BYTES)) is not None:
             request, body = message
-            seconds = request["seconds"] + _GRACE  # CPU seconds per answer; the signal ends the process
-            signal.setitimer(signal.ITIMER_PROF, seconds)
+            cpu_seconds = request["seconds"] + _GRACE_SECONDS  # per answer; the signal ends the process
+            signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
             for fields, data in answer(request["reader"], request["argument"], body):
                 answers.write(pack_message(fields, data))
                 answers.flush()
-                signal.setitimer(signal.ITIMER_PROF, seconds)
+                signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
             if "error" in fields:
                 gc.collect()  # an exception may keep a large document in a cycle
         os._exit(0)  # cleanup is not allowed any more
@@ -74,13 +74,13 @@ def main() -> None:
 def preload() -> None:
     """Load all modules and files that readers may use, as none can be opened later."""
     detect_language("The model of languages writes files, and sets memory aside when it is first used. " * 50)
-    import_module("_strptime")  # datetime imports it late
+    import_module("_strptime")
     for reader, place in FUNCTIONS.items():
         module, _, function = place.partition(":")
         try:
             _readers[reader] = getattr(import_module(f"indexer.read.{module}"), function)
-        except (ImportError, SyntaxError) as error:  # an incomplete installation
-            _missing[reader] = str(error)
+        except (ImportError, SyntaxError) as error:
+            _import_errors[reader] = str(error)
     charsets.detect_language = detect_language
     charsets.decode(b"caf\xe9", None)  # loads the detector of encodings
     for _ in answer("restructured", None, b""):  # docutils loads modules on first use
@@ -96,17 +96,17 @@ def load_ocr(engine: str) -> None:
     try:
         scans = import_module("indexer.read.ocr.scans")
         scans.load(engine)
-    except (ImportError, SyntaxError, RuntimeError, OSError) as error:  # an incomplete installation
-        _missing[SCANS] = str(error)
+    except (ImportError, SyntaxError, RuntimeError, OSError) as error:
+        _import_errors[SCANS] = str(error)
     else:
         _readers[SCANS] = scans.find
 
 
 def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Yield the results of a reader as messages; the last has `done`, or the `error` that ended it."""
+    """Yield the results of a reader as messages; the last message has `done` or `error`."""
     read = _readers.get(reader)
     if read is None:
-        yield {"error": f"its reader cannot be loaded ({_missing.get(reader)}); install pilotlight again"}, b""
+        yield {"error": f"its reader cannot be loaded ({_import_errors.get(reader)}); install pilotlight again"}, b""
         return
     reader_notes.take()  # drops those of a failed document
     last: dict[str, Any] = {}
@@ -134,7 +134,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
 
 
 def _note_lists(content: Extraction) -> Extraction:
-    """Add a note if a text outside of code looks like an access list and is none; return the document."""
+    """Return a document, with a note if its text outside of code looks like an access list but is none."""
     sections = content.sections[:_SECTIONS_SEARCHED]
     texts = list(filter(str.strip, map(_outside_code, sections))) or [section.text for section in sections]
     if content.declared.access is None and looks_like_list("\n".join(texts)):
@@ -161,37 +161,35 @@ def _failure_reason(error: BaseException) -> str:
             return "reading it takes more memory than is allowed"
         visited.append(cause)
         cause = cause.__cause__ or cause.__context__
-    if isinstance(error, ParseError | FetchError):  # FetchError: a compressed sitemap
+    if isinstance(error, ParseError | FetchError):
         return str(error)
     if isinstance(error, RecursionError):
         return "elements nested too deep"
     return f"damaged, or not what it says it is ({type(error).__name__})"
 
 
-# Confinement before the first document with all means of the kernel, by system calls of the C library: packages
-# such as `py-landlock` only wrap them.
+# The process confines itself before the first document, by system calls of the C library: packages such as
+# `py-landlock` only wrap them.
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _NEW_IPC, _NEW_USER, _NEW_NET = 0x08000000, 0x10000000, 0x40000000
-_CAPABILITIES = 0x20080522  # two words of each set
+_CAPABILITY_VERSION_3 = 0x20080522
 _CAPSET = {"x86_64": 126, "aarch64": 91}
-_CREATE_RULESET, _RESTRICT_SELF = 444, 446  # the same on all processors
-_ABI = 1  # flag that requests the version
+_CREATE_RULESET, _RESTRICT_SELF = 444, 446
+_CREATE_RULESET_VERSION = 1
 _FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # Landlock version: rights over files since then
 _NET_FROM, _NET_RIGHTS = 4, 0b11  # bind and connect, TCP
 _SCOPES_FROM, _SCOPES = 6, 0b11  # abstract sockets, signals
 _EMPTY = "/proc/self/fdinfo"  # a folder that contains only numbers
-
-
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def confine(memory: int) -> dict[str, str]:
-    """Take rights from this process that a reader does not need; its files must be open and its modules loaded.
+    """Drop the rights that a reader does not need, after its files have been opened and its modules loaded.
 
     Args:
         memory: limit of the address space in bytes.
 
-    Returns: the restriction by each means; empty if the system does not have it.
+    Returns: the restriction by each mechanism of the kernel, or an empty text if that is not available.
     """
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
@@ -199,12 +197,13 @@ def confine(memory: int) -> dict[str, str]:
     hide()
     has_namespaces = _LIBC.unshare(_NEW_USER | _NEW_NET | _NEW_IPC) == 0
     root = ""
-    with suppress(OSError):  # not permitted
+    with suppress(OSError):
         os.chroot(_EMPTY)
         root = "empty"
     os.chdir("/")
     capset = _CAPSET.get(os.uname().machine)
-    head, sets = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITIES, 0)), ctypes.create_string_buffer(24)
+    head = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
+    sets = ctypes.create_string_buffer(24)
     has_none = capset is not None and _LIBC.syscall(capset, head, sets) == 0
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # last, as other changes of rights unset it
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -219,8 +218,8 @@ def confine(memory: int) -> dict[str, str]:
 
 
 def _apply_landlock() -> int:
-    """Forbid all files, connections and signals that the kernel can; return the version, or 0 without Landlock."""
-    version: int = _LIBC.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ABI)
+    """Forbid access to files, connections and signals; return the version of Landlock, or 0 if there is none."""
+    version: int = _LIBC.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _CREATE_RULESET_VERSION)
     if version < 1:
         return 0
     files = (1 << max(count for least, count in _FILE_RIGHTS if version >= least)) - 1
@@ -245,7 +244,7 @@ _STATUS = (262, 79)  # newfstatat: only for open files
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column in the tables, kernel's number
 _PROT_EXEC, _AT_EMPTY_PATH = 4, 0x1000
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000 | errno.EACCES
-_LOAD, _EQUAL, _HAS, _RETURN = 0x20, 0x15, 0x45, 0x06  # instructions
+_LOAD, _EQUAL, _HAS, _RETURN = 0x20, 0x15, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST, _THIRD, _FOURTH = 0, 4, 16, 32, 40  # offsets in `seccomp_data`
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _Instruction = tuple[int, int, int, int]  # operation, instructions to skip if true, if false, value

@@ -29,18 +29,18 @@ from embedder import cpu
 from indexer import memory
 from indexer.errors import ParseError
 
-_TIMEOUT = 60.0  # seconds per document or archive member
+_TIMEOUT_SECONDS = 60.0
 _MEMORY_LIMIT = 480 << 20  # bytes of address space; code, tables and the language model take 230 MB
-_OCR_MEMORY = 192 << 20  # bytes for the engine and a page
-_POLL = 0.1  # seconds
-_START_TIMEOUT = 60.0  # seconds, on a busy machine
-_GRACE = 1.0  # seconds to exit
+_OCR_MEMORY_BYTES = 192 << 20
+_POLL_SECONDS = 0.1
+_START_TIMEOUT_SECONDS = 60.0
+_EXIT_SECONDS = 1.0
 _MAX_DOCUMENTS = 5_000  # per process, so that leaks of libraries do not add up
-_MAX_PROCESSES = 4  # not counting those of archives
+_MAX_PROCESSES = 4
 _MAX_JSON_BYTES = 64_000_000
-_MAX_BODY_BYTES = 1 << 30  # limits of the build are lower
-_PIECE = 1 << 20  # bytes
-_LENGTHS = struct.Struct("!II")  # JSON, body
+_MAX_BODY_BYTES = 1 << 30
+_PIECE_BYTES = 1 << 20
+_JSON_AND_BODY_LENGTHS = struct.Struct("!II")
 # One thread: the memory that numpy reserves per core would exceed the limit, and readers may not start threads, which
 # Tesseract does with OpenMP.
 _PROGRAM = (
@@ -61,25 +61,25 @@ _places = threading.BoundedSemaphore(memory.readers(max(2, min(_MAX_PROCESSES, c
 
 
 def busy_seconds() -> float:
-    """Return the seconds for which the readers of this process have read; those of parallel readers add up."""
+    """Return the total time in seconds of all requests to readers, including parallel ones."""
     return _busy["seconds"]
 
 
 def pack_message(fields: dict[str, Any], body: bytes = b"") -> bytes:
     """Return a message between the build and a reader."""
     text = json.dumps(fields).encode()
-    return b"".join((_LENGTHS.pack(len(text), len(body)), text, body))
+    return b"".join((_JSON_AND_BODY_LENGTHS.pack(len(text), len(body)), text, body))
 
 
 def read_message(read: Callable[[int], bytes], longest_body: int) -> tuple[dict[str, Any], bytes] | None:
-    """Read one message, or return None at the end; `read` returns a number of bytes, or fewer at the end.
+    """Read one message, or return None at the end of the input; `read(n)` returns n bytes, or fewer at the end.
 
     Raises ParseError for an invalid message, or one that is too long.
     """
-    head = read(_LENGTHS.size)
-    if len(head) < _LENGTHS.size:
+    head = read(_JSON_AND_BODY_LENGTHS.size)
+    if len(head) < _JSON_AND_BODY_LENGTHS.size:
         return None
-    length, after = _LENGTHS.unpack(head)
+    length, after = _JSON_AND_BODY_LENGTHS.unpack(head)
     if length > _MAX_JSON_BYTES or after > longest_body:
         raise ParseError("more text than a document may have")
     text, body = read(length), read(after)
@@ -96,7 +96,7 @@ def read_message(read: Callable[[int], bytes], longest_body: int) -> tuple[dict[
 
 @cache
 def _starter(build: int) -> ThreadPoolExecutor:
-    """Return a thread that starts readers, one for each build process: they are killed when it ends."""
+    """Return the thread of a build process that starts its readers: the kernel kills them when this thread ends."""
     return ThreadPoolExecutor(1, thread_name_prefix="reader")
 
 
@@ -121,7 +121,7 @@ def hide() -> None:
 class ReaderProcess:
     """A process that reads documents; used by one thread at a time, except for `interrupt`."""
 
-    def __init__(self, seconds: float = _TIMEOUT, memory: int = _MEMORY_LIMIT, before: str = "") -> None:
+    def __init__(self, seconds: float = _TIMEOUT_SECONDS, memory: int = _MEMORY_LIMIT, before: str = "") -> None:
         """Set limits; the code in `before` runs first, for tests."""
         self._seconds = seconds
         self._memory = memory
@@ -130,13 +130,13 @@ class ReaderProcess:
         self._request_count = 0
         self._engine = ""
         self.is_interrupted = False
-        self.confinement: dict[str, str] = {}  # means to what is restricted; empty: not available
+        self.confinement: dict[str, str] = {}
 
     def ask(self, reader: str, argument: Any, body: bytes) -> Generator[tuple[dict[str, Any], bytes], None, None]:
-        """Read a document with one of `formats.FUNCTIONS`; yield its answers, each with a body.
+        """Read a document with one of `formats.FUNCTIONS`, and yield its answers, each with a body.
 
-        The argument is what that needs to know, such as the charset of a text, or the longest member of an archive.
-        Raises ParseError if it cannot be read, or reading it took too long or too much memory.
+        That function is called with `argument`, such as the charset of a text or the size limit of archive members.
+        Raises ParseError if the document cannot be read, or takes too long or too much memory.
         """
         done = False
         if self.is_interrupted:
@@ -156,7 +156,7 @@ class ReaderProcess:
                 if answer[0].keys() != {"done"}:
                     yield answer
         finally:
-            if not done:  # the rest would be taken for the next answer
+            if not done:  # the next request would read the rest
                 self.close()
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -171,7 +171,7 @@ class ReaderProcess:
             raise ParseError(f"no process to read it in can be started: {error.strerror}") from error
         try:
             message = pack_message({"memory": self._allowed, "engine": self._engine})
-            answer, _ = self._exchange(process, message, _START_TIMEOUT)
+            answer, _ = self._exchange(process, message, _START_TIMEOUT_SECONDS)
         except ParseError:
             self.close()
             raise
@@ -200,7 +200,7 @@ class ReaderProcess:
 
     @property
     def _allowed(self) -> int:
-        return self._memory + (_OCR_MEMORY if self._engine else 0)
+        return self._memory + (_OCR_MEMORY_BYTES if self._engine else 0)
 
     def _exchange(
         self, process: subprocess.Popen[bytes], message: bytes, seconds: float
@@ -218,7 +218,7 @@ class ReaderProcess:
             answer = read_message(partial(_read, process.stdout.fileno(), end), _MAX_BODY_BYTES)
         except TimeoutError as error:
             raise ParseError(f"reading it took longer than {seconds:g} seconds") from error
-        except OSError:  # the process has ended
+        except OSError:
             answer = None
         finally:
             with _busy_lock:
@@ -226,7 +226,7 @@ class ReaderProcess:
         if answer is not None:
             return answer
         try:
-            ended = process.wait(_GRACE)
+            ended = process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             ended = 0
         if ended == -signal.SIGSYS:
@@ -246,7 +246,7 @@ def _read(pipe: int, end: float, size: int) -> bytes:
     pieces: list[bytes] = []
     while size:
         _wait(pipe, select.POLLIN, end)
-        piece = os.read(pipe, min(size, _PIECE))
+        piece = os.read(pipe, min(size, _PIECE_BYTES))
         if not piece:
             break
         pieces.append(piece)
@@ -255,31 +255,31 @@ def _read(pipe: int, end: float, size: int) -> bytes:
 
 
 class _Shelf:
-    """The unused processes. A new one takes a second to start, so it is only started after waits of that length."""
+    """The unused processes. Starting another takes a second, so callers first wait that long for a free one."""
 
     def __init__(self) -> None:
         self.free: list[ReaderProcess] = []
         self.start_seconds = math.inf
-        self._waited = 0.0  # seconds since a new one was started
+        self._waited_seconds = 0.0
         self._lent = 0
         self._changed = threading.Condition()
 
     def take(self, *, is_patient: bool) -> ReaderProcess:
         """Return a process, a new one if none is free; a patient caller first waits for one."""
         with self._changed:
-            while is_patient and not self.free and self._lent and self._waited < self.start_seconds:
+            while is_patient and not self.free and self._lent and self._waited_seconds < self.start_seconds:
                 began = time.monotonic()
-                self._changed.wait(min(_POLL, self.start_seconds - self._waited))
+                self._changed.wait(min(_POLL_SECONDS, self.start_seconds - self._waited_seconds))
                 if self.start_seconds < math.inf:
-                    self._waited += time.monotonic() - began
+                    self._waited_seconds += time.monotonic() - began
             self._lent += 1
             if self.free:
                 return self.free.pop()
-            self._waited = 0.0
+            self._waited_seconds = 0.0
             return ReaderProcess()
 
     def give_back(self, process: ReaderProcess) -> None:
-        """Put a process where others find it."""
+        """Make a process available to other callers."""
         with self._changed:
             self._lent -= 1
             self.free.append(process)
@@ -291,7 +291,7 @@ _shelf = _Shelf()
 
 @contextmanager
 def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
-    """Lend a process at once, over the limit: for callers that already have one."""
+    """Lend a process without a limit on their number, for callers that already have one."""
     process = _shelf.take(is_patient=is_patient)
     process.is_interrupted = False
     try:
@@ -301,7 +301,7 @@ def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
 
 
 class ReaderPool:
-    """Lends processes, and can end those it has lent."""
+    """A pool that lends processes, and can end the lent ones."""
 
     def __init__(self) -> None:
         self._lent: set[ReaderProcess] = set()

@@ -13,7 +13,7 @@ from indexer.errors import FetchError, ParseError
 from indexer.network.content_codings import GZIP, decode_limited
 from indexer.read.formats import MAX_ENTRIES, MAX_SITEMAP_LENGTH
 
-_MAX_ADDRESS_LENGTH = 2_000  # characters; longer ones are traps or data
+_MAX_ADDRESS_LENGTH = 2_000
 _ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})
 _ENTRIES = frozenset({"url", "sitemap", "item", "entry"})
 _BEFORE = b"\xef\xbb\xbf \t\r\n\x00"  # byte order mark and blanks
@@ -79,7 +79,7 @@ def _xml_entries(body: bytes) -> Iterator[tuple[str, str]]:
     for event, element in events:
         name, parent = _local_name(element), element.getparent()
         if parent is None:
-            if event == "end":  # ignore the rest
+            if event == "end":
                 return
             about = element.getroottree().docinfo
             defined = about.internalDTD.entities() if about.internalDTD is not None else []

@@ -1,6 +1,6 @@
 """The grid of a table of any format: spread cells that span several places, and find the rows that name columns.
 
-Of `begin, end = find_head(grid)`, `grid[:begin]` are titles, `column_names(grid[begin:end])` names, the others values.
+With `begin, end = find_head(grid)`, `grid[:begin]` has titles, `grid[begin:end]` the names of columns, the rest values.
 """
 
 import re
@@ -11,20 +11,20 @@ from typing import NamedTuple
 
 from indexer.text import reader_notes
 
-_MAX_REPEATS = 50_000  # cells of one table that spans fill
-_MAX_REPEAT_LENGTH = 200  # characters of a repeated cell
-_SAMPLE = 30  # rows
+_MAX_REPEATS = 50_000
+_MAX_REPEAT_LENGTH = 200
+_SAMPLE_ROWS = 30
 _MAX_TITLE_ROWS = 10
 _MAX_HEAD_ROWS = 4
-_MAX_NAME_LENGTH = 80  # characters
-_WIDE_ROW = 4  # cells
+_MAX_NAME_LENGTH = 80
+_WIDE_ROW_CELLS = 4
 _MAX_REMARK_CELLS = 2
 _MIN_SCALE_LENGTH = 3  # numbers at equal steps that name columns, such as 1, 2, 3
 _SCALE_DIGITS = 5
-_SIGNS = frozenset("% ‰ $ € £ ¥ ° (%) [%] ($) (€) [€]".split())  # units without letters
+_UNIT_SIGNS = frozenset("% ‰ $ € £ ¥ ° (%) [%] ($) (€) [€]".split())
 _MISSING = frozenset("n/a na nan null none nil tbd unknown".split())
 _LETTER = re.compile(r"[^\W\d_]")
-_VALUE = re.compile(r"[^\w]{0,4}\d")  # the beginning of a number, amount or date
+_VALUE_START = re.compile(r"[^\w]{0,4}\d")
 _TIME = re.compile(
     r"(?:1[5-9]|2[01])\d\ds?(?:[-/–]\d{1,4}){0,2}|\d{1,2}(?:[./]\d{1,2})?[./](?:1[5-9]|2[01])\d\d|\d\d?:\d\d"
 )
@@ -42,7 +42,7 @@ def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     """Return the grid of a table, with the text of a cell at every place that it spans.
 
     A row of one cell is not repeated, and the last cell of a row adds no columns that other rows lack. Long texts are
-    not repeated. After `_MAX_REPEATS` cells are not spread any more, which is noted.
+    not repeated. After `_MAX_REPEATS` repeated cells, the rest is not spread, and a note says so.
     """
     grid: list[list[str]] = []
     reaches: list[tuple[int, str]] = []  # end of the last cell of each row, its repeated text
@@ -91,7 +91,7 @@ def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tup
 
     `by_numbers` is for tables that may have no names: then a single row of words above words does not name columns.
     """
-    sample = rows[:_SAMPLE]
+    sample = rows[:_SAMPLE_ROWS]
     counts = sorted(sum(map(bool, row)) for row in sample)
     usual = median(counts[len(counts) // 2 :]) if counts else 0
     for begin, row in enumerate(sample[:_MAX_TITLE_ROWS] if usual > 1 else ()):
@@ -99,7 +99,7 @@ def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tup
             continue
         end = _end_of_head(sample, begin, by_numbers)
         count = sum(map(bool, row))
-        if end > begin + 1 or (count > 1 and (count > _MAX_REMARK_CELLS or usual < _WIDE_ROW)):
+        if end > begin + 1 or (count > 1 and (count > _MAX_REMARK_CELLS or usual < _WIDE_ROW_CELLS)):
             return begin, end
     return 0, 0
 
@@ -119,7 +119,7 @@ def column_names(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _is_title(row: Sequence[str]) -> bool:
-    """Return whether a row is a title: one text, from the first column on, in one cell or more than two."""
+    """Return whether a row is a title: one text, from the first column on, that fills one cell or more than two."""
     filled = [text for text in row if text]
     return bool(row[0]) and len(set(filled)) == 1 and len(filled) != 2 and all(row[: len(filled)])
 
@@ -165,7 +165,7 @@ def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequen
             is_new = is_new or (above is not None and bool(_LETTER.search(text)) and text != _cell_at(above, column))
             continue
         is_word = _LETTER.search(text) is not None and text.casefold() not in _MISSING
-        if not (_TIME.fullmatch(text) or (not _is_value(text) and (is_word or text in _SIGNS))):
+        if not (_TIME.fullmatch(text) or (not _is_value(text) and (is_word or text in _UNIT_SIGNS))):
             return False
         words += 1
     return words > is_new
@@ -194,7 +194,7 @@ def _is_scale(texts: Sequence[str]) -> bool:
 
 def _is_value(text: str) -> bool:
     """Return whether a text is a number, amount or date: a digit first, and no more letters than digits."""
-    return _VALUE.match(text) is not None and len(_LETTER.findall(text)) <= sum(map(str.isdigit, text))
+    return _VALUE_START.match(text) is not None and len(_LETTER.findall(text)) <= sum(map(str.isdigit, text))
 
 
 def _cell_at(row: Sequence[str], column: int) -> str:

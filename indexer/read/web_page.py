@@ -15,8 +15,8 @@ from indexer.text.charsets import decode
 from indexer.text.cleaning import fold
 
 _MAX_LINKS, _MAX_LINK_CHARACTERS = 20_000, 4_000_000
-_MAX_ADDRESS_LENGTH = 2_000  # characters; longer ones are traps or data
-_MAX_DIRECTIVES_LENGTH = 1_000  # characters
+_MAX_ADDRESS_LENGTH = 2_000
+_MAX_DIRECTIVES_LENGTH = 1_000
 _MAX_FRAMES = 100
 
 
@@ -25,11 +25,11 @@ def page_parts(
 ) -> Generator[tuple[dict[str, Any], bytes], None, Extraction | None]:
     """Yield a page's `links`, whether it `needs_rendering`, and its `blocks`, as requested; return its text.
 
-    It ends after the links of a page that only leads on or is not to be indexed, and after `needs_rendering` if that is
-    true. `parts` has the fields of `indexer.read.document_reader.PageParts`, and the page's `charset` and `reader`.
+    Only the links of a page are read if it refers to other pages or must not be indexed. Nothing is read after a
+    `needs_rendering` that is true. `requested` has the fields of `PageParts`, and `charset` and `reader`.
 
     Raises:
-        ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read, or has too much in it.
+        ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read, or has too many links.
     """
     is_html, charset = requested["reader"] == HTML, requested["charset"]
     text = decode(body, charset, markup=is_html)
@@ -102,7 +102,7 @@ def _collect_links(tree: HtmlTree) -> dict[str, Any]:
                 directives |= {word.strip() for word in words}
     title = tree.first("title")
     is_listing = title is not None and _LISTING.fullmatch(fold(title.text()[:_MAX_ADDRESS_LENGTH])) is not None
-    # leads on to other pages rather than being read
+    # such a page may only refer to other pages
     may_lead_on = has_refresh or bool(frames["iframe"]) or not hrefs
     length, prose, refresh, is_at_once = _measure_text(tree) if may_lead_on or is_listing else (0, 0, None, False)
     is_bare = may_lead_on and length < _MAX_BARE_LENGTH
@@ -125,15 +125,15 @@ _MAX_BARE_LENGTH = 100  # characters of text around a frame, or before scripts r
 _UNSEEN = frozenset({"script", "style", "template", "noframes", "iframe", "title"})
 # titles by Apache, nginx and lighttpd; by Python, Tomcat and Jetty; by IIS
 _LISTING = re.compile(r"(?:index of|directory:|directory listing for) \[?/.*|[\w.:-]+ - /.*/", re.IGNORECASE)
-_MAX_ENTRY_LENGTH = 120  # characters between two entries of a listing
-_MIN_PROSE_LENGTH = 300  # characters; more than a listing has
+_MAX_ENTRY_LENGTH = 120
+_MIN_PROSE_LENGTH = 300
 
 
 def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
-    """Measure a page that may only lead on.
+    """Measure a page that may only refer to another page.
 
-    Returns: characters of text outside links, those beyond a date and a size between two links, the address of its
-    refresh, and whether readers are sent there before they can read the page.
+    Returns: the characters of text outside of links, the characters of them that exceed a date and a size between two
+    links, the address of the refresh, and whether browsers follow it before the page can be read.
     """
     text_length = prose = between = 0
     refresh, is_for_all = None, False

@@ -23,20 +23,20 @@ from indexer.text.charsets import decode
 
 _SHOWN = ("From", "To", "Cc", "Date")
 _MAX_SHOWN_CHARS, _MAX_RAW_CHARS = 500, 4_000  # of a header, and before words in it are decoded
-_MAX_DEPTH = 50  # parts in parts
-_FORWARDED, _MAX_FORWARDED = "message/rfc822", 10  # messages in messages
-_NOT_READ = frozenset({"css", "calendar", "x-amp-html", "watch-html", "vcard", "x-vcard", "directory"})  # kinds of text
+_MAX_PART_DEPTH = 50
+_FORWARDED, _MAX_FORWARDED = "message/rfc822", 10
+_UNREAD_TEXT_SUBTYPES = frozenset({"css", "calendar", "x-amp-html", "watch-html", "vcard", "x-vcard", "directory"})
 _MARKED_UP = frozenset({"html", "xhtml", "enriched", "richtext"})
 _SIGNATURES = frozenset({"pgp-signature", "pkcs7-signature", "x-pkcs7-signature"})
 _ENCRYPTED = frozenset({"pgp-encrypted", "pkcs7-mime", "x-pkcs7-mime"})
 _MIN_LENGTH_RATIO = 1.3  # characters of HTML to those of plain text, to read the HTML instead
 _ARMOUR = re.compile(r"^-----BEGIN PGP (?:SIGNATURE|(MESSAGE))-----", re.MULTILINE)
 _MAX_HEADER_CHARS = 1_000
-_HEADER_ERRORS = (ValueError, TypeError, IndexError, AttributeError, LookupError)  # raised by the parser
+_HEADER_ERRORS = (ValueError, TypeError, IndexError, AttributeError, LookupError)
 
 
 class _Policy(EmailPolicy):
-    """Parses the beginning of a header: the parser of parameters takes quadratic time."""
+    """A policy that parses only the beginning of a header, as its parser of parameters takes quadratic time."""
 
     def header_fetch_parse(self, name: str, value: Any) -> Any:
         """Return a header as an object."""
@@ -47,7 +47,7 @@ _PARSER = BytesParser(policy=_Policy(refold_source="none"))  # folding a long pa
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
-    """Read a message as RFC 5322 has it."""
+    """Read an e-mail message in the format of RFC 5322."""
     message = cast(EmailMessage, _PARSER.parsebytes(body))
     subject = _header(message, "Subject")
     head = "\n".join(f"{name}: {value}" for name in _SHOWN if (value := _header(message, name)))
@@ -61,7 +61,7 @@ def _is_shown(entity: Message) -> bool:
         name, is_file = entity.get_filename(), entity.get_content_disposition() == "attachment"
     except _HEADER_ERRORS:
         return False
-    is_text = entity.get_content_maintype() == "text" and entity.get_content_subtype() not in _NOT_READ
+    is_text = entity.get_content_maintype() == "text" and entity.get_content_subtype() not in _UNREAD_TEXT_SUBTYPES
     return is_text and not is_file and (not name or content_type_of(name) is None)
 
 
@@ -77,9 +77,9 @@ def _content_of(entity: Message) -> bytes:
 
 
 def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Section]:
-    """Return the text of an entity and of all within it, in order; `main` is text even if it looks like a file."""
-    if depth > _MAX_DEPTH:
-        raise ParseError(f"more than {_MAX_DEPTH} parts of a message in one another")
+    """Return the text of an entity and of the entities in it, in order; `main` is text even if it looks like a file."""
+    if depth > _MAX_PART_DEPTH:
+        raise ParseError(f"more than {_MAX_PART_DEPTH} parts of a message in one another")
     main_type, kind = entity.get_content_maintype(), entity.get_content_subtype()
     if main_type == "multipart":
         if kind == "encrypted":
@@ -120,7 +120,7 @@ def _text(entity: Message) -> list[Section]:
 
 
 def _header(message: Message, name: str) -> str:
-    """Return a header as people read it, its words decoded by the rules of the web."""
+    """Return a header as mail programs show it, with its encoded words decoded."""
     raw = next((str(value) for header, value in message.raw_items() if header.lower() == name.lower()), "")
     unfolded = raw[:_MAX_RAW_CHARS].replace("\r", "").replace("\n", "")
     pieces: list[str] = []
@@ -137,10 +137,9 @@ def _header(message: Message, name: str) -> str:
 
 
 def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    """Yield the attachments of a message, in its order; runs in the reader process. For `no_images` see `expand`.
+    """Yield the attachments of a message, in its order; runs in a reader process. For `no_images` see `expand`.
 
-    Raises:
-        ParseError: there is more than an archive may hold.
+    Raises ParseError: the attachments exceed the limits on archives.
     """
     budget, names = UnpackBudget(len(body)), Counter[str]()
     message = _PARSER.parsebytes(body)
@@ -189,7 +188,7 @@ def _attached(message: Message) -> Iterator[Message]:
 
 
 def _forwarded(entity: Message) -> Message | None:
-    """Return a forwarded message, even if it was encoded like a file, against the standard."""
+    """Return a forwarded message, also one that was encoded like a file against the standard."""
     entities = _parts_of(entity) if entity.get_content_type() == _FORWARDED else []
     if not entities:
         return None
@@ -201,7 +200,7 @@ def _forwarded(entity: Message) -> Message | None:
 
 
 def _file_name(entity: Message) -> str:
-    """Return the file name of an attachment, made up from its type if it has none; empty for other entities."""
+    """Return the file name of an attachment, or a name by its type if it has none; empty for other entities."""
     kind = entity.get_content_type()
     try:
         name = PurePosixPath((entity.get_filename() or "").replace("\\", "/")).name

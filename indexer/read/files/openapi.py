@@ -18,16 +18,16 @@ from indexer.text import reader_notes
 from indexer.text.charsets import decode
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
-_MAX_DEPTH = 4  # nested objects
-_MAX_FIELDS = 100  # per request or response
-_MAX_HOPS = 8  # references that lead to references
-_MAX_STEPS = 2_000_000  # visited schemas
+_MAX_OBJECT_DEPTH = 4
+_MAX_FIELDS = 100
+_MAX_REFERENCE_HOPS = 8
+_MAX_SCHEMA_VISITS = 2_000_000
 _MARKS = re.compile(r"!?\[([^\[\]]{1,300})\]\([^()\s]{0,500}\)|[`*]+(?=\S)|(?<=\S)[`*]+|</?\w[^<>]{0,200}>")
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # constructs nothing but texts; aliases share one object
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
-    """Read an OpenAPI document; raises ParseError if it is none."""
+    """Read an OpenAPI document. Raises ParseError if the document is not OpenAPI."""
     text = decode(body, charset, markup=False)
     try:
         document = json.loads(text) if text.lstrip()[:1] == "{" else yaml.load(text, Loader=_LOADER)  # noqa: S506
@@ -55,7 +55,7 @@ class _Reader:
     def _rendered(
         self, path: Iterable[str], anchor: str | None, description: object, before: str = "", *after: str
     ) -> Iterator[Section]:
-        """Yield the sections of a description in Markdown; the first one stands between `before` and `after`."""
+        """Yield the sections of a description in Markdown; put the text of the first between `before` and `after`."""
         path = tuple(filter(None, (self.title, *path)))
         first, *rest = render(_text(description)).extraction().sections or (Section((), None, ""),)
         text = "\n\n".join(filter(None, (before, first.text, *after)))
@@ -110,7 +110,7 @@ class _Reader:
     def _fields(self, schema: object, prefix: str = "", depth: int = 0) -> Iterator[str]:
         """Yield a line for each field of a schema and of the objects in it."""
         resolved = self._resolved(schema)
-        if depth < _MAX_DEPTH:
+        if depth < _MAX_OBJECT_DEPTH:
             for name, value in _dict(resolved.get("properties")).items():
                 inner = self._resolved(value)
                 yield self._entry(f"{prefix}{name}", inner, "", name in _list(resolved.get("required")))
@@ -133,10 +133,10 @@ class _Reader:
         return " ".join(filter(None, (*words, f"of {inner}" * bool(inner))))
 
     def _resolved(self, value: object) -> dict[str, Any]:
-        """Return an object, or the one in this document that it refers to; empty if there is none."""
-        for _ in range(_MAX_HOPS):
+        """Return an object, or the object of this document that its `$ref` names; empty if there is none."""
+        for _ in range(_MAX_REFERENCE_HOPS):
             self._steps += 1
-            if not isinstance(value, dict) or self._steps > _MAX_STEPS:
+            if not isinstance(value, dict) or self._steps > _MAX_SCHEMA_VISITS:
                 return {}
             reference = value.get("$ref")
             if not isinstance(reference, str):

@@ -1,4 +1,4 @@
-"""Read plain text, source code, notebooks, and tables whose rows repeat the names of the columns."""
+"""Read plain text, source code, notebooks, and tables; the text of each table row repeats the names of its columns."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ from indexer.text.charsets import decode
 _BULLETS = frozenset("- * + • ◦ ▪ ‣".split())  # alone on a line: an empty list item
 _MAX_TITLE_CHARS = 100
 _MAX_CHARS_BEFORE_TITLE = 2_000
-_FRAME = " \t#=-*~_+|/"  # signs around a title
+_TITLE_FRAME = " \t#=-*~_+|/"
 
 
 def read_plain(body: bytes, charset: str | None) -> Extraction:
@@ -37,12 +37,12 @@ def read_plain(body: bytes, charset: str | None) -> Extraction:
 
 
 def _title_of(text: str) -> str | None:
-    """Return the first line of words if it is a title rather than the beginning of a paragraph, list or program."""
+    """Return the first line with words, or None if a paragraph, list or program begins there."""
     lines = text[:_MAX_CHARS_BEFORE_TITLE].split("\n")
-    place = next((place for place, line in enumerate(lines) if line.strip(_FRAME)), 0)
-    first, below = lines[place].strip(_FRAME), "".join(lines[place + 1 : place + 2])
+    place = next((place for place, line in enumerate(lines) if line.strip(_TITLE_FRAME)), 0)
+    first, below = lines[place].strip(_TITLE_FRAME), "".join(lines[place + 1 : place + 2])
     is_indented = len(below) - len(below.lstrip()) > len(lines[place]) - len(lines[place].lstrip())
-    is_apart = (is_indented or not below.strip(_FRAME)) and not first.endswith((",", ";", ":", "{"))
+    is_apart = (is_indented or not below.strip(_TITLE_FRAME)) and not first.endswith((",", ";", ":", "{"))
     return first if is_apart and len(first) <= _MAX_TITLE_CHARS and re.match(r"\w", first) else None
 
 
@@ -61,11 +61,11 @@ _C_FUNCTION = re.compile(
 )
 _ABOVE = re.compile(r"[ \t]*(?:#(?!include|define|if|endif)|//|/\*|\*|--|@|\"\"\")")
 _MAX_LINE_CHARS = 500  # longer lines are data or generated
-_TAB_WIDTH = 4  # columns
+_TAB_COLUMNS = 4
 
 
 def read_source_code(body: bytes, charset: str | None) -> Extraction:
-    """Cut a source file at its definitions."""
+    """Read a source file as sections that begin at its definitions."""
     lines = decode(body, charset, markup=False).replace("\r\n", "\n").split("\n")
     lines = [line[:_MAX_LINE_CHARS] for line in lines]
     starts: list[tuple[int, tuple[str, ...]]] = [(0, ())]
@@ -73,7 +73,8 @@ def read_source_code(body: bytes, charset: str | None) -> Extraction:
     end_of_last = 0
     for number, line in enumerate(lines):
         if match := _DEFINES.match(line):
-            indent, name = len(match["indent"].expandtabs(_TAB_WIDTH)), match["name"] or match["sql"] or match["shell"]
+            indent = len(match["indent"].expandtabs(_TAB_COLUMNS))
+            name = match["name"] or match["sql"] or match["shell"]
         elif (match := _C_FUNCTION.match(line)) and not line.rstrip().endswith(";"):
             indent, name = 0, match["name"]
         else:
@@ -93,9 +94,9 @@ def read_source_code(body: bytes, charset: str | None) -> Extraction:
     return Extraction(None, tuple(section for section in sections if section.text.strip()))
 
 
-_MAX_OUTPUT_CHARS = 2_000  # per cell
+_MAX_OUTPUT_CHARS = 2_000
 _TICKS = re.compile("`+")
-_ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours of a terminal
+_COLOUR_ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 _REPR = re.compile(r"(?:<(?!class )[^<>\n]*>|array\(|dtype=object|[\s\[\](){},])+")  # objects without a text
 _EMPTY_LINE = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n")
@@ -110,7 +111,7 @@ def read_notebook(body: bytes, charset: str | None) -> Extraction:
         notebook = json.loads(decode(body, charset, markup=False))
     except ValueError as error:
         raise ParseError("not JSON, as a notebook is") from error
-    blocks: list[str] = []  # Markdown
+    blocks: list[str] = []
     sheets = _dicts(notebook, "worksheets")  # formats 2 and 3
     for cell in chain(_dicts(notebook, "cells"), *(_dicts(sheet, "cells") for sheet in sheets)):
         kind, source = cell.get("cell_type"), _text(cell.get("source") or cell.get("input"))
@@ -142,15 +143,15 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
         html, text = _text(data.get("text/html")), _text(data.get("text/plain"))
         if output.get("output_type") in ("error", "pyerr"):
             message = f"{_text(output.get('ename'))}: {_text(output.get('evalue'))}"
-            trace = _ESCAPES.sub("", "\n".join(_strings(output.get("traceback"))))
+            trace = _COLOUR_ESCAPES.sub("", "\n".join(_strings(output.get("traceback"))))
             yield _fenced(trace[-_MAX_OUTPUT_CHARS:] if message in trace else message[:_MAX_OUTPUT_CHARS])
         elif markdown := _text(data.get("text/markdown")):
             yield markdown
         elif latex := _text(data.get("text/latex")):
             yield f"$$\n{_EMPTY_LINE.sub(' ', latex.strip('$ '))}\n$$"
         elif _is_shown(text, html, data):
-            lines = _ESCAPES.sub("", text[: 2 * room]).split("\n")
-            last_states = (line.rstrip("\r").rpartition("\r")[2] for line in lines)  # progress bars
+            lines = _COLOUR_ESCAPES.sub("", text[: 2 * room]).split("\n")
+            last_states = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
             shown = "\n".join(last_states)[:room]
             room -= len(shown)
             yield _fenced(shown)
@@ -185,9 +186,9 @@ def _dicts(value: object, name: str) -> list[dict[str, Any]]:
 
 _MAX_TABLE_CHARS = 20_000_000
 _MAX_CELL_CHARS = 10_000
-_MAX_COLUMNS = 16_384  # the limit of a workbook
-_SAMPLE_ROWS = 30  # searched for column names and the delimiter
-_MAX_TABLES = 100  # tables below each other in one file
+_MAX_COLUMNS = 16_384
+_SAMPLE_ROWS = 30
+_MAX_TABLES = 100
 _SAMPLE_CHARS = 20_000
 _DELIMITERS = "\t;|,"  # the first wins a tie: a comma may belong to numbers
 _MAX_FIELD_CHARS = 10_000_000
@@ -198,7 +199,7 @@ csv.field_size_limit(_MAX_FIELD_CHARS)
 
 
 def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
-    """Return each non-empty row as a line such as `name: value | name: value`, named by the rows with column names.
+    """Return each non-empty row as a line such as `name: value | name: value`, with the names of the columns.
 
     Titles, remarks, and the names of columns without values become separate lines. Below an empty row, a table with
     other names may begin.
@@ -273,7 +274,7 @@ def read_csv(body: bytes, charset: str | None) -> Extraction:
         return csv.reader(file, delimiter=delimiter, escapechar=escape, skipinitialspace=True)
 
     def consistency(delimiter: str) -> int:
-        """Return how many of the first rows a delimiter splits into the same number of cells, more than one."""
+        """Return the largest number of sample rows that a delimiter splits into equally many cells, more than one."""
         counts = Counter(len(row) for row in islice(rows(sample, delimiter), _SAMPLE_ROWS) if len(row) > 1)
         return max(counts.values(), default=0)
 

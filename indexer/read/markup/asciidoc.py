@@ -14,12 +14,12 @@ from indexer.read.markup.markdown import Rendered
 from indexer.records import Declared, Extraction
 from indexer.text import reader_notes
 
-_MAX_DEPTH = 12  # blocks and lists in one another
-_MAX_EXPANSION = 1_000_000  # characters that references to attributes may put into a text
-_MAX_SPAN = 100  # columns or rows of a cell
+_MAX_NESTING = 12
+_MAX_EXPANDED_CHARACTERS = 1_000_000
+_MAX_SPAN = 100
 _MACRO = re.compile(r"([A-Za-z][\w-]*)::([^\s\[]*)\[(.*)\]$")
 _HEADING = re.compile(r"(={1,6}|#{1,6})[ ]+(\S.{0,500}?)(?:(?<!\s)[ ]++\1)?(?:(?<!\s)[ ]*+\[\[([\w:.-]+)\]\])?$")
-_TITLE_UNDERLINES = "=-~^+"  # titles by level
+_TITLE_UNDERLINES = "=-~^+"
 _UNDERLINE = re.compile(r"={2,}|-{2,}|~{2,}|\^{2,}|\+{2,}")
 _DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|={4,}|\*{4,}|_{4,}|/{4,}|--|```|[|,!]={3,})$|```\w+$")
 _META = re.compile(  # lines above a block: its id, its attributes and its label
@@ -59,7 +59,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
     """Read an AsciiDoc text."""
     lines, reader = list(preprocess(lines_of(body, charset))), _Reader()
     first = next((place for place, line in enumerate(lines) if line and line[0] != ":" and line[:2] != "//"), 0)
-    head: list[str] = []  # lines below the title, which name author and revision
+    head: list[str] = []
     if (title := reader.heading(lines, first)) and title[0] == 1:
         reader.is_old = not lines[title[2] - 1].startswith("= ")
         end = lines.index("", title[2]) if "" in lines[title[2] :] else len(lines)
@@ -75,9 +75,9 @@ def read(body: bytes, charset: str | None) -> Extraction:
 class _Reader:
     def __init__(self) -> None:
         self.attributes: dict[str, str] = {}
-        self.titles: dict[str, str] = {}  # id → title
+        self.titles: dict[str, str] = {}
         self.is_old = False  # whether 'a text' is marked, as before Asciidoctor
-        self._room = _MAX_EXPANSION
+        self._room = _MAX_EXPANDED_CHARACTERS
 
     def blocks(self, lines: list[str], depth: int = 0) -> str:
         """Return the HTML of lines."""
@@ -178,7 +178,7 @@ class _Reader:
         if sign == "+" and style not in _VERBATIM:
             reader_notes.add("raw markup in AsciiDoc was left out")
             return "", end + 1
-        if (sign in "-.`+" and fence != "--") or style in _VERBATIM or depth >= _MAX_DEPTH:
+        if (sign in "-.`+" and fence != "--") or style in _VERBATIM or depth >= _MAX_NESTING:
             return self._paragraph(inner, style if style in _VERBATIM else "literal", options), end + 1
         title = f"<p>{style.capitalize()}</p>" if style in _ADMONITIONS else ""
         return f"{title}{self.blocks(inner, depth + 1)}{self._source(style, options)}", end + 1
@@ -204,7 +204,7 @@ class _Reader:
         while place < len(lines) and (item := _ITEM.match(lines[place]) or _TERM.match(lines[place])):
             is_term = item.re is _TERM
             sign = item[2] if is_term else re.sub(r"\d+|[a-zA-Z]", "1", item[1])
-            if all(sign != other for other, _ in stack) and len(stack) < _MAX_DEPTH:
+            if all(sign != other for other, _ in stack) and len(stack) < _MAX_NESTING:
                 stack.append((sign, "</dl>" if is_term else "</ul>"))
                 html.append("<dl>" if is_term else "<ul>")
             while stack[-1][0] != sign and len(stack) > 1:
@@ -220,7 +220,7 @@ class _Reader:
                 if not is_attached and (lines[ahead][0] != " " or self._ends_text(lines, ahead)):
                     place = ahead if self._is_item(lines, ahead) else place
                     break
-                inner = min(depth + 1, _MAX_DEPTH)
+                inner = min(depth + 1, _MAX_NESTING)
                 block, place = self._block(lines, ahead + is_attached, inner, is_in_list=True)
                 html.append(block)
         return "".join((*html, *(end for _, end in reversed(stack)))), place
@@ -258,7 +258,7 @@ class _Reader:
                 used, below, is_head = below[0], [*below[1:], 0], False
             style = style or ("" if is_head else styles[min(used, len(styles) - 1)])
             inner = "<br>".join(map(self._inline, re.split(r"\n\s*\n", words)))
-            if style == "a" and depth < _MAX_DEPTH:
+            if style == "a" and depth < _MAX_NESTING:
                 inner = self.blocks(words.split("\n"), depth + 1)
             tag = "th" if (is_head and "noheader" not in options) or style == "h" else "td"
             html.append(f'<{tag} colspan="{width}" rowspan="{rows}">{inner}')
@@ -271,7 +271,7 @@ class _Reader:
         return self._unmarked(escape(self._replaced(text), quote=False), 0)
 
     def _unmarked(self, text: str, depth: int) -> str:
-        return _INLINE.sub(lambda match: self._shown(match, depth + 1), text) if depth < _MAX_DEPTH else text
+        return _INLINE.sub(lambda match: self._shown(match, depth + 1), text) if depth < _MAX_NESTING else text
 
     def _shown(self, match: re.Match[str], depth: int) -> str:
         kind = match.lastgroup or ""

@@ -66,18 +66,18 @@ _SHOWS_TEMPLATES = frozenset({"", "md", "markdown", "mdx", "handlebars", "hbs", 
 _HIGHLIGHT = re.compile(r"\{(?:\{[<%]|%)-?[ ]*(highlight|codeblock|code-block)(?:[ ]++[\"']?([\w+-]*+))?[^{}\n]*+\}+$")
 _HIGHLIGHT_END = r"[ \t]*\{(?:\{[<%%]|%%)-?[ ]*(?:/|end)%s[ ]*-?[%%>]\}?\}[ \t]*$"
 _CELL_OPTION = re.compile(r"(?:#|//|--|%%?|;)\|[ ]?")
-_MAX_OPTIONS = 4_000  # characters
+_MAX_OPTIONS_LENGTH = 4_000
 _HIGHLIGHTER_NOTE = re.compile(  # a comment for the highlighter, and its line if it stands alone
     r"(?:(?:(?P<line>^[ \t]*+)|(?<![ \t])[ \t]*+)(?://|#|--|%|;|'|/\*|<!--|\{/\*)[ \t]*+(?:\[!code\b[^\[\]\n]*\]|"
     r"highlight-(?:next-line|start|end)\b|\(\d+\)!)[ \t]*+(?:\*/\}?|-->)?)(?(line)[ \t]*(?:\n|\Z)|)",
     re.MULTILINE,
 )
 _PARSES_WITHIN = re.compile(r"\smarkdown(?:=|[\s>]|$)")
-_MAX_MODULE_LINES = 400  # lines of an import or export
+_MAX_MODULE_LINES = 400
 _JSON_BLOCK = re.compile(r"\[block:[\w-]+\]")
 _JSON_CELL = re.compile(r"(h|\d{1,4})-(\d{1,4})")
 _GRID_RULE = re.compile(r"\+(?::?[-=]+:?\+)+")
-_MAX_GRID = 100_000  # characters of a grid table
+_MAX_GRID_CHARACTERS = 100_000
 
 _colon_fence = make_fence_rule(markers=(":",), disallow_marker_in_info=())
 
@@ -181,7 +181,7 @@ def read_fence(
 def _captions(options: str) -> Iterator[str]:
     """Yield the captions, titles and descriptions among the options of a cell, which are YAML."""
     with suppress(yaml.YAMLError, RecursionError):
-        fields = yaml.load(options[:_MAX_OPTIONS], Loader=yaml.BaseLoader)  # noqa: S506 - constructs no objects
+        fields = yaml.load(options[:_MAX_OPTIONS_LENGTH], Loader=yaml.BaseLoader)  # noqa: S506 - constructs no objects
         for name, value in fields.items() if isinstance(fields, dict) else ():
             if isinstance(value, str) and is_text(str(name), value):
                 yield value
@@ -365,7 +365,7 @@ def read_grid(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         lines.append(re.sub("(?<=[+]):|:(?=[+])", "=" if "=" in text else "-", text) if is_rule else text)
         line += 1
     width = max(map(len, lines))
-    if width * len(lines) > _MAX_GRID:
+    if width * len(lines) > _MAX_GRID_CHARACTERS:
         return False
     heads = [place for place, text in enumerate(lines) if text.startswith("+=")]
     for place in heads if heads[:1] == [0] else heads[1:]:  # no column names, or a footer

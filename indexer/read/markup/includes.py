@@ -15,10 +15,10 @@ from indexer.records import Page, Readers, Skip
 from indexer.text import reader_notes
 from indexer.text.charsets import decode
 
-MAX_VALUE_LENGTH = 1_000  # characters of an attribute
+MAX_VALUE_LENGTH = 1_000
 _MAX_DEPTH = 20
-_MAX_INCLUDES = 1_000  # per document
-_MAX_RANGES = 20  # line ranges per directive
+_MAX_INCLUDES = 1_000
+_MAX_RANGES = 20
 INTRINSIC = {
     **{"nbsp": " ", "sp": " ", "empty": "", "blank": "", "zwsp": "", "wj": "", "lt": "<", "gt": ">", "amp": "&"},
     **{"asterisk": "*", "plus": "+", "caret": "^", "tilde": "~", "backtick": "`", "startsb": "[", "endsb": "]"},
@@ -33,7 +33,7 @@ _REFERENCE = re.compile(r"\{(\w[\w-]*)\}")
 _OPTION = re.compile(r"(?<!\w)(\w++)=(?:\"([^\"]*)\"|([^,]*))")
 _RANGE = re.compile(r"(\d{1,9})(?:(\.\.)(-?\d{0,9}))?")
 _TAG = re.compile(r"(?<![\w:])(tag|end)::([^\s\[\]:]++)\[\](?!\S)")
-_RESOURCE = re.compile(r"(?:(?:[\w.@-]+:)?([\w-]+):)?(partial|page|example)\$(.+)")  # an Antora resource
+_ANTORA_RESOURCE = re.compile(r"(?:(?:[\w.@-]+:)?([\w-]+):)?(partial|page|example)\$(.+)")
 _TITLE = re.compile(r"\s*(?:=[ ]\S.*\n|(\S.*)\n(={2,})[ ]*\n)")
 _SIGNS = re.compile(  # lines and macros that other texts do not have
     r"^(?:\[\[[\w:.-]+\]\]|\[(?:source|verse|quote|NOTE|TIP|WARNING|CAUTION|IMPORTANT)\b[^\]\n]*\]|\|===|={2,5} \S.*|"
@@ -202,7 +202,7 @@ def _reader_of(path: str) -> str | None:
 
 def _path_of(target: str, path: str) -> str:
     """Return the path of a file that the one at `path` includes."""
-    if resource := _RESOURCE.fullmatch(target):
+    if resource := _ANTORA_RESOURCE.fullmatch(target):
         before, modules, below = f"/{path}".rpartition("/modules/")
         module = resource[1] or below.partition("/")[0]
         return normpath(f"{before}{modules}{module}/{resource[2]}s/{resource[3]}").lstrip("/")

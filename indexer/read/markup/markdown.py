@@ -336,7 +336,7 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
 
 def _written(value: object) -> str:
     """Return a single value as it is written in YAML, or an empty text."""
-    if isinstance(value, date | time):  # TOML
+    if isinstance(value, date | time):
         return value.isoformat()
     text = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, str | int | float) else ""
     return "" if text in ("~", "null") else text

@@ -30,7 +30,7 @@ _CONDITIONS = frozenset("only ifconfig cssclass rst-class container".split())  #
 _CSS_CLASSES = re.compile(r"[a-z][a-z0-9 -]*+")
 _NAMED_DIRECTIVE = re.compile(r"^[ \t]*\.\.[ ](?:\|[^|\n]{1,100}\|[ ])?([\w:+-]{1,60})::", re.MULTILINE)
 _NAMED_ROLE = re.compile(r":([A-Za-z][\w:+-]{0,60}):`|`:([A-Za-z][\w:+-]{0,60}):")
-_MAX_NAMES = 5_000  # directives and roles that one process learns
+_MAX_LEARNED_NAMES = 5_000
 OPTION = re.compile(r":[\w-]+:(?:\s|$)")
 _CHANGES = {"added": "added in", "changed": "changed in", "deprecated": "deprecated since", "removed": "removed in"}
 _CHANGE = re.compile("|".join(_CHANGES))
@@ -42,7 +42,7 @@ _METADATA = re.compile(  # fields before everything but comments, which Sphinx s
 _CAPTION = re.compile(r"^\s{0,20}:caption:[ \t]+(\S.*)", re.MULTILINE)
 _SETTINGS = {
     "file_insertion_enabled": False, "raw_enabled": False,
-    "_disable_config": True,  # ignore docutils.conf
+    "_disable_config": True,
     "report_level": 5, "halt_level": 5, "warning_stream": "", "embed_stylesheet": False, "stylesheet_path": "",
     "syntax_highlight": "none", "math_output": "LaTeX", "initial_header_level": 2, "doctitle_xform": True,
     "input_encoding": "unicode", "toc_backlinks": False,
@@ -150,11 +150,11 @@ def read(body: bytes, charset: str | None) -> Extraction:
 def to_html(text: str) -> str:
     """Convert reStructuredText to the HTML of a page's body."""
     for name in {*_NAMED_DIRECTIVE.findall(text)} - _learned - {*en.directives}:
-        if len(_learned) < _MAX_NAMES:
+        if len(_learned) < _MAX_LEARNED_NAMES:
             directives.register_directive(name, _Unknown)
             _learned.add(name)
     for name in {before or after for before, after in _NAMED_ROLE.findall(text)} - {*en.roles}:
-        if len(_learned) < _MAX_NAMES and f":{name}:" not in _learned:
+        if len(_learned) < _MAX_LEARNED_NAMES and f":{name}:" not in _learned:
             roles.register_local_role(name, _role)
             _learned.add(f":{name}:")
     document = publish_parts(text, writer=_Writer(), settings_overrides=_SETTINGS)

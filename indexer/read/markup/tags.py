@@ -9,9 +9,9 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 IS_MDX = "is_mdx"  # key of the parser's environment: whether braces hold expressions
-_MAX_TAG = 4_000  # characters
-_MAX_COMMENT = 20_000  # characters
-_MAX_UNSUCCESSFUL_CHARS = 20_000_000  # searched without a match, per document
+_TAG_LIMIT = 4_000
+_MAX_COMMENT_LENGTH = 20_000
+_MAX_UNSUCCESSFUL_CHARS = 20_000_000
 _SHOWN = frozenset(
     "title subtitle label header heading headline caption cap summary desc description question answer alt alt_text "
     "text content message tooltip term name children tabName filename file".split()
@@ -29,7 +29,7 @@ _ARGUMENT = re.compile(
 _FLAG = re.compile(r"(?<=\s)[a-z]\w+(?![^\s/>])")
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w.$\[\]-]*")
 _SENTENCE = re.compile(r"(?=[^\W\d_a-z]|.*[.!?]$)(?:.*?(?<!\w)[^\W\d_]{2,}(?!\w)){3}", re.DOTALL)
-_ITEMS = re.compile(r"\bitems=\{?\s{0,9}\[([^\[\]]*)\]")  # labels of several tabs
+_TAB_LABELS = re.compile(r"\bitems=\{?\s{0,9}\[([^\[\]]*)\]")
 _QUOTED = re.compile(r"\"([^\"]+)\"|'([^']+)'|`([^`]+)`")
 _NAME = re.compile(r"[\s<%/-]*([\w.-]*)")
 _PATH = re.compile(r"[^\s/\\]*+[/\\]\S*|\S+\.\w{2,5}|[^\s$#]*+[$#]\S*")
@@ -70,13 +70,13 @@ def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag |
         name = _NAME.match(inside)
         kind = name[1] if name else ""
         if kind in _END_BLOCK:
-            if ending := _END_BLOCK[kind].search(source, after, min(end, after + _MAX_COMMENT)):
+            if ending := _END_BLOCK[kind].search(source, after, min(end, after + _MAX_COMMENT_LENGTH)):
                 return ending.end(), source[after : ending.start()] if kind == "raw" else ""
-            _spend(environment, _MAX_COMMENT)
+            _spend(environment, _MAX_COMMENT_LENGTH)
         return after, shown_words(inside, is_positional=not kind.startswith(("end", "include", "link", "post_url")))
     if source.startswith("{::comment}", start) and _spend(environment, 0):
-        ending = _END_KRAMDOWN_COMMENT.search(source, start, min(end, start + _MAX_COMMENT))
-        _spend(environment, 0 if ending else _MAX_COMMENT)
+        ending = _END_KRAMDOWN_COMMENT.search(source, start, min(end, start + _MAX_COMMENT_LENGTH))
+        _spend(environment, 0 if ending else _MAX_COMMENT_LENGTH)
         return (ending.end(), "") if ending else None
     closer = ""
     if opening.startswith("{#") and opening[2:] in (" ", "-", "\n", "#"):
@@ -86,7 +86,7 @@ def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag |
     elif opening.startswith("%%") and not source[start - 1 : start].strip():
         closer = "%%"
     if closer:
-        close = _find(source, closer, start + len(closer), end, environment, _MAX_COMMENT)
+        close = _find(source, closer, start + len(closer), end, environment, _MAX_COMMENT_LENGTH)
         return None if close < 0 else (close + len(closer), "")
     is_expression = opening.startswith("{") and environment.get(IS_MDX)
     component = _COMPONENT.match(source, start)
@@ -129,7 +129,7 @@ def shown_words(inside: str, *, is_positional: bool = False) -> str:
         words = [value for argument in arguments if is_text(argument["name"], value := _value(argument))]
     if "tab" in name and not words:
         words = [value for key, value in values.items() if key in ("value", "name")]
-    if "tab" in name and (items := _ITEMS.search(inside)):
+    if "tab" in name and (items := _TAB_LABELS.search(inside)):
         words += [_first(item) for item in _QUOTED.finditer(items[1])]
     if is_positional and not words and match:
         title = _first(_QUOTED.match(inside[match.end() :].lstrip()))
@@ -171,7 +171,7 @@ def unescaped(code: str) -> str:
     return _ESCAPED.sub(lambda tag: tag[4] or f"{{{{{tag[1]}{tag[2]}{tag[3]}}}}}", code) if "{{" in code else code
 
 
-def _find(source: str, closer: str, start: int, end: int, environment: Environment, limit: int = _MAX_TAG) -> int:
+def _find(source: str, closer: str, start: int, end: int, environment: Environment, limit: int = _TAG_LIMIT) -> int:
     close = source.find(closer, start, min(end, start + limit)) if _spend(environment, 0) else -1
     if close < 0:
         _spend(environment, limit)
@@ -184,14 +184,14 @@ def _balanced(source: str, start: int, end: int, environment: Environment) -> in
         return -1
     is_tag = source[start] == "<"
     depth = 0
-    for match in _TAG_SIGN.finditer(source, start + is_tag, min(end, start + _MAX_TAG)):
+    for match in _TAG_SIGN.finditer(source, start + is_tag, min(end, start + _TAG_LIMIT)):
         sign = match[0]
         depth += (sign == "{") - (sign == "}")
         if is_tag and depth <= 0 and sign in "<>":
             return match.end() if sign == ">" else -1
         if depth <= 0 and sign == "}" and not is_tag:
             return match.end()
-    _spend(environment, 50 * _MAX_TAG)
+    _spend(environment, 50 * _TAG_LIMIT)
     return -1
 
 

@@ -27,10 +27,10 @@ _MAX_FAILED_PAGES = 3
 
 
 class Ocr(NamedTuple):
-    """The OCR engine of a build, or the reason why there is none."""
+    """The OCR engine of a build, as the argument of `indexer.read.ocr.scans.load`, or why there is none."""
 
-    engine: str = ""  # argument of `indexer.read.ocr.scans.load`; empty if there is none
-    obstacle: str = ""  # reason and remedy
+    engine: str = ""
+    obstacle: str = ""
 
 
 NO_OCR = Ocr(obstacle=OCR_OFF)
@@ -46,7 +46,7 @@ def find_engine(config: OcrConfig) -> Ocr:
             folder: [name for name in config.languages if not (folder / f"{name}{_SUFFIX}").is_file()]
             for folder in _folders()
         }
-        best = min(missing, key=lambda folder: len(missing[folder]))  # the first of equal folders
+        best = min(missing, key=lambda folder: len(missing[folder]))
         if not missing[best]:
             return Ocr(f"{best}\n{'+'.join(config.languages)}")
         packages = " ".join(f"tesseract-ocr-{name.replace('_', '-')}" for name in missing[best])
@@ -77,11 +77,11 @@ class _PageText(NamedTuple):
 
 @dataclass(slots=True)
 class Scans:
-    """Texts of scanned pages."""
+    """Texts of scanned pages, with the mean confidence of their letters."""
 
     sections: list[Section] = field(default_factory=list)
     counts: ScanCounts = NO_SCANS
-    confidence: float | None = None  # weighted mean of the pages
+    confidence: float | None = None
     language: str | None = None
 
 

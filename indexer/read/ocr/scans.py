@@ -18,17 +18,17 @@ from indexer.errors import ParseError
 from indexer.read.extraction import detect_language
 
 PDF = "application/pdf"
-_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\n(?=[^\W\d_A-Z])")  # only marks a line end
-_WRAPPED = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")  # a line end inside a sentence
+_LINE_END_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\n(?=[^\W\d_A-Z])")
+_LINE_END_IN_SENTENCE = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")
 _WORD = re.compile(r"[^\W_]")
 DOTS = 200  # per inch of rendered pages; more are slower and no better
-_POINTS = 72  # per inch
+_POINTS_PER_INCH = 72
 _MAX_PIXELS = 40_000_000  # A4 at 600 dots per inch has 35 million
 _MAX_READ_PIXELS = 9_000_000  # A4 at 300 dots per inch has 8.7 million
 _NOISE_LEVEL = 4  # shades: median difference to the neighbours on a scanned sheet
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP")
 _DAMAGED = "truncated or damaged: it is not a readable image"
-_TROUBLE = (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError)
+_DECODER_ERRORS = (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError)
 Image.MAX_IMAGE_PIXELS = None  # `_check` has its own limit
 
 
@@ -36,7 +36,7 @@ class OcrLine(NamedTuple):
     """A line of text."""
 
     text: str
-    confidence: float  # 0 to 100
+    confidence: float
     begins_paragraph: bool
 
 
@@ -77,11 +77,11 @@ class Tesseract:
             api.Clear()
 
 
-_loaded: dict[str, Tesseract] = {}  # one engine, by folder and languages
+_loaded: dict[str, Tesseract] = {}
 
 
 def load(engine: str) -> None:
-    """Load the decoders and the engine of `pages.find`. Raises ImportError or RuntimeError."""
+    """Load the decoders and the engine that `pages.find_engine` returns. Raises ImportError or RuntimeError."""
     if engine not in _loaded:
         folder, _, languages = engine.partition("\n")
         tesseract = Tesseract(folder, languages)
@@ -94,8 +94,8 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
     """Read a page of a PDF or image file; for page 0 of an image file, return the number of its pages.
 
     `argument` has the media type and the page on a line each. Returns `pages`, or `text`, its `language`, the numbers
-    of `lines` and of those `left_out`, and the mean `confidence` of the others. Raises ParseError: the file or page is
-    damaged or too large.
+    of `lines` and of uncertain ones `left_out`, and the mean `confidence` of the others. Raises ParseError: the file
+    or page is damaged or too large.
     """
     content_type, _, number = (argument or "").partition("\n")
     page = int(number)
@@ -112,7 +112,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
     sure = [line for line in lines if line.confidence >= MIN_OCR_CONFIDENCE]
     # an empty line before each paragraph; words divided at line ends are joined
     text = "".join(f"\n\n{line.text}" if line.begins_paragraph else f"\n{line.text}" for line in sure).strip()
-    text = _WRAPPED.sub(" ", _HYPHEN.sub("", text))
+    text = _LINE_END_IN_SENTENCE.sub(" ", _LINE_END_HYPHEN.sub("", text))
     length = sum(len(line.text) for line in sure)
     return {
         "text": text,
@@ -129,7 +129,7 @@ def of_image(body: bytes, page: int) -> tuple[Raster, int]:
         if page > 1:
             try:
                 image.seek(page - 1)
-            except _TROUBLE as error:
+            except _DECODER_ERRORS as error:
                 raise ParseError(_DAMAGED) from error
             _check(image)
         width, height = image.size
@@ -138,7 +138,7 @@ def of_image(body: bytes, page: int) -> tuple[Raster, int]:
             image.draft("L", (round(width * factor), round(height * factor)))
         try:
             grey = ImageOps.exif_transpose(_grey(image))
-        except _TROUBLE as error:
+        except _DECODER_ERRORS as error:
             raise ParseError(_DAMAGED) from error
     factor = _factor(*grey.size)
     if factor < 1:
@@ -152,19 +152,19 @@ def of_pdf(body: bytes, page: int) -> tuple[Raster, int]:
     try:
         with closing(pypdfium2.PdfDocument(body)) as document, closing(document[page - 1]) as sheet:
             width, height = sheet.get_size()
-            scale = DOTS / _POINTS * _factor(width * DOTS / _POINTS, height * DOTS / _POINTS)
+            scale = DOTS / _POINTS_PER_INCH * _factor(width * DOTS / _POINTS_PER_INCH, height * DOTS / _POINTS_PER_INCH)
             with closing(sheet.render(scale=scale, grayscale=True)) as bitmap:
                 image = _raster(bitmap.to_pil())
     except (pypdfium2.PdfiumError, IndexError) as error:
         raise ParseError("the page is damaged") from error
-    return image, round(scale * _POINTS)
+    return image, round(scale * _POINTS_PER_INCH)
 
 
 @contextmanager
 def _opened(body: bytes) -> Iterator[Any]:
     try:
         image = Image.open(io.BytesIO(body), formats=_FORMATS)
-    except _TROUBLE as error:
+    except _DECODER_ERRORS as error:
         raise ParseError(_DAMAGED) from error
     with image:
         _check(image)

@@ -16,7 +16,7 @@ BUILT_IN = {  # numbers of ECMA-376; dates are locale-dependent, so they use ISO
     **dict.fromkeys((3, 37, 38, 41), "#,##0"), **dict.fromkeys((4, 39, 40, 43), "#,##0.00"),
     **dict.fromkeys((5, 6, 42), '"$"#,##0'), **dict.fromkeys((7, 8, 44), '"$"#,##0.00'),
 }  # fmt: skip
-_MAX_FORMAT_LENGTH = 255  # characters, as in Excel
+_MAX_FORMAT_LENGTH = 255
 _TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|[_*].|\[\$(?P<currency>[^\]-]*)[^\]]*\]|'
     r"(?P<field>y+|m+|d+|h+|s+)|\[[^\]]*\]|(?P<half>AM/PM|A/P)|(?P<general>General|@)|"
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 )
 # conditions, powers of ten, scaling by thousands, hours over 24
 _PLAIN = re.compile(r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)
-_EPOCH = datetime(1899, 12, 30)  # day 0
+_DAY_ZERO = datetime(1899, 12, 30)
 _LAST_DAY = 2_958_466  # end of year 9999
 _MAX_EXACT, _MAX_INTEGER = 1e15, 1e21  # digits between them are not exact
 _ROUNDING = 1 + 4e-16  # rounds half a unit up, as workbooks do: 2.675 is stored as slightly less
@@ -41,18 +41,18 @@ class _FormatSection(NamedTuple):
     """The format of positive numbers, negative ones, zero, or texts; an empty one is General."""
 
     text: str | None = None  # the whole text of a section without digits
-    dates: str = ""  # strftime format
-    form: str = ""  # format specification
+    strftime_format: str = ""
+    format_spec: str = ""
     before: str = ""
     after: str = ""
     factor: float = 1
-    least: int = 1  # digits before the point
-    decimals: int = 0  # minimum behind the point
+    min_integer_digits: int = 1
+    min_decimals: int = 0
 
 
 def format_value(value: Value, code: str = GENERAL) -> str:
     """Return a value as a workbook displays it."""
-    if isinstance(value, float):  # most frequent
+    if isinstance(value, float):
         return _format_plain(value) if code == GENERAL else _format_number(value, code)
     if isinstance(value, str):
         return value
@@ -72,18 +72,18 @@ def _format_date(value: date | datetime | time | timedelta, code: str) -> str:
     if isinstance(value, timedelta):
         minutes, seconds = divmod(abs(round(value.total_seconds())), 60)
         return f"{'-' * (value < timedelta(0))}{minutes // 60}:{minutes % 60:02}:{seconds:02}"
-    if dates := _parse_format(code)[0].dates:
-        return _format_moment(datetime.combine(_EPOCH, value) if isinstance(value, time) else value, dates)
+    if strftime_format := _parse_format(code)[0].strftime_format:
+        return _format_moment(datetime.combine(_DAY_ZERO, value) if isinstance(value, time) else value, strftime_format)
     if isinstance(value, datetime | time):
         has_seconds = value.second or value.microsecond
         return value.isoformat(timespec="seconds" if has_seconds else "minutes").replace("T", " ")
     return value.isoformat()
 
 
-def _format_moment(moment: date, dates: str) -> str:
+def _format_moment(moment: date, strftime_format: str) -> str:
     if isinstance(moment, datetime):
         moment = min(moment, datetime.max - timedelta(seconds=1)) + timedelta(milliseconds=500)
-    return moment.strftime(dates)
+    return moment.strftime(strftime_format)
 
 
 def _format_number(value: float, code: str) -> str:
@@ -91,17 +91,17 @@ def _format_number(value: float, code: str) -> str:
     place = 1 if value < 0 else 2 if value == 0 else 0
     section = sections[place] if place < len(sections[:3]) else sections[0]
     is_signed = value < 0 and section is not sections[0]
-    if section.dates and 0 <= value < _LAST_DAY:
-        return _format_moment(_EPOCH + timedelta(days=value), section.dates)
-    if not section.form:
+    if section.strftime_format and 0 <= value < _LAST_DAY:
+        return _format_moment(_DAY_ZERO + timedelta(days=value), section.strftime_format)
+    if not section.format_spec:
         return (
             _format_plain(value) if section.text is None or (len(sections) == 1 and not section.text) else section.text
         )
-    text = format(abs(value) * section.factor, section.form)
+    text = format(abs(value) * section.factor, section.format_spec)
     integer, point, rest = text.partition(".")
-    if section.least != 1 or section.decimals < len(rest):
-        integer = integer.zfill(section.least) if section.least else integer.removeprefix("0")
-        rest = rest[: section.decimals] + rest[section.decimals :].rstrip("0")
+    if section.min_integer_digits != 1 or section.min_decimals < len(rest):
+        integer = integer.zfill(section.min_integer_digits) if section.min_integer_digits else integer.removeprefix("0")
+        rest = rest[: section.min_decimals] + rest[section.min_decimals :].rstrip("0")
         text = f"{integer}{point if rest else ''}{rest}"
     text = f"{section.before}{text}{section.after}"
     return f"-{text}" if value < 0 and not is_signed and _NOT_ZERO.search(text) else text
@@ -122,7 +122,7 @@ def _parse_format(code: str) -> tuple[_FormatSection, ...]:
 def _parse_section(tokens: list[tuple[str, str]]) -> _FormatSection:
     kinds = [kind for kind, _ in tokens]
     if "field" in kinds:
-        return _FormatSection(dates=_date_format(tokens))
+        return _FormatSection(strftime_format=_date_format(tokens))
     texts = [text for kind, text in tokens if kind != "digits"]
     if "general" in kinds or kinds.count("digits") > 1:
         return _FormatSection()
@@ -131,19 +131,19 @@ def _parse_section(tokens: list[tuple[str, str]]) -> _FormatSection:
     place = kinds.index("digits")
     integer, _, behind = tokens[place][1].partition(".")
     return _FormatSection(
-        form=f"{',' if ',' in integer else ''}.{len(behind)}f",
+        format_spec=f"{',' if ',' in integer else ''}.{len(behind)}f",
         before="".join(texts[:place]).lstrip(),
         after="".join(texts[place:]).rstrip(),
         factor=_ROUNDING * 100 ** tokens.count(("other", "%")),
-        least=integer.count("0"),
-        decimals=behind.count("0"),
+        min_integer_digits=integer.count("0"),
+        min_decimals=behind.count("0"),
     )
 
 
 def _date_format(tokens: list[tuple[str, str]]) -> str:
     names = ["", *(text.lower() for kind, text in tokens if kind == "field"), ""]
     pieces: list[str] = []
-    place = 0  # last field
+    place = 0
     for kind, text in tokens:
         if kind == "half":
             pieces.append("%p")

@@ -25,21 +25,21 @@ from indexer.text import reader_notes
 from indexer.text.charsets import decode
 
 OLE = b"\xd0\xcf\x11\xe0"  # first bytes of old and of encrypted files
-_ENCRYPTED = ("EncryptedPackage", "EncryptedSummary")  # streams
+_ENCRYPTED_STREAMS = ("EncryptedPackage", "EncryptedSummary")
 _LOCKED = re.compile(  # the password record after the first record of an old workbook
     rb"\x09\x08(?:\x08\x00.{8}|\x10\x00.{16})(?:\x86\x00\x00\x00)?\x2f\x00", re.DOTALL
 )
 _MAX_ENTRIES = 20_000
-_MAX_ENTRY_BYTES = 40_000_000  # decompressed
-_MAX_TOTAL_BYTES = 200_000_000  # decompressed
-_STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/(\w+)")  # namespaces of Strict Open XML
+_MAX_ENTRY_BYTES = 40_000_000
+_MAX_TOTAL_BYTES = 200_000_000
+_STRICT_NAMESPACE = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/(\w+)")
 _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/\2"
 _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}Relationship"
 
 
 def refuse_ole(body: bytes, *, is_workbook: bool = False) -> None:
     """Raise ParseError for an OLE file that is encrypted, or is not an old workbook."""
-    if any(name.encode("utf-16-le") in body for name in _ENCRYPTED) or (is_workbook and _LOCKED.search(body)):
+    if any(name.encode("utf-16-le") in body for name in _ENCRYPTED_STREAMS) or (is_workbook and _LOCKED.search(body)):
         raise ParseError("encrypted: it opens only with a password")
     if not is_workbook:
         raise ParseError("in a format of Office older than 2007, which is not read")
@@ -89,7 +89,7 @@ class Package:
     def xml(self, name: str) -> Any:
         """Return the root element of an entry."""
         data = self.read(name)
-        return parse_xml(_STRICT.sub(_TRANSITIONAL, data) if _STRICT.search(data) else data)
+        return parse_xml(_STRICT_NAMESPACE.sub(_TRANSITIONAL, data) if _STRICT_NAMESPACE.search(data) else data)
 
     def relations(self, name: str) -> dict[str, tuple[str, str]]:
         """Return the kind and name of every related entry of an entry, by id."""
@@ -136,7 +136,7 @@ def document_properties(package: Package) -> tuple[str | None, Declared]:
     """Return the title, and the language and day of the last change."""
     try:
         root = package.xml("meta.xml" if "meta.xml" in package else "docProps/core.xml")
-    except ParseError:  # optional
+    except ParseError:
         return None, Declared()
     return _properties_of(root)
 
@@ -167,7 +167,7 @@ def read_epub(body: bytes, charset: str | None) -> Extraction:
         if item.get("media-type") in _CHAPTER and "nav" not in item.get("properties", "").split()
     }
     sections: list[Section] = []
-    spine = dict.fromkeys(entry.get("idref") for entry in root.iter(f"{_OPF}itemref"))  # each chapter once
+    spine = dict.fromkeys(entry.get("idref") for entry in root.iter(f"{_OPF}itemref"))
     for chapter in (items[entry] for entry in spine if entry in items):
         if chapter not in package:
             continue
@@ -202,7 +202,7 @@ def text_of_symbol(element: Any) -> str:
 
 
 def decode_font_text(text: str, font: str) -> str:
-    """Return a text with its private-use characters replaced by those of a font."""
+    """Return a text with its private-use characters replaced by the characters that a font shows for them."""
     return text if text.isascii() else _IN_FONT.sub(lambda match: _character(ord(match[0]), font or "Symbol"), text)
 
 
@@ -265,7 +265,7 @@ _NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif
 
 
 def visible_children(node: Any) -> Iterator[Any]:
-    """Yield the child elements without deleted ones; of alternatives only the first with content."""
+    """Yield the child elements that are not deleted; of alternative content, yield only the first with text."""
     for child in node.iterchildren(tag=etree.Element):
         if child.tag != f"{_MC}AlternateContent":
             if child.tag not in DELETED:
@@ -297,7 +297,7 @@ def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[
             if point.get("type", "node") in ("node", "asst") and (text := _drawing_words(point)):
                 yield text
     elif element.get("hidden") not in ("1", "true"):
-        around = element.getparent()  # shape with the alternative text of imagedata
+        around = element.getparent()  # the shape has the alternative text of imagedata
         description = around.get("alt", "") if kind == "imagedata" else element.get("descr", "")
         description = " ".join(description.split())
         if description and not _NAME_ONLY.fullmatch(description):

@@ -1,7 +1,7 @@
 """Read workbooks (XLSX, XLS, ODS): a section for each sheet, with its values as displayed.
 
-Calamine reads the values of XLSX and XLS. Formats, hidden rows and text boxes of XLSX come from its entries, which are
-searched instead of parsed: 5 times as fast for large sheets. Numbers of XLS are not formatted.
+Calamine reads the values of XLSX and XLS. Formats, hidden rows and text boxes of XLSX come from its XML, which
+is searched instead of parsed: 5 times as fast for large sheets. Numbers of XLS are not formatted.
 """
 
 import re
@@ -23,14 +23,14 @@ from indexer.read.office.package import OLE, Package, document_properties, main_
 from indexer.records import Declared, Extraction, Section
 from indexer.text import reader_notes
 
-_MAX_CELLS = 5_000_000  # per sheet
-_MAX_MERGED_CELLS = 200_000  # per sheet
+_MAX_CELLS = 5_000_000
+_MAX_MERGED_CELLS = 200_000
 _MAX_ROWS = 2_000_000
 _MAX_COLUMNS = 16_384
 _MAX_STYLES_IN_PATTERN = 100
-_MAX_FILTERS = 100  # per sheet
+_MAX_FILTERS = 100
 _THREAD = "tc="  # author of the placeholder for a threaded comment
-_MAX_REPEAT_LENGTH = 200  # characters of a repeated merged cell
+_MAX_REPEAT_LENGTH = 200
 Range = tuple[int, int, int, int]  # first row and column, last row and column, from 0
 
 
@@ -44,7 +44,7 @@ class _Sheet:
     width: int = 0
     merged: list[Range] = field(default_factory=list)  # may extend beyond the sheet
     hidden_rows: set[int] = field(default_factory=set)
-    hidden_columns: list[tuple[int, int]] = field(default_factory=list)  # first and last
+    hidden_columns: list[tuple[int, int]] = field(default_factory=list)
     boxes: Iterable[str] = ()  # paragraphs of text boxes, comments
 
 
@@ -71,7 +71,7 @@ def _sheet_section(sheet: _Sheet) -> Section:
     if is_cut or any(last >= 0 and first < sheet.width for first, last in sheet.hidden_columns):
         reader_notes.add("hidden rows or columns of a sheet were left out")
     hidden, reach = set[int](), 0
-    for first, last in sorted(sheet.hidden_columns):  # each column once
+    for first, last in sorted(sheet.hidden_columns):
         hidden.update(range(max(first, reach), min(last, _MAX_COLUMNS) + 1))
         reach = max(reach, last + 1)
     rows = (
@@ -83,7 +83,7 @@ def _sheet_section(sheet: _Sheet) -> Section:
 
 
 def _fill_merged(sheet: _Sheet) -> Iterator[list[str]]:
-    """Yield the rows, with the text of a merged range in all its cells, or only in the first if it spans whole rows."""
+    """Yield the rows; repeat the text of a merged range in all its cells unless it spans whole rows."""
     starting: defaultdict[int, list[Range]] = defaultdict(list)
     allowance = _MAX_MERGED_CELLS
     for top, first, bottom, last in sorted(sheet.merged):
@@ -133,7 +133,7 @@ def _read_sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
         data = b""
         if package is not None and number < len(names) and names[number] in package:
             data = package.read(names[number])
-            if b"<f" in data and _WITHOUT_VALUE.search(data):
+            if b"<f" in data and _FORMULA_WITHOUT_RESULT.search(data):
                 reader_notes.add("formulas without a stored value were left out")
             related = [(kind, name) for kind, name in package.relations(names[number]).values() if name in package]
             _find_hidden(sheet, data, west, [package.read(name) for kind, name in related if kind == "table"])
@@ -149,7 +149,7 @@ _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _SHAPE = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}sp"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _PLACE = rb'(?=[^<>]*?\br="([A-Z]{1,3})(\d{1,7})")'
-_WITHOUT_VALUE = re.compile(  # a formula without a stored result
+_FORMULA_WITHOUT_RESULT = re.compile(
     rb"(?:</(?:\w+:)?f>|<(?:\w+:)?f\b[^<>]*/>)(?:<(?:\w+:)?v ?/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
 )
 _ROW_OR_COLUMN = re.compile(rb"<(?:\w+:)?(row|col)\b([^<>]*)>")
@@ -180,7 +180,7 @@ def _sheet_parts(package: Package) -> tuple[list[str], dict[int, str]]:
 
 
 def _find_hidden(sheet: _Sheet, data: bytes, west: int, tables: Sequence[bytes]) -> None:
-    """Add hidden rows and columns to a sheet, except those of an outline or a filter."""
+    """Add hidden rows and columns to a sheet, except those that an outline or a filter hides."""
     filters = [(int(top), int(bottom)) for xml in (data, *tables) for top, bottom in _FILTERED.findall(xml)]
     place = -1
     for tag in _ROW_OR_COLUMN.finditer(data) if b"hidden" in data else ():
@@ -214,7 +214,7 @@ def _text_boxes(package: Package, related: Sequence[tuple[str, str]]) -> Iterato
 def _cell_formats(data: bytes, codes: Mapping[int, str]) -> Iterator[tuple[int, dict[int, str]]]:
     if not codes:
         return
-    # the pattern filters by style, twice as fast with few styles
+    # with few styles, a pattern that names them is twice as fast
     styles = b"|".join(b"%d" % style for style in codes) if len(codes) < _MAX_STYLES_IN_PATTERN else rb"\d{1,7}"
     cells = re.finditer(rb'<(?:\w+:)?c\s(?=[^<>]*?\bs="(' + styles + rb')")' + _PLACE, data)
     for row, row_cells in groupby(cells, key=lambda cell: cell[3]):

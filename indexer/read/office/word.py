@@ -34,11 +34,11 @@ _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W
 _EMPTY = etree.Element("nothing")
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
 _MIN_WORDS = 3  # fewer are only a page number
-_MAX_COLSPAN = 1_000  # limit of HTML
+_MAX_COLSPAN = 1_000
 _PARAGRAPH, _TABLE, _RUN, _TEXT, _FIELD, _BOX = (f"{W}{name}" for name in "p tbl r t fldChar txbxContent".split())
 _NOTES = ("footnote", "endnote", "comment")
 _REFERENCES = frozenset(f"{W}{kind}Reference" for kind in _NOTES)
-_PAGE_NUMBER = re.compile(r"\b(?:NUM|SECTION)?PAGES?\b")  # field code
+_PAGE_NUMBER_FIELD = re.compile(r"\b(?:NUM|SECTION)?PAGES?\b")
 _SIGNS = {
     f"{W}tab": " ", f"{W}ptab": " ", f"{W}br": "<br>", f"{W}cr": "<br>", f"{W}noBreakHyphen": "-",
     f"{W}softHyphen": "&shy;",
@@ -72,7 +72,7 @@ class _Walker:
         kinds = ("styles", *(f"{kind}s" for kind in _NOTES))
         styles, *roots = (package.xml(names[kind]) if kind in names else _EMPTY for kind in kinds)
         self._styles = _Styles(styles)
-        # unread footnotes, endnotes and comments, by kind and id
+        # footnotes, endnotes and comments that are not read yet, by kind and id
         self._notes = {(note.tag, note.get(f"{W}id", "")): note for root in roots for note in root.iterchildren("*")}
         self._is_hidden = False  # style of the open paragraph
         self._after: list[str] = []  # HTML after the open paragraph: text boxes, notes, diagrams
@@ -80,7 +80,7 @@ class _Walker:
         self._fields: list[bool] = []  # open fields: whether their result has begun
 
     def letterhead(self) -> dict[str, None]:
-        """Return the distinct paragraphs of headers and footers without page numbers."""
+        """Return the distinct paragraphs of headers and footers, without those that are only a page number."""
         names = dict.fromkeys(name for kind, name in self._relations.values() if kind in ("header", "footer"))
         blocks: dict[str, None] = {}
         for root in (self._package.xml(name) for name in names if name in self._package):
@@ -88,7 +88,7 @@ class _Walker:
                 fields = [text.text or "" for text in paragraph.iter(f"{W}instrText")]
                 fields += [field.get(f"{W}instr", "") for field in paragraph.iter(f"{W}fldSimple")]
                 words = "".join(text.text or "" for text in paragraph.iter(_TEXT)).split()
-                if _PAGE_NUMBER.search(" ".join(fields)) and sum(map(str.isalpha, words)) < _MIN_WORDS:
+                if _PAGE_NUMBER_FIELD.search(" ".join(fields)) and sum(map(str.isalpha, words)) < _MIN_WORDS:
                     paragraph.clear()
             blocks |= dict.fromkeys(self.blocks(root))
         return blocks
@@ -104,7 +104,7 @@ class _Walker:
                 reader_notes.add("a document inside a document was not read")
             elif child.tag == f"{M}oMathPara":
                 yield f"<p>{escape(equation_text(child))}</p>"
-            else:  # body, content controls, insertions, notes
+            else:
                 yield from self.blocks(child)
         if self._carried:
             yield f"<p>{self._carried}</p>"
@@ -127,10 +127,11 @@ class _Walker:
             self._carried = text
             return following
         outline = _attribute(properties.find(f"{W}outlineLvl"))
-        level = _number(outline, _NO_HEADING) if outline else self._styles.inherited(properties, "level", _NO_HEADING)
-        if level >= _NO_HEADING and self._styles.is_item(properties):
+        level = self._styles.inherited(properties, "level", _BODY_TEXT_LEVEL)
+        level = _number(outline, _BODY_TEXT_LEVEL) if outline else level
+        if level >= _BODY_TEXT_LEVEL and self._styles.is_item(properties):
             return f"<ul><li>{text}</li></ul>{following}"
-        tag = f"h{min(level + 1, 6)}" if level < _NO_HEADING else "p"
+        tag = f"h{min(level + 1, 6)}" if level < _BODY_TEXT_LEVEL else "p"
         return f"<{tag}>{text}</{tag}>{following}"
 
     def _table(self, table: Any) -> str:
@@ -244,7 +245,7 @@ def _number(text: str | None, default: int) -> int:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 6 else default
 
 
-_NO_HEADING = 9  # outline level of body text
+_BODY_TEXT_LEVEL = 9
 _HEADING = re.compile(  # name or id of a style, in the language of the author's program
     "(?:heading|überschrift|titre|título|titolo|kop|rubrik|overskrift|otsikko|nagłówek|заголовок|nadpis|naslov|címsor|"
     "başlık|επικεφαλίδα|标题|標題|見出し|제목) ?([1-9])"
@@ -253,9 +254,9 @@ _HEADING = re.compile(  # name or id of a style, in the language of the author's
 
 class _Style(NamedTuple):
     based_on: str
-    level: int | None  # outline level from 0
+    level: int | None
     hidden: bool | None
-    numbering: Any  # w:numPr element
+    numbering: Any
 
 
 class _Styles:
@@ -265,7 +266,7 @@ class _Styles:
             identity, level = style.get(f"{W}styleId", ""), None
             names = [_attribute(style.find(f"{W}name")).lower(), identity.lower()]
             if outline := _attribute(style.find(f"{W}pPr/{W}outlineLvl")):
-                level = _number(outline, _NO_HEADING)
+                level = _number(outline, _BODY_TEXT_LEVEL)
             elif style.get(f"{W}type", "paragraph") == "paragraph":
                 numbers = (int(match[1]) - 1 for name in names if (match := _HEADING.fullmatch(name)))
                 level = 0 if "title" in names else next(numbers, None)

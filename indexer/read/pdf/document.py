@@ -82,7 +82,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _headings_by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
-    """Return the blocks that bookmarks lead to: the first on the page with the title."""
+    """Return the blocks that bookmarks refer to: for each, the first block on its page with its title."""
     headings: dict[Place, Level] = {}
     on_page: defaultdict[int, list[Level]] = defaultdict(list)
     for mark in islice(document.get_toc(max_depth=8), _MAX_BOOKMARKS):
@@ -156,7 +156,7 @@ class _Draft:
         return self.path == (f"Page {self.page + 1}",)
 
     def add(self, block: PdfBlock, page: int | None) -> None:
-        """Append a block; `page` is its page if it is the first there."""
+        """Append a block; `page` is the page that it begins, or None if it is not the first block there."""
         last, gap = self.last, "\n\n"
         if last:
             is_text = last.kind == block.kind == "text" and last.size == block.size
@@ -193,7 +193,7 @@ def _build_sections(pages: Sequence[Sequence[PdfBlock]], headings: Mapping[Place
             drafts.append(_Draft(tuple(text for _, text in above), page))
     for draft, after in zip(drafts, [*drafts[1:], None], strict=True):
         is_above = after is not None and after.path[: len(draft.path)] == draft.path
-        if not draft.text and not is_above and not draft.is_page:  # a heading without text below
+        if not draft.text and not is_above and not draft.is_page:
             draft.text = draft.path[-1]
     return tuple(
         Section(draft.path, f"page={draft.page + 1}", draft.text, tuple(draft.marks), tuple(draft.blocks))

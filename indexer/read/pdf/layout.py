@@ -13,15 +13,15 @@ from indexer.read.pdf.page import PdfPage, read_page
 from indexer.read.pdf.tables import Table, find_boxed_tables, find_ruled_tables
 
 _MIN_LINES = 3
-_MAX_GAPS = 24  # tried as a gap
-_EDGE_TOLERANCE = 3.0  # points
+_MAX_GAPS = 24
+_EDGE_TOLERANCE_POINTS = 3.0
 _MIN_CARD_LINES = 6
-_BASE_TOLERANCE = 0.7  # points
+_BASE_TOLERANCE_POINTS = 0.7
 _MIN_FULL_WIDTH = 0.55  # share of a column's width, for half its lines
 _NEAR_PAGES = 4  # heads alternate by side and change by chapter
-_EDGE_SHARE = 0.17  # share of the height
+_EDGE_HEIGHT_SHARE = 0.17
 _MIN_WORDS = 30
-_HEIGHT_TOLERANCE = 6.0  # points
+_HEIGHT_TOLERANCE_POINTS = 6.0
 _DIGITS = re.compile(r"\d+")
 
 Unit = PdfLine | Table
@@ -43,19 +43,19 @@ def _order_columns(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
 
 
 def _column_gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the edge of a column and the outer edges of both columns, or None if there is one column."""
+    """Return the border between two columns and their outer edges, or None if there is one column."""
     prose = sorted((unit for unit in units if unit.is_prose), key=lambda unit: unit.x0)
     if len(prose) < 2 * _MIN_LINES:
         return None
-    edges: list[list[float]] = []  # left edges of lines, by place
+    edges: list[list[float]] = []
     for unit in prose:
-        if not edges or unit.x0 - edges[-1][0] > _EDGE_TOLERANCE:
+        if not edges or unit.x0 - edges[-1][0] > _EDGE_TOLERANCE_POINTS:
             edges.append([])
         edges[-1].append(unit.x0)
     west, east = prose[0].x0, max(unit.x1 for unit in prose)
     starts = sorted(((len(edge), edge[0]) for edge in edges if len(edge) >= _MIN_LINES), reverse=True)
     pairs = _neighbours(units)
-    columns = [edge for _, edge in starts if edge > west + _EDGE_TOLERANCE][:_MAX_GAPS]
+    columns = [edge for _, edge in starts if edge > west + _EDGE_TOLERANCE_POINTS][:_MAX_GAPS]
     scores = [
         (_count_parallel_lines(units, edge - 1.0, west, east), edge)
         for edge in columns
@@ -69,9 +69,9 @@ def _column_gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
 
 
 def _empty_strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the widest empty strip between texts that do not share base lines, or None.
+    """Return the middle of the widest empty strip between texts without common base lines, and the outer edges.
 
-    It separates cards, whose lines are short, but not the columns of tables, whose rows share base lines.
+    Such a strip separates cards, whose lines are short, but not the columns of tables, whose rows share base lines.
     """
     if len(units) < 2 * _MIN_CARD_LINES:
         return None
@@ -86,8 +86,8 @@ def _empty_strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
     for _, x in sorted(strips, reverse=True)[:_MAX_GAPS]:
         sides = [sorted(u.base for u in units if u.x1 < x), sorted(u.base for u in units if u.x0 > x)]
         few, many = sorted(sides, key=len)
-        places = ((base, bisect_left(many, base - _BASE_TOLERANCE)) for base in few)
-        shared = sum(place < len(many) and many[place] <= base + _BASE_TOLERANCE for base, place in places)
+        places = ((base, bisect_left(many, base - _BASE_TOLERANCE_POINTS)) for base in few)
+        shared = sum(place < len(many) and many[place] <= base + _BASE_TOLERANCE_POINTS for base, place in places)
         if len(few) >= _MIN_CARD_LINES and shared < 0.5 * len(few) and not _separates_terms(pairs, x):
             return x, ordered[0].x0, end
     return None
@@ -95,17 +95,17 @@ def _empty_strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
 
 def _neighbours(units: Sequence[Unit]) -> list[tuple[Unit, Unit]]:
     rows = pairwise(sorted(units, key=lambda unit: (-round(unit.base), unit.x0)))
-    return [(a, b) for a, b in rows if abs(a.base - b.base) <= _BASE_TOLERANCE and a.x1 <= b.x0]
+    return [(a, b) for a, b in rows if abs(a.base - b.base) <= _BASE_TOLERANCE_POINTS and a.x1 <= b.x0]
 
 
 def _separates_terms(pairs: Sequence[tuple[Unit, Unit]], x: float) -> bool:
-    """Return whether a place separates bold terms from their definitions."""
+    """Return whether the position `x` separates bold terms from their definitions."""
     across = [(a.is_bold, b.is_bold) for a, b in pairs if a.x1 <= x <= b.x0]
     return len(across) >= _MIN_LINES and across.count((True, False)) >= 0.8 * len(across)
 
 
 def _count_parallel_lines(units: Sequence[Unit], x: float, west: float, east: float) -> int:
-    """Return the number of lines of text next to each other at both sides of a place, or 0 if these are not columns."""
+    """Return the number of lines that stand next to each other left and right of `x`, or 0 if these are no columns."""
     total = 0
     widths: tuple[list[float], list[float]] = [], []
     for band in _split_bands(units, x, west, east)[1]:
@@ -120,7 +120,6 @@ def _count_parallel_lines(units: Sequence[Unit], x: float, west: float, east: fl
         return 0
     usual = [sorted(side)[len(side) // 2] for side in widths]
     is_full = usual[0] >= _MIN_FULL_WIDTH * (x - west) and usual[1] >= _MIN_FULL_WIDTH * min(east - x, max(widths[1]))
-    # too narrow for a column
     return total if is_full or (usual[0] >= _MIN_FULL_WIDTH * max(widths[0]) and x - west > 0.4 * (east - west)) else 0
 
 
@@ -133,7 +132,7 @@ def _typical_pitch(units: Sequence[Unit]) -> float:
 def _split_bands(
     units: Sequence[Unit], x: float, west: float, east: float
 ) -> tuple[list[Unit], list[tuple[list[Unit], list[Unit]]]]:
-    """Return the units across a place, from the top down, and those left and right of it in the bands between them."""
+    """Return the units that cross `x`, from the top down, and the left and right units of the bands between them."""
     reach = 0.15 * min(x - west, east - x)
     spanning = sorted((u for u in units if u.x0 < x - reach and u.x1 > x + reach), key=lambda unit: -unit.base)
     crossing = set(map(id, spanning))
@@ -147,22 +146,22 @@ def _split_bands(
 
 
 class Edge(NamedTuple):
-    """A row at the upper or lower edge of a page."""
+    """A row at an edge of a page; `depth` 0 is the outermost row, and `is_apart` means far from the next row."""
 
     is_top: bool
-    place: int  # 0 is the outermost
+    depth: int
     y: float
     text: str
-    key: str  # text without digits
+    pattern: str
     numbers: frozenset[int]
     is_small: bool  # not much larger than the text
-    is_apart: bool  # further from the next row than usual
-    lines: tuple[int, ...]  # identities
+    is_apart: bool
+    line_ids: tuple[int, ...]
 
 
 def _edge_rows(page: PdfPage) -> list[Edge]:
-    bottom, top = page.height
-    reach = _EDGE_SHARE * (top - bottom)
+    bottom, top = page.bottom_and_top
+    reach = _EDGE_HEIGHT_SHARE * (top - bottom)
     rows = group_rows(page.lines)
     usual = sorted(line.size for line in page.lines)[len(page.lines) // 2] if rows else 0.0
     edges = []
@@ -186,40 +185,40 @@ def _running_lines(
 ) -> set[int]:
     """Return the identities of the lines of a page that are a running head or foot.
 
-    Rows that are shared with twins, pages like it, are no heads; in a document of few pages only page numbers are. On a
-    short page, a row with letters is a head only if another page has the same row: `Room 3` may be its title.
+    The rows of `twins`, which are pages with the same layout, are ignored. In a short document, only page numbers are
+    heads. On a short page, a row with letters such as `Room 3` may be a title: it is no head unless repeated.
     """
     if count <= 3:
-        outer = [edge for edge in edges[page] if edge.place == 0 and _is_page_number(edge.text, page + 1, count)]
-        return {line for edge in outer for line in edge.lines}
+        outer = [edge for edge in edges[page] if not edge.depth and _is_page_number(edge.text, page + 1, count)]
+        return {line for edge in outer for line in edge.line_ids}
     rivals = [(number - page, edge) for number, some in edges.items() if number not in (page, *twins) for edge in some]
     heads: set[int] = set()
     for is_top in (True, False):
         rows = [edge for edge in edges[page] if edge.is_top == is_top]
         near = [(pages, edge) for pages, edge in rivals if edge.is_top == is_top]
-        deepest = max((edge.place for edge in rows if _recurs(edge, near, is_short)), default=-1)
+        deepest = max((edge.depth for edge in rows if _recurs(edge, near, is_short)), default=-1)
         # rows outside of a running head belong to it, as in a letterhead
-        gone = [edge for edge in rows if edge.place <= deepest]
-        # the first page keeps its head, so that it is read once
-        heads |= {line for edge in gone if page or _DIGITS.search(edge.text) for line in edge.lines}
+        gone = [edge for edge in rows if edge.depth <= deepest]
+        # keep the head of the first page, so that the document has it once
+        heads |= {line for edge in gone if page or _DIGITS.search(edge.text) for line in edge.line_ids}
     return heads
 
 
 def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
-    """Return whether a row also appears on other pages, given with their distances."""
-    if edge.place and not edge.is_apart:  # the first lines of forms and tables may be alike
+    """Return whether a row is among the rows of other pages, which have their distance in pages."""
+    if edge.depth and not edge.is_apart:  # the first lines of forms and tables may be alike
         return False
-    near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE]
+    near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE_POINTS]
     if is_short and any(map(str.isalpha, edge.text)):
         return edge.is_small and any(other.text == edge.text for _, other in near)
     if any(  # the same except for a page number
-        other.key == edge.key and any(number + pages in other.numbers for number in edge.numbers)
+        other.pattern == edge.pattern and any(number + pages in other.numbers for number in edge.numbers)
         for pages, other in near
     ):
         return True
     if not edge.is_small:  # a title of a slide
         return False
-    outer = [(pages, other) for pages, other in near if edge.place == 0 == other.place]
+    outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     alike = {pages for pages, other in outer if other.is_apart and abs(other.y - edge.y) <= 1.0}
     if edge.is_apart and len(alike) >= 3:
         return True
@@ -241,11 +240,11 @@ HYPHENS = ("-", "\u2010")
 _PARTED = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)[-\u2010]{HYPHEN}([^\W\d_]+)")
 _SPELLING = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)?")
 _ITEM = re.compile(r"[•◦▪‣∙●○■□◆◇►▶✓➢–—*·-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]|\[\d{1,3}\]")
-_INDENT = 0.6  # em
+_INDENT_EM = 0.6
 
 
 class Hyphens:
-    """Decides which hyphens at line ends stay, by the spellings in a document."""
+    """The decision which hyphens at line ends stay, by the spellings in a document."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         """Count the spellings of the divided words, with and without a hyphen."""
@@ -278,9 +277,9 @@ class PdfBlock:
     text: str
     size: float = 0.0
     is_bold: bool = False
-    is_short: bool = False  # may be a heading
-    head: str = ""  # row of column names of a table
-    is_bullet: bool = False  # an item without number or letter
+    is_short: bool = False
+    head: str = ""
+    is_bullet: bool = False
     goes_on: bool = False  # ends in the middle of a sentence at the end of its column
 
 
@@ -309,7 +308,7 @@ def read_pages(document: Any, scanned: list[int]) -> Iterator[list[PdfBlock]]:
 
 
 def _lay_out(page: PdfPage, heads: Collection[int]) -> list[PdfBlock]:
-    """Return the blocks of a page in reading order, without the lines with these identities."""
+    """Return the blocks of a page in reading order; `heads` are identities of lines to leave out."""
     blocks = [PdfBlock("page", page.text)] if page.text.strip() else []
     if page.lines:
         lines = [line for line in page.lines if id(line) not in heads] or page.lines  # a whole page is no head
@@ -335,10 +334,10 @@ def _group_blocks(column: Sequence[PdfLine | Table]) -> Iterator[PdfBlock]:
     ends = sorted(line.x1 for line in lines)
     right = ends[len(ends) * 9 // 10] if ends else 0.0
     code: set[int] = set()  # consecutive monospaced lines, unless the whole column is monospaced
-    if not all(line.is_fixed for line in lines):
-        for is_fixed, group in groupby(column, key=lambda unit: isinstance(unit, PdfLine) and unit.is_fixed):
+    if not all(line.is_monospaced for line in lines):
+        for is_monospaced, group in groupby(column, key=lambda unit: isinstance(unit, PdfLine) and unit.is_monospaced):
             fixed = list(map(id, group))
-            code.update(fixed if is_fixed and len(fixed) > 1 else ())
+            code.update(fixed if is_monospaced and len(fixed) > 1 else ())
     run: list[PdfLine] = []
     for unit in column:
         if isinstance(unit, Table):
@@ -380,7 +379,7 @@ def _opens_block(line: PdfLine, run: Sequence[PdfLine], pitch: float, right: flo
         return True
     if is_list:
         return line.x0 <= run[0].x0 + 1 and _ends_sentence(last)
-    if line.x0 > last.x0 + _INDENT * line.size:
+    if line.x0 > last.x0 + _INDENT_EM * line.size:
         return _ends_sentence(last) or last.x1 < right - 2 * line.size
     return False
 
@@ -402,7 +401,7 @@ def _is_wrapped(line: PdfLine, after: PdfLine, right: float) -> bool:
 def _make_block(run: Sequence[PdfLine], right: float) -> Iterator[PdfBlock]:
     if not run:
         return
-    if len(run) > 1 and all(line.is_fixed for line in run):
+    if len(run) > 1 and all(line.is_monospaced for line in run):
         yield PdfBlock("code", _code_text(run), run[0].size)
         return
     texts = [line.text for line in run]

@@ -1,7 +1,7 @@
-"""Combine the letters of a page into words, and words into lines, by their places and not by their order in the file.
+"""Combine the letters of a page into words, and words into lines, by their positions instead of their file order.
 
-Places give the visual order of letters. The rules of the Unicode Bidirectional Algorithm (UAX #9), applied in reverse,
-give the reading order.
+Positions give the visual order of letters. The rules of the Unicode Bidirectional Algorithm (UAX #9), applied in
+reverse, give the reading order.
 """
 
 import re
@@ -15,28 +15,28 @@ FROM_THE_RIGHT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 MARK = re.compile(
     "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4]"
 )
-_FORMS = re.compile("[\ufb1d-\ufdff\ufe70-\ufefc]")  # presentation forms
+_PRESENTATION_FORMS = re.compile("[\ufb1d-\ufdff\ufe70-\ufefc]")
 _LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # ligatures with lam, reversed by PDFium
-_SEPARATORS = frozenset(".,:/\u066b\u066c")  # inside numbers
-_SIGNS = frozenset("+%$€£#°\u066a\u20aa")  # part of a number, except after Arabic letters
+_NUMBER_SEPARATORS = frozenset(".,:/\u066b\u066c")
+_NUMBER_SIGNS = frozenset("+%$€£#°\u066a\u20aa")
 _MIRRORED = dict(zip("()[]{}<>«»‹›", ")(][}{><»«›‹", strict=True))
 _OPENING = frozenset("([{<«‹")
-_SHADOW = 0.17  # em, from a letter to its shadow; `ll` is further apart
+_SHADOW_EM = 0.17  # from a letter to its shadow; `ll` is further apart
 _STOPS = frozenset(".,:;!?\u060c\u061b\u061f")
-_KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}  # bidirectional classes; others are O
-_LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")  # left-to-right runs within a right-to-left line
+_KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}
+_LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")
 _RIGHT_IN_LEFT = re.compile("R(?:[^L]*R)?")
 
 
 class Glyph(NamedTuple):
-    """A letter with its marks, a ligature, or a word; in points."""
+    """A letter with its marks, a ligature, or a word, in points; `place` is its index in the text of the page."""
 
     text: str
     x0: float
     x1: float
     base: float
     size: float
-    place: int  # index in the text of the page
+    place: int
 
 
 Sequenced = tuple[Glyph | None, bool]  # None is a space; whether it is read from right to left
@@ -45,13 +45,13 @@ Sequenced = tuple[Glyph | None, bool]  # None is a space; whether it is read fro
 def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
     """Return whether a page reads from right to left, and its words, measured from its right edge if it does.
 
-    Names and addresses on such a page are often in Latin letters.
+    A third of letters from right to left is enough, as names and addresses on such a page are often in Latin letters.
     """
     kinds = _bidi_kinds(glyphs)
     from_the_right = 2 * kinds.count("R") >= kinds.count("L")
     words: list[Glyph] = []
     for row in _rows(glyphs):
-        pieces: list[list[Glyph]] = []  # further apart than words
+        pieces: list[list[Glyph]] = []
         for glyph in row:
             if not pieces or glyph.x0 - pieces[-1][-1].x1 > glyph.size:
                 pieces.append([])
@@ -76,13 +76,13 @@ def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
 
 
 def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
-    """Return letters by base line, from the top down and from left to right, with their marks."""
+    """Group letters by base line, from the top down and from left to right; a mark joins the nearest letter."""
     rows: list[list[Glyph]] = []
     marks: list[Glyph] = []
     for glyph in sorted(glyphs, key=lambda glyph: -glyph.base):
         if MARK.match(glyph.text):
             marks.append(glyph)
-        elif rows and rows[-1][0].base - glyph.base <= _SHADOW * glyph.size:
+        elif rows and rows[-1][0].base - glyph.base <= _SHADOW_EM * glyph.size:
             rows[-1].append(glyph)
         else:
             rows.append([glyph])
@@ -103,7 +103,7 @@ def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
 def _remove_shadows(row: Sequence[Glyph]) -> list[Glyph]:
     glyphs: list[Glyph] = []
     for glyph in row:
-        if glyph.text not in (other.text for other in glyphs[-3:] if glyph.x0 - other.x0 <= _SHADOW * glyph.size):
+        if glyph.text not in (other.text for other in glyphs[-3:] if glyph.x0 - other.x0 <= _SHADOW_EM * glyph.size):
             glyphs.append(glyph)
     return glyphs
 
@@ -144,8 +144,8 @@ def _kinds_with_numbers(visual: Sequence[Glyph | None]) -> str:
         if kinds[place] in "RL":
             is_arabic = unicodedata.bidirectional(glyph.text[0]) == "AL"
         sides = "".join(kinds[max(0, place - 1) : place + 2 : 2] if place else kinds[1:2])
-        is_inside = sides == "NN" and (glyph.text in _SEPARATORS or (glyph.text == "-" and not is_arabic))
-        if is_inside or ("N" in sides and glyph.text in _SIGNS and not is_arabic):
+        is_inside = sides == "NN" and (glyph.text in _NUMBER_SEPARATORS or (glyph.text == "-" and not is_arabic))
+        if is_inside or ("N" in sides and glyph.text in _NUMBER_SIGNS and not is_arabic):
             kinds[place] = "N"
     return "".join(kinds)
 
@@ -169,7 +169,7 @@ def _reading_order(visual: Sequence[Glyph | None], kinds: str, is_right: bool) -
 
 
 def _mirror_brackets(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
-    """Yield letters with brackets mirrored that open where they should close, as in some files."""
+    """Yield letters; mirror brackets that open where they should close, as in some files."""
     is_open = False
     for place, (glyph, is_right) in enumerate(sequence):
         if glyph and is_right and glyph.text in _MIRRORED:
@@ -184,20 +184,20 @@ def _mirror_brackets(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
 
 def _base_letters(text: str) -> str:
     """Return letters without presentation forms, and ligatures in reading order."""
-    if _FORMS.search(text):
+    if _PRESENTATION_FORMS.search(text):
         text = "".join(unicodedata.normalize("NFKC", letter).strip() for letter in text)
     return text[::-1] if _LIGATURE.fullmatch(text) else text
 
 
-_MIN_PIECES = 3  # per spaced word
-_MIN_WORD_GAP = 0.12  # em, wider than between letters
+_MIN_SPACED_PIECES = 3
+_MIN_WORD_GAP_EM = 0.12
 _VOWELS = frozenset("aeiouy")
-_SHORT = re.compile(f"s{{{_MIN_PIECES},}}")
-_SYMBOL = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")  # formulas
+_SHORT = re.compile(f"s{{{_MIN_SPACED_PIECES},}}")
+_FORMULA = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")
 HYPHEN = "\u00ad"  # marks a hyphen at a line end until `Hyphens` decides
 _ENDS_IN_HYPHEN = re.compile(r"[^\W\d_][-\u2010]")
 _WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
-_TIGHT = 0.45  # em, gap inside a line
+_TIGHT_GAP_EM = 0.45
 
 
 class Word(NamedTuple):
@@ -206,10 +206,10 @@ class Word(NamedTuple):
     text: str
     x0: float
     x1: float
-    base: float  # base line
+    base: float
     size: float
     is_bold: bool = False
-    is_fixed: bool = False  # monospaced
+    is_monospaced: bool = False
 
 
 class PdfLine(NamedTuple):
@@ -221,7 +221,7 @@ class PdfLine(NamedTuple):
     base: float
     size: float
     is_bold: bool = False
-    is_fixed: bool = False
+    is_monospaced: bool = False
     is_row: bool = False  # has pieces that are far apart, like table cells
 
     @property
@@ -231,7 +231,7 @@ class PdfLine(NamedTuple):
 
     @property
     def is_prose(self) -> bool:
-        """Return whether it may be a line of running text."""
+        """Return whether the line may be running text."""
         return len(self.words) >= 3 and self.x1 - self.x0 >= 8 * self.size
 
 
@@ -245,7 +245,7 @@ def join_spaced_words(words: Sequence[Word]) -> list[Word]:
             end = first + 1
             while end < run.end() and _word_gap(words[end - 1], words[end]) is not None:
                 end += 1
-            if end - first >= _MIN_PIECES:
+            if end - first >= _MIN_SPACED_PIECES:
                 joined += [*words[done:first], *_join_letters(words[first:end])]
                 done = end
             first = end
@@ -262,11 +262,11 @@ def _word_gap(word: Word, after: Word) -> float | None:
 def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
     """Return short words joined where their gaps show that they are spaced letters."""
     size = max(word.size for word in run)
-    if 2 * sum(len(word.text) == 1 for word in run) < len(run) or any(_SYMBOL.search(word.text) for word in run):
+    if 2 * sum(len(word.text) == 1 for word in run) < len(run) or any(_FORMULA.search(word.text) for word in run):
         return run
     gaps = [after.x0 - word.x1 for word, after in pairwise(run)]
     ordered = sorted(gaps)
-    jumps = [(b - a, a) for a, b in pairwise(ordered) if b - a >= _MIN_WORD_GAP * size and b >= 1.4 * a]
+    jumps = [(b - a, a) for a, b in pairwise(ordered) if b - a >= _MIN_WORD_GAP_EM * size and b >= 1.4 * a]
     _, widest = max(jumps, default=(0.0, ordered[-1]))
     if ordered[0] < 0.02 * size or widest - ordered[0] > 0.25 * size:
         return run
@@ -276,7 +276,7 @@ def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
             groups.append([])
         groups[-1].append(word)
     texts = ["".join(word.text for word in group) for group in groups]
-    least = _MIN_PIECES if jumps else 4 if texts[0].istitle() else 5
+    least = _MIN_SPACED_PIECES if jumps else 4 if texts[0].istitle() else 5
     if not any(len(group) >= least and _is_like_a_word(text) for group, text in zip(groups, texts, strict=True)):
         return run
     return [
@@ -286,7 +286,7 @@ def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
 
 
 def _is_like_a_word(text: str) -> bool:
-    """Return whether letters are not a list of letters, of marks in a table, or of variables."""
+    """Return whether letters may be a word, not a list of letters, marks in a table or variables."""
     letters = [letter.lower() for letter in text if letter.isalpha()]
     is_cased = text.upper() == text or text[1:].lower() == text[1:]
     is_list = all(a < b for a, b in pairwise(letters))
@@ -306,7 +306,7 @@ def find_lines(words: Iterable[Word]) -> list[PdfLine]:
             goes_on = -size_limit <= gap <= size_limit and bool(run) and word.x0 > run[-1].x0
         else:  # raised or lowered, and smaller
             is_script = rise <= 0.65 * size_limit and abs(word.size - size) > 0.1 * size_limit
-            goes_on = is_script and -0.3 * size_limit <= gap <= _TIGHT * size_limit
+            goes_on = is_script and -0.3 * size_limit <= gap <= _TIGHT_GAP_EM * size_limit
         if not (run and goes_on):
             if run:
                 runs.append(make_line(run, base, size))
@@ -318,13 +318,13 @@ def find_lines(words: Iterable[Word]) -> list[PdfLine]:
     if run:
         runs.append(make_line(run, base, size))
     pieces: list[PdfLine] = []
-    for row in group_rows(runs):  # pieces may have any order in the file
+    for row in group_rows(runs):
         last: PdfLine | None = None
         for line in row:
             gap = line.x0 - last.x1 if last else 0.0
             if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # a shadow
                 pieces[-1] = max(last, line, key=lambda one: len(one.words))
-            elif last and -0.5 * last.size <= gap <= _TIGHT * max(last.size, line.size):
+            elif last and -0.5 * last.size <= gap <= _TIGHT_GAP_EM * max(last.size, line.size):
                 big = max(last, line, key=lambda one: (one.size, len(one.words)))
                 both = sorted((*last.words, *line.words), key=lambda word: word.x0)
                 pieces[-1] = make_line(both, big.base, big.size)
@@ -340,8 +340,8 @@ def make_line(words: Sequence[Word], base: float, size: float) -> PdfLine:
     length = sum(len(word.text) for word in words)
     heavy = sum(len(word.text) for word in words if word.is_bold)
     x1 = max(word.x1 for word in words)
-    is_fixed = all(word.is_fixed for word in words)
-    return PdfLine(tuple(words), words[0].x0, x1, base, usual or size, heavy > 0.8 * length, is_fixed)
+    is_monospaced = all(word.is_monospaced for word in words)
+    return PdfLine(tuple(words), words[0].x0, x1, base, usual or size, heavy > 0.8 * length, is_monospaced)
 
 
 def merge_pieces(row: Sequence[PdfLine]) -> PdfLine:

@@ -1,4 +1,4 @@
-"""Read a page with PDFium: lines of words with places and sizes, form fields, notes and drawn lines."""
+"""Read a page with PDFium: lines of words with positions and sizes, form fields, notes and drawn lines."""
 
 import ctypes
 import math
@@ -28,11 +28,11 @@ from indexer.read.pdf.lines import (
 )
 from indexer.text import reader_notes
 
-_MAX_LINE_WIDTH = 3.0  # points
-_MIN_LINE_LENGTH = 5.0  # points
+_MAX_LINE_WIDTH_POINTS = 3.0
+_MIN_LINE_LENGTH_POINTS = 5.0
 _HIDDEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
-_MAX_OBJECTS = 20_000  # per page in which lines are looked for
-_PASSWORD = 1 << 13  # flag of a text field
+_MAX_DRAWN_OBJECTS = 20_000
+_PASSWORD = 1 << 13
 _BOXES = frozenset((pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON))
 _CHOICES = frozenset((pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium.FPDF_FORMFIELD_LISTBOX))
 _NO_NOTES = frozenset((pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_SCREEN))
@@ -65,7 +65,7 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
     a, b, c, d = turn
     x0, bottom, x1, top = (ctypes.c_float() for _ in range(4))
     segments = 0
-    for thing, kind, matrix in _objects(page, (a, c, b, d, 0.0, 0.0), _MAX_OBJECTS):
+    for thing, kind, matrix in _objects(page, (a, c, b, d, 0.0, 0.0), _MAX_DRAWN_OBJECTS):
         if kind != pdfium.FPDF_PAGEOBJ_PATH:
             continue
         pdfium.FPDFPageObj_GetBounds(thing, x0, bottom, x1, top)
@@ -73,7 +73,7 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
         line = _line_between(near, far)
         if line:
             yield line
-        elif min(abs(far[0] - near[0]), abs(far[1] - near[1])) > _MAX_LINE_WIDTH and segments < 20_000:
+        elif min(abs(far[0] - near[0]), abs(far[1] - near[1])) > _MAX_LINE_WIDTH_POINTS and segments < 20_000:
             segment_count = pdfium.FPDFPath_CountSegments(thing)
             if segment_count <= 1_000:
                 segments += segment_count
@@ -97,11 +97,11 @@ def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[An
 
 
 def _line_between(start: Point, end: Point) -> Rule | Upright | None:
-    """Return the line that a narrow box or a stroke between two points is, or None."""
+    """Return the line that a stroke or a narrow box between two corners draws, or None if the box is wide."""
     (x0, x1), (bottom, top) = sorted((start[0], end[0])), sorted((start[1], end[1]))
-    if x1 - x0 >= _MIN_LINE_LENGTH and top - bottom <= _MAX_LINE_WIDTH:
+    if x1 - x0 >= _MIN_LINE_LENGTH_POINTS and top - bottom <= _MAX_LINE_WIDTH_POINTS:
         return Rule(x0, x1, (bottom + top) / 2)
-    if top - bottom >= _MIN_LINE_LENGTH and x1 - x0 <= _MAX_LINE_WIDTH:
+    if top - bottom >= _MIN_LINE_LENGTH_POINTS and x1 - x0 <= _MAX_LINE_WIDTH_POINTS:
         return Upright(bottom, top, (x0 + x1) / 2)
     return None
 
@@ -202,27 +202,27 @@ def _read_string(call: Callable[..., int]) -> str:
     return "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
 
 
-_MAX_CHARACTERS = 200_000  # per page with layout
-_MAX_WORDS = 30_000  # per page with layout
-_MAX_TEXT_OBJECTS = 10_000  # per page
+_MAX_CHARACTERS = 200_000
+_MAX_WORDS = 30_000
+_MAX_TEXT_OBJECTS = 10_000
 _MAX_SLANTED_SHARE = 0.2
-_FIELD_CHARACTER_WIDTH = 0.5  # em
-_FIELD_LINE_HEIGHT = 1.2  # em
-_MIN_SPACE = 0.28  # em
+_FIELD_CHARACTER_WIDTH_EM = 0.5
+_FIELD_LINE_HEIGHT_EM = 1.2
+_MIN_SPACE_EM = 0.28
 _MIN_GAP_QUOTIENT = 0.7
 _MAX_SLOPE = 0.1
 _WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u200b]+[\x02\ufffe]?")
 _LETTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|[^\\s\x00\x01\x03-\x1f\uffff\u200b]")
 _STRANGE = re.compile("[\x01\x03-\x08\x0e-\x1f\ufffd\ue000-\uf8ff]")
-_OVERPRINTED = re.compile(  # words whose letters PDFium has twice, such as `HHaarrbboouurr`, `HHarbour` or `atat`
+_OVERPRINTED = re.compile(  # doubled letters, as in `HHaarrbboouurr`, `HHarbour`, `atat`
     r"\b(?:(?:([^\W\d_])\1(?!\1)){2,}\b|([A-Z])\2[a-z]{2}|(?!([^\W\d_])\3)([^\W\d_]{2,20})\4\b)"
 )
 _HALF = re.compile("[\ud800-\udfff]")
 _HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
-_WRAPPED = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")  # a line end inside a sentence
+_LINE_END_IN_SENTENCE = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")
 _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w{0,9}bx|bx\d|[a-z]TB|-B\b", re.ASCII)
-_STANDARD_NAME = re.compile("(?:helvetica|arial|courier|times)", re.ASCII)  # says whether it is bold
-_TURNS: tuple[Turn, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))  # quarter turns to the right
+_STANDARD_NAME = re.compile("(?:helvetica|arial|courier|times)", re.ASCII)
+_RIGHT_TURNS: tuple[Turn, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))
 
 Frames = dict[int | None, tuple[bool, list[Word]]]  # quarter turns: whether it is read from right to left, words
 Style = Callable[[int], tuple[bool, bool]]  # is bold, is monospaced
@@ -232,15 +232,15 @@ Style = Callable[[int], tuple[bool, bool]]  # is bold, is monospaced
 class PdfPage:
     """A page, turned so that most of its words are upright.
 
-    If it is read from x1 to x0, places are mirrored: the beginning of a line is x0.
+    A page that is read from right to left is mirrored, so that every line begins at x0.
     """
 
     text: str = ""  # the page's text in PDFium's order; empty if `lines` are known
     lines: list[PdfLine] = field(default_factory=list)
     drawn: list[Rule | Upright] = field(default_factory=list)
-    height: tuple[float, float] = (0.0, 0.0)  # lower and upper edge
-    notes: list[str] = field(default_factory=list)  # texts without a place, or in other directions
-    is_scan: bool = False  # shows something, but has no text
+    bottom_and_top: tuple[float, float] = (0.0, 0.0)
+    notes: list[str] = field(default_factory=list)  # texts without a position, or in other directions
+    is_scan: bool = False
 
 
 def read_page(document: Any, index: int) -> PdfPage:
@@ -254,12 +254,12 @@ def read_page(document: Any, index: int) -> PdfPage:
         boxes, opened = read_annotations(document, page)
         is_blank = not text.strip() and not any(turn is not None for turn in frames)
         is_scan = is_blank and bool(pdfium.FPDFPage_CountObjects(page))
-        if text:  # has no places
+        if text:
             return PdfPage(text, notes=[*(box[0] for box in boxes), *opened], is_scan=is_scan)
         turn = max(frames, key=lambda turn: len(frames[turn][1]), default=pdfium.FPDFPage_GetRotation(page) % 4)
         from_the_right, words = frames.pop(turn, (False, []))
         turned_texts = [" ".join(word.text for word in other) for _, other in frames.values()]
-        a, b, c, d = _TURNS[turn or 0]
+        a, b, c, d = _RIGHT_TURNS[turn or 0]
         if from_the_right:
             a, b = -a, -b
         drawn = list(drawn_lines(page, (a, b, c, d)) if words else ())
@@ -272,14 +272,14 @@ def read_page(document: Any, index: int) -> PdfPage:
 
 
 def _has_too_many_texts(page: Any) -> bool:
-    """Return whether PDFium may take over a second: it sorts the text objects of each line by insertion."""
+    """Return whether PDFium, which sorts the text objects of a line by insertion, may take over a second."""
     kinds = (kind for _, kind, _ in _objects(page, (1, 0, 0, 1, 0, 0), math.inf))
     texts = (kind for kind in kinds if kind == pdfium.FPDF_PAGEOBJ_TEXT)
     return next(islice(texts, _MAX_TEXT_OBJECTS, None), None) is not None
 
 
 def _words_in_boxes(boxes: Sequence[BoxText], turn: Turn, sizes: Sequence[float]) -> Iterator[Word]:
-    """Yield the words in boxes of a turned page, in sizes near those of its other words."""
+    """Yield the words in boxes of a turned page, at most in the usual size of its other words."""
     a, b, c, d = turn
     usual = sizes[len(sizes) // 2] if sizes else 10.0
     for text, *sides in boxes:
@@ -289,13 +289,13 @@ def _words_in_boxes(boxes: Sequence[BoxText], turn: Turn, sizes: Sequence[float]
         size = min(usual, max(0.8 * (top - bottom), 1.0))
         base = (top + bottom) / 2 - 0.35 * size
         if len(lines) > 1:
-            size = min(size, (top - bottom) / (_FIELD_LINE_HEIGHT * len(lines)))
+            size = min(size, (top - bottom) / (_FIELD_LINE_HEIGHT_EM * len(lines)))
             base = top - size
-        step = min(_FIELD_CHARACTER_WIDTH * size, (east - west) / max(map(len, lines)))
+        step = min(_FIELD_CHARACTER_WIDTH_EM * size, (east - west) / max(map(len, lines)))
         for number, line in enumerate(lines):
             x0 = west
             for word in line.split():
-                yield Word(word, x0, x0 + step * len(word), base - _FIELD_LINE_HEIGHT * size * number, size)
+                yield Word(word, x0, x0 + step * len(word), base - _FIELD_LINE_HEIGHT_EM * size * number, size)
                 x0 += step * (len(word) + 1)
 
 
@@ -304,10 +304,10 @@ def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
     text = _all_text(text_page, count) if 0 < count <= _MAX_CHARACTERS else ""
     if not text:
         return _plain_text(text_page) if count else "", {}
-    strange = len(_STRANGE.findall(text))  # glyph numbers or private-use characters
+    strange = len(_STRANGE.findall(text))
     if 5 * strange > len(text):
         reader_notes.add("a PDF font that does not say what its letters are: its text may be unreadable")
-    edges, raw = page.get_bbox(), text_page.raw  # once for all calls
+    edges, raw = page.get_bbox(), text_page.raw
     style = _style_reader(raw)
     needs_letters = FROM_THE_RIGHT.search(text) or len(list(islice(_OVERPRINTED.finditer(text), 2))) == 2
     frames: Frames = {} if needs_letters else _read_words(raw, text, edges, style)
@@ -324,7 +324,7 @@ def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
 
 def _plain_text(text_page: Any) -> str:
     text = _HYPHEN.sub("", text_page.get_text_bounded()).replace("\r\n", "\n")
-    return _WRAPPED.sub(" ", tidy(text))
+    return _LINE_END_IN_SENTENCE.sub(" ", tidy(text))
 
 
 def _all_text(text_page: Any, count: int) -> str:
@@ -359,10 +359,10 @@ def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style)
         if not (west <= x.value <= east and south <= y.value <= north):
             continue
         pdfium.FPDFText_GetMatrix(text_page, first, matrix)
-        own_matrix = matrix.a, matrix.b, matrix.c, matrix.d
-        if own_matrix != last_matrix:
-            last_matrix, direction, scale = own_matrix, _quarter_turns(*own_matrix), math.hypot(matrix.c, matrix.d)
-            a, b, c, d = _TURNS[direction or 0]
+        word_matrix = matrix.a, matrix.b, matrix.c, matrix.d
+        if word_matrix != last_matrix:
+            last_matrix, direction, scale = word_matrix, _quarter_turns(*word_matrix), math.hypot(matrix.c, matrix.d)
+            a, b, c, d = _RIGHT_TURNS[direction or 0]
         size = abs(pdfium.FPDFText_GetFontSize(text_page, first)) * scale
         start, base = a * x.value + b * y.value, c * x.value + d * y.value
         pdfium.FPDFText_GetCharBox(text_page, last, *box)
@@ -373,7 +373,7 @@ def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style)
         words[turn].append(Word(_normalise_word(match[0]), start, end, base, size, *style(first)))
         spans[turn].append(match.span())
     return {
-        turn: (False, _join_words(text_page, line_words, spans[turn], *_TURNS[turn or 0][:2]))
+        turn: (False, _join_words(text_page, line_words, spans[turn], *_RIGHT_TURNS[turn or 0][:2]))
         for turn, line_words in words.items()
     }
 
@@ -408,7 +408,7 @@ def _may_be_one(text_page: Any, words: Sequence[Word], spans: Sequence[Span]) ->
         (len(word.text) <= 2 or len(after.text) <= 2)
         and word.text.isalpha()
         and after.text.isalpha()
-        and -after.size < after.x0 - word.x1 < _MIN_SPACE * after.size
+        and -after.size < after.x0 - word.x1 < _MIN_SPACE_EM * after.size
         and word.base == after.base
         and begin - end == 1
         and pdfium.FPDFText_IsGenerated(text_page, end) == 1
@@ -437,7 +437,7 @@ def _read_glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int 
             continue
         pdfium.FPDFText_GetMatrix(text_page, place, matrix)
         turn = _quarter_turns(matrix.a, matrix.b, matrix.c, matrix.d)
-        a, b, c, d = _TURNS[turn or 0]
+        a, b, c, d = _RIGHT_TURNS[turn or 0]
         start, base = a * x.value + b * y.value, c * x.value + d * y.value
         if MARK.match(match[0]):  # has ink, but no width
             pdfium.FPDFText_GetCharBox(text_page, place, *sides)
@@ -469,7 +469,7 @@ def _normalise_word(word: str) -> str:
 
 
 def _style_reader(text_page: Any) -> Style:
-    """Return a function for the style of a character, which is cached by text object."""
+    """Return a function that returns the style of a character, with a cache by text object."""
     buffer, flags = ctypes.create_string_buffer(128), ctypes.c_int()
     styles: dict[int, tuple[bool, bool]] = {}
 

@@ -13,8 +13,8 @@ from indexer.records import COLUMNS
 from indexer.text import reader_notes
 
 _TOLERANCE = 4.0  # points between edges of one table or cell
-_MIN_RULE_LENGTH = 15.0  # points, in tables without drawn cells
-_MAX_JOIN = 2.0  # points between pieces of a drawn line
+_MIN_RULE_LENGTH = 15.0
+_MAX_STROKE_GAP_POINTS = 2.0
 _MAX_CELL_LINES = 3  # more lines, if all cells have as many, are rows
 
 Place = tuple[int, int]  # row and column, from 0
@@ -23,10 +23,10 @@ S = TypeVar("S", Rule, Upright)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table on a page, in points."""
+    """A table on a page, in points; `head` is the row of column names, or empty if there is none or it is long."""
 
-    text: str  # one line per row
-    head: str  # row of column names; empty if none or long
+    text: str
+    head: str
     x0: float
     x1: float
     base: float  # upper edge
@@ -36,7 +36,7 @@ class Table:
 
 
 def _make_table(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[PdfLine]) -> Table:
-    """Return a table of rows of cells, at the place of its lines; the first `heads` rows name the columns."""
+    """Return a table of rows of cells, around its lines; the first `heads` rows name the columns."""
     rows = [COLUMNS.join(row).rstrip(" |") if any(row) else "" for row in cells]
     head = "\n".join(filter(None, rows[:heads]))
     return Table(
@@ -102,7 +102,7 @@ def _join_strokes(strokes: Iterable[S]) -> list[S]:
     strokes_united: list[S] = []
     for stroke in sorted(strokes, key=lambda stroke: (round(stroke[2]), stroke[0])):
         start, end, at = strokes_united[-1] if strokes_united else stroke
-        if strokes_united and abs(at - stroke[2]) <= 1.0 and start <= stroke[0] <= end + _MAX_JOIN:
+        if strokes_united and abs(at - stroke[2]) <= 1.0 and start <= stroke[0] <= end + _MAX_STROKE_GAP_POINTS:
             strokes_united[-1] = type(stroke)(start, max(end, stroke[1]), at)
         else:
             strokes_united.append(stroke)
@@ -182,7 +182,7 @@ def _find_cells(
 def _drawn_sides(
     lines: Sequence[tuple[float, float, float]], across: Sequence[float], along: Sequence[float]
 ) -> set[Place]:
-    """Return the drawn sides: number across the lines, and place along them."""
+    """Return the drawn sides of cells, each as an index in `across` and an index of an interval of `along`."""
     middles = [(a + b) / 2 for a, b in pairwise(along)]
     drawn: set[Place] = set()
     for at, start, end in lines:
@@ -242,7 +242,7 @@ def find_ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[
     for stack in _rule_stacks(rules):
         west, east = stack[0].x0 - _TOLERANCE, stack[0].x1 + _TOLERANCE
         inside = [line for line in free if west <= line.x0 and line.x1 <= east and _is_below(line, stack[0])]
-        groups: list[list[PdfLine]] = []  # lines between two rules
+        groups: list[list[PdfLine]] = []
         begin = end = 0
         for rule in stack[1:]:
             while end < len(inside) and not _is_below(inside[end], rule):
@@ -278,7 +278,7 @@ def _rule_stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
         west, east = round(rule.x0 / _TOLERANCE), round(rule.x1 / _TOLERANCE)
         near = ((west + a, east + b) for a in (0, -1, 1) for b in (0, -1, 1))
         stack = stacks.setdefault(next((key for key in near if key in stacks), (west, east)), [])
-        if not stack or stack[-1].y - rule.y > _MAX_JOIN:
+        if not stack or stack[-1].y - rule.y > _MAX_STROKE_GAP_POINTS:
             stack.append(rule)
     return sorted((stack for stack in stacks.values() if len(stack) > 1), key=len, reverse=True)[:40]
 
@@ -289,7 +289,7 @@ def _are_cells(lines: Sequence[PdfLine]) -> bool:
 
 
 def _keep_within(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
-    """Return whether pieces of lines are in several columns of other rows and do not reach far across borders."""
+    """Return whether pieces of lines are in several columns of other rows, and none reaches far across a border."""
     if any(min(x - line.x0, line.x1 - x) > 0.25 * (line.x1 - line.x0) for line in lines for x in borders):
         return False
     return len({sum(x < (line.x0 + line.x1) / 2 for x in borders) for line in lines}) > 1
@@ -321,7 +321,7 @@ def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]])
 
 
 def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether lines are one row: a first cell ends long before one other cell."""
+    """Return whether lines are one row: the first cell fills at most half of them, and at most one cell all."""
     filled = [place for place, cells in enumerate(rows) if cells[0]]
     is_short = 0 < 2 * len(filled) <= len(rows) and filled[-1] - filled[0] + 1 == len(filled)
     return is_short and sum(all(column) for column in zip(*rows, strict=True)) <= 1
