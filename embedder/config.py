@@ -31,16 +31,16 @@ def default_folder() -> Path:
 class EmbedderConfig:
     """The model to load, and the engine and precision to run it with."""
 
-    model: str = PACKAGED  # the packaged model, a folder, or a hub name
-    revision: str = ""  # commit hash, for a hub name
-    query_prompt: str = ""  # put before each query; empty = as the model's files say
+    model: str = PACKAGED
+    revision: str = ""  # commit hash of a hub model
+    query_prompt: str = ""  # empty: the prompt of the model's files
     document_prompt: str = ""
     engine: str = "auto"
     precision: str = "auto"
-    threads: int = 0  # 0 = all physical cores
+    threads: int = 0  # 0: all physical cores
     cache_dir: Path = field(default_factory=default_folder)
-    query_precision: str = "same"  # same = `precision`
-    pairs: bool = False  # a cross-encoder, which scores pairs of texts
+    query_precision: str = "same"
+    pairs: bool = False  # a cross-encoder
 
 
 def locate(model: str, revision: str = "") -> Path:

@@ -19,7 +19,7 @@ ISA_VARIABLE = "PILOTLIGHT_ISA"  # a variable and no setting: the processor is d
 _FOR_TORCH = {
     "": {
         "TOKENIZERS_PARALLELISM": "true",  # set at all, it also silences the warning after a fork
-        # turns that an idle thread of GNU OpenMP spins; by default it keeps its core busy for milliseconds
+        # An idle thread of GNU OpenMP would otherwise spin for milliseconds and keep its core busy.
         "GOMP_SPINCOUNT": "1000",
         "LRU_CACHE_CAPACITY": "1024",  # oneDNN primitives kept per thread: one per shape, and shapes are dynamic
     },
@@ -82,13 +82,13 @@ class _Leaf(ctypes.Structure):
 class Cpu:
     """The processor, with the features that this process may use."""
 
-    machine: str  # x86_64, aarch64
+    machine: str
     name: str
-    isa: str  # instruction set in use, or "generic"
+    isa: str
     isas: tuple[str, ...]  # all supported ones, richest first, "generic" last
     cores: int  # physical cores in this process's affinity mask and cgroup quota
-    torch_isa: str = ""  # target of torch, with the length of SVE vectors
-    notes: tuple[str, ...] = ()  # features that are not used, with reasons
+    torch_isa: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def has_bf16(self) -> bool:
@@ -152,7 +152,7 @@ def _read_x86() -> tuple[frozenset[str], int, tuple[str, ...]]:
     features = frozenset(name for name, place in _X86_BITS.items() if has(*place))
     if not features >= _AMX:
         return features, 0, ()
-    # The tiles' state is large, so Linux saves it only for processes that asked. Seccomp and old kernels refuse.
+    # Linux saves the large state of the tiles only for processes that request it. Seccomp and old kernels refuse.
     if libc.syscall(_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) != 0:
         reason = os.strerror(ctypes.get_errno())
         return features - _AMX, 0, (f"AMX is not used: the kernel refused permission ({reason})",)

@@ -26,7 +26,7 @@ class ModelError(EmbedderError):
     """A model folder or hub name cannot be used; the message names the file and the fault."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(" ".join(text.split())[:500])  # files may contain texts of any length
+        super().__init__(" ".join(text.split())[:500])
 
 
 class RemoteCodeRefused(ModelError):

@@ -21,7 +21,7 @@ class QueryTokens(NamedTuple):
 
     vector: Floats  # (dim,)
     tokens: Floats  # (tokens, width), unit length; may be empty
-    broken: tuple[int, int]  # see `TokenizedText`
+    broken: tuple[int, int]
 
 
 class DocumentTokens(NamedTuple):

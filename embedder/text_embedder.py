@@ -43,7 +43,7 @@ class Embedder:
         self.precision = self.plan.precision
         self.dimension = self.spec.dimension
         self.is_multilingual = self.spec.is_multilingual
-        self.max_length = self.spec.max_length  # tokens, special tokens included
+        self.max_length = self.spec.max_length
         self.tokenizer = Tokenizer(self.spec)
         self._query_engine = start_engine(self.plan.queries, lambda: self.model)
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read at import
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from benchmark.cold import cold
 from benchmark.corpus import write_reference

@@ -42,7 +42,7 @@ _SEARCH = """
 <script src="{server}/embed.js" data-placeholder="Search the documentation" defer></script>"""
 _PAGE_IN_README = re.compile(r"\]\(docs/([\w-]+)\.md\)")
 _LINK_TO_PAGE = re.compile(r'href="(?:docs/)?([\w-]+)\.md(#[^"]*)?"')
-_LINK_TO_FILE = re.compile(r'<a href="(?:[A-Z]+\.html|[A-Z]+)"[^>]*>(.*?)</a>')  # repository files without a page
+_LINK_TO_FILE = re.compile(r'<a href="(?:[A-Z]+\.html|[A-Z]+)"[^>]*>(.*?)</a>')
 _HEADING = re.compile(r'<h([1-6]) id="([^"]*)">(.*?)</h\1>', re.DOTALL)
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 

@@ -8,7 +8,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path, PurePath
 
-BAR = 90.0  # percent
+BAR = 90.0
 
 
 def main(report: str) -> None:

@@ -18,7 +18,7 @@ from rag.settings import SETTINGS, TYPE_NAMES, Setting
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference.md"
 _GENERATED_FROM = "## Commands\n"  # the heading below which nothing is written by hand
 _LONG_FLAG = re.compile(r"(?<![\w`-])--[a-z][a-z-]*")
-_SHARED = ("--help", "--json", "--config")  # flags that every command has
+_SHARED = ("--help", "--json", "--config")
 
 
 def page() -> str:

@@ -49,7 +49,7 @@ BLUEPRINTS = (
 )
 
 YEAR_S = 365 * 24 * 3600
-FRESH_S = 3600  # lifetime of the search box in caches
+FRESH_S = 3600
 MAX_NAME_CHARS = 60
 # segments that no browser reads as another host, a parent folder or a script
 _PREFIX = re.compile(r"(?=.{1,200}\Z)(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
@@ -109,7 +109,7 @@ def create_app(
         "insights": recorder,
         "draining": threading.Event(),
     }  # "draining" is set when the server begins to stop
-    metrics.install(app, retriever)  # first, to count refusals of the others
+    metrics.install(app, retriever)
     if recorder:
         recorder.count = app.extensions["metrics"].recorded
     for blueprint in BLUEPRINTS:
@@ -141,7 +141,7 @@ def application(settings: Settings | None = None) -> Flask:
     pushes = PushedQueue(settings)
     recorder = Recorder(settings.insights_folder, settings.insights) if settings.insights else None
     app = create_app(LiveRetriever(follower), settings, JobManager(settings), pushes, recorder)
-    # compiled in the background, before the first reader
+    # Compile the templates in the background, before the first request.
     templates = app.jinja_env
     threading.Thread(target=lambda: list(map(templates.get_template, templates.list_templates())), daemon=True).start()
     pushes.start()

@@ -24,7 +24,7 @@ SEARCH_THREADS, LONG_THREADS = 2, 16  # per worker
 PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
 NEXT_MS = 5  # wait for the next request of a connection if no other waits
 BUSY = "The server is overloaded: try again."
-_PEEK = 8192  # bytes
+_PEEK = 8192
 _LENGTH_DIGITS = 9  # a longer Content-Length is left to the parser, which refuses it
 _SMOOTHING = 0.1  # weight of the latest request in the running average duration
 _NAMES = b"accept|authorization|content-length|transfer-encoding|x-api-key|x-forwarded-for"
@@ -45,10 +45,10 @@ class Head(NamedTuple):
     """The beginning of a request, before it is parsed."""
 
     path: bytes
-    size: int  # bytes of the whole request; 0 if it is incomplete
+    size: int
     key: bytes
-    forwarded: bytes  # addresses named by proxies
-    is_page: bool  # whether a browser asks for a page
+    forwarded: bytes
+    is_page: bool
 
 
 def read_head(data: bytes) -> Head:
@@ -77,7 +77,7 @@ class _Job(NamedTuple):
     handle: Callable[[Any], Any]
     connection: Any
     head: Head
-    arrived: float  # seconds, time.monotonic
+    arrived: float
 
 
 class _Turns:
@@ -226,7 +226,7 @@ class Dispatcher:
             job.connection.sock.recv(job.head.size, socket.MSG_DONTWAIT)
             refusal = raw_problem(503, BUSY, {"Retry-After": max(1, math.ceil(seconds))})
             job.connection.sock.send(refusal, socket.MSG_DONTWAIT)
-        except OSError:  # the client is gone, or does not read
+        except OSError:
             return False
         job.connection.init()
         return True

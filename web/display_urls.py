@@ -15,14 +15,14 @@ from web.guards.caller import caller
 
 # anything else, javascript: above all, is shown as text; white space and controls can hide a scheme
 SAFE_URL = re.compile(r"(?:(?:git\+)?https?://|(?:git\+)?file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
-BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # they let a url read backwards
+BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # reverse the reading direction
 _AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}  # a name, in fields of a filter
 
 
 class Link(NamedTuple):
     """An address as readers see it."""
 
-    href: str | None  # None if browsers cannot open it
+    href: str | None
     place: str
 
 
@@ -47,7 +47,7 @@ class Places:
         """Take the sources of a collection."""
         roots = {source: place_of(source).rstrip("/") for source in sources if _is_local(source)}
         same = Counter(map(_name_of, {*roots.values()}))
-        # longest folder first; folders of one name with their parents
+        # The longest folder comes first. Folders that share a name are shown with their parents.
         self._names = {
             root: _name_of(root) if same[_name_of(root)] == 1 else "/".join(root.rsplit("/", 2)[-2:])
             for root in sorted({*roots.values()}, key=len, reverse=True)

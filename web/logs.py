@@ -23,7 +23,7 @@ from rag.errors import SettingsError
 
 COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PRIVATE = ("http.target", "http.url", "net.peer.ip", "net.peer.port", "client.address", "url.query")  # never traced
-FIELDS = "fields"  # attribute of a record that carries them
+FIELDS = "fields"
 _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 _STDERR = 2
 _TRACING = "opentelemetry.instrumentation.flask"
@@ -64,7 +64,7 @@ class JsonFormatter(logging.Formatter):
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     fields = dict(getattr(record, FIELDS, {}))
     if "request_id" not in fields and has_request_context() and (log_record := g.get("request_log")):
-        fields["request_id"] = log_record.id  # the response has it too
+        fields["request_id"] = log_record.id
     return fields
 
 
@@ -102,7 +102,7 @@ class ServerLogger(Logger):  # type: ignore[misc]
 
 def configure(log_format: str) -> None:
     """Send everything to standard error in the format that is set: our own lines from INFO on, others' warnings."""
-    logging._srcfile = None  # no format names the line that logs, and finding it takes time
+    logging._srcfile = None  # no format needs the slow lookup of the calling line
     handler = LineHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], force=True)

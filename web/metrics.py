@@ -31,17 +31,17 @@ from web.guards.limits import SHARED_FOLDER
 from web.openapi import Content, Operation
 from web.problems import this_request
 
-WORKER_NUMBER = "PILOTLIGHT_WORKER"  # variable of a worker
+WORKER_NUMBER = "PILOTLIGHT_WORKER"
 STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "total")
 SECONDS = (
     *(0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.012, 0.016, 0.025, 0.035),
     *(0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
-MOST_NOTED = 100  # counts, those of about six searches
+MOST_NOTED = 100
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "none"
 REQUEST_ID = "X-Request-Id"
-_REQUEST_ID = "HTTP_X_REQUEST_ID"  # the same to WSGI
+_REQUEST_ID = "HTTP_X_REQUEST_ID"
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _QUIET = frozenset(
     {"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"}
@@ -91,7 +91,7 @@ class Metrics:
         self._insights = metrics.Counter("insights_searches", text, ("outcome",), **options)
         text = "Searches that were answered, or queries that were embedded, again or for the first time."
         self._lookups = metrics.Counter("query_cache_lookups", text, ("kind", "outcome"), **options)
-        self._child = cache(lambda metric, *labels: metric.labels(*labels))  # the client looks it up in more calls
+        self._child = cache(lambda metric, *labels: metric.labels(*labels))  # faster than the client's own lookup
         self._collected.register(_StateCollector(status))
         self._noted: deque[tuple[Callable[[float], object], float]] = deque()
         self._settling = threading.Lock()
@@ -126,7 +126,7 @@ class Metrics:
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answer."""
-        method = method if method in METHODS else "OTHER"  # a client may send any word
+        method = method if method in METHODS else "OTHER"
         self.note(self._child(self._requests, method, route, str(status)).inc)
         self.note(self._child(self._seconds, route).observe, seconds)
         if len(self._noted) > MOST_NOTED:
@@ -244,7 +244,7 @@ def _log(log_record: RequestLog, method: str, route: str, status: int, seconds: 
     }
     if name := getattr(g.get("caller"), "name", ""):
         fields["key"] = name
-    if len(log_record.searches) == 1:  # not a batch
+    if len(log_record.searches) == 1:
         fields |= log_record.searches[0]
     logs.requests.log(level, "request", extra={logs.FIELDS: fields})
 

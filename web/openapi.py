@@ -18,20 +18,20 @@ from rag.query.request import LISTS
 from web.problems import MEDIA_TYPE
 
 Role = Literal["read", "write"]
-Schema = Mapping[str, Any]  # JSON Schema 2020-12, as OpenAPI 3.1 has it
+Schema = Mapping[str, Any]
 Body = Any  # a struct, perhaps with more of its schema in `Annotated`; or a `Content`
 View = TypeVar("View", bound=Callable[..., Any])
 
 BODY_ERRORS = (400, 413, 415)
-GUARDED_ERRORS = (400, 401, 403, 429, 500, 503)  # any route but a probe
+GUARDED_ERRORS = (400, 401, 403, 429, 500, 503)
 RETRY_AFTER = {"Retry-After": {"description": "seconds", "schema": {"type": "string"}}}
 SECURITY: dict[str | None, list[dict[str, list[str]]]] = {
     None: [],
-    "read": [{"key": []}, {"browser": []}, {}],  # reading may be open to everybody
+    "read": [{"key": []}, {"browser": []}, {}],
     "operator": [{"key": []}, {"browser": []}],
     "write": [{"key": []}],
 }
-PUBLIC = frozenset({"static", "search_box"})  # endpoints of files that pages are made of
+PUBLIC = frozenset({"static", "search_box"})
 _ATTRIBUTE = "pilotlight_operation"
 _CONVERTER = re.compile(r"<(?:[^:<>]+:)?([^<>]+)>")
 _NULL = {"type": "null"}
@@ -52,17 +52,21 @@ HTML = Content("text/html", {"type": "string"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The request and responses of one method of a route; decorates its view, whose docstring is the summary."""
+    """The request and responses of one method of a route, kept at the view whose docstring is the summary.
 
-    role: Role | None  # required role; None for probes, open to everybody
-    responses: Mapping[int, Body | Sequence[Body] | None]  # status to body; None without one
+    `role` is None for probes. `errors` adds to the common statuses. `operator` also requires the role write, with a key
+    that browsers may send. `needs_everything` refuses keys that see only some documents.
+    """
+
+    role: Role | None
+    responses: Mapping[int, Body | Sequence[Body] | None]
     body: Body | None = None
-    query: type[msgspec.Struct] | None = None  # query string, with `q` for `query`
-    has_filter: bool = False  # query string with the fields of a filter
-    errors: Sequence[int] = ()  # statuses with a problem, besides the common ones
-    operator: bool = False  # needs the role write too; browsers may send the key
-    takes_long: bool = False  # uses the threads for long requests
-    needs_everything: bool = False  # refuses keys that see only some documents
+    query: type[msgspec.Struct] | None = None
+    has_filter: bool = False
+    errors: Sequence[int] = ()
+    operator: bool = False
+    takes_long: bool = False
+    needs_everything: bool = False
 
     def __call__(self, view: View) -> View:
         """Keep the description at the view."""

@@ -27,10 +27,10 @@ SECURITY_HEADERS = {
 }
 MEDIA_TYPE = "application/problem+json"
 MACHINE_PATHS = tuple("/api /v1 /livez /readyz /metrics /openapi.json /static /mcp /llms.txt".split())  # never a page
-OPENAI_PATH = "/v1/"  # its clients read errors in the form of OpenAI
+OPENAI_PATH = "/v1/"
 RETRY_AFTER_S = 2
 HEADERS = frozenset({"Allow", "Retry-After", "WWW-Authenticate"})
-REASONS = {413: "too_large", 429: "rate"}  # labels of counted refusals
+REASONS = {413: "too_large", 429: "rate"}
 OPENAI_ERRORS = {  # status: type and code of OpenAI's API
     401: ("authentication_error", "invalid_api_key"),
     403: ("permission_error", None),
@@ -101,7 +101,7 @@ def register(app: Flask) -> None:
 
 def _answer(error: Exception) -> Response | HTTPException:
     if isinstance(error, HTTPException) and (error.code is None or error.code < 400):
-        return error  # a redirect
+        return error
     body = problem_of(error)
     if wants_page():
         state = "waiting" if body["status"] == 503 else "error"  # its page reloads
@@ -133,7 +133,7 @@ def problem_of(error: Exception) -> dict[str, object]:
     status = 400 if isinstance(error, FilterError) else getattr(error, "status", None)
     if status is not None:
         return problem(status, str(error), field=field)
-    if isinstance(error, OSError | sqlite3.Error):  # full disk, missing file
+    if isinstance(error, OSError | sqlite3.Error):
         log.error("%s %r failed: %s", request.method, request.path, error)
         return problem(503, "The server cannot read or write its files now; see its log.")
     if isinstance(error, errors.KeysError):

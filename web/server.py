@@ -40,8 +40,8 @@ MAX_ACCEPTS = 8  # per round of events: workers share connections
 LINGER_S = 0.5
 OPTIONS = {
     "worker_connections": 2000,
-    "timeout": 120,  # seconds; the first start may compile a package, which can hold the interpreter for a while
-    "graceful_timeout": 30,  # seconds
+    "timeout": 120,
+    "graceful_timeout": 30,
     "keepalive": 65,  # seconds; longer than nginx keeps a connection, so that it never sends into one that closes
     "forwarder_headers": "",  # a client could change its path past the rules of a proxy
     "loglevel": "warning",
@@ -49,7 +49,7 @@ OPTIONS = {
     "proc_name": "pilotlight",
     "control_socket_disable": True,  # it is not used, and would write into the home folder
 }
-READY = multiprocessing.Event()  # whether a worker answers searches
+READY = multiprocessing.Event()
 log = logging.getLogger("pilotlight")
 
 
@@ -60,8 +60,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._closing: dict[TConn, float] = {}  # latest closing times, time.monotonic
-        self._next_count = 0.0  # time.monotonic
+        self._closing: dict[TConn, float] = {}
+        self._next_count = 0.0
 
     def get_thread_pool(self) -> Dispatcher:
         """Return the threads that answer requests."""
@@ -95,7 +95,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         """Report that the worker is alive, and update its counters once a second."""
         super().notify()
         counters = self.wsgi.extensions["metrics"]
-        if time.monotonic() >= self._next_count:  # not with each event
+        if time.monotonic() >= self._next_count:
             self._next_count = time.monotonic() + 1
             counters.note_waiting(self.tpool.waiting())
         counters.settle()
@@ -111,7 +111,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             conn.sock.shutdown(socket.SHUT_WR)
             conn.sock.setblocking(False)
             self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._drain, conn))
-        except (OSError, ValueError):  # it is closed
+        except (OSError, ValueError):
             self.nr_conns -= 1
             conn.close()
         else:
@@ -141,7 +141,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def handle_exit(self, sig: int, frame: object) -> None:
         """Start to stop, and report it at /readyz."""
-        if self.alive and getattr(self, "wsgi", None):  # it may still be loading
+        if self.alive and getattr(self, "wsgi", None):
             self.wsgi.extensions["draining"].set()
         super().handle_exit(sig, frame)
 
@@ -149,7 +149,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         """Answer a request that is not valid HTTP, or at which the application failed, with a problem."""
         if not isinstance(exc, ParseException):
             self.log.error("Error handling request", exc_info=exc)
-        with suppress(OSError):  # a client that has disconnected
+        with suppress(OSError):
             client.sendall(raw_response(exc))
 
 
@@ -174,10 +174,10 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
     except OSError as error:
         reason = str(error.strerror or error).partition(" (while")[0]
         _refuse(f"cannot listen on {settings.host} port {settings.port}: {reason}")
-    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # accepted connections inherit it
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         listener.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", CLIENT_TIMEOUT_S, 0))
     folder = os.environ[SHARED_FOLDER] = tempfile.mkdtemp(prefix="pilotlight-server-")
-    from web import app, metrics  # the Prometheus client needs the folder
+    from web import app, metrics  # only once the folder exists
 
     sys.setswitchinterval(0.001)  # Python's 5 ms delays a new request behind one that computes
     gc.freeze()  # a collection would copy shared memory

@@ -37,7 +37,7 @@ def main() -> None:
     """Build the package that the argument describes, as JSON."""
     request: dict[str, Any] = json.loads(sys.argv[1])
     folder = Path(request["folder"])
-    # compilers and libraries must not print to the pipe of messages, nor read from the caller
+    # Compilers and libraries must not print to the message pipe or read the caller's input.
     alive, messages = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -77,11 +77,11 @@ def _end_with_caller(alive: int, scratch: Path) -> None:
     """Wait until the caller has ended; then kill this process and its compilers, and remove the files."""
     while os.read(alive, 1):
         pass
-    # a process outside of the group, which outlives it
+    # The shell runs outside the process group, so it survives when it kills the group.
     line = ["sh", "-c", 'kill -9 "-$1"; rm -rf -- "$2"', "sh", str(os.getpgrp()), str(scratch)]
     try:
         subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    except OSError:  # the next build removes the files
+    except OSError:
         os.killpg(0, signal.SIGKILL)
 
 
@@ -115,7 +115,7 @@ def write_weights(spec: ModelSpec, precision: str, machine: str, folder: Path) -
             for name in ("norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"):
                 packed.add(weights.get(f"layers.{layer}.{name}"))
         for step in spec.steps:
-            if isinstance(step, Dense):  # too small for a lower precision
+            if isinstance(step, Dense):
                 tensors = read_dense(step)
                 bias = tensors.get("linear.bias", np.zeros(step.outputs, np.float32))
                 packed.linear(tensors["linear.weight"], bias, "fp32", INTERLEAVE[machine]["fp32"])
@@ -206,14 +206,14 @@ def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
 
     report("loading the weights")
     module = load_module(plan.spec, plan.precision)
-    # two texts with a dynamic range from one: export would fix a size of 1
+    # The example has two texts, because export would treat a batch of one as a constant.
     ids = torch.zeros(2, 8, dtype=torch.int64)
     sizes = {
         0: torch.export.Dim("batch", min=1, max=_LARGEST_BATCH),
         1: torch.export.Dim("sequence", min=2, max=plan.spec.max_length),
     }
     if isinstance(module.encoder, Encoder) and module.encoder.shape.relative_buckets:
-        # one row and column more than any text needs, or export refuses the longest text
+        # Without one spare row and column, export refuses the longest text.
         module.encoder.relative = F.pad(module.encoder.get_buffer("relative"), (0, 1, 0, 1))
     options = _AOT_OPTIONS | {"cpp.threads": plan.threads, "cpp.march": _ARCHITECTURES.get(plan.isa)}
     with torch.no_grad():  # freezing is refused where gradients are recorded

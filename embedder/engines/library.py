@@ -107,7 +107,7 @@ def compile_library(target: Path, machine: str, link: Sequence[str] = (), isas: 
 
     compiler = require_compiler("compiling the native encoder")
     names = [name for name in ISAS[machine] if name in isas or not isas]
-    files = {f"isa_{name}": ISAS[machine][name] for name in names}  # the longest first
+    files = {f"isa_{name}": ISAS[machine][name] for name in names}
     files |= {
         "engine": f'-DPL_SOURCES="{sources_digest()}" -DPL_ISAS(X)={"".join(f"X({name})" for name in names)}',
         "team": "",
@@ -135,7 +135,7 @@ def _made_of(path: Path) -> str:
         library = ctypes.CDLL(str(path))
         library.pl_sources.restype = ctypes.c_char_p
         return str(library.pl_sources().decode())
-    except (OSError, AttributeError):  # another architecture or C library, or not a library
+    except (OSError, AttributeError):
         return ""
 
 
@@ -177,7 +177,7 @@ def load_library(path: Path) -> ctypes.CDLL:
     ours = [ABI_VERSION, ctypes.sizeof(CShape), ctypes.sizeof(CStep), PANEL, *INTERLEAVE[architecture()].values()]
     try:
         its = list((ctypes.c_int32 * len(ours)).in_dll(library, "pl_abi"))
-    except ValueError:  # there is no such symbol
+    except ValueError:
         its = []
     if its != ours:
         raise PackageError(

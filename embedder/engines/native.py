@@ -136,7 +136,7 @@ class NativeEngine:
         if count == 1:
             ids = np.array(rows[0], dtype=np.int32)
             offsets[1] = len(ids)
-        else:  # groups of similar length finish together
+        else:
             order = sorted(range(count), key=lambda i: -len(rows[i]))
             np.cumsum([len(rows[i]) for i in order], out=offsets[1:])
             ids = np.concatenate([rows[i] for i in order], dtype=np.int32, casting="unsafe")

@@ -30,10 +30,10 @@ from embedder.model.files import file_sha256
 _RECORD = "package.json"
 _UNFINISHED = ".building-"
 _OUTPUT_FILE = "output"
-_LINE = ["-P", "-W", "ignore", "-m", "embedder.engines.build_worker"]  # -P: no module of the current folder
-MAX_CACHE_BYTES = 8 << 30  # the least recently used packages are removed
+_LINE = ["-P", "-W", "ignore", "-m", "embedder.engines.build_worker"]
+MAX_CACHE_BYTES = 8 << 30
 MAX_REASON_CHARACTERS = 200
-_ERROR = re.compile(r"\berror:", re.IGNORECASE)  # not the name of an exception
+_ERROR = re.compile(r"\berror:", re.IGNORECASE)
 
 
 def open_private(folder: Path) -> Path:
@@ -44,7 +44,7 @@ def open_private(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_private(folder)
-        if stat.S_IMODE(folder.stat().st_mode) != 0o700:  # the folder may be on a read-only disk
+        if stat.S_IMODE(folder.stat().st_mode) != 0o700:
             folder.chmod(0o700)
     except OSError as error:
         raise _unusable(folder, error) from error
@@ -72,7 +72,7 @@ def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = 
     `report` is called with each step of a build as it begins, from the calling thread.
     Raises ModelError, CompilerMissing, CacheError, or PackageError where a package is damaged or cannot be written.
     """
-    # the weights first: a faulty model fails before the compiler runs
+    # Load the weights first, so that a faulty model fails before the compiler runs.
     folders = [
         ensure(plan.config.cache_dir, one, partial(_run_worker, plan, one, report))
         for one in (key, plan.library_key)
@@ -123,11 +123,11 @@ def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
         except OSError as error:
             raise _unusable(cache, error) from error
         with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # freed by the kernel if the holder dies
-            if not folder.exists():  # another process may have built it while this one waited
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
                 _build(folder, key, build)
     verify(folder, key)
-    with suppress(OSError):  # a cache may be on a read-only disk
+    with suppress(OSError):
         os.utime(folder)
     return folder
 
@@ -164,9 +164,9 @@ def verify(folder: Path, key: PackageKey) -> None:
 
 def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None:
     open_private(folder.parent)
-    _remove_unfinished(folder.parent)  # a build was killed: under the lock, none is running
+    _remove_unfinished(folder.parent)  # left by a killed build; the lock excludes a running one
     try:
-        # intermediate files stay out of a shared /tmp
+        # A private folder keeps intermediate files out of the shared /tmp.
         work = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
         package = work / "package"
         package.mkdir(mode=0o700)
@@ -196,11 +196,10 @@ def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], fold
     """Write the files of one of the plan's keys to a folder, in another process."""
     folder = folder.absolute()
     scratch = folder.parent
-    # the located model and resolved `auto`: nothing is fetched or chosen twice
+    # Pass on the located model and the resolved `auto`, so that the worker fetches and chooses nothing.
     config = dataclasses.asdict(plan.config) | {"model": plan.spec.root.absolute(), "revision": ""}
     config |= {"engine": plan.engine, "precision": plan.precision, "threads": plan.threads}
     request = {"config": config, "key": dataclasses.asdict(key), "folder": folder}
-    # the same modules, a private temporary folder, and error messages in English
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
         "TMPDIR": str(scratch),
@@ -211,11 +210,11 @@ def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], fold
     with (scratch / _OUTPUT_FILE).open("wb") as words:
         process = subprocess.Popen(
             [sys.executable, *_LINE, json.dumps(request, default=str)],
-            stdin=subprocess.PIPE,  # its end tells the worker that this process has ended
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=words,
             env=environment,
-            start_new_session=True,  # an interrupt from the keyboard ends only this process, which then ends that one
+            start_new_session=True,  # Ctrl-C reaches only this process, which then ends the worker
         )
     with process:
         try:

@@ -31,7 +31,7 @@ class PackageKey:
     isa: str
     torch: str  # version, or empty if irrelevant
     threads: int  # 0 if irrelevant
-    sources: str = ""  # SHA-256 of the native library's, or the layout of packed weights
+    sources: str = ""  # SHA-256 of the C++ sources, or layout of packed weights
     recipe: int = RECIPE
 
     @property
@@ -58,7 +58,7 @@ class Plan:
         if self.precision == "int8" and self.engine != "native":
             why = f", which does not run {self.spec.name}, as {self.obstacle}" if self.obstacle else ""
             raise PrecisionError(f"int8 needs the engine native{why}: choose fp32 or bf16, and for queries same")
-        self.queries = self._plan_queries()  # often this plan
+        self.queries = self._plan_queries()
 
     @property
     def isa(self) -> str:
@@ -83,7 +83,7 @@ class Plan:
             fingerprint=digest,
             precision=self.precision,
             engine=self.engine,
-            isa=architecture() if native else self.isa,  # packed weights are the same for all
+            isa=architecture() if native else self.isa,
             torch="" if native else torch_version(),
             threads=0 if native else self.threads,
             sources=layout_of_weights() if native else "",
@@ -151,7 +151,7 @@ def _read(config: EmbedderConfig) -> ModelSpec:
 
 def torch_version() -> str:
     """Return the version of the installed PyTorch, or "", without importing it."""
-    from importlib import metadata  # slow: imports the parsers of mail
+    from importlib import metadata
 
     try:
         return metadata.version("torch")

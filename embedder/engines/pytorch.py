@@ -35,10 +35,9 @@ class TorchEngine:
 
     def __init__(self, spec: ModelSpec, run: Run) -> None:
         self._run = run
-        self._turn = threading.Lock()  # one run at a time takes all threads of torch
+        self._turn = threading.Lock()  # each run uses all threads of torch
         self._dimension = spec.dimension
         self._pad = int(spec.config.get("pad_token_id") or 0)
-        # 0 if the config does not say
         self._tokens = int(spec.config.get("vocab_size") or 0) * spec.token_types
 
     def encode(self, rows: Sequence[TokenIds]) -> Floats:
@@ -55,7 +54,7 @@ class TorchEngine:
         for batch, batch_vectors, states in self._batches(rows):
             vectors[batch] = batch_vectors.numpy()
             for i, state in zip(batch, states.numpy(), strict=True):
-                states_by_text[i] = state[: len(rows[i])].copy()  # a copy does not hold the batch
+                states_by_text[i] = state[: len(rows[i])].copy()
         return vectors, states_by_text
 
     maxsim = staticmethod(maxsim)
@@ -83,7 +82,7 @@ def compile_module(module: nn.Module, cache: Path) -> Run:
 
         config: Any = torch.compiler.config
         tag = f"{config.cache_key_tag} {pick_vec_isa()}"
-        # a size of one is compiled separately
+        # torch compiles a size of one separately.
         with config.patch(cache_key_tag=tag), torch.inference_mode():
             for shape in ((1, 8), (2, 8), (3, 5)):
                 ids = torch.zeros(shape, dtype=torch.int64)
@@ -99,7 +98,7 @@ def _keep_private(folder: Path) -> None:
     Torch reads the folder from the environment whenever it compiles, and writes its default there when a model is
     loaded: only a different value is the user's.
     """
-    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # takes 2 s
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
     default = default_cache_dir()
     if os.environ.get(_INDUCTOR_FOLDER, default) == default:

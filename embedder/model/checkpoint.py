@@ -23,7 +23,7 @@ _BERT = (
     "attention.self.query attention.self.key attention.self.value attention.output.dense attention.output.LayerNorm "
     "intermediate.dense output.dense output.LayerNorm"
 )
-_NAMES = {  # `model_type` of the config; all others are like BERT
+_NAMES = {
     "mpnet": "attention.attn.q attention.attn.k attention.attn.v attention.attn.o attention.LayerNorm "
     "intermediate.dense output.dense output.LayerNorm",
     "distilbert": "attention.q_lin attention.k_lin attention.v_lin attention.out_lin sa_layer_norm "
@@ -56,7 +56,7 @@ class Weights(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         try:
             weight = self._loaders[name]()
-        except ValueError as error:  # joined tensors differ in size
+        except ValueError as error:
             raise ModelError(f"{self._misfit}: {name}, {error}") from error
         if weight.shape != self._sizes[name]:
             raise ModelError(f"{self._misfit}: {name} has the shape {weight.shape}, not {self._sizes[name]}")
@@ -201,7 +201,7 @@ class _Head(NamedTuple):
 
 
 _ROBERTA = _Head("classifier.dense", np.tanh, "classifier.out_proj")
-_HEADS = {  # `model_type` of the config → head, as in transformers' classes for sequence classification
+_HEADS = {  # `model_type`: head, as in transformers' classes
     "bert": _Head("bert.pooler.dense", np.tanh, "classifier"),
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,

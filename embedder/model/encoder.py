@@ -104,7 +104,7 @@ class ModernLayer(nn.Module):
     def forward(self, x: Tensor, bias: Tensor, angles: Tensor) -> Tensor:
         """Map x float32 (b, s, d) to the same; bias (b, 1, s or 1, s) is added to the scores, angles are (s, width)."""
         b, s, d = x.shape
-        narrow = self.qkv.weight.dtype  # products run in the weights' type, the residual stream and norms in fp32
+        narrow = self.qkv.weight.dtype
         states = self.qkv(self.norm1(x).to(narrow)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
         q, k = turn(states[0], angles), turn(states[1], angles)
         a = F.scaled_dot_product_attention(q, k, states[2], attn_mask=bias)

@@ -22,7 +22,7 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "BF16": np.dtype("<u2"),
     "F64": np.dtype("<f8"),
 }
-_MAX_HEADER_BYTES = 16 << 20  # the largest models have a hundred times less
+_MAX_HEADER_BYTES = 16 << 20
 _MAX_JSON_BYTES = 16 << 20
 _MAX_DIMENSIONS = 8
 _READ_BYTES = 16 << 20  # large, because other threads hold the interpreter for milliseconds between two reads
@@ -96,10 +96,10 @@ class Tensors(Mapping[str, Array]):
         if kind not in _TYPES:
             raise ModelError(f"{path} has {name} in {kind}, which is not supported: {', '.join(_TYPES)} are")
         values = data.view(_TYPES[kind]).reshape(shape)
-        if kind == "BF16":  # the upper half of a float32
+        if kind == "BF16":
             wide: Array = np.left_shift(values, 16, dtype=np.uint32).view(np.float32)
             return wide
-        return np.require(values, np.float32, "A")  # files of other writers may leave numbers at odd places
+        return np.require(values, np.float32, "A")  # other writers do not align numbers
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)

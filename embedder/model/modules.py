@@ -18,15 +18,15 @@ _LEGACY_POOLINGS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-_WIDEST = 1 << 17  # numbers of a vector
-ACTIVATIONS = ("Identity", "Tanh")  # last part of the names under which a Dense module's configuration has them
+_MAX_WIDTH = 1 << 17
+ACTIVATIONS = ("Identity", "Tanh")  # class names in torch.nn
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
     """A module of a model."""
 
-    kind: str  # name of its class
+    kind: str
     folder: Path
 
 
@@ -36,7 +36,7 @@ class Dense:
 
     inputs: int
     outputs: int
-    activation: str  # one of ACTIVATIONS
+    activation: str
     weights: Path
 
 
@@ -124,7 +124,7 @@ def _read_dense(folder: Path, width: int) -> Dense:
         )
     with blaming(path):
         dense = Dense(int(config["in_features"]), int(config["out_features"]), activation, weights_in(folder))
-    if not 0 < dense.outputs <= _WIDEST:
+    if not 0 < dense.outputs <= _MAX_WIDTH:
         raise ModelError(f"{path} gives {dense.outputs:,} numbers: fetch the model again")
     if dense.inputs != width:
         raise ModelError(f"{path} takes {dense.inputs} numbers, and {width} come before it")

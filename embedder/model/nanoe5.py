@@ -25,9 +25,9 @@ SUFFIX = ".bin"
 QUERY_PROMPT, DOCUMENT_PROMPT = "query: ", "passage: "
 _MAGIC, _VERSION = b"E5S1", 1
 _BLOCK = np.dtype([("scale", "<f2"), ("halves", "u1", 16)])
-_BLOCK_SIZE = 32  # numbers
+_BLOCK_SIZE = 32
 _MAX_COUNT = 1 << 20  # pieces, tensors and numbers of a size; real models have far fewer
-_ROWS_AT_ONCE = 1 << 12  # bounds the memory of unpacking
+_ROWS_AT_ONCE = 1 << 12
 _LAYER = {
     "q": "attention.self.query",
     "k": "attention.self.key",
@@ -57,7 +57,7 @@ class _File:
         sizes = self.take("7i")
         self.hidden, self.layers, self.heads, self.intermediate, self.vocabulary, self.positions, self.types = sizes
         self.eps, block = self.take("fi")
-        pieces, *self.special = self.take("5i")  # beginning, end, padding, unknown
+        pieces, *self.special = self.take("5i")
         [length] = self.take("Q")
         if (
             not all(0 < size <= _MAX_COUNT for size in (*sizes, pieces))

@@ -26,8 +26,8 @@ from embedder.model.modules import (
     read_steps,
 )
 
-SCORES = ("sigmoid", "identity")  # activations of a cross-encoder's logit
-_DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # sentence-transformers' order
+SCORES = ("sigmoid", "identity")
+_DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 _UNSET_LENGTH = 100_000  # tokenizers write 1e30 where they know no limit
 _DENSE_MODEL = "SentenceTransformer"
 # Files of a transformer's settings: newer versions write the first for every family.
@@ -58,14 +58,14 @@ class Shape:
     first_position: int
     eps: float
     gelu: str  # "none" (erf) or "tanh", as torch.nn.functional.gelu names its approximation
-    relative_buckets: int = 0  # MPNet's; 0 where there is no relative position bias
+    relative_buckets: int = 0
     types: int = 1  # token types; an id is a token plus its type times the size of the vocabulary
-    # only ModernBERT:
-    global_every: int = 0  # every so many layers attend to all tokens, from the first on
-    window: int = 0  # tokens to either side, in the other layers
-    global_theta: float = 0.0  # base of the rotary positions' angles
+    # Only ModernBERT has the rest. `window` is the tokens to either side, in layers without global attention.
+    global_every: int = 0  # interval of the layers that attend to all tokens
+    window: int = 0
+    global_theta: float = 0.0
     local_theta: float = 0.0
-    silu: bool = False  # SiLU in place of GELU
+    silu: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError for sizes that no model has."""
@@ -157,18 +157,18 @@ def _modern_shape(config: Mapping[str, Any]) -> Shape | None:
 class ModelSpec:
     """Everything about a model that determines its vectors or scores, except the arithmetic."""
 
-    root: Path  # the model's folder
-    folder: Path  # the transformer's folder, the same for most models
+    root: Path
+    folder: Path
     name: str
-    config: Mapping[str, Any]  # transformers' config.json
+    config: Mapping[str, Any]
     lowercase: bool
-    max_length: int  # tokens, special tokens included
-    weights: tuple[Path, ...]  # safetensors files of the transformer
-    pooling: tuple[str, ...] = ("mean",)  # `modules.POOLINGS`, concatenated
-    steps: tuple[Step, ...] = ()  # modules behind the pooling
+    max_length: int
+    weights: tuple[Path, ...]
+    pooling: tuple[str, ...] = ("mean",)
+    steps: tuple[Step, ...] = ()
     query_prompt: str = ""
     document_prompt: str = ""
-    token_types: int = 1  # they distinguish the two texts of a pair
+    token_types: int = 1
     activation: str = ""  # one of SCORES for a cross-encoder; empty for an embedding model
 
     @cached_property
@@ -295,7 +295,7 @@ def read_cross_encoder(folder: Path) -> ModelSpec:
     spec = _read_transformer(folder, modules[0].folder if modules else folder, "sequence-classification")
     path, saved = spec.folder / "config.json", folder / "config_sentence_transformers.json"
     with blaming(path):
-        labels = spec.config.get("num_labels") or len(spec.config.get("id2label") or (0, 1))  # transformers' default
+        labels = spec.config.get("num_labels") or len(spec.config.get("id2label") or (0, 1))
     if labels != 1:
         raise ModelError(
             f"{path} has {labels} labels: a cross-encoder for reranking has one, a model that embeds texts has none"
@@ -305,7 +305,7 @@ def read_cross_encoder(folder: Path) -> ModelSpec:
     settings = read_object(saved, optional=True)
     if settings.get("default_prompt_name"):
         raise ModelError(f"{saved} puts a prompt before each pair, which is not supported")
-    pooling = str(spec.config.get("classifier_pooling", "cls"))  # ModernBERT's field
+    pooling = str(spec.config.get("classifier_pooling", "cls"))
     if pooling not in POOLINGS:
         raise ModelError(f"{path} asks for the pooling {pooling}, which is not supported: cls and mean are")
     activation = _score_activation(folder, spec.config, settings)
@@ -330,7 +330,7 @@ def _score_activation(folder: Path, config: Mapping[str, Any], settings: Mapping
     before = saved.get("activation_fn") if isinstance(saved, dict) else None
     path = str(settings.get("activation_fn") or before or config.get("sbert_ce_default_activation_function") or "")
     name = path.rpartition(".")[2].lower()
-    if not path.startswith("torch."):  # none, or code of the model, which is never run
+    if not path.startswith("torch."):  # code of the model is never run
         return "sigmoid"
     if name not in SCORES:
         raise ModelError(f"{folder} asks for the activation {path}, which is not supported: Sigmoid and Identity are")

@@ -32,7 +32,7 @@ _SPACE = "▁Ġ"  # the space before a word in tokens of SentencePiece and byte-
 class TokenizedText(NamedTuple):
     """The token ids of a text, with a measure of how well the model knows its language."""
 
-    ids: list[int]  # truncated, with prompt and special tokens
+    ids: list[int]
     broken: tuple[int, int]
     """The number of broken pieces with letters, and of all pieces with letters.
 
@@ -40,7 +40,7 @@ class TokenizedText(NamedTuple):
     on fall into such pieces. Ideographs and Korean syllables are not broken."""
 
 
-TokenIds = list[int] | npt.NDArray[np.int32]  # the token ids of a text, special tokens included
+TokenIds = list[int] | npt.NDArray[np.int32]
 
 
 class TextTokens(NamedTuple):
@@ -213,7 +213,7 @@ def _encode_in_batches(
         while stop < len(texts) and size + sizes[stop] <= _MAX_BATCH_CHARS:
             size += sizes[stop]
             stop += 1
-        if stop == start + 1 and isinstance(texts[start], str):  # a batch of one starts a thread pool for nothing
+        if stop == start + 1 and isinstance(texts[start], str):  # a batch would start a thread pool
             yield tokenizer.encode(texts[start], add_special_tokens=special)
         elif special:
             yield from tokenizer.encode_batch_fast(texts[start:stop])
@@ -225,7 +225,7 @@ def _encode_in_batches(
 def _text_tokens(encoding: tokenizers.Encoding, text: str, prepared: str) -> TextTokens:
     """Return the tokens of a text by the encoding of the text prepared for the tokenizer."""
     ends = np.array([end for _, end in encoding.offsets], np.int32)
-    if len(prepared) != len(text):  # some letters are two in lower case
+    if len(prepared) != len(text):
         ends = np.searchsorted(np.cumsum([len(character.lower()) for character in text]), ends).astype(np.int32) + 1
     return TextTokens(np.array(encoding.ids, np.int32), ends)
 

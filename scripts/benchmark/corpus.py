@@ -35,7 +35,7 @@ def read_chunks(source: Path, count: int, embedder: Embedder) -> list[str]:
         try:
             texts += [chunk.embedded_text for chunk in chunker.split(read_document(page))]
         except ParseError:
-            continue  # a page without text; the index skips it too
+            continue
         if len(texts) >= count:
             break
     return texts[:count]

@@ -25,7 +25,7 @@ from embedder import EmbedderConfig, Embeddings, cpu
 from embedder.config import locate
 from embedder.model.spec import read_spec
 
-LENGTHS = (8, 15, 32, 64, 128, 192, 256)  # tokens
+LENGTHS = (8, 15, 32, 64, 128, 192, 256)
 _TEXTS_PER_LENGTH = 4
 _JOINED_PASSAGES = 4  # passages are cut shorter than the longest texts
 _SETTLE_SECONDS = 0.05
@@ -87,7 +87,7 @@ def bulk(loaded: Loaded, texts: Sequence[str], tokens: int, turns: int) -> list[
     """Measure all texts together; return a row for each contestant."""
     print(f"{len(texts)} passages", file=sys.stderr)
     calls = {name: peer.embed for name, (peer, _) in loaded.items()}
-    seconds = interleave(calls, [texts], turns, rehearsals=0)  # loading was the rehearsal
+    seconds = interleave(calls, [texts], turns, rehearsals=0)
     rows = compare(f"{len(texts)} passages, {tokens} tokens", seconds, loaded)
     return [row | {"tokens_per_s": round(tokens / row["median_ms"] * 1000)} for row in rows]
 

@@ -31,9 +31,9 @@ Ids = npt.NDArray[np.int64]
 class Setup:
     """The settings of every contestant."""
 
-    folder: Path  # the model
+    folder: Path
     cores: int
-    work: Path  # temporary files
+    work: Path
     samples: Sequence[str]  # real texts for calibration
 
 
@@ -85,7 +85,7 @@ class Pooled(nn.Module):
             warnings.simplefilter("ignore")
             try:
                 self.inner = AutoModel.from_pretrained(folder, attn_implementation=attention)
-            except ValueError:  # MPNet has only one attention
+            except ValueError:
                 self.inner = AutoModel.from_pretrained(folder)
         self.eval().requires_grad_(False)
 

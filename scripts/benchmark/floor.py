@@ -10,7 +10,7 @@ from benchmark.load import hammer, warm
 from benchmark.measure import Row
 from benchmark.serving import BenchmarkServer
 
-CLIENTS = {"alone": 1, "at_16": 16, "at_160": 160}  # column: clients
+CLIENTS = {"alone": 1, "at_16": 16, "at_160": 160}
 TABLE = "components of a search: µs of the processor an answer, one worker whose functions are timed"
 _SECONDS = 6
 

@@ -181,7 +181,7 @@ class Txtai:
         self.path = str(folder / "txtai")
         self.embeddings = Embeddings(path=model, hybrid=True)
         config = {"path": self.path, "writable": False, "embeddings": {"path": model, "hybrid": True}}
-        (folder / "txtai.yml").write_text(json.dumps(config), encoding="utf-8")  # JSON is YAML too
+        (folder / "txtai.yml").write_text(json.dumps(config), encoding="utf-8")
 
     def build(self, texts: list[str]) -> None:
         self.embeddings.index(texts)

@@ -124,7 +124,7 @@ class OpenVino:
             for text in self._setup.samples[:CALIBRATION_TEXTS]
             for _, ids, mask in self._batches([text])
         ]
-        with contextlib.redirect_stdout(sys.stderr):  # it prints progress bars, and stdout may be JSON
+        with contextlib.redirect_stdout(sys.stderr):
             return nncf.quantize(
                 model, nncf.Dataset(samples), model_type=nncf.ModelType.TRANSFORMER, subset_size=len(samples)
             )

@@ -58,7 +58,7 @@ def documents() -> Response:
             yield b"\n"
 
     response = Response(_one_at_a_time(pieces()), content_type=JSON_LINES)
-    response.call_on_close(release)  # also after a broken connection
+    response.call_on_close(release)
     return response
 
 
@@ -164,7 +164,7 @@ def show(id: str) -> Response:
 @Operation(role="write", responses={202: messages.Job}, errors=(404, 409, 501))
 def cancel(id: str) -> tuple[Response, int]:
     """Cancel a build; the index does not change."""
-    show(id)  # raises where the caller may not see it
+    show(id)  # raises if the caller may not see it
     return jsonify(_manager().cancel(id)), 202
 
 

@@ -41,7 +41,7 @@ def exchange() -> Response:
         from rag.adapters.tools import Tools
     except ModuleNotFoundError as error:
         raise NotSetUp("MCP is not installed on this server: pip install 'pilotlight[mcp]'.") from error
-    if is_from_another_site():  # MCP clients are programs
+    if is_from_another_site():
         raise Forbidden("A page of another site may not use this.")
     message = read_object(MAX_SEARCH_BYTES)
     decode(message, ToolMessage, "a message")
@@ -50,7 +50,7 @@ def exchange() -> Response:
     def call(name: str, arguments: Mapping[str, Any]) -> Any:
         try:
             return tools.call(name, arguments)
-        except Exception as error:  # counted and logged like errors of REST
+        except Exception as error:
             raise RagError(str(problem_of(error)["detail"])) from error
 
     return Response(*answer_post(call, request.headers.items(), message), content_type="application/json")

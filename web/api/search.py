@@ -66,7 +66,7 @@ def search_by_batch() -> Response:
     queries = fields.get("queries")
     if not isinstance(queries, list) or not 1 <= len(queries) <= messages.MAX_BATCH_QUERIES:
         raise FieldError("queries", f"queries must be a list of 1 to {messages.MAX_BATCH_QUERIES} searches.")
-    outcomes: list[Any] = []  # the search of each query, replaced by its answer or problem
+    outcomes: list[Any] = []
     for each in queries:
         try:
             if not isinstance(each, dict):
@@ -141,8 +141,8 @@ def answer() -> Response:
     try:
         text = search_text(answer_request.query, answer_request.history, MAX_QUERY_CHARS)
         search_answer = requests.run(structs.replace(answer_request.search, query=text, links=True), via="answer")
-        deadline.lift()  # the answer has its own
-        from rag.answer.completion import write_answer  # loads an HTTP client
+        deadline.lift()
+        from rag.answer.completion import write_answer
 
         lookup = make_lookup(requests.retriever().search, answer_request.search)
         is_strict = requests.settings().answer_strict

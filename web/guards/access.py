@@ -47,7 +47,7 @@ FOR_PAGES = frozenset(
     {"search.search_by_query_string", "search.search_by_body", "search.suggest", "search.add_feedback"}
 )
 REALM = "Pilotlight"
-MAX_AUTHORIZATION = 1024  # characters
+MAX_AUTHORIZATION = 1024
 BARRED = "Too many requests without a valid key came from this address: try again later."
 REFUSALS_S = 5.0  # refusals a second of one address; bursts of twice as many
 CORS_PATHS = ("/api/", "/v1/", "/openapi.json")
@@ -79,7 +79,7 @@ class AccessControl:
 
         Raises Unauthorized, Forbidden, KeysError or TooManyRequests.
         """
-        if sent.url_rule is None or sent.method == "OPTIONS":  # nothing to protect
+        if sent.url_rule is None or sent.method == "OPTIONS":
             return
         route = operation_for(sent.url_rule)
         if route.role is None:
@@ -92,7 +92,7 @@ class AccessControl:
                 detail = "This is for operators: it requires a key with the role write, for everything."
                 if client.name and not wants_page():
                     raise Forbidden(detail)
-                raise _unauthorized(detail, "read")  # a browser then asks for another key
+                raise _unauthorized(detail, "read")
             if route.needs_everything and not sees_all():
                 shown = client.shown if client.name else "A caller without a key"
                 raise Forbidden(f"{shown} may see only part of the documents; this shows the whole server.")
@@ -109,13 +109,13 @@ class AccessControl:
         try:
             return frozenset(origin for key in self._keys.current() or () for origin in key.origins)
         except KeysError:
-            return frozenset()  # `_caller` reports the error
+            return frozenset()
 
     def _caller(self, sent: Request, role: str) -> Caller:
         header = sent.environ.get("HTTP_AUTHORIZATION")
         if self._users and (found_user := self._users.caller(role)):
             return found_user
-        # without keys no key is wrong, and some clients always send one
+        # Some clients always send a key. If no keys are configured, ignore it for reading.
         if header is None or (role == "read" and self._keys.current() is None):
             if not self._is_open(sent):
                 return NOBODY
@@ -132,7 +132,7 @@ class AccessControl:
                 raise Forbidden(
                     f"The key {key_record.name!r} is shown in pages of other sites, and only allows searches."
                 )
-            # scripts of pages cannot change it; programs can, so this keeps out sites, not people
+            # Scripts in a page cannot forge this header, but other programs can: it keeps out sites, not people.
             if sent.headers.get("Origin") not in key_record.origins:
                 raise Forbidden(f"The key {key_record.name!r} only allows requests from the pages of its sites.")
         writes = key_record.sees if key_record.role == "write" else NOTHING
@@ -147,7 +147,7 @@ class AccessControl:
         try:
             keys = self._keys.current() or ()
         except KeysError:
-            return NOTHING  # the keys are unknown
+            return NOTHING
         if self._anonymous == "read":
             return UNLISTED
         return EVERYTHING if all(key.sees.is_all for key in keys) else NOTHING
@@ -156,10 +156,10 @@ class AccessControl:
         """Return whether callers without a key may read; by default only on this machine and without keys."""
         if self._anonymous != "auto":
             return self._anonymous == "read"
-        # a proxy of users passes on requests of everybody
+        # An authenticating proxy forwards the requests of every user.
         if not self._is_private or self._users or self._keys.current() is not None:
             return False
-        # a site whose name resolves to this machine could read the index in a visitor's browser
+        # Otherwise a site whose name resolves to this machine could read the index through a visitor's browser.
         if not is_loopback(_PORT.sub("", sent.environ.get("HTTP_HOST", ""))):
             raise Forbidden(
                 "This server only answers to names of this machine. To serve it under another, behind a proxy, "
@@ -214,11 +214,11 @@ class Users:
 
     def _user_of(self, environ: Mapping[str, Any]) -> tuple[str, list[str]] | None:
         """Return the user and the groups that a trusted proxy names, or None. Raises Unauthorized for a bad name."""
-        before = environ.get("werkzeug.proxy_fix.orig", environ)  # the address of the connection
+        before = environ.get("werkzeug.proxy_fix.orig", environ)
         if not environ.get(self._user) or not self._is_trusted(environ, str(before.get("REMOTE_ADDR") or "")):
             return None
         name = _text(environ[self._user])
-        if name is None or "," in name:  # two headers, joined
+        if name is None or "," in name:
             raise Unauthorized(f"The proxy hands over a {self._shown} that is not the name of one user.")
         groups = [_text(group) for group in str(environ.get(self._groups, "")).split(",") if group.strip()]
         if None in groups or len(groups) > MAX_GROUPS:
@@ -229,7 +229,7 @@ class Users:
         if self._networks:
             try:
                 peer = ipaddress.ip_address(address.partition("%")[0])
-            except ValueError:  # a Unix socket
+            except ValueError:
                 return False
             peer = getattr(peer, "ipv4_mapped", None) or peer
             if not any(peer in network for network in self._networks):
@@ -268,7 +268,7 @@ def _key_of(header: str, role: str) -> str | None:
 
 
 def _unauthorized(detail: str, role: str) -> Unauthorized:
-    if role == "read" and wants_page():  # a browser then asks for user and password; the key is the password
+    if role == "read" and wants_page():  # browsers then prompt for the key as a password
         return Unauthorized(detail, www_authenticate=WWWAuthenticate("basic", {"realm": REALM, "charset": "UTF-8"}))
     return Unauthorized(detail, www_authenticate=WWWAuthenticate("bearer", {"realm": REALM}))
 

@@ -10,7 +10,7 @@ from flask import current_app, g
 
 from rag.serving.access import EVERYTHING, NOTHING, Scope
 
-OUTSIDE = "is none that this caller may write"  # also where it does not exist
+OUTSIDE = "is none that this caller may write"
 USER = "user:"  # prefix of the names of users; no key has a colon in its name
 
 

@@ -31,12 +31,12 @@ from web.guards.caller import caller
 from web.openapi import operation_for
 from web.problems import this_request
 
-SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # variable that names the folder which the workers of a server share
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 MAX_BODY_BYTES = 2 * 1024 * 1024
-MAX_SEARCH_BYTES = 64 * 1024  # body of one search
-MAX_CONVERSATION_BYTES = 512 * 1024  # question with its history
-MAX_DOCUMENT_BYTES = 16 * 1024 * 1024  # pushed document, a quarter of it base64
-MAX_LARGE_BYTES = 32 * 1024 * 1024  # all large bodies of a worker at a time
+MAX_SEARCH_BYTES = 64 * 1024
+MAX_CONVERSATION_BYTES = 512 * 1024
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
+MAX_LARGE_BYTES = 32 * 1024 * 1024
 BURST_S = 2.0  # seconds' worth of requests that may come at once
 PLACES = 1 << 14
 _PROBES = 16  # places where a caller's bucket may be
@@ -57,14 +57,14 @@ class TokenBuckets:
         else:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         weakref.finalize(self, os.close, self._file)
-        os.ftruncate(self._file, PLACES * _PLACE.size)  # it never shrinks, so nothing of others is lost
+        os.ftruncate(self._file, PLACES * _PLACE.size)  # keeps the buckets of other workers
         self._memory = mmap.mmap(self._file, PLACES * _PLACE.size)
 
     def take(self, caller: str, now: float | None = None) -> float:
         """Take one token of a caller's bucket; return 0, or the seconds until there is one."""
         now = time.monotonic() if now is None else now
         digest = hashlib.blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        # a thread lock besides: the kernel's belongs to the process. It goes with a process that is killed.
+        # The kernel's lock belongs to the process and ends with it, so threads need another lock.
         with self._thread_lock:
             fcntl.lockf(self._file, fcntl.LOCK_EX)
             try:
@@ -104,7 +104,7 @@ def network_of(address: str | None) -> str:
     host = _PORT.sub("", text).strip("[]") if text.startswith("[") or text.count(":") == 1 else text
     try:
         ip = ipaddress.ip_address(host)
-    except ValueError:  # a proxy may send anything
+    except ValueError:
         return text[:100]
     if isinstance(ip, ipaddress.IPv4Address):
         return str(ip)
@@ -125,7 +125,7 @@ def register(app: Flask, settings: Settings) -> None:
         deadline.begin(settings.deadline)
         deadline.check()
         client = caller()
-        # one key in a page serves all readers of a site: their addresses differ
+        # All readers of a site may share the key in its page, so count each address separately.
         is_known = client.name and not client.is_shown
         name = f"key {client.name}" if is_known else f"address {network_of(http_request.remote_addr)}"
         caller_name.set(name)
@@ -162,7 +162,7 @@ def read_body(max_bytes: int) -> bytes:
     size = max_bytes if http_request.content_length is None else http_request.content_length
     if size > max_bytes:
         raise RequestEntityTooLarge
-    if size > MAX_SEARCH_BYTES:  # those of searches always have room
+    if size > MAX_SEARCH_BYTES:  # searches always have room
         current_app.extensions["hold"](size)
     http_request.max_content_length = max_bytes + 1
     # a chunked body has no length, and is silently cut at the application's limit, which is above any of ours

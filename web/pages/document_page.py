@@ -16,8 +16,8 @@ from web.display_urls import places
 from web.openapi import HTML, Content, Operation
 from web.pages.snippets import make_text
 
-SHOWN = 60  # passages of one page
-BEFORE = 10  # passages before the requested one
+SHOWN = 60
+BEFORE = 10
 
 
 class ReadRequest(InCollection):

@@ -41,10 +41,10 @@ def show_status() -> str:
     state = retriever().status()
     collection = read_query(InCollection).collection
     index: dict[str, Any] | None = None
-    with suppress(NotReady):  # the page shows the status
+    with suppress(NotReady):
         index = retriever().describe(collection)
     pushed: dict[str, Any] | None = None
-    with suppress(OSError, sqlite3.Error):  # pushes fail too, with an error
+    with suppress(OSError, sqlite3.Error):
         pushes: PushedQueue | None = current_app.extensions["pushes"]
         pushed = pushes.waiting().get(collection) if pushes else None
     return render_template(

@@ -30,8 +30,8 @@ from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, is_of_web, p
 from web.openapi import HTML, Operation
 from web.pages.snippets import make_section, make_snippet
 
-EXAMPLES = 4  # questions on the start page
-ALSO = 3  # addresses of the same passage that are shown
+EXAMPLES = 4
+ALSO = 3
 HEADINGS = {"source": "Source", "language": "Language", "content_type": "Kind", "path": "Folder", "version": "Version"}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _KINDS = {
@@ -110,7 +110,7 @@ class PageSearch:
         filters = []
         for place, (name, value) in enumerate(self.pairs):
             other_pairs = [*self.pairs[:place], *self.pairs[place + 1 :]]
-            # all passages of one page were asked for; of several, that would be a list of one page again
+            # Without the filter by page, all passages of each document would again be a list of one page.
             limit = "" if name == "url_prefix" else self.per_document
             heading = HEADINGS.get(name, name.removeprefix(METADATA).replace("_", " ")).lower()
             label = f"{heading} {_label(name, value, self.places)}"
@@ -123,9 +123,7 @@ class PageSearch:
         """Return the filters to offer: values that some of the documents found have and others have not."""
         facets: list[dict[str, Any]] = []
         for name in FACETS:
-            other_pairs = [
-                pair for pair in self.pairs if pair[0] != name
-            ]  # a deeper folder takes the place of its parent
+            other_pairs = [pair for pair in self.pairs if pair[0] != name]
             set_already = len(other_pairs) < len(self.pairs) and name != "path"
             shares = [share for share in counts.get(name, ()) if (name, share["value"]) not in self.pairs]
             if len(shares) > 1 and not set_already:
@@ -146,7 +144,7 @@ def _label(name: str, value: str, places: Places) -> str:
         code = f"Code ({value.rpartition('/')[2].removeprefix('x-')})" if is_source_code(value) else value
         return KINDS.get(value, code)
     if name == "path":
-        return places.of_folder(unquote(value).removesuffix("!"))  # root of an archive
+        return places.of_folder(unquote(value).removesuffix("!"))
     return places.of(value) if name in ("source", "url_prefix") else place_of(value)
 
 
@@ -154,7 +152,7 @@ def _label(name: str, value: str, places: Places) -> str:
 @Operation(role="read", query=PageFields, has_filter=True, responses={200: HTML}, errors=(404,))
 def index() -> str:
     """Show the search page; empty and unknown fields are ignored."""
-    # other parameters are left alone: links people share pick up tracking parameters on the way
+    # Ignore other parameters, because shared links often gain tracking parameters.
     parameters = {
         name: values
         for name, values in requests.parse_query_string(request.query_string).items()
@@ -164,7 +162,6 @@ def index() -> str:
     opened = parameters.pop("open", [""])[0]
     status, settings = requests.retriever().status(), requests.settings()
     answers = settings.answer_page if settings.answer_url and settings.answer_page != "off" else ""
-    # for the error page too
     g.form = {"query": query[:MAX_QUERY_CHARS], "longest": MAX_QUERY_CHARS, "status": status, "answers": answers}
     several = ",".join(parameters.get("collections", ())) or None
     collections_shown = requests.collections_of(parameters.get("collection", [DEFAULT_COLLECTION])[0], several)
@@ -203,7 +200,7 @@ def _examples(status: Mapping[str, Any], collections: Sequence[str]) -> list[str
         return []
     try:
         return [text for name in collections for text in requests.retriever().questions(name)][:EXAMPLES]
-    except (NotReady, NotThere):  # the page says so by its status, or once it is asked
+    except (NotReady, NotThere):
         return []
 
 
@@ -246,7 +243,7 @@ def _pages(answer: Answer, page_search: PageSearch) -> list[dict[str, Any]]:
             "date": group[0].date,
             "version": group[0].version,
             "passages": [_passage(hit, page_search) for hit in group],
-            "more": group[-1].more,  # omitted passages
+            "more": group[-1].more,
             "all": page_search.address([*other_pairs, ("url_prefix", url)], per_document="0"),
         }
         for url, group in groups.items()
@@ -259,7 +256,6 @@ def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
     section_html = hit.section_text and make_section(
         hit.section_text, hit.text, hit.highlights, hit.section_blocks, is_code=is_code
     )
-    # known facts in one line
     name = " › ".join(" ".join(name_part.split()) for name_part in (hit.title, section) if name_part)
     place = hit.url if is_of_web(hit.url) else page_search.places.of(hit.url)
     citation = ", ".join(filter(None, (f"“{name}”" if name else "", place, hit.date)))
@@ -268,7 +264,7 @@ def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
         "rank": hit.rank,
         "link": _link(hit, page_search),
         "section": section,
-        "why": list(in_words(hit.explanation)) if hit.explanation else [],  # the steps to its score
+        "why": list(in_words(hit.explanation)) if hit.explanation else [],
         "snippet": make_snippet(hit.text, hit.highlights, hit.blocks, is_code=is_code),
         "whole": section_html or None,
         "citation": BIDI_CONTROLS.sub("", citation),

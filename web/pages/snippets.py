@@ -9,10 +9,10 @@ from markupsafe import Markup, escape
 
 from rag.query.results import TextBlock
 
-Span = tuple[int, int]  # characters [start, end)
+Span = tuple[int, int]
 
 SNIPPET_CHARS = 320
-LEAD_CHARS = 110  # shown before the first match at most
+LEAD_CHARS = 110
 MAX_WORD_CHARS = 120  # addresses and paths are not cut
 CELL = " | "
 MARK = Markup("<mark>")
@@ -152,7 +152,7 @@ def _window(text: str, blocks: list[ShownBlock], spans: list[Span], size: int) -
     def words_from(first: int) -> int:
         limit = units[first][0] + size
         inside = (text[start:end] for start, end in spans if units[first][0] <= start and end <= limit)
-        # by their first letters, so that the forms of one word count once
+        # Compare the first letters, so that the forms of one word count once.
         return len({word[:4].casefold() for word in inside})
 
     matched = [at for at, unit in enumerate(units) if any(start < unit[1] and unit[0] < end for start, end in spans)]
