@@ -48,7 +48,7 @@ _UTF8_FLAG = 0x800
 _DOS_SYSTEMS = (0, 10, 14)  # FAT, NTFS and VFAT, in zip members
 _PIECE_BYTES = 1 << 16
 _COMPRESSED = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
-DAMAGED: tuple[type[Exception], ...] = (  # errors of zipfile, tarfile and similar modules
+DAMAGED: tuple[type[Exception], ...] = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError, IndexError,
     NotImplementedError, OverflowError, tarfile.TarError,
 )  # fmt: skip

@@ -107,9 +107,9 @@ def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = N
         content, scans = _read_content(reader, page, process, ocr)
     if content.is_link_list:
         raise Unwanted("a list of links")
-    sections = tuple(
-        sorted((*content.sections, *scans.sections), key=_page_number) if scans.sections else content.sections
-    )
+    sections = content.sections
+    if scans.sections:
+        sections = tuple(sorted((*sections, *scans.sections), key=_page_number))
     declared, facts = content.declared, page.sender_facts
     confidence = {} if scans.confidence is None else {"ocr_confidence": (f"{scans.confidence:.0f}",)}
     name = visible(PurePosixPath(unquote(path, errors="replace")).name)

@@ -15,9 +15,9 @@ _TYPED_BY_NAME = frozenset(reader for reader, table in _READERS.items() if "is_n
 
 CONTAINER = "container"
 MAIL, ATTACHMENTS = "mail", "attachments"
-LISTING = "listing"  # sitemaps and feeds
+LISTING = "listing"
 HTML, ASCIIDOC, PLAIN = "html", "asciidoc", "plain"
-PAGE = "page"  # links, blocks and text of HTML or Markdown
+PAGE = "page"
 SCANS = "scans"
 OCR_OFF = "OCR is off"
 MAX_SITEMAP_LENGTH = 50 * 1024 * 1024  # bytes, decompressed; limit of sitemaps.org

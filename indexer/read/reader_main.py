@@ -82,12 +82,12 @@ def preload() -> None:
         except (ImportError, SyntaxError) as error:
             _import_errors[reader] = str(error)
     charsets.detect_language = detect_language
-    charsets.decode(b"caf\xe9", None)  # loads the detector of encodings
+    charsets.decode(b"caf\xe9", None)
     for _ in answer("restructured", None, b""):  # docutils loads modules on first use
         pass
     for package in (email, encodings, directives):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            with suppress(ImportError):  # encodings of other systems
+            with suppress(ImportError):
                 import_module(module.name)
 
 

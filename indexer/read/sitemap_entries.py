@@ -16,8 +16,8 @@ from indexer.read.formats import MAX_ENTRIES, MAX_SITEMAP_LENGTH
 _MAX_ADDRESS_LENGTH = 2_000
 _ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})
 _ENTRIES = frozenset({"url", "sitemap", "item", "entry"})
-_BEFORE = b"\xef\xbb\xbf \t\r\n\x00"  # byte order mark and blanks
-_UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"<\x00": "utf-16-le", b"\x00<": "utf-16-be"}  # first bytes
+_BOM_AND_BLANKS = b"\xef\xbb\xbf \t\r\n\x00"
+_UTF_16_STARTS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"<\x00": "utf-16-le", b"\x00<": "utf-16-be"}
 _DECLARATION = re.compile(rb"<\?xml[^>]{0,200}>")
 _CONTROLS = bytes({*range(0x20)} - {*b"\t\n\r"})
 _BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
@@ -32,9 +32,9 @@ def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
         for _ in range(2):  # it may be compressed twice
             if body.startswith(GZIP):
                 body = decode_limited([body], "gzip", MAX_SITEMAP_LENGTH)
-        if (encoding := _UTF_16.get(body[:2])) is not None:
+        if (encoding := _UTF_16_STARTS.get(body[:2])) is not None:
             body = _DECLARATION.sub(b"", body.decode(encoding, "replace").encode(), count=1)
-        body = body.lstrip(_BEFORE)
+        body = body.lstrip(_BOM_AND_BLANKS)
         try:
             entries = _take_entries(_text_entries(body) if body and not body.startswith(b"<") else _xml_entries(body))
         except etree.XMLSyntaxError:  # bare ampersands, odd bytes, or a wrong declaration

@@ -120,8 +120,8 @@ def _collect_links(tree: HtmlTree) -> dict[str, Any]:
     }
 
 
-_MAX_MOVED_LENGTH = 500  # characters of a page that says that it has moved
-_MAX_BARE_LENGTH = 100  # characters of text around a frame, or before scripts run
+_MAX_MOVED_LENGTH = 500
+_MAX_BARE_LENGTH = 100
 _UNSEEN = frozenset({"script", "style", "template", "noframes", "iframe", "title"})
 # titles by Apache, nginx and lighttpd; by Python, Tomcat and Jetty; by IIS
 _LISTING = re.compile(r"(?:index of|directory:|directory listing for) \[?/.*|[\w.:-]+ - /.*/", re.IGNORECASE)

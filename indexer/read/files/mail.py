@@ -22,7 +22,7 @@ from indexer.text import reader_notes
 from indexer.text.charsets import decode
 
 _SHOWN = ("From", "To", "Cc", "Date")
-_MAX_SHOWN_CHARS, _MAX_RAW_CHARS = 500, 4_000  # of a header, and before words in it are decoded
+_MAX_SHOWN_CHARS, _MAX_RAW_CHARS = 500, 4_000
 _MAX_PART_DEPTH = 50
 _FORWARDED, _MAX_FORWARDED = "message/rfc822", 10
 _UNREAD_TEXT_SUBTYPES = frozenset({"css", "calendar", "x-amp-html", "watch-html", "vcard", "x-vcard", "directory"})

@@ -20,7 +20,7 @@ from indexer.records import COLUMNS, Extraction, Section
 from indexer.text import reader_notes
 from indexer.text.charsets import decode
 
-_BULLETS = frozenset("- * + • ◦ ▪ ‣".split())  # alone on a line: an empty list item
+_BULLETS = frozenset("- * + • ◦ ▪ ‣".split())
 _MAX_TITLE_CHARS = 100
 _MAX_CHARS_BEFORE_TITLE = 2_000
 _TITLE_FRAME = " \t#=-*~_+|/"
@@ -97,10 +97,10 @@ def read_source_code(body: bytes, charset: str | None) -> Extraction:
 _MAX_OUTPUT_CHARS = 2_000
 _TICKS = re.compile("`+")
 _COLOUR_ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
-_REPR = re.compile(r"(?:<(?!class )[^<>\n]*>|array\(|dtype=object|[\s\[\](){},])+")  # objects without a text
+_OBJECT_REPR = re.compile(r"(?:<(?!class )[^<>\n]*>|array\(|dtype=object|[\s\[\](){},])+")
 _EMPTY_LINE = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n")
-_OLD_TYPES = {  # media types, by their names in formats 2 and 3
+_TYPES_IN_OLD_FORMATS = {
     "text": "text/plain", "html": "text/html", "latex": "text/latex", "png": "image/png", "svg": "image/svg+xml",
 }  # fmt: skip
 
@@ -112,7 +112,7 @@ def read_notebook(body: bytes, charset: str | None) -> Extraction:
     except ValueError as error:
         raise ParseError("not JSON, as a notebook is") from error
     blocks: list[str] = []
-    sheets = _dicts(notebook, "worksheets")  # formats 2 and 3
+    sheets = _dicts(notebook, "worksheets")
     for cell in chain(_dicts(notebook, "cells"), *(_dicts(sheet, "cells") for sheet in sheets)):
         kind, source = cell.get("cell_type"), _text(cell.get("source") or cell.get("input"))
         if kind == "heading":
@@ -139,7 +139,7 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
     for output in _dicts(cell, "outputs"):
         data = output.get("data")
         if not isinstance(data, dict):  # a stream, and all outputs of formats 2 and 3
-            data = {_OLD_TYPES.get(name, name): value for name, value in output.items()}
+            data = {_TYPES_IN_OLD_FORMATS.get(name, name): value for name, value in output.items()}
         html, text = _text(data.get("text/html")), _text(data.get("text/plain"))
         if output.get("output_type") in ("error", "pyerr"):
             message = f"{_text(output.get('ename'))}: {_text(output.get('evalue'))}"
@@ -162,7 +162,7 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
 def _is_shown(text: str, html: str, data: dict[str, Any]) -> bool:
     """Return whether a frontend shows the plain text of an output, rather than a picture or a widget."""
     is_rich = any(name.startswith(("image/", "video/", "audio/", "application/")) for name in data)
-    is_repr = "<" in text and _REPR.fullmatch(text)
+    is_repr = "<" in text and _OBJECT_REPR.fullmatch(text)
     return bool(text) and not is_repr and ("<table" in html or not is_rich)
 
 

@@ -1,4 +1,4 @@
-"""Read AsciiDoc by way of HTML, after `indexer.read.markup.includes`; no raw markup is passed on.
+"""Read AsciiDoc by converting it to HTML, after `indexer.read.markup.includes`, without any raw markup.
 
 Blocks are read line by line, marks within a text by one expression. Unknown macros and blocks keep their words.
 """
@@ -22,7 +22,7 @@ _HEADING = re.compile(r"(={1,6}|#{1,6})[ ]+(\S.{0,500}?)(?:(?<!\s)[ ]++\1)?(?:(?
 _TITLE_UNDERLINES = "=-~^+"
 _UNDERLINE = re.compile(r"={2,}|-{2,}|~{2,}|\^{2,}|\+{2,}")
 _DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|={4,}|\*{4,}|_{4,}|/{4,}|--|```|[|,!]={3,})$|```\w+$")
-_META = re.compile(  # lines above a block: its id, its attributes and its label
+_META = re.compile(
     r"\[\[(?P<id>[^\[\],\s]+)(?:,.*)?\]\]$|\[(?P<options>(?!\[).*)\]$|\.(?![. ])(?P<label>\S.*)$|//(?!//)"
 )
 _ID = re.compile(r"(?:^|,)[\w%.-]*#([\w:-]+)|\bid=[\"']?([\w:-]+)")
@@ -88,7 +88,7 @@ class _Reader:
         return "\n".join(html)
 
     def heading(self, lines: list[str], place: int) -> tuple[int, str, int, str] | None:
-        """Return level and text of a title, the place after it, and its id if it names one; None if there is none."""
+        """Return the level and text of a title, the index of the line after it, and its id or ""; None without one."""
         line, below = lines[place], lines[place + 1] if place + 1 < len(lines) else ""
         if match := _HEADING.match(line):
             return len(match[1]), match[2], place + 1, match[3] or ""
@@ -97,7 +97,7 @@ class _Reader:
         return None
 
     def _block(self, lines: list[str], place: int, depth: int, *, is_in_list: bool = False) -> tuple[str, int]:
-        """Return the HTML of the next block, and the place after it."""
+        """Return the HTML of the next block, and the index of the line after it."""
         options = label = anchor = line = ""
         while place < len(lines):
             line = lines[place]
@@ -132,7 +132,7 @@ class _Reader:
         return head + html, place
 
     def _define(self, entry: re.Match[str], lines: list[str], place: int) -> int:
-        """Set an attribute, and return the place of its last line."""
+        """Set an attribute, and return the index of its last line."""
         name, value = entry[2], entry[4] or ""
         while value.endswith(" \\") and place + 1 < len(lines):
             place += 1
@@ -199,7 +199,7 @@ class _Reader:
         return f"<p>{self._inline(', '.join(filter(None, words)))}</p>"
 
     def _list(self, lines: list[str], place: int, depth: int) -> tuple[str, int]:
-        """Return a list, with the lists in it, and the blocks that belong to its items."""
+        """Return the HTML of a list with its nested lists and blocks, and the index of the line after it."""
         html, stack = [], list[tuple[str, str]]()  # open lists: the sign of their items, and their end
         while place < len(lines) and (item := _ITEM.match(lines[place]) or _TERM.match(lines[place])):
             is_term = item.re is _TERM
@@ -229,7 +229,7 @@ class _Reader:
         return bool(_ITEM.match(lines[place]) or _TERM.match(lines[place])) and not self.heading(lines, place)
 
     def _ends_text(self, lines: list[str], place: int, *, is_in_list: bool = True) -> bool:
-        """Return whether a line begins something else than the text of a paragraph, or of an item of a list."""
+        """Return whether a line ends the text of a paragraph, or the text of a list item."""
         line, match = lines[place], _META.match(lines[place])
         is_block = line == "+" or bool(_DELIMITER.match(line)) or (match is not None and not match["label"])
         return (is_block and line[:2] != "//") or (is_in_list and self._is_item(lines, place))

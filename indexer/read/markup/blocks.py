@@ -1,7 +1,7 @@
-"""Read the blocks that Markdown's dialects add: directives, boxes, containers, properties, grid tables, blocks of JSON.
+"""Read the blocks of Markdown dialects: directives, boxes, containers, properties, grid tables, and blocks of JSON.
 
-Text between an opening and a closing tag is Markdown like the rest. A block without a known name keeps its title and
-its content; its marks are dropped.
+Text between an opening and a closing tag is Markdown like the rest. A block of an unknown name is read
+as its title and its content.
 
 | dialect | blocks | within lines |
 |---|---|---|
@@ -54,7 +54,7 @@ ESM = re.compile(
     r"export\s+default\s+(?:[({]|(?:async\s+)?(?:function|class)\b|[\w$]+[(;]?)|export\s*[{*]",
     re.MULTILINE,
 )
-_MARK_LINE = re.compile(  # targets, separators, comments; includes; definitions of abbreviations; properties
+_MARK_LINE = re.compile(
     r"\([\w:./ -]+\)=|(?:\+\+\+|\^\^\^)(?:[ ].*)?|#\+(?:begin|end)_\w.*|\^|(?P<comment>%(?:[ ].*)?)|"
     r"(?P<include>;?-+8<-+(?:[ ].*)?|<<<[ ]*[@./].*|\{\{#\w[^{}]*\}\})|"
     r"(?:\*\[(?P<abbreviation>[^\[\]]+)\]:|(?P<property>[^\W\d][\w./-]*)::)(?:[ ]++(?P<value>.*+))?",
@@ -67,7 +67,7 @@ _HIGHLIGHT = re.compile(r"\{(?:\{[<%]|%)-?[ ]*(highlight|codeblock|code-block)(?
 _HIGHLIGHT_END = r"[ \t]*\{(?:\{[<%%]|%%)-?[ ]*(?:/|end)%s[ ]*-?[%%>]\}?\}[ \t]*$"
 _CELL_OPTION = re.compile(r"(?:#|//|--|%%?|;)\|[ ]?")
 _MAX_OPTIONS_LENGTH = 4_000
-_HIGHLIGHTER_NOTE = re.compile(  # a comment for the highlighter, and its line if it stands alone
+_HIGHLIGHTER_NOTE = re.compile(
     r"(?:(?:(?P<line>^[ \t]*+)|(?<![ \t])[ \t]*+)(?://|#|--|%|;|'|/\*|<!--|\{/\*)[ \t]*+(?:\[!code\b[^\[\]\n]*\]|"
     r"highlight-(?:next-line|start|end)\b|\(\d+\)!)[ \t]*+(?:\*/\}?|-->)?)(?(line)[ \t]*(?:\n|\Z)|)",
     re.MULTILINE,
@@ -83,16 +83,16 @@ _colon_fence = make_fence_rule(markers=(":",), disallow_marker_in_info=())
 
 
 def _line_at(state: StateBlock, line: int, signs: str = "") -> str:
-    """Return the text of a line; empty if it is code, or begins with none of these signs."""
+    """Return the text of a line. With `signs`, it is empty if the line is code or begins with none of them."""
     text = state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
     return text if not signs or (text[:1] in signs and not state.is_code_block(line)) else ""
 
 
 def _push_text(state: StateBlock, text: str, *, is_literal: bool = False, is_hidden: bool = False) -> None:
-    """Write a paragraph; the tags of a hidden one are not written."""
+    """Write a paragraph, without tags if it is hidden."""
     if not text.strip():
         return
-    # another type than a paragraph's: a tight list joins its paragraphs to one line
+    # no type `paragraph_open`, because a tight list joins its paragraphs to one line
     opening = state.push("line_open", "p", 1)
     inline = state.push("inline", "", 0)
     inline.content, inline.children = ("", [Token("text", "", 0, content=text)]) if is_literal else (text, [])
@@ -113,7 +113,7 @@ def _push_code(state: StateBlock, code: str, language: str) -> None:
 
 
 def _push_table(state: StateBlock, rows: Iterable[tuple[str, Iterable[Any]]]) -> None:
-    """Write rows: a tag, and cells of further rows spanned, further columns spanned and Markdown."""
+    """Write rows of a tag and cells. A cell has the numbers of further rows and columns that it spans, and Markdown."""
     state.push("table_open", "table", 1)
     for tag, cells in rows:
         state.push("tr_open", "tr", 1)
@@ -126,7 +126,7 @@ def _push_table(state: StateBlock, rows: Iterable[tuple[str, Iterable[Any]]]) ->
 
 
 def _tokenize_lines(state: StateBlock, start: int, end: int, indent: int = 0) -> None:
-    """Parse lines as separate blocks; the lines of a box may be indented."""
+    """Parse lines as separate blocks, after removing an indentation."""
     line_max, state.lineMax = state.lineMax, end
     state.level += 1
     state.blkIndent += indent
@@ -197,7 +197,7 @@ def _without_options(lines: Sequence[str]) -> Sequence[str]:
 
 
 def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a line that opens or closes a container: only its title is text."""
+    """Read a line that opens or closes a container; write only its title."""
     line = _line_at(state, start, ":/@").replace("@tab:active", "@tab")
     signs = _COLONS.match(line)
     if signs is None or silent:
@@ -234,7 +234,7 @@ def read_box(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def read_mark_line(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a line that is a mark, an abbreviation or a property: only the last two are text."""
+    """Read a line with a mark, an abbreviation or a property; write only the last two."""
     match = None if state.is_code_block(start) else _MARK_LINE.fullmatch(_line_at(state, start))
     if match is None or silent:
         return match is not None and match["comment"] is None  # a line of a paragraph may begin with a percent sign
@@ -311,7 +311,7 @@ def read_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def read_html(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read HTML; where Markdown is parsed within it, only its tags."""
+    """Read HTML, or only its tags if Markdown is parsed between them."""
     line = "" if silent else _line_at(state, start, "<")
     tag = ELEMENT.match(line + "\n")
     has_markdown = state.env.get(IS_MDX) or _PARSES_WITHIN.search(line.partition(">")[0] + ">")

@@ -1,7 +1,7 @@
 """Preprocess AsciiDoc: evaluate its conditions, and insert the files that it includes from its own source.
 
-A file that another document includes whole is part of that document and no document itself. Only files that the source
-reads are inserted, for the same readers; the reader notes directives that are left.
+A file that another document includes as a whole is no document of its own. Only files of the same source and with the
+same readers are inserted. Directives that are not followed are noted.
 """
 
 import re
@@ -35,7 +35,7 @@ _RANGE = re.compile(r"(\d{1,9})(?:(\.\.)(-?\d{0,9}))?")
 _TAG = re.compile(r"(?<![\w:])(tag|end)::([^\s\[\]:]++)\[\](?!\S)")
 _ANTORA_RESOURCE = re.compile(r"(?:(?:[\w.@-]+:)?([\w-]+):)?(partial|page|example)\$(.+)")
 _TITLE = re.compile(r"\s*(?:=[ ]\S.*\n|(\S.*)\n(={2,})[ ]*\n)")
-_SIGNS = re.compile(  # lines and macros that other texts do not have
+_SIGNS = re.compile(
     r"^(?:\[\[[\w:.-]+\]\]|\[(?:source|verse|quote|NOTE|TIP|WARNING|CAUTION|IMPORTANT)\b[^\]\n]*\]|\|===|={2,5} \S.*|"
     r"\+|:[a-z][\w-]*:(?: .*)?|(?:include|image|ifn?def|endif)::[^\s\[]*\[.*\])$|"
     r"\b(?:link|linkgit|xref|footnote|kbd|https?):[^\s\[\]:]*\[[^\[\]\n]*\]|<<[\w-]+(?:,[^<>\n]+)?>>",
@@ -55,7 +55,7 @@ def lines_of(body: bytes, charset: str | None = None) -> list[str]:
 
 
 def preprocess(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines whose conditions hold, without the directives to include files."""
+    """Yield the lines whose conditions are true, without `include` directives."""
     for line in _Document(Includes({}, lambda _: None, 0), "").lines(lines, ()):
         if _INCLUDE.match(line):
             reader_notes.add("a file that AsciiDoc includes was left out")
@@ -84,9 +84,9 @@ class Includes:
         self.files, self.load, self.max_bytes = files, load, max_bytes
         paths = files if documents is None else documents
         self._targets = {path: targets for path in paths if (targets := self._targets_of(path))}
-        self._included = set[str]()  # files that are no documents
+        self._included = set[str]()
         nested = set[str]().union(*self._targets.values())
-        # the second round is for files that include each other
+        # first the documents that nothing includes; then the files that include each other
         for path in [*(path for path in self._targets if path not in nested), *self._targets]:
             if path not in self._included:
                 self._included |= self._targets[path] - {path}
@@ -126,7 +126,7 @@ class _Document:
         self._attributes = INTRINSIC | {"docdir": f"/{dirname(path)}"}
 
     def lines(self, lines: Sequence[str], paths: tuple[str, ...]) -> Iterator[str]:
-        """Yield the lines of a file whose conditions hold; `paths` are this file and its including files."""
+        """Yield the lines of a file whose conditions are true; `paths` are this file and the files that include it."""
         hidden = list[bool]()
         for line in lines:
             if condition := _CONDITION.match(line):
@@ -201,7 +201,7 @@ def _reader_of(path: str) -> str | None:
 
 
 def _path_of(target: str, path: str) -> str:
-    """Return the path of a file that the one at `path` includes."""
+    """Return the path of the file that `target` names in the file at `path`."""
     if resource := _ANTORA_RESOURCE.fullmatch(target):
         before, modules, below = f"/{path}".rpartition("/modules/")
         module = resource[1] or below.partition("/")[0]

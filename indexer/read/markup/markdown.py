@@ -51,7 +51,7 @@ _TEMPLATED = re.compile(r"\((?:[^(){}\n]++|\{\{[^{}\n]*+\}\}|\{%[^{}\n]*+\})++\)
 _ALERT = re.compile(r"\[!([\w-]+)(?:\|[^\[\]\n]*)?\](?:[+-](?=\s|$))?[ \t]*([^\n]*)(\n|$)")
 _EXTENSION = re.compile(r"\[![\w-]++[ \t]*+(\[[^\[\]\n]*\]\([^()\n]*\)|[^\[\]\n]{1,300})\](?:\{[^{}\n]*\})?")
 _KEYS = re.compile(r"(?<![\w+])\+\+([\w\"'<-][^+`\n]{0,60}(?:\+[^+`\n]{1,60}){0,9})(?<!\s)\+\+(?![\w+])")
-_LITERAL = re.compile(  # formulas, and code with its language
+_LITERAL = re.compile(
     r"(?<![^\W_])(?:\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$]))"
     r"|(?<!`)`([^`\n]+)\{:[\w.-]+\}`(?!`)"
 )
@@ -64,7 +64,7 @@ _PAIR = re.compile(  # marked, lowered, raised or inserted text; critic marks; t
     r"|<(?:<(?:glossary:)?(\w[\w :.-]{0,60})>|(?:xref|project|inv|path|doc):(?:[\w.-]*+:)*+#?([^\s<>?]++)[^\s<>]*+)>"
 )
 _emojize = emoji.emojize
-_emojize(":tada:", language="alias")  # its table is a file, and readers open none
+_emojize(":tada:", language="alias")  # loads its table, as readers may not open files
 
 
 class _Mark(NamedTuple):
@@ -98,7 +98,7 @@ def _read_mark(state: StateInline, silent: bool) -> bool:
 
 
 def _attributes_in(match: re.Match[str] | None) -> list[str] | None:
-    """Return the ids, classes and values in braces, or None if there is anything else."""
+    """Return the ids, classes and values in braces, or None if the braces contain anything else."""
     words: list[str] = _ATTRIBUTE_WORDS.findall(match[2]) if match else []
     return words if match and (match[1] or (words and all(map(_ATTRIBUTE.fullmatch, words)))) else None
 
@@ -117,7 +117,7 @@ def _role(match: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _attribute_list(match: re.Match[str], environment: Environment) -> _Mark | None:
-    """Leave out attributes that follow something, or end or begin a line; the words of a picture or link stay."""
+    """Leave out attributes that follow a text, or begin or end a line, but keep the words of a picture or link."""
     before, after = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
     is_apart = before.isspace() and before != "\n" and after not in ("", "\n")
     is_list = _attributes_in(match) is not None and (match[1] or not is_apart)
@@ -149,7 +149,7 @@ def _alert(title: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _extension(mark: re.Match[str], environment: Environment) -> _Mark | None:
-    """Read `[!NAME text]`, and leave out `[!NAME[label](file)]`, addresses and attributes."""
+    """Read the text of `[!NAME text]`; leave out `[!NAME[label](file)]`, addresses and attributes."""
     if mark[1].startswith("["):
         reader_notes.add("a file that Markdown includes was left out")
     return _Mark(mark.end(), "" if re.match(r"\[|\w+:/|[\w-]+=", mark[1]) else mark[1].strip())

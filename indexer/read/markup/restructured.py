@@ -16,7 +16,7 @@ from indexer.records import Extraction
 from indexer.text import reader_notes
 from indexer.text.charsets import decode
 
-CODE = frozenset(  # directives and notebook engines with code
+CODE = frozenset(
     "code code-block sourcecode code-cell code-example highlight-block prompt doctest testcode testoutput "
     "productionlist parsed-literal literal mermaid graphviz digraph uml plantuml plot ipython r python bash sh zsh sql "
     "julia js ojs rcpp stan css scss dot java c cpp go rust ruby perl octave stata sas node powershell console "
@@ -26,7 +26,7 @@ NOT_HERE = frozenset(  # directives that insert other files or generated lists
     "include literalinclude image toctree tableofcontents contents index raw bibliography highlight meta "
     "currentmodule tabularcolumns default-role".split()
 )
-_CONDITIONS = frozenset("only ifconfig cssclass rst-class container".split())  # directives whose argument is no text
+_WITHOUT_TITLE = frozenset("only ifconfig cssclass rst-class container".split())
 _CSS_CLASSES = re.compile(r"[a-z][a-z0-9 -]*+")
 _NAMED_DIRECTIVE = re.compile(r"^[ \t]*\.\.[ ](?:\|[^|\n]{1,100}\|[ ])?([\w:+-]{1,60})::", re.MULTILINE)
 _NAMED_ROLE = re.compile(r":([A-Za-z][\w:+-]{0,60}):`|`:([A-Za-z][\w:+-]{0,60}):")
@@ -57,7 +57,7 @@ class _Unknown(Directive):
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """Return the content below the directive's argument, or below the title of code."""
+        """Return the argument and content of the directive as nodes."""
         name, content = self.name.lower(), self.content
         while content and content[0].startswith(":"):
             content = content[1:]
@@ -70,7 +70,7 @@ class _Unknown(Directive):
             text = "\n".join(content)
             return [*(nodes.paragraph(title, title) for title in titles), nodes.literal_block(text, text)]
         box = nodes.container()
-        is_hidden = name in _CONDITIONS or (name == "class" and _CSS_CLASSES.fullmatch(" ".join(self.arguments)))
+        is_hidden = name in _WITHOUT_TITLE or (name == "class" and _CSS_CLASSES.fullmatch(" ".join(self.arguments)))
         lines = self.arguments[0].split("\n") if self.arguments and not is_hidden else []
         title = "\n".join(takewhile(lambda line: not OPTION.match(line.strip()), lines))
         change = change_of(name, title)
@@ -86,9 +86,9 @@ class _Unknown(Directive):
 
 
 def change_of(directive: str, argument: str) -> str:
-    """Return the opening sentence of a directive that names a change of a program; empty for other directives.
+    """Return the opening sentence of a directive such as `versionadded`; empty for other directives.
 
-    The argument is the version of each change in the name, then perhaps a text.
+    The argument begins with a version for each change in the name, and may go on with a text.
     """
     changes, words = _CHANGE.findall(directive), argument.split(maxsplit=4)
     versions = list(takewhile(_VERSION.fullmatch, words))[: len(changes)]
@@ -113,7 +113,7 @@ def _role(
 
 
 _learned: set[str] = set()
-# docutils' own code blocks know no captions, and its `class` is one of CSS, while that of Sphinx is one of a program
+# code blocks of docutils have no captions, and its `class` is a CSS class, while that of Sphinx is one of a program
 for _name in ("code-block", "sourcecode", "class"):
     directives.register_directive(_name, _Unknown)
 
@@ -122,7 +122,7 @@ class _Options(dict[str, Any]):
     """Options of a directive that accept unknown names, for which docutils would drop the whole directive."""
 
     def __missing__(self, name: str) -> Any:
-        """Return the check of an option that docutils does not know."""
+        """Return a validator that accepts any value of an unknown option."""
         return directives.unchanged
 
 
@@ -133,10 +133,10 @@ for _name in en.directives.values():
 
 
 class _Writer(html5_polyglot.Writer):
-    """Writes the body of a page without reading a template file, because reader processes may not open files."""
+    """A writer of the body of a page that reads no template file, because reader processes may not open files."""
 
     def apply_template(self) -> str:
-        """Put nothing around it."""
+        """Return no page around the body."""
         return ""
 
 

@@ -1,6 +1,6 @@
 """Read tags of templates and components: shortcodes of Hugo, tags of Liquid and Jinja, components of MDX.
 
-No component is known by name. An argument is text if its name says so (`title`), if it reads like a sentence, or if
+No component is known by name. An argument is text if its name is like `title`, if its value is like a sentence, or if
 the tag describes a field: `<ParamField path="ship" type="string" required>` reads "ship, string, required".
 """
 
@@ -17,7 +17,7 @@ _SHOWN = frozenset(
     "text content message tooltip term name children tabName filename file".split()
 )
 _TITLES = _SHOWN - {"name", "header"}  # these two also name fields
-_MACHINE = re.compile(  # names of arguments for the browser or the build
+_TECHNICAL = re.compile(
     r"(?:.*(?:id|key|class|className|style|colou?r|icon|href|src|source|url|link|width|height|size|lang|language|value)"
     r"|to|as|is|ref|rel|variant|theme|mode|slot|method|role|align|target|cols?|position)",
     re.IGNORECASE,
@@ -48,7 +48,7 @@ Tag = tuple[int, str]  # end of the tag, and its visible words
 def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
     """Return the tag, comment or expression that begins at `start` and ends before `end`, or None.
 
-    The parser's `environment` counts characters searched without success, so that hostile texts take linear time.
+    The `environment` of the parser counts characters of failed searches, so that hostile texts take linear time.
     """
     opening = source[start : start + 3]
     if opening.startswith("{{"):
@@ -122,7 +122,7 @@ def shown_words(inside: str, *, is_positional: bool = False) -> str:
     values = {argument["name"]: _value(argument) for argument in arguments}
     names = {key for key, value in values.items() if key not in _TITLES and _IDENTIFIER.fullmatch(value)}
     names |= {argument["name"] for argument in arguments if argument["object"]}
-    if "type" in names and not name.startswith("include") and not all(map(_MACHINE.fullmatch, names - {"type"})):
+    if "type" in names and not name.startswith("include") and not all(map(_TECHNICAL.fullmatch, names - {"type"})):
         words = list(_field_words(inside, arguments))
     else:
         arguments = [argument for argument in arguments if argument["name"] != "name" or not name.endswith("icon")]
@@ -144,7 +144,7 @@ def _field_words(inside: str, arguments: list[re.Match[str]]) -> Iterator[str]:
         name, value = argument["name"], _value(argument)
         if argument["object"]:
             yield name
-        elif _MACHINE.fullmatch(name) or value == "false":
+        elif _TECHNICAL.fullmatch(name) or value == "false":
             continue
         elif argument["plain"] == "true":
             yield name
@@ -163,7 +163,7 @@ def _value(argument: re.Match[str]) -> str:
 def is_text(name: str, value: str) -> bool:
     """Return whether an argument is text, by its name or because it is a sentence."""
     shown = name.rpartition("-")[2] in _SHOWN
-    return shown or (_MACHINE.fullmatch(name) is None and _SENTENCE.match(value) is not None)
+    return shown or (_TECHNICAL.fullmatch(name) is None and _SENTENCE.match(value) is not None)
 
 
 def unescaped(code: str) -> str:

@@ -103,11 +103,9 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
         with _opened(body) as opened:
             return {"pages": int(getattr(opened, "n_frames", 1)) if opened.format == "TIFF" else 1}
     image, dots = of_pdf(body, page) if content_type == PDF else of_image(body, page)
-
     engine = next(iter(_loaded.values()), None)
     if engine is None:
         raise ParseError("no OCR engine is loaded")
-
     lines = [line for line in engine.lines(image, dots) if _WORD.search(line.text)]
     sure = [line for line in lines if line.confidence >= MIN_OCR_CONFIDENCE]
     # an empty line before each paragraph; words divided at line ends are joined

@@ -24,7 +24,7 @@ from indexer.records import Declared, Extraction, Section
 from indexer.text import reader_notes
 from indexer.text.charsets import decode
 
-OLE = b"\xd0\xcf\x11\xe0"  # first bytes of old and of encrypted files
+OLE = b"\xd0\xcf\x11\xe0"
 _ENCRYPTED_STREAMS = ("EncryptedPackage", "EncryptedSummary")
 _LOCKED = re.compile(  # the password record after the first record of an old workbook
     rb"\x09\x08(?:\x08\x00.{8}|\x10\x00.{16})(?:\x86\x00\x00\x00)?\x2f\x00", re.DOTALL
@@ -149,7 +149,7 @@ def _properties_of(root: Any) -> tuple[str | None, Declared]:
 
 _ROOTFILE = "{urn:oasis:names:tc:opendocument:xmlns:container}rootfile"
 _OPF = "{http://www.idpf.org/2007/opf}"
-_REFERENCE = re.compile(r"(?=<a\b[^<>]*\bnoteref\b|<sup\b[^<>]*><a\b)")  # number of a note, directly after a word
+_NOTE_REFERENCE = re.compile(r"(?=<a\b[^<>]*\bnoteref\b|<sup\b[^<>]*><a\b)")
 _CHAPTER = ("application/xhtml+xml", "text/html")
 
 
@@ -171,7 +171,7 @@ def read_epub(body: bytes, charset: str | None) -> Extraction:
     for chapter in (items[entry] for entry in spine if entry in items):
         if chapter not in package:
             continue
-        page = extract(_REFERENCE.sub(" ", decode(package.read(chapter), None, markup=True)))
+        page = extract(_NOTE_REFERENCE.sub(" ", decode(package.read(chapter), None, markup=True)))
         sections += [
             Section(section.path or ((page.title,) if page.title else ()), None, section.text)
             for section in page.sections
@@ -184,8 +184,6 @@ def read_epub(body: bytes, charset: str | None) -> Extraction:
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 DELETED = (f"{W}del", f"{W}moveFrom")
 _IN_FONT = re.compile("[\uf020-\uf0ff]")
-
-
 _RUNS: dict[str, str] = tomllib.loads(Path(__file__).with_name("symbols.toml").read_text("utf-8"))
 _FONTS = {
     font: {int(run[:2], 16) + place: sign for run in runs.split() for place, sign in enumerate(run[2:])}
@@ -218,7 +216,7 @@ def _character(code: int, font: str) -> str:
 
 
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
-_SINGLE = re.compile(r"(?:[^\W\d_][\u0300-\u036f]*)+|\d+(?:[.,]\d+)?|\S?|√?\([^()]*\)")  # needs no parentheses
+_NEEDS_NO_PARENTHESES = re.compile(r"(?:[^\W\d_][\u0300-\u036f]*)+|\d+(?:[.,]\d+)?|\S?|√?\([^()]*\)")
 _SHAPES = {  # templates of equations; upper case: with parentheses if necessary
     "f": "{NUM}/{DEN}", "sSub": "{E}{limits}", "sSup": "{E}{limits}", "sSubSup": "{E}{limits}", "sPre": "{limits}{e}",
     "limLow": "{e}_{LIM}", "limUpp": "{e}^{LIM}", "rad": "{deg}√({e})", "nary": "{chr}{limits} {e}",
@@ -248,7 +246,7 @@ def equation_text(node: Any) -> str:
         return "".join(text for _, text in texts)
     pieces = defaultdict(str, {kind: text.strip() for kind, text in texts})
     for kind, text in list(pieces.items()):
-        pieces[kind.upper()] = text if _SINGLE.fullmatch(text) else f"({text})"
+        pieces[kind.upper()] = text if _NEEDS_NO_PARENTHESES.fullmatch(text) else f"({text})"
     pieces["chr"] = properties.get("chr", "∫")
     pieces["limits"] = "".join(f"{sign}{pieces[kind]}" for sign, kind in (("_", "SUB"), ("^", "SUP")) if pieces[kind])
     return _SHAPES[name].format_map(pieces)
@@ -318,7 +316,7 @@ def _drawing_words(element: Any) -> str:
 _PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}pic"
 _WORD = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
 _SLIDE = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
-DRAWN = frozenset(  # elements for `drawing_texts`
+DRAWN = frozenset(
     {f"{_WORD}docPr", f"{_SLIDE}cNvPr", f"{_SLIDE}oleObj", f"{_C}chart", f"{_D}relIds"}
     | {f"{_V}textpath", f"{_V}imagedata", "{urn:schemas-microsoft-com:office:office}OLEObject"}
     | {"{http://schemas.microsoft.com/office/drawing/2014/chartex}chart"}

@@ -29,7 +29,7 @@ _MAX_ROWS = 2_000_000
 _MAX_COLUMNS = 16_384
 _MAX_STYLES_IN_PATTERN = 100
 _MAX_FILTERS = 100
-_THREAD = "tc="  # author of the placeholder for a threaded comment
+_THREAD_AUTHOR_PREFIX = "tc="
 _MAX_REPEAT_LENGTH = 200
 Range = tuple[int, int, int, int]  # first row and column, last row and column, from 0
 
@@ -45,7 +45,7 @@ class _Sheet:
     merged: list[Range] = field(default_factory=list)  # may extend beyond the sheet
     hidden_rows: set[int] = field(default_factory=set)
     hidden_columns: list[tuple[int, int]] = field(default_factory=list)
-    boxes: Iterable[str] = ()  # paragraphs of text boxes, comments
+    boxes: Iterable[str] = ()
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
@@ -207,7 +207,7 @@ def _text_boxes(package: Package, related: Sequence[tuple[str, str]]) -> Iterato
             for comment in root.iter("{*}comment", "{*}threadedComment"):
                 number = comment.get("authorId", "")
                 author = authors[int(number)] if number.isdecimal() and len(number) < 6 else ""
-                if not author.startswith(_THREAD):
+                if not author.startswith(_THREAD_AUTHOR_PREFIX):
                     yield " ".join("".join(text.text or "" for text in comment.iter("{*}t", "{*}text")).split())
 
 

@@ -22,7 +22,7 @@ _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _PROPERTIES = tuple(f"{_P}nv{kind}Pr" for kind in ("Sp", "GrpSp", "GraphicFrame", "Pic", "CxnSp"))
 _TITLES = ("title", "ctrTitle")
-_NOT_TEXT = ("sldNum", "dt", "sldImg")  # placeholders
+_SKIPPED_PLACEHOLDERS = ("sldNum", "dt", "sldImg")
 _RUNNING = ("ftr", "hdr")  # placeholders that are the same on most slides
 _Relations = dict[str, tuple[str, str]]
 
@@ -69,7 +69,7 @@ def _blocks(node: Any, package: Package, relations: _Relations) -> Iterator[tupl
         if child.tag == f"{_P}sp":
             placeholder = child.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
             kind = str(placeholder.get("type", "")) if placeholder is not None else ""
-            if kind not in _NOT_TEXT and (lines := _lines(child)):
+            if kind not in _SKIPPED_PLACEHOLDERS and (lines := _lines(child)):
                 yield kind, lines
         elif child.tag == f"{_A}tbl":
             yield "", _table(child)

@@ -74,7 +74,7 @@ class _Walker:
         self._styles = _Styles(styles)
         # footnotes, endnotes and comments that are not read yet, by kind and id
         self._notes = {(note.tag, note.get(f"{W}id", "")): note for root in roots for note in root.iterchildren("*")}
-        self._is_hidden = False  # style of the open paragraph
+        self._is_hidden = False
         self._after: list[str] = []  # HTML after the open paragraph: text boxes, notes, diagrams
         self._carried = ""  # text of a paragraph that continues in the next
         self._fields: list[bool] = []  # open fields: whether their result has begun
@@ -246,7 +246,7 @@ def _number(text: str | None, default: int) -> int:
 
 
 _BODY_TEXT_LEVEL = 9
-_HEADING = re.compile(  # name or id of a style, in the language of the author's program
+_HEADING = re.compile(
     "(?:heading|überschrift|titre|título|titolo|kop|rubrik|overskrift|otsikko|nagłówek|заголовок|nadpis|naslov|címsor|"
     "başlık|επικεφαλίδα|标题|標題|見出し|제목) ?([1-9])"
 )

@@ -35,7 +35,7 @@ _WORD = re.compile(r"[^\W\d_]{3}")
 logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # no warnings about forms
 
 Place = tuple[int, int]  # page and block, from 0
-Level = tuple[int, str]  # level, 0 is the outermost; text of the heading
+Level = tuple[int, str]
 
 
 def read(body: bytes, charset: str | None) -> Extraction:

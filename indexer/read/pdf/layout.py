@@ -154,7 +154,7 @@ class Edge(NamedTuple):
     text: str
     pattern: str
     numbers: frozenset[int]
-    is_small: bool  # not much larger than the text
+    is_small: bool
     is_apart: bool
     line_ids: tuple[int, ...]
 
@@ -264,8 +264,8 @@ class Hyphens:
         first, second = match.groups()
         with_hyphen, without = (self._counts[(first + hyphen + second).casefold()] for hyphen in ("-", ""))
         around = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
-        is_own = second[0].isupper() or "-" in around
-        stays = is_own if with_hyphen == without else with_hyphen > without
+        stays_by_default = second[0].isupper() or "-" in around
+        stays = stays_by_default if with_hyphen == without else with_hyphen > without
         return f"{first}-{second}" if stays else first + second
 
 
@@ -333,7 +333,7 @@ def _group_blocks(column: Sequence[PdfLine | Table]) -> Iterator[PdfBlock]:
     lines = [unit for unit in column if isinstance(unit, PdfLine)]
     ends = sorted(line.x1 for line in lines)
     right = ends[len(ends) * 9 // 10] if ends else 0.0
-    code: set[int] = set()  # consecutive monospaced lines, unless the whole column is monospaced
+    code: set[int] = set()
     if not all(line.is_monospaced for line in lines):
         for is_monospaced, group in groupby(column, key=lambda unit: isinstance(unit, PdfLine) and unit.is_monospaced):
             fixed = list(map(id, group))

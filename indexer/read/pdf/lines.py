@@ -222,7 +222,7 @@ class PdfLine(NamedTuple):
     size: float
     is_bold: bool = False
     is_monospaced: bool = False
-    is_row: bool = False  # has pieces that are far apart, like table cells
+    is_row: bool = False
 
     @property
     def text(self) -> str:

@@ -39,7 +39,7 @@ _NO_NOTES = frozenset((pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_WIDGET, pdfium.
 
 Point = tuple[float, float]
 Turn = tuple[int, int, int, int]  # x' = ax + by, y' = cx + dy
-Span = tuple[int, int]  # begin and end in the text of a page
+Span = tuple[int, int]
 BoxText = tuple[str, float, float, float, float]  # text, and left, bottom, right and top of its box
 Matrix = tuple[float, float, float, float, float, float]  # x' = ax + cy + e, y' = bx + dy + f, as in PDF
 
@@ -239,7 +239,7 @@ class PdfPage:
     lines: list[PdfLine] = field(default_factory=list)
     drawn: list[Rule | Upright] = field(default_factory=list)
     bottom_and_top: tuple[float, float] = (0.0, 0.0)
-    notes: list[str] = field(default_factory=list)  # texts without a position, or in other directions
+    notes: list[str] = field(default_factory=list)
     is_scan: bool = False
 
 

@@ -12,7 +12,7 @@ from indexer.read.table_grid import Cell, column_names, find_head, spread_cells
 from indexer.records import COLUMNS
 from indexer.text import reader_notes
 
-_TOLERANCE = 4.0  # points between edges of one table or cell
+_TOLERANCE_POINTS = 4.0
 _MIN_RULE_LENGTH = 15.0
 _MAX_STROKE_GAP_POINTS = 2.0
 _MAX_CELL_LINES = 3  # more lines, if all cells have as many, are rows
@@ -124,13 +124,13 @@ def _connected_lines(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iter
     xs = [line.x for line in uprights]
     crossings = 0
     for number, rule in enumerate(rules):
-        first, end = bisect_left(xs, rule.x0 - _TOLERANCE), bisect_right(xs, rule.x1 + _TOLERANCE)
+        first, end = bisect_left(xs, rule.x0 - _TOLERANCE_POINTS), bisect_right(xs, rule.x1 + _TOLERANCE_POINTS)
         crossings += end - first
         if crossings > 200_000:
             reader_notes.add("a PDF page with too many drawn lines: the cells of its tables were not looked for")
             return
         for place in range(first, end):
-            if uprights[place].bottom - _TOLERANCE <= rule.y <= uprights[place].top + _TOLERANCE:
+            if uprights[place].bottom - _TOLERANCE_POINTS <= rule.y <= uprights[place].top + _TOLERANCE_POINTS:
                 homes[home(number)] = home(len(rules) + place)
     groups: dict[int, tuple[list[Rule], list[Upright]]] = {}
     for number, rule in enumerate(rules):
@@ -143,7 +143,7 @@ def _connected_lines(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iter
 def _cluster_positions(values: Sequence[float]) -> list[float]:
     clusters: list[list[float]] = []
     for value in sorted(values):
-        if not clusters or value - clusters[-1][-1] > _TOLERANCE:
+        if not clusters or value - clusters[-1][-1] > _TOLERANCE_POINTS:
             clusters.append([])
         clusters[-1].append(value)
     return [(values[0] + values[-1]) / 2 for values in clusters]
@@ -202,7 +202,7 @@ def _fill_cells(
     inside: list[PdfLine] = []
     for line in lines:
         row = bisect_right(downwards, -_middle(line)) - 1
-        if not 0 <= row < len(ys) - 1 or line.x0 < xs[0] - _TOLERANCE or line.x1 > xs[-1] + _TOLERANCE:
+        if not 0 <= row < len(ys) - 1 or line.x0 < xs[0] - _TOLERANCE_POINTS or line.x1 > xs[-1] + _TOLERANCE_POINTS:
             continue
         inside.append(line)
         columns = [min(max(0, bisect_right(xs, (w.x0 + w.x1) / 2) - 1), len(xs) - 2) for w in line.words]
@@ -240,7 +240,7 @@ def find_ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[
     tables: list[Table] = []
     free = sorted(lines, key=lambda line: -line.base)
     for stack in _rule_stacks(rules):
-        west, east = stack[0].x0 - _TOLERANCE, stack[0].x1 + _TOLERANCE
+        west, east = stack[0].x0 - _TOLERANCE_POINTS, stack[0].x1 + _TOLERANCE_POINTS
         inside = [line for line in free if west <= line.x0 and line.x1 <= east and _is_below(line, stack[0])]
         groups: list[list[PdfLine]] = []
         begin = end = 0
@@ -275,7 +275,7 @@ def _rule_stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
     """Return stacks of at least two drawn lines of the same width, from the top down, the largest first."""
     stacks: dict[tuple[int, int], list[Rule]] = {}
     for rule in sorted((rule for rule in rules if rule.x1 - rule.x0 >= _MIN_RULE_LENGTH), key=lambda rule: -rule.y):
-        west, east = round(rule.x0 / _TOLERANCE), round(rule.x1 / _TOLERANCE)
+        west, east = round(rule.x0 / _TOLERANCE_POINTS), round(rule.x1 / _TOLERANCE_POINTS)
         near = ((west + a, east + b) for a in (0, -1, 1) for b in (0, -1, 1))
         stack = stacks.setdefault(next((key for key in near if key in stacks), (west, east)), [])
         if not stack or stack[-1].y - rule.y > _MAX_STROKE_GAP_POINTS:
@@ -336,7 +336,7 @@ def _column_borders(rows: Sequence[Sequence[PdfLine]], size: float) -> list[floa
     several = [[word for line in row for word in line.words] for row in rows if len(row) > 1]
     gaps = sorted(b.x0 - a.x1 for row in rows if len(row) > 1 for line in row for a, b in pairwise(line.words))
     least = max(0.4 * size, 1.3 * gaps[len(gaps) // 2] if gaps else 0.0)
-    steps: list[tuple[float, int]] = []  # begin and end of each word
+    steps: list[tuple[float, int]] = []
     for words in several:
         start, end = words[0].x0, words[0].x1
         for word in words[1:]:
