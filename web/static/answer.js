@@ -1,33 +1,33 @@
 "use strict";
-// Has an answer written from the hits, and shows it above them while it comes. What the model writes is put into the
-// page as text, in nodes of a few kinds: nothing of it is markup, and nothing in it can be followed but its citations.
+// Requests an answer written from the hits, and streams it into the page above them. The model's text is inserted as
+// text nodes and a few kinds of elements. None of it is parsed as HTML, and only its citations become links.
 (() => {
-  const MOST = 50_000; // characters of an answer that are shown
-  const EXCHANGES = 10; // that are sent along with a further question
-  const KEPT = 20; // conversations, to be there again after going back
+  const MAX_ANSWER_CHARS = 50_000;
+  const MAX_EXCHANGES = 10; // sent with a follow-up question
+  const MAX_CONVERSATIONS = 20; // restored after going back
   const [region, results, search] = ["answer", "results", "search"].map((id) => document.getElementById(id));
   const [list, further, button, status] = [".turns", ".further", ".write", "[role=status]"].map((each) => region.querySelector(each));
   const field = further.querySelector("input");
   const hint = status.textContent;
-  const kept = new Map(); // conversations, by the search that they began with
-  let talk = null; // the one that is shown: its request, its turns, and the searches whose hits may stand below it
-  let call = null; // what ends the answer that is being written
-  let wanted = null; // the query whose hits were asked for, to stand below
+  const conversations = new Map(); // by their first search
+  let talk = null; // the conversation on the page, with the searches whose hits may appear below it
+  let call = null; // aborts the current answer
+  let pendingQuery = null; // hits requested to appear below the answer
   let entered = Boolean(search.elements.q.defaultValue) // rather than passed by, or typed on the way
     && performance.getEntriesByType("navigation")[0]?.type !== "back_forward";
-  let arrived = () => {}; // told when hits have come
-  let cited = null; // the hit that was opened, and the citation that opened it
+  let arrived = () => {}; // called when hits have come
+  let cited = null; // the opened hit and its citation
 
   // --- which search the hits are of
 
   function look() {
     const fresh = document.getElementById("question");
     const key = fresh?.dataset.request;
-    if (fresh && wanted !== null && JSON.parse(key).query === wanted) talk?.searches.add(key);
-    if (!talk?.searches.has(key) && !(wanted !== null && !fresh)) change(key);
+    if (fresh && pendingQuery !== null && JSON.parse(key).query === pendingQuery) talk?.searches.add(key);
+    if (!talk?.searches.has(key) && !(pendingQuery !== null && !fresh)) change(key);
     if (fresh && key === talk?.key && entered && !talk.turns.length && isQuestion(fresh)) write();
     if (fresh) entered = false;
-    wanted = null;
+    pendingQuery = null;
     arrived();
   }
 
@@ -37,11 +37,11 @@
   function change(key) {
     stop();
     region.hidden = !key;
-    talk = key ? kept.get(key) ?? { key, request: JSON.parse(key), turns: [], searches: new Set([key]) } : null;
+    talk = key ? conversations.get(key) ?? { key, request: JSON.parse(key), turns: [], searches: new Set([key]) } : null;
     if (talk) {
-      kept.delete(key);
-      kept.set(key, talk);
-      if (kept.size > KEPT) kept.delete(kept.keys().next().value);
+      conversations.delete(key);
+      conversations.set(key, talk);
+      if (conversations.size > MAX_CONVERSATIONS) conversations.delete(conversations.keys().next().value);
     }
     list.replaceChildren(...(talk?.turns ?? []).map((turn) => turn.node));
     field.value = "";
@@ -49,7 +49,7 @@
   }
 
   function showHits(query) {
-    wanted = query;
+    pendingQuery = query;
     results.dispatchEvent(new CustomEvent("showhits", { detail: query }));
     return new Promise((done) => { arrived = done; });
   }
@@ -74,7 +74,7 @@
     const mine = call = new AbortController();
     const at = talk;
     const turn = begin(question);
-    const before = at.turns.filter((each) => each !== turn && each.text).slice(-EXCHANGES);
+    const before = at.turns.filter((each) => each !== turn && each.text).slice(-MAX_EXCHANGES);
     const history = before.map((each) => ({ question: each.question, answer: each.text.slice(0, 20_000) }));
     const said = await stream(turn, question === null ? at.request : { ...at.request, query: question, history }, mine);
     turn.body.removeAttribute("aria-busy");
@@ -110,7 +110,7 @@
   async function stream(turn, request, control) {
     try {
       const headers = { Accept: "text/event-stream", "Content-Type": "application/json" };
-      if (!request.history) headers["X-Pilotlight-Typing"] = "1"; // the page has asked this already, and it counts once
+      if (!request.history) headers["X-Pilotlight-Typing"] = "1"; // the page has already sent this query, and the server counts it once
       const reply = await fetch(region.dataset.api, {
         method: "POST",
         headers,
@@ -124,7 +124,7 @@
         const events = (left + part.value).split("\n\n");
         left = events.pop();
         for (const event of events) take(turn, event);
-        if (turn.text.length > MOST) {
+        if (turn.text.length > MAX_ANSWER_CHARS) {
           control.abort();
           return "The answer was cut off: it is too long.";
         }
@@ -176,7 +176,7 @@
   function blocksOf(text) {
     const blocks = [];
     let open = null;
-    for (const line of text.slice(0, MOST).split("\n")) {
+    for (const line of text.slice(0, MAX_ANSWER_CHARS).split("\n")) {
       const item = ITEM.exec(line);
       const heading = /^#{1,6}[ \t]+/.exec(line);
       if (/^\s*```/.test(line)) {
@@ -334,11 +334,11 @@
     if (!question || call) return;
     field.value = "";
     write(question);
-    button.focus({ preventScroll: true }); // the field is not there while an answer is written
+    button.focus({ preventScroll: true }); // the field is hidden while an answer is written
   });
   region.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
-    event.stopPropagation(); // the box would clear itself, and the answer be gone
+    event.stopPropagation(); // Escape would clear the search box and the answer
     stop();
   });
   document.addEventListener("keydown", (event) => {

@@ -7,16 +7,16 @@
   const script = document.currentScript;
   if (!script?.src) return console.warn("Pilotlight: load embed.js by a script tag of its own, not as a module.");
   const DEBOUNCE_MS = 120;
-  const SLOW_MS = 400; // before a search is said to be going on
+  const SLOW_MS = 400; // before the status says that a search is running
   const RETRY_MS = 2000;
-  const SEEN_MS = 2000; // that hits are shown before the search is one that somebody meant
-  const FIRST = 2; // hits that are shown at once; the others follow when these can be seen
-  const NAMES = 3; // titles, headings and past questions that are suggested
-  const KEPT = "pilotlight-search"; // where the tab keeps what was asked last
-  const SNIPPET = 220; // characters
-  const LEAD = 60; // of them, before the first match
+  const SEEN_MS = 2000; // a search counts once its hits were on screen this long
+  const FIRST = 2; // rendered at once, and the others after the first paint
+  const MAX_SUGGESTIONS = 3;
+  const STORAGE_KEY = "pilotlight-search"; // of the last query in the tab's session storage
+  const SNIPPET_CHARS = 220;
+  const LEAD_CHARS = 60; // before the first match
   const PATH = " › "; // between the headings of a section
-  const FOCUSED = Symbol.for("pilotlight.search"); // on the window: a box has the keys already
+  const FOCUSED = Symbol.for("pilotlight.search"); // set on the window once a box handles the keyboard shortcuts
   const TEXTS = {
     en: {
       search: "Search", label: "Search this site", close: "Close", results: "Results",
@@ -181,12 +181,12 @@
   root.append(all);
 
   let texts = TEXTS.en;
-  let searchId = ""; // of what is shown, where the server keeps what people ask
-  let looking = 0; // until that counts
-  let turn = 0; // of the latest search; an answer from an earlier turn is stale
+  let searchId = ""; // of the hits on the page, if the server records searches
+  let looking = 0; // timer until the search counts
+  let turn = 0; // number of the latest search; responses to earlier ones are stale
   let request = new AbortController();
   let timer = 0;
-  let asked = ""; // what the hits shown are for
+  let asked = ""; // the query of the hits on the page
   let pressed = null; // where the pointer went down
 
   // --- the page: its language, direction and colours may change between one opening and the next
@@ -259,12 +259,12 @@
     const slow = setTimeout(() => { said.textContent = texts.searching; }, SLOW_MS);
     let status = 0;
     let answer = null;
-    let names = []; // shown if they are there before the hits, which do not wait for them, nor move when they come
+    let names = []; // suggestions, shown only if they arrive before the hits
     suggest(query, request.signal).then((found) => { names = found; }, () => {});
     try {
       ({ status, answer } = await ask(query, request.signal));
     } catch {
-      // aborted, in which case the turn has moved on, or unreachable, which is said below
+      // The request was aborted by a newer search, or the server is unreachable, which the status says below.
     }
     clearTimeout(slow);
     if (mine !== turn) return;
@@ -276,7 +276,7 @@
       const words = !count ? texts.none : answer.close === false ? texts.far : count === 1 ? texts.one : texts.more(count);
       show(words, answer.hits, names, answer.did_you_mean);
     } else if (status === 429 || status === 503) {
-      asked = ""; // so that it is tried again
+      asked = ""; // so that the same query is sent again
       show(texts.busy);
       timer = setTimeout(search, RETRY_MS);
     } else if (status === 400) show(texts.invalid);
@@ -295,7 +295,7 @@
     return { status: reply.status, answer: reply.ok ? await reply.json() : null };
   }
 
-  // only where the server keeps what people ask: a search counts once its hits were looked at
+  // If the server records searches, report a search once its hits were looked at.
   function look(id) {
     clearTimeout(looking);
     searchId = id;
@@ -310,7 +310,7 @@
   }
 
   async function suggest(query, signal) {
-    const asked = new URLSearchParams({ q: query, k: NAMES, collections: script.dataset.collection || "default" });
+    const asked = new URLSearchParams({ q: query, k: MAX_SUGGESTIONS, collections: script.dataset.collection || "default" });
     const reply = await send(`suggest?${asked}`, signal);
     return reply.ok ? (await reply.json()).suggestions : [];
   }
@@ -323,16 +323,16 @@
     return fetch(new URL(`api/v1/${path}`, script.src), { ...policy, headers, signal, ...more });
   }
 
-  // a page may not be allowed to keep anything: then the words are gone with it
+  // A page may have no access to storage. Then the query is lost when it is closed.
   function keep(query) {
     try {
-      sessionStorage.setItem(KEPT, query);
+      sessionStorage.setItem(STORAGE_KEY, query);
     } catch {}
   }
 
   function kept() {
     try {
-      return sessionStorage.getItem(KEPT) ?? "";
+      return sessionStorage.getItem(STORAGE_KEY) ?? "";
     } catch {
       return "";
     }
@@ -385,21 +385,21 @@
     }
   }
 
-  // spans count code points, of which one may be two units of a string; where none is, the string does, and is faster
+  // Spans count code points. Only a string with surrogate pairs has to be split into them.
   function snippet({ text, highlights }) {
     const letters = /[\ud800-\udfff]/.test(text) ? [...text] : text;
     const cut = (from, to) => (letters === text ? text.slice(from, to) : letters.slice(from, to).join(""));
     const last = letters.length;
     let [best, start] = [0, 0];
     for (const [from] of highlights) {
-      const inside = highlights.filter(([other, to]) => other >= from && to <= from + SNIPPET - LEAD).length;
+      const inside = highlights.filter(([other, to]) => other >= from && to <= from + SNIPPET_CHARS - LEAD_CHARS).length;
       if (inside > best) [best, start] = [inside, from];
     }
-    start = Math.max(0, Math.min(start - LEAD, last - SNIPPET));
+    start = Math.max(0, Math.min(start - LEAD_CHARS, last - SNIPPET_CHARS));
     while (start > 0 && start < last && letters[start - 1].trim()) start += 1; // begin with a word
-    if (start === last) start = Math.max(0, last - SNIPPET); // there is only one
-    let end = Math.min(last, start + SNIPPET);
-    while (end < last && end < start + 2 * SNIPPET && letters[end].trim()) end += 1;
+    if (start === last) start = Math.max(0, last - SNIPPET_CHARS); // there is only one
+    let end = Math.min(last, start + SNIPPET_CHARS);
+    while (end < last && end < start + 2 * SNIPPET_CHARS && letters[end].trim()) end += 1;
     const pieces = start > 0 ? ["… "] : [];
     let at = start;
     for (const [from, to] of highlights) {
@@ -431,7 +431,7 @@
   const isShortcut = ({ key, ctrlKey, metaKey, shiftKey, altKey }) =>
     !altKey && (ctrlKey || metaKey ? !shiftKey && key.toLowerCase() === "k" : key === "/");
 
-  // what cannot be looked into may be a field
+  // A closed shadow root may contain a field.
   function isField(element) {
     if (!(element instanceof Element)) return false;
     const role = element.getAttribute("role") ?? "";
@@ -447,7 +447,7 @@
     open();
   }
 
-  // while the dialog is open, keys are ours: the page must not take letters for its own shortcuts
+  // While the dialog is open, stop key events, so that letters do not trigger the page's own shortcuts.
   function onKeyOfDialog(event) {
     if (!dialog.open) return;
     event.stopImmediatePropagation();

@@ -5,15 +5,15 @@
   const DEBOUNCE_MS = 120;
   const RETRY_MS = 2000;
   const USUAL = { mode: "hybrid", collections: "default" }; // left out of addresses
-  const SLOW_MS = 400; // before a search is said to be going on
-  const HEADERS = { Accept: "text/html", "X-Pilotlight-Typing": "1" }; // what is asked counts once it was looked at
+  const SLOW_MS = 400; // before the status says that a search is running
+  const HEADERS = { Accept: "text/html", "X-Pilotlight-Typing": "1" }; // the server counts a search once its hits were looked at
   const part = (id) => document.getElementById(id);
   const [form, box, results, facets, count] = ["search", "q", "results", "facets", "count"].map(part);
-  let turn = 0; // of the latest search; an answer from an earlier turn is stale
+  let turn = 0; // number of the latest search; responses to earlier ones are stale
   let request = new AbortController();
   let timer = 0;
-  let asked = location.href; // what is shown, or being fetched
-  let settled = true; // the address in the bar is one to come back to, so the next search gets its own
+  let asked = location.href; // the address on the page, or being fetched
+  let settled = true; // the next search adds a history entry instead of replacing it
 
   // --- addresses
 
