@@ -81,7 +81,7 @@ def read_list(body: bytes) -> Readers:
 
 
 def checked_names(names: Any) -> Readers:
-    """Return the readers in an answer of a reader process, or `NOBODY` if the answer is invalid."""
+    """Return the readers in an answer of a reader process, or an empty list if the answer is invalid."""
     if names is None:
         return None
     try:
@@ -116,7 +116,7 @@ def access_keys(text: str) -> Iterator[int]:
 
 
 def readers_in_fields(fields: Mapping[Any, Any], front: str, *, is_toml: bool) -> Readers:
-    """Return the readers that front matter names, or `NOBODY` if it has several lists or an invalid one.
+    """Return the readers that front matter names, or an empty list if it has several lists or an invalid one.
 
     Args:
         fields: parsed front matter.

@@ -171,7 +171,7 @@ def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
     return {name: tuple(values) for name, values in result.items()}
 
 
-_LANGUAGE_SAMPLE = 2_000  # characters; more hardly change the result
+_LANGUAGE_SAMPLE = 2_000
 _MIN_LANGUAGE_SAMPLE = 40
 _MIN_CONFIDENCE = 0.8  # lower for code, tables and mixtures
 _MAX_FOREIGN_SHARE = 0.01  # 0.001 in English

@@ -83,7 +83,7 @@ def preload() -> None:
             _import_errors[reader] = str(error)
     charsets.detect_language = detect_language
     charsets.decode(b"caf\xe9", None)
-    for _ in answer("restructured", None, b""):  # docutils loads modules on first use
+    for _ in answer("restructured", None, b""):
         pass
     for package in (email, encodings, directives):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):

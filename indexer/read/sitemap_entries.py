@@ -29,7 +29,7 @@ def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
     Raises ParseError: it has an unknown format, is damaged, too large, or defines entities.
     """
     try:
-        for _ in range(2):  # it may be compressed twice
+        for _ in range(2):
             if body.startswith(GZIP):
                 body = decode_limited([body], "gzip", MAX_SITEMAP_LENGTH)
         if (encoding := _UTF_16_STARTS.get(body[:2])) is not None:

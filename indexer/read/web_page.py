@@ -137,7 +137,7 @@ def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
     """
     text_length = prose = between = 0
     refresh, is_for_all = None, False
-    todo: list[tuple[Any, bool, bool]] = [(tree.root, False, False)]  # is in a link, is in <noscript>
+    todo: list[tuple[Any, bool, bool]] = [(tree.root, False, False)]
     while todo:
         node, is_in_link, is_fallback = todo.pop()
         if isinstance(node, str):

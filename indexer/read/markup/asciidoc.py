@@ -76,7 +76,7 @@ class _Reader:
     def __init__(self) -> None:
         self.attributes: dict[str, str] = {}
         self.titles: dict[str, str] = {}
-        self.is_old = False  # whether 'a text' is marked, as before Asciidoctor
+        self.is_old = False
         self._room = _MAX_EXPANDED_CHARACTERS
 
     def blocks(self, lines: list[str], depth: int = 0) -> str:
@@ -241,7 +241,7 @@ class _Reader:
         text, pattern = "\n".join(lines).strip("\n"), _CELLS["!" if sign == "!" else "|"]
         marks, line_end = list(pattern.finditer(text)), text.find("\n") % (len(text) + 1)
         cells: list[tuple[int, int, str, str]] = []  # columns and rows that they span, style, text
-        first = 0  # columns of the cells in the first line
+        first = 0
         for mark, end in zip(marks, [*(mark.start() for mark in marks[1:]), len(text)], strict=False):
             count, rows = (min(int(span or 1), _MAX_SPAN) for span in mark.group(1, 2))
             repeat, width = (count, 1) if mark[3] == "*" else (1, count)
@@ -300,7 +300,7 @@ class _Reader:
             return label if name == "image" else ""
         if name == "menu" or name.startswith("footnote"):
             return f"{target} > {label}" if name == "menu" else f" ({label})" if label else ""
-        if label.isdecimal() and target:  # a page of a manual
+        if label.isdecimal() and target:
             return f"{target}({label})"
         if name == "xref" and not label:
             return f"\0{target.lstrip('#')}\0"

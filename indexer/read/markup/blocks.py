@@ -368,7 +368,7 @@ def read_grid(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if width * len(lines) > _MAX_GRID_CHARACTERS:
         return False
     heads = [place for place, text in enumerate(lines) if text.startswith("+=")]
-    for place in heads if heads[:1] == [0] else heads[1:]:  # no column names, or a footer
+    for place in heads if heads[:1] == [0] else heads[1:]:
         lines[place] = lines[place].replace("=", "-")
     try:
         _, head, body = GridTableParser().parse(StringList([text.ljust(width) for text in lines]))

@@ -1,6 +1,6 @@
 """Preprocess AsciiDoc: evaluate its conditions, and insert the files that it includes from its own source.
 
-A file that another document includes as a whole is no document of its own. Only files of the same source and with the
+A file that another document includes as a whole is not indexed separately. Only files of the same source and with the
 same readers are inserted. Directives that are not followed are noted.
 """
 

@@ -294,7 +294,7 @@ _YAML = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOT
 _TOML = re.compile(r"\A\+\+\+[ \t]*\n(.*?\n)?\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL)
 _JSON = re.compile(r"\A\{[ \t]*\n[ \t]*\"[^\"\n]{1,100}\"[ \t]*:")
 _LINE = re.compile(r"^(\w[\w-]*+):[ \t]++(\S.*)$", re.MULTILINE)
-_CHANGED = ("lastmod", "last_modified", "modified", "updated", "date")  # the surest first
+_CHANGED = ("lastmod", "last_modified", "modified", "updated", "date")
 _OURS = ("title", "language", "lang", ACCESS, *_CHANGED)
 
 
@@ -322,7 +322,7 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
             try:
                 # the loader without any types: nothing to construct, no merge keys to multiply; aliases share
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= MAX_FRONT_MATTER else {}  # noqa: S506 - safer
-            except yaml.YAMLError:  # such as "title: Part 1: Cats", which people do write
+            except yaml.YAMLError:
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
             is_front = isinstance(fields, dict) or not front.strip() or any(access_keys(visible(front)))
             end = match.end() if is_front else 0  # a slip in an access list must not make it text

@@ -22,7 +22,7 @@ CODE = frozenset(
     "julia js ojs rcpp stan css scss dot java c cpp go rust ruby perl octave stata sas node powershell console "
     "math latex".split()
 )
-NOT_HERE = frozenset(  # directives that insert other files or generated lists
+NOT_HERE = frozenset(
     "include literalinclude image toctree tableofcontents contents index raw bibliography highlight meta "
     "currentmodule tabularcolumns default-role".split()
 )
@@ -80,7 +80,7 @@ class _Unknown(Directive):
             parsed, problems = self.state.inline_text(title, self.lineno)
             box += (heading := nodes.paragraph("", "", *parsed, *problems))
         self.state.nested_parse(content, self.content_offset, box)
-        if change and len(box) > 1 and isinstance(box[1], nodes.paragraph):  # the sentence goes on
+        if change and len(box) > 1 and isinstance(box[1], nodes.paragraph):
             heading += [nodes.Text(" "), *box.pop(1).children]
         return [box]
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
-IS_MDX = "is_mdx"  # key of the parser's environment: whether braces hold expressions
+IS_MDX = "is_mdx"
 _TAG_LIMIT = 4_000
 _MAX_COMMENT_LENGTH = 20_000
 _MAX_UNSUCCESSFUL_CHARS = 20_000_000
@@ -42,7 +42,7 @@ _ESCAPED = re.compile(r"\{\{([<%])/\*([^{}]*)\*/([>%])\}\}|\\(\{\{#)")
 _PLAIN_ATTRIBUTE = re.compile(r"\s[\w:-]+=(?:\"[^\"]*\"|'[^']*')")
 
 Environment = MutableMapping[str, Any]
-Tag = tuple[int, str]  # end of the tag, and its visible words
+Tag = tuple[int, str]
 
 
 def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
@@ -60,7 +60,7 @@ def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag |
             return close + 2, unescaped(tag)
         if tag[2] in "<%":
             return close + 2, shown_words(tag[3:-3], is_positional=True)
-        words = _first(_QUOTED.match(tag[2:-2].strip(" -")))  # a text to translate
+        words = _first(_QUOTED.match(tag[2:-2].strip(" -")))
         return close + 2, "" if _PATH.fullmatch(words) else words
     if opening.startswith("{%"):
         close = _find(source, "%}", start + 2, end, environment)

@@ -131,7 +131,7 @@ def of_image(body: bytes, page: int) -> tuple[Raster, int]:
                 raise ParseError(_DAMAGED) from error
             _check(image)
         width, height = image.size
-        if image.format == "JPEG":  # decodes directly to grey and a smaller size
+        if image.format == "JPEG":
             factor = _factor(width, height)
             image.draft("L", (round(width * factor), round(height * factor)))
         try:

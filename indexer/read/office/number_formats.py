@@ -40,7 +40,7 @@ _LONG_FIELDS = {"y": "%Y", "m": "%B", "d": "%A"}
 class _FormatSection(NamedTuple):
     """The format of positive numbers, negative ones, zero, or texts; an empty one is General."""
 
-    text: str | None = None  # the whole text of a section without digits
+    text: str | None = None
     strftime_format: str = ""
     format_spec: str = ""
     before: str = ""

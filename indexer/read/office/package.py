@@ -26,9 +26,7 @@ from indexer.text.charsets import decode
 
 OLE = b"\xd0\xcf\x11\xe0"
 _ENCRYPTED_STREAMS = ("EncryptedPackage", "EncryptedSummary")
-_LOCKED = re.compile(  # the password record after the first record of an old workbook
-    rb"\x09\x08(?:\x08\x00.{8}|\x10\x00.{16})(?:\x86\x00\x00\x00)?\x2f\x00", re.DOTALL
-)
+_LOCKED = re.compile(rb"\x09\x08(?:\x08\x00.{8}|\x10\x00.{16})(?:\x86\x00\x00\x00)?\x2f\x00", re.DOTALL)
 _MAX_ENTRIES = 20_000
 _MAX_ENTRY_BYTES = 40_000_000
 _MAX_TOTAL_BYTES = 200_000_000

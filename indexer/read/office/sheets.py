@@ -42,7 +42,7 @@ class _Sheet:
     rows: Iterable[list[str]] = ()
     height: int = 0
     width: int = 0
-    merged: list[Range] = field(default_factory=list)  # may extend beyond the sheet
+    merged: list[Range] = field(default_factory=list)
     hidden_rows: set[int] = field(default_factory=set)
     hidden_columns: list[tuple[int, int]] = field(default_factory=list)
     boxes: Iterable[str] = ()
@@ -180,7 +180,7 @@ def _sheet_parts(package: Package) -> tuple[list[str], dict[int, str]]:
 
 
 def _find_hidden(sheet: _Sheet, data: bytes, west: int, tables: Sequence[bytes]) -> None:
-    """Add hidden rows and columns to a sheet, except those that an outline or a filter hides."""
+    """Add hidden rows and columns to a sheet, except for outlines and filters."""
     filters = [(int(top), int(bottom)) for xml in (data, *tables) for top, bottom in _FILTERED.findall(xml)]
     place = -1
     for tag in _ROW_OR_COLUMN.finditer(data) if b"hidden" in data else ():

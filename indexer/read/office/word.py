@@ -33,7 +33,7 @@ from indexer.text import reader_notes
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText", f"{W}rt"})
 _EMPTY = etree.Element("nothing")
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
-_MIN_WORDS = 3  # fewer are only a page number
+_MIN_WORDS = 3
 _MAX_COLSPAN = 1_000
 _PARAGRAPH, _TABLE, _RUN, _TEXT, _FIELD, _BOX = (f"{W}{name}" for name in "p tbl r t fldChar txbxContent".split())
 _NOTES = ("footnote", "endnote", "comment")
@@ -76,11 +76,11 @@ class _Walker:
         self._notes = {(note.tag, note.get(f"{W}id", "")): note for root in roots for note in root.iterchildren("*")}
         self._is_hidden = False
         self._after: list[str] = []  # HTML after the open paragraph: text boxes, notes, diagrams
-        self._carried = ""  # text of a paragraph that continues in the next
+        self._carried = ""
         self._fields: list[bool] = []  # open fields: whether their result has begun
 
     def letterhead(self) -> dict[str, None]:
-        """Return the distinct paragraphs of headers and footers, without those that are only a page number."""
+        """Return the distinct paragraphs of headers and footers, without bare page numbers."""
         names = dict.fromkeys(name for kind, name in self._relations.values() if kind in ("header", "footer"))
         blocks: dict[str, None] = {}
         for root in (self._package.xml(name) for name in names if name in self._package):
@@ -136,7 +136,7 @@ class _Walker:
 
     def _table(self, table: Any) -> str:
         rows: list[tuple[str, list[_Cell]]] = []
-        above: dict[int, _Cell] = {}  # cells that may continue below, by column
+        above: dict[int, _Cell] = {}
         for row in _within(table, f"{W}tr"):
             deleted, hidden, before, head = (
                 row.find(f"{W}trPr/{W}{name}") for name in ("del", "hidden", "gridBefore", "tblHeader")

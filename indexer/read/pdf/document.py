@@ -34,7 +34,7 @@ _NOT_WORD = re.compile(r"[\W_]+")
 _WORD = re.compile(r"[^\W\d_]{3}")
 logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # no warnings about forms
 
-Place = tuple[int, int]  # page and block, from 0
+Place = tuple[int, int]
 Level = tuple[int, str]
 
 

@@ -105,7 +105,7 @@ def _separates_terms(pairs: Sequence[tuple[Unit, Unit]], x: float) -> bool:
 
 
 def _count_parallel_lines(units: Sequence[Unit], x: float, west: float, east: float) -> int:
-    """Return the number of lines that stand next to each other left and right of `x`, or 0 if these are no columns."""
+    """Return the number of parallel lines left and right of `x`, or 0 if these are no columns."""
     total = 0
     widths: tuple[list[float], list[float]] = [], []
     for band in _split_bands(units, x, west, east)[1]:

@@ -21,7 +21,7 @@ _NUMBER_SEPARATORS = frozenset(".,:/\u066b\u066c")
 _NUMBER_SIGNS = frozenset("+%$€£#°\u066a\u20aa")
 _MIRRORED = dict(zip("()[]{}<>«»‹›", ")(][}{><»«›‹", strict=True))
 _OPENING = frozenset("([{<«‹")
-_SHADOW_EM = 0.17  # from a letter to its shadow; `ll` is further apart
+_SHADOW_EM = 0.17  # the letters of `ll` are further apart
 _STOPS = frozenset(".,:;!?\u060c\u061b\u061f")
 _KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}
 _LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")
@@ -304,7 +304,7 @@ def find_lines(words: Iterable[Word]) -> list[PdfLine]:
         gap, rise = word.x0 - x1, abs(word.base - base)
         if rise <= 0.15 * size_limit:
             goes_on = -size_limit <= gap <= size_limit and bool(run) and word.x0 > run[-1].x0
-        else:  # raised or lowered, and smaller
+        else:
             is_script = rise <= 0.65 * size_limit and abs(word.size - size) > 0.1 * size_limit
             goes_on = is_script and -0.3 * size_limit <= gap <= _TIGHT_GAP_EM * size_limit
         if not (run and goes_on):

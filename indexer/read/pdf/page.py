@@ -483,7 +483,7 @@ def _style_reader(text_page: Any) -> Style:
             is_bold = bool(_BOLD_NAME.search(name))
             if not is_bold and not _STANDARD_NAME.match(name):  # other fonts may show it by their weight
                 is_bold = pdfium.FPDFText_GetFontWeight(text_page, place) >= 600
-            styles[key] = is_bold, bool(flags.value & 1) or name.startswith("courier")  # flags may be missing
+            styles[key] = is_bold, bool(flags.value & 1) or name.startswith("courier")
         return styles[key]
 
     return style

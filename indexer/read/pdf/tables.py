@@ -17,7 +17,7 @@ _MIN_RULE_LENGTH = 15.0
 _MAX_STROKE_GAP_POINTS = 2.0
 _MAX_CELL_LINES = 3  # more lines, if all cells have as many, are rows
 
-Place = tuple[int, int]  # row and column, from 0
+Place = tuple[int, int]
 S = TypeVar("S", Rule, Upright)
 
 
@@ -29,7 +29,7 @@ class Table:
     head: str
     x0: float
     x1: float
-    base: float  # upper edge
+    base: float
     size: float
     is_prose: bool = False
     is_bold: bool = False
@@ -253,7 +253,7 @@ def find_ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[
         sure = [line for group in groups if _are_cells(group) for line in group]
         borders = _column_borders(group_rows(sure), max(line.size for line in sure)) if sure else []
         bands: list[list[list[PdfLine]]] = [[]]
-        for group in groups:  # other lines separate tables
+        for group in groups:
             if _are_cells(group) or _keep_within(group, borders):
                 bands[-1].append(group)
             else:
