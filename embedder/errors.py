@@ -30,7 +30,7 @@ class ModelError(EmbedderError):
 
 
 class RemoteCodeRefused(ModelError):
-    """The model asks to run Python code that came with it, which is never done."""
+    """The model needs its own Python code, and Pilotlight never runs code of a model."""
 
 
 class PrecisionError(EmbedderError):
@@ -50,4 +50,4 @@ class PackageError(EmbedderError):
 
 
 class CacheError(EmbedderError):
-    """The package cache folder is owned by, or writable by, someone else, or no code can be kept or run there."""
+    """Another user owns or can write to the package cache, or its disk forbids storing or running code."""

@@ -87,7 +87,7 @@ class Embedder:
         return self.tokenizer.has(word)
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Return the number of broken pieces of texts, and of all; see `TokenizedText`."""
+        """Count the broken pieces and all pieces of texts; see `TokenizedText`."""
         return self.tokenizer.count_broken(texts)
 
     def tokenize(self, texts: Sequence[str], *, role: Role = "document") -> list[list[int]]:
@@ -209,7 +209,7 @@ class CrossEncoder:
 def encode_documents(
     embedder: Embedder, texts: Sequence[str], *, tokens: bool, rows: Sequence[TokenIds] | None = None
 ) -> DocumentTokens:
-    """Embed documents, with their tokens only if those are wanted; `rows` are their token ids, if they are known."""
+    """Embed documents, on request with token vectors; `rows` are token ids from an earlier pass."""
     if tokens:
         return embedder.encode_document_tokens(texts, rows)
     return DocumentTokens.without(embedder.encode(texts) if rows is None else embedder.encode_ids(rows)[0])

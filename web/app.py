@@ -97,7 +97,7 @@ def create_app(
     pushes: PushedQueue | None = None,
     recorder: Recorder | None = None,
 ) -> Flask:
-    """Build the application around a retriever, which the caller starts and closes. Raises SettingsError."""
+    """Build the application around a retriever that the caller starts and closes. Raises SettingsError."""
     app = Flask(__name__)
     app.ensure_sync = cache(app.ensure_sync)  # type: ignore[method-assign]  # slower than most hooks
     app.url_map.merge_slashes = False  # a redirect would repeat any Host header
@@ -134,7 +134,7 @@ def create_app(
 
 
 def application(settings: Settings | None = None) -> Flask:
-    """Build the application, by default from the environment; the model loads meanwhile. Raises SettingsError."""
+    """Build the application, by default from the environment, and start loading the model. Raises SettingsError."""
     settings = settings or load()
     follower = Follower(settings)
     follower.start()
@@ -163,7 +163,7 @@ def close_app(app: Flask | None) -> None:
 
 
 def _protected(inner: Wsgi) -> Wsgi:
-    """Return an application that adds the headers of protection; a route may set stricter ones."""
+    """Return an application that adds the security headers unless a route sets stricter ones."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:

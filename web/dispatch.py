@@ -52,7 +52,7 @@ class Head(NamedTuple):
 
 
 def read_head(data: bytes) -> Head:
-    """Read the beginning of a request without checking it; a header that is missing is empty."""
+    """Read the beginning of a request unchecked, with empty values for missing headers."""
     end = data.find(b"\r\n\r\n") + 4
     words = data.partition(b"\r\n")[0].split(b" ")
     path = words[1].partition(b"?")[0] if len(words) > 2 else b""
@@ -100,7 +100,7 @@ class _Turns:
             queue.append(job)
 
     def take(self) -> _Job:
-        """Remove and return the next job; its caller's next one waits behind those of all others."""
+        """Remove and return the next job. Callers take turns, so one caller cannot delay the others."""
         name, queue = next(iter(self._queues.items()))
         job = queue.take() if isinstance(queue, _Turns) else queue.popleft()
         del self._queues[name]
@@ -173,7 +173,7 @@ class Dispatcher:
         return {lane.name: lane.waiting for lane in (self._search, self._long, self._probe)}
 
     def submit(self, handle: Callable[[Any], Any], connection: Any) -> "Future[Any]":
-        """Queue the next request of a connection; the result is whether the connection stays open."""
+        """Queue the next request of a connection, and return whether the connection stays open."""
         job = _Job(Future(), handle, connection, read_head(_peek(connection)), time.monotonic())
         lane = self._lane_of(job.head)
         expected = lane.expected_wait()
@@ -185,12 +185,12 @@ class Dispatcher:
         return job.future
 
     def shutdown(self, wait: bool = False, cancel_futures: bool = False) -> None:
-        """End the threads; the arguments are those of `Executor.shutdown`."""
+        """End the threads, with the arguments of `Executor.shutdown`."""
         for lane in (self._search, self._long, self._probe):
             lane.stop()
 
     def _lane_of(self, head: Head) -> Lane:
-        """Return the lane of a request; an incomplete one must not hold a thread of searches."""
+        """Return the lane of a request. An incomplete request must not occupy a search thread."""
         if head.path in PROBES:
             return self._probe
         return self._search if head.size and not head.path.startswith(self._long_paths) else self._long
@@ -219,7 +219,7 @@ class Dispatcher:
             job.future.set_result(stays)
 
     def _refuse(self, lane: Lane, job: _Job, seconds: float) -> bool:
-        """Refuse a request that is in the socket; return whether the connection stays open."""
+        """Refuse a request in the socket, and return whether the connection stays open."""
         if self._counters is not None:
             self._counters.refuse("queue", lane.name)
         try:

@@ -74,7 +74,7 @@ def _build(request: dict[str, Any], folder: Path, report: Callable[[str], None])
 
 
 def _end_with_caller(alive: int, scratch: Path) -> None:
-    """Wait until the caller has ended; then kill this process and its compilers, and remove the files."""
+    """Kill this process group and remove its files once the caller has ended."""
     while os.read(alive, 1):
         pass
     # The shell runs outside the process group, so it survives when it kills the group.
@@ -162,7 +162,7 @@ class _Packed:
 
 
 def _paired(tensor: Array) -> Array:
-    """Alternate the panels of the activation's input and of the gate, which stand one after the other."""
+    """Interleave the panels of the activation's input with the panels of the gate."""
     return tensor.reshape(2, -1, PANEL, *tensor.shape[1:]).swapaxes(0, 1).reshape(tensor.shape)
 
 

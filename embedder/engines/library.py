@@ -87,7 +87,7 @@ def has_built() -> bool:
 
 
 def layout_of_weights() -> str:
-    """Return the layout of packed weights; a library reads only its own."""
+    """Return the layout in which the library reads packed weights."""
     return repr((ABI_VERSION, PANEL, INTERLEAVE[architecture()]))
 
 

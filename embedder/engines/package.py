@@ -104,7 +104,7 @@ def _is_cached(plan: Plan, key: PackageKey | None) -> bool:
 
 
 def package_folder(cache: Path, key: PackageKey) -> Path:
-    """Return the folder for a key's package; it may not exist yet."""
+    """Return the folder for a key's package, even before it exists."""
     return cache / "packages" / key.folder_name
 
 
@@ -233,7 +233,7 @@ def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], fold
 
 
 def _error_of(message: dict[str, Any]) -> Exception:
-    """Return the error that a worker reported; details for maintainers are its cause."""
+    """Return the error that a worker reported, with its traceback as the cause."""
     kind = getattr(errors, message["error"], RuntimeError)
     error: Exception = kind(message["text"] or message["error"])
     error.__cause__ = RuntimeError(message["trace"])

@@ -195,7 +195,7 @@ class SentenceEncoder(nn.Module):
         ]
 
     def to_bf16(self) -> Self:
-        """Convert the encoder's large weights to bf16; returns itself.
+        """Convert the encoder's large weights to bf16 in place, and return the model.
 
         Norms, positions and angles stay in fp32, because rounding them costs accuracy.
         """

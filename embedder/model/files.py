@@ -51,7 +51,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path, *, optional: bool = False) -> dict[str, Any]:
-    """Read a JSON object; an empty one for an optional file that is not there. Raises ModelError."""
+    """Read a JSON object, or return an empty one if an optional file is missing. Raises ModelError."""
     value = {} if optional and not path.exists() else read_json(path)
     if not isinstance(value, dict):
         raise ModelError(f"{path} is not a JSON object: fetch the model again")
@@ -129,7 +129,7 @@ def _places(path: Path) -> Iterator[tuple[str, _Place]]:
 
 
 def file_sha256(path: Path) -> bytes:
-    """Return the SHA-256 of a file; it is read again when its inode, size or times have changed. Raises OSError."""
+    """Return the SHA-256 of a file, cached until its inode, size or times change. Raises OSError."""
     status = path.stat()
     return _digest(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 

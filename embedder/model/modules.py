@@ -49,7 +49,7 @@ Step = Dense | Normalize
 
 
 def read_modules(folder: Path) -> list[Module]:
-    """Return the modules of a model, in order; none for a plain transformers folder.
+    """Return the modules of a model in order, or none for a plain transformers folder.
 
     Raises ModelError naming the file at fault, RemoteCodeRefused for a module of another package.
     """

@@ -173,7 +173,7 @@ class ModelSpec:
 
     @cached_property
     def shape(self) -> Shape | None:
-        """The shape of its encoder; None for families that only transformers knows."""
+        """The shape of the encoder, or None for families that only transformers supports."""
         return shape_of(self.config, self.token_types)
 
     @property
@@ -316,7 +316,7 @@ def read_cross_encoder(folder: Path) -> ModelSpec:
 
 
 def _token_types(spec: ModelSpec) -> int:
-    """Return the number of token types that the tokenizer distinguishes; the weights may have more."""
+    """Return the number of token types that the tokenizer uses, at most as many as the weights have."""
     rules = read_object(spec.folder / "tokenizer_config.json", optional=True)
     inputs = rules.get("model_input_names") or ["token_type_ids"]
     if spec.config.get("model_type") in _WITHOUT_TYPES or "token_type_ids" not in inputs:

@@ -231,7 +231,7 @@ def _text_tokens(encoding: tokenizers.Encoding, text: str, prepared: str) -> Tex
 
 
 def tokenizable(text: str) -> str:
-    """Return a text without lone surrogates, which are not text to a tokenizer and would stop it."""
+    """Return a text without lone surrogates, which a tokenizer refuses."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

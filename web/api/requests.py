@@ -83,7 +83,7 @@ def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via 
 
 
 def collections_of(collection: str, collections: str | Sequence[str] | None) -> list[str]:
-    """Return the requested collections; of several, the available ones."""
+    """Return the requested collection, or those of several that are available."""
     if collections is None:
         return [collection]
     names, served = names_of(collections), retriever().status().get("collections", [])
@@ -96,7 +96,7 @@ def collection_field(collection: str) -> dict[str, Any]:
 
 
 def read_json(kind: type[T], max_bytes: int, owner: str = "this request") -> T:
-    """Return the struct that the body of the request has, of at most so many bytes. Raises as `read_object` does."""
+    """Decode the request's body, limited in bytes, to a struct. Raises as `read_object` does."""
     return decode(read_object(max_bytes), kind, owner)
 
 
@@ -127,7 +127,7 @@ def read_object(max_bytes: int) -> dict[str, Any]:
 
 
 def _number(text: str) -> float:
-    """Read a number with a point or an exponent; to JSON, 3.0 is a whole number."""
+    """Read a number with a point or an exponent. As in JSON, 3.0 is a whole number."""
     value = float(text)
     return int(value) if value.is_integer() else value
 
@@ -167,7 +167,7 @@ def fields_beside_filter(parameters: Mapping[str, Sequence[str]], names: Sequenc
 
 
 def filter_of_parameters(parameters: Mapping[str, Sequence[str]]) -> Filter | None:
-    """Return the filter of a query string; None where there is none. Raises FilterError with the parameter as field."""
+    """Return the filter of a query string, or None. Raises FilterError with the parameter as field."""
     fields = {name: values for name, values in parameters.items() if is_filter(name)}
     try:
         return (Filter.parse(fields_of(fields)) or None) if fields else None

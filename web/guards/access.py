@@ -105,7 +105,7 @@ class AccessControl:
             raise
 
     def origins(self) -> frozenset[str]:
-        """Return the origins whose pages have a key; none while the key file is invalid."""
+        """Return the origins whose pages have a key, or none while the key file is invalid."""
         try:
             return frozenset(origin for key in self._keys.current() or () for origin in key.origins)
         except KeysError:
