@@ -67,6 +67,7 @@ def peers(source: Path, environments: Path, seconds: int, work: Path) -> list[Ro
             row |= measure(contestant, folder, dataset, seconds)
         except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
             row["note"] = f"does not run: {error}"
+        print(row, file=sys.stderr)  # so that a run that is stopped keeps its rows
         rows.append(row)
     return rows
 
