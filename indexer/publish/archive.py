@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
-from typing import Self
 
 from indexer.errors import ArchiveError, IndexCorrupt
 from indexer.generation import manifest as manifests
@@ -79,8 +78,9 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
         BuildLocked, IndexUnwritable: the index cannot be written.
     """
     target = manifests.collection_dir(index_dir, collection)
-    with _reading(file) as tar, publish.disk_errors(index_dir):
-        first = tar.next()
+    with _reading(file) as raw, publish.disk_errors(index_dir):
+        headers = _read_headers(raw)
+        first = next(headers, None)
         generation_id, _, name = first.name.partition("/") if first else ("", "", "")
         is_manifest = name == MANIFEST and manifests.is_generation_id(generation_id)
         if first is None or not is_manifest or first.size > MAX_MANIFEST_BYTES:
@@ -90,7 +90,7 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
         with writer_lock(target):
             folder = publish.start(target, generation_id, first.size)
             try:
-                _copy(tar, first, folder / MANIFEST)
+                _copy(raw, first.size, folder / MANIFEST)
                 try:
                     manifest = manifests.read_manifest(folder)
                 except IndexCorrupt as error:
@@ -98,7 +98,7 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
                     raise ArchiveError(f"{file}: its manifest cannot be used: {reason}") from error
                 (folder / MANIFEST).write_bytes(without_private_access(manifest).to_bytes())
                 publish.check_space(target, size_of(manifest))
-                _extract(tar, folder, manifest.files, file)
+                _extract(raw, headers, folder, manifest.files, file)
                 if problems := problems_of(verify(folder)):
                     raise ArchiveError(f"{file}: the archive is damaged: {problems[0].partition(';')[0]}")
                 publish.flush(folder, manifest)
@@ -120,20 +120,23 @@ def _admit(index_dir: Path, folder: Path) -> None:
     publish.install(index_dir, folder)
 
 
-class _Member(tarfile.TarInfo):
-    """A regular file. Extended headers are not read, as they could fill the memory."""
+def _read_headers(raw: BufferedReader) -> Iterator[tarfile.TarInfo]:
+    """Yield the headers of an archive, with `raw` at the beginning of each one's content.
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Read a header. Raises ReadError if it is not of a regular file."""
-        info = super().frombuf(buf, encoding, errors)
+    `tarfile.open` would also read extended headers into memory, whatever their size.
+    Raises ReadError for a header that is not of a regular file.
+    """
+    while (block := raw.read(tarfile.BLOCKSIZE)).strip(b"\0"):
+        info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         if info.type != tarfile.REGTYPE or info.size < 0:
             raise tarfile.ReadError(f"its member {info.name[:100]!r} is not an ordinary file")
-        return info
+        end = raw.tell() + info.size
+        yield info
+        raw.seek(end + -end % tarfile.BLOCKSIZE)
 
 
 @contextmanager
-def _reading(file: Path) -> Iterator[tarfile.TarFile]:
+def _reading(file: Path) -> Iterator[BufferedReader]:
     """Open an archive. Raises ArchiveError, also for errors while members are read."""
     try:
         raw = file.open("rb")
@@ -143,16 +146,17 @@ def _reading(file: Path) -> Iterator[tarfile.TarFile]:
         if raw.peek(len(_GZIP)).startswith(_GZIP):
             raise ArchiveError(f"{file} is compressed: unpack it first, with gunzip")
         try:
-            with tarfile.open(fileobj=raw, mode="r:", tarinfo=_Member) as tar:
-                yield tar
+            yield raw
         except tarfile.TarError as error:
             raise _wrong(file, f"is truncated, or was not written by pilotlight export ({error})") from error
 
 
-def _extract(tar: tarfile.TarFile, folder: Path, records: dict[str, FileRecord], file: Path) -> None:
+def _extract(
+    raw: BufferedReader, headers: Iterator[tarfile.TarInfo], folder: Path, records: dict[str, FileRecord], file: Path
+) -> None:
     """Write the members after the manifest to a new folder."""
     missing = {f"{folder.name}/{name}": record for name, record in records.items()}
-    while info := tar.next():
+    for info in headers:
         record = missing.pop(info.name, None)
         if record is None:
             raise _wrong(file, f"has an unknown or repeated member {info.name[:100]!r}")
@@ -160,16 +164,18 @@ def _extract(tar: tarfile.TarFile, folder: Path, records: dict[str, FileRecord],
             raise _wrong(file, f"has {info.name} with {info.size:,} bytes instead of {record.size:,}")
         target = folder / info.name.partition("/")[2]
         target.parent.mkdir(exist_ok=True)
-        _copy(tar, info, target)
+        _copy(raw, info.size, target)
     if missing:
         raise _wrong(file, f"lacks {', '.join(sorted(missing)[:3])}")
 
 
-def _copy(tar: tarfile.TarFile, info: tarfile.TarInfo, target: Path) -> None:
-    source = tar.extractfile(info)
-    assert source is not None  # an ordinary file  # noqa: S101
+def _copy(raw: BufferedReader, size: int, target: Path) -> None:
     with target.open("xb") as copy:
-        shutil.copyfileobj(source, copy, _BUFFER_BYTES)
+        while size:
+            block = raw.read(min(size, _BUFFER_BYTES))
+            if not block:
+                raise tarfile.ReadError("unexpected end of data")
+            size -= copy.write(block)
 
 
 def _wrong(file: Path, problem: str) -> ArchiveError:
