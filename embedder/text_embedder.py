@@ -217,7 +217,7 @@ def encode_documents(
 
 def check_finite(values: Floats, name: str) -> Floats:
     """Return the values that a model gave. Raises EmbedderError for NaN or infinity."""
-    if not np.logical_and.reduce(np.isfinite(values), axis=None):  # `all` is slower
+    if not np.logical_and.reduce(np.isfinite(values), axis=None):
         raise EmbedderError(f"the model {name} gave NaN or infinity: its weights are damaged; fetch it again")
     return values
 

@@ -53,7 +53,7 @@ FRESH_S = 3600
 MAX_NAME_CHARS = 60
 # segments that no browser reads as another host, a parent folder or a script
 _PREFIX = re.compile(r"(?=.{1,200}\Z)(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
-_PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}  # the index changes
+_PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}
 
 
 @health.get("/livez")
@@ -105,10 +105,7 @@ def create_app(
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # `asset` names files by their content
     app.json = JsonProvider(app)
     app.extensions |= {"retriever": retriever, "settings": settings, "jobs": builds, "pushes": pushes}
-    app.extensions |= {
-        "insights": recorder,
-        "draining": threading.Event(),
-    }  # "draining" is set when the server begins to stop
+    app.extensions |= {"insights": recorder, "draining": threading.Event()}
     metrics.install(app, retriever)
     if recorder:
         recorder.count = app.extensions["metrics"].recorded

@@ -25,8 +25,8 @@ PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
 NEXT_MS = 5  # wait for the next request of a connection if no other waits
 BUSY = "The server is overloaded: try again."
 _PEEK = 8192
-_LENGTH_DIGITS = 9  # a longer Content-Length is left to the parser, which refuses it
-_SMOOTHING = 0.1  # weight of the latest request in the running average duration
+_LENGTH_DIGITS = 9
+_SMOOTHING = 0.1
 _NAMES = b"accept|authorization|content-length|transfer-encoding|x-api-key|x-forwarded-for"
 _HEADER = re.compile(rb"\r\n(" + _NAMES + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
 

@@ -43,9 +43,7 @@ NO_ROUTE = "none"
 REQUEST_ID = "X-Request-Id"
 _REQUEST_ID = "HTTP_X_REQUEST_ID"
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-_QUIET = frozenset(
-    {"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"}
-)  # logged only if they fail
+_QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"})
 _QUEUE_SAMPLES = {
     "pilotlight_http_requests_waiting": "waiting",
     "pilotlight_http_request_wait_seconds_sum": "seconds",
@@ -91,7 +89,7 @@ class Metrics:
         self._insights = metrics.Counter("insights_searches", text, ("outcome",), **options)
         text = "Searches that were answered, or queries that were embedded, again or for the first time."
         self._lookups = metrics.Counter("query_cache_lookups", text, ("kind", "outcome"), **options)
-        self._child = cache(lambda metric, *labels: metric.labels(*labels))  # faster than the client's own lookup
+        self._child = cache(lambda metric, *labels: metric.labels(*labels))
         self._collected.register(_StateCollector(status))
         self._noted: deque[tuple[Callable[[float], object], float]] = deque()
         self._settling = threading.Lock()
@@ -222,7 +220,7 @@ def install(app: Flask, retriever: LiveRetriever) -> None:
         return response
 
     def leave(error: BaseException | None) -> None:
-        if "request_log" in g:  # not in a context that a test makes
+        if "request_log" in g:
             counted.note(counted.in_progress.dec)
 
     app.before_request(begin)

@@ -157,7 +157,7 @@ class _Schemas:
         self._kinds = [kind for kind in kinds if kind is not None and not isinstance(kind, Content)]
         self._schemas, self.components = msgspec.json.schema_components(self._kinds, ref_template=REF + "{name}")
         for schema in self.components.values():
-            if schema.get("additionalProperties") is False:  # a request, in which null is a field left out
+            if schema.get("additionalProperties") is False:
                 optional = schema["properties"].keys() - set(schema.get("required", ()))
                 schema["properties"] |= {name: _nullable(schema["properties"][name]) for name in optional}
 

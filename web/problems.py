@@ -31,13 +31,13 @@ OPENAI_PATH = "/v1/"
 RETRY_AFTER_S = 2
 HEADERS = frozenset({"Allow", "Retry-After", "WWW-Authenticate"})
 REASONS = {413: "too_large", 429: "rate"}
-OPENAI_ERRORS = {  # status: type and code of OpenAI's API
+OPENAI_ERRORS = {
     401: ("authentication_error", "invalid_api_key"),
     403: ("permission_error", None),
     404: ("invalid_request_error", "model_not_found"),
     429: ("rate_limit_error", "rate_limit_exceeded"),
 }
-FRAMING_PROBLEMS = {  # error of gunicorn: status and detail
+FRAMING_PROBLEMS = {
     "LimitRequestLine": (414, "The address is longer than 8190 bytes; send long queries by POST."),
     "LimitRequestHeaders": (431, "The request has too many headers, or one that is too long."),
     "UnsupportedTransferCoding": (501, "The only transfer coding supported is chunked."),
@@ -104,7 +104,7 @@ def _answer(error: Exception) -> Response | HTTPException:
         return error
     body = problem_of(error)
     if wants_page():
-        state = "waiting" if body["status"] == 503 else "error"  # its page reloads
+        state = "waiting" if body["status"] == 503 else "error"
         form = g.get("form") or {"query": request.args.get("q", "")}  # the parameters may be unread
         html = render_template("page.html", state=state, problem=body, **form)
         response = Response(html, status=int(str(body["status"])), mimetype="text/html")

@@ -36,7 +36,7 @@ from web.openapi import long_paths
 from web.problems import raw_response
 
 CLIENT_TIMEOUT_S = 30
-MAX_ACCEPTS = 8  # per round of events: workers share connections
+MAX_ACCEPTS = 8
 LINGER_S = 0.5
 OPTIONS = {
     "worker_connections": 2000,
@@ -56,7 +56,7 @@ log = logging.getLogger("pilotlight")
 class Worker(ThreadWorker):  # type: ignore[misc]
     """A gunicorn worker that answers invalid requests with problems, and says at /readyz that it stops."""
 
-    settings: Settings  # set before the workers are forked
+    settings: Settings
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -175,7 +175,7 @@ def _bf16(tensor: Array) -> npt.NDArray[np.uint16]:
 
 
 _AOT_OPTIONS: dict[str, Any] = {
-    "freezing": True,  # folds the weights in and prepacks them in oneDNN's blocked layouts
+    "freezing": True,
     # precompiled headers cost more than they save, and GCC 12 and 14 crash on those of SVE
     "aot_inductor.precompile_headers": False,
     "cpp_cache_precompile_headers": False,

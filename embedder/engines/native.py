@@ -143,7 +143,7 @@ class NativeEngine:
         vectors = np.empty((count, self._dimension), dtype=np.float32)
         refused = self._encode(
             self._handle,
-            ids.__array_interface__["data"][0],  # `ids.ctypes.data` is the same address, by three calls in Python
+            ids.__array_interface__["data"][0],
             offsets.__array_interface__["data"][0],
             count,
             vectors.__array_interface__["data"][0],

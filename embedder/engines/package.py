@@ -164,7 +164,7 @@ def verify(folder: Path, key: PackageKey) -> None:
 
 def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None:
     open_private(folder.parent)
-    _remove_unfinished(folder.parent)  # left by a killed build; the lock excludes a running one
+    _remove_unfinished(folder.parent)
     try:
         # A private folder keeps intermediate files out of the shared /tmp.
         work = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))

@@ -29,8 +29,8 @@ class PackageKey:
     fingerprint: str  # SHA-256 of the model's fingerprint, with the precision and without prompts
     precision: str
     isa: str
-    torch: str  # version, or empty if irrelevant
-    threads: int  # 0 if irrelevant
+    torch: str
+    threads: int
     sources: str = ""  # SHA-256 of the C++ sources, or layout of packed weights
     recipe: int = RECIPE
 

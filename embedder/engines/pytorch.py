@@ -35,7 +35,7 @@ class TorchEngine:
 
     def __init__(self, spec: ModelSpec, run: Run) -> None:
         self._run = run
-        self._turn = threading.Lock()  # each run uses all threads of torch
+        self._turn = threading.Lock()
         self._dimension = spec.dimension
         self._pad = int(spec.config.get("pad_token_id") or 0)
         self._tokens = int(spec.config.get("vocab_size") or 0) * spec.token_types
@@ -115,7 +115,7 @@ def load_package(folder: Path) -> Run:
             f"the package {folder} cannot be loaded ({reason}): torch unpacks it in TMPDIR, where it needs "
             "to write, room, and no noexec; else remove it to build it again"
         ) from error
-    return lambda ids, mask: loader.boxed_run([ids, mask])  # the plain call runs a pytree each time
+    return lambda ids, mask: loader.boxed_run([ids, mask])
 
 
 def group_by_length(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[list[int]]:

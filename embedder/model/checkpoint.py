@@ -201,7 +201,7 @@ class _Head(NamedTuple):
 
 
 _ROBERTA = _Head("classifier.dense", np.tanh, "classifier.out_proj")
-_HEADS = {  # `model_type`: head, as in transformers' classes
+_HEADS = {
     "bert": _Head("bert.pooler.dense", np.tanh, "classifier"),
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,

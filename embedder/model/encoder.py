@@ -57,7 +57,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.shape = shape
         self.words = nn.Embedding(shape.vocabulary, shape.hidden)
-        self.positions = nn.Embedding(shape.types * shape.positions, shape.hidden)  # each type's are added to them
+        self.positions = nn.Embedding(shape.types * shape.positions, shape.hidden)
         self.norm = nn.LayerNorm(shape.hidden, eps=shape.eps)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         if shape.relative_buckets:
@@ -98,7 +98,7 @@ class ModernLayer(nn.Module):
         self.qkv = nn.Linear(shape.hidden, 3 * shape.hidden)
         self.out = nn.Linear(shape.hidden, shape.hidden)
         self.norm2 = nn.LayerNorm(shape.hidden, eps=shape.eps)
-        self.up = nn.Linear(shape.hidden, 2 * shape.intermediate)  # the input of the activation, and the gate
+        self.up = nn.Linear(shape.hidden, 2 * shape.intermediate)
         self.down = nn.Linear(shape.intermediate, shape.hidden)
 
     def forward(self, x: Tensor, bias: Tensor, angles: Tensor) -> Tensor:

@@ -99,7 +99,7 @@ class Tensors(Mapping[str, Array]):
         if kind == "BF16":
             wide: Array = np.left_shift(values, 16, dtype=np.uint32).view(np.float32)
             return wide
-        return np.require(values, np.float32, "A")  # other writers do not align numbers
+        return np.require(values, np.float32, "A")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)

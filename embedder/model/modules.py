@@ -19,7 +19,7 @@ _LEGACY_POOLINGS = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _MAX_WIDTH = 1 << 17
-ACTIVATIONS = ("Identity", "Tanh")  # class names in torch.nn
+ACTIVATIONS = ("Identity", "Tanh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def read_steps(modules: Sequence[Module], width: int) -> tuple[Step, ...]:
     for module in modules:
         if module.kind == "Normalize":
             steps.append(Normalize())
-        elif module.kind == "Dense":  # Dropout does nothing once a model is trained
+        elif module.kind == "Dense":
             steps.append(dense := _read_dense(module.folder, width))
             width = dense.outputs
     return tuple(steps)

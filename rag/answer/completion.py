@@ -23,11 +23,11 @@ from rag.messages import Exchange
 from rag.query.results import Answer
 
 BEAT_SECONDS = 1.0
-MAX_ANSWER_BYTES = 4_000_000  # a word takes some hundreds on the wire
+MAX_ANSWER_BYTES = 4_000_000
 NOTHING_FOUND = "nothing found"  # finish_reason without a call of the model
 _CITATION_FIELDS = ("id", "url", "title", "section", "link")
 _INSIDE = re.compile(r"[\d^,;–\- \t]{0,120}+")
-_BLANKS = 8  # removed with a citation
+_BLANKS = 8
 _TOKEN = re.compile(rf"```|`|\n|[ \t]{{0,{_BLANKS}}}\[({_INSIDE.pattern})\]")
 _MAX_TOKEN_CHARS = _BLANKS + 122
 _RANGE = re.compile(r"(\d++)(?:[ \t]*+[-–][ \t]*+(\d++))?")
@@ -97,9 +97,9 @@ class CitationFilter:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._buffer = ""  # may become a token
-        self._fenced = self._inline = False  # inside code
-        self.cited: list[int] = []  # first use first
+        self._buffer = ""
+        self._fenced = self._inline = False
+        self.cited: list[int] = []
 
     def feed(self, text: str, *, is_last: bool = False) -> str:
         """Take the next piece of text; return the text that is ready to show."""
@@ -233,7 +233,7 @@ class EventData:
     """Reads the data of events of one line each from pieces of text."""
 
     def __init__(self) -> None:
-        self._rest: list[str] = []  # an incomplete line
+        self._rest: list[str] = []
 
     def feed(self, text: str) -> Iterator[str]:
         """Take the next piece; yield the data of the complete lines."""
@@ -253,7 +253,7 @@ def _read(data: str, reason: str) -> tuple[str, str]:
             log.warning("the answer endpoint failed: %.300r", chunk["error"])
             raise EndpointFailed("the answer endpoint failed in the middle")
         choices = chunk["choices"]
-        if not choices:  # usage
+        if not choices:
             return "", reason
         piece = choices[0].get("delta", {}).get("content") or ""
         reason = choices[0].get("finish_reason") or reason

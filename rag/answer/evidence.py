@@ -12,7 +12,7 @@ from rag.query.results import Hit, Span, text_of
 from rag.query.text_fragment import link_to_text
 
 MIN_SAME_WORDS = 0.85  # share of a quotation's words that an altered one has in order
-_ANCHORS, _POSITIONS_PER_ANCHOR = 8, 50  # words by which an altered quotation is located
+_ANCHORS, _POSITIONS_PER_ANCHOR = 8, 50
 _DRIFT = 4  # tokens
 _NEAR = 8  # words between a number and a word of its sentence
 _GAP = "\0"

@@ -24,8 +24,8 @@ class Endpoint:
     url: str
     model: str
     key: str = field(repr=False)
-    timeout: float = 60.0  # seconds for a whole completion
-    http_proxy: str = ""  # see `indexer.network.proxies.proxy_for`
+    timeout: float = 60.0
+    http_proxy: str = ""
 
     @classmethod
     def of(cls, settings: Settings) -> "Endpoint":
@@ -69,7 +69,7 @@ def search_text(question: str, history: Sequence[Exchange], max_chars: int) -> s
 
 
 MAX_PASSAGES_CHARS = 24_000
-MAX_CONVERSATION_CHARS = 6_000  # its end
+MAX_CONVERSATION_CHARS = 6_000
 _MAX_ANSWER_CHARS = 1_500
 SYSTEM = Path(__file__).with_name("system.txt").read_text("utf-8").rstrip()
 

@@ -23,12 +23,12 @@ from rag.query.results import Hit, Span
 Lookup = Callable[[str], Sequence[Hit]]
 """Finds passages of the index with some words, among those that the caller may see."""
 
-MAX_LOOKUPS = 20  # searches for one answer
+MAX_LOOKUPS = 20
 MAX_QUOTES_PER_SENTENCE = 100
 LEFT_OUT = "[…]"
 _MIN_COVERAGE, _MIN_COVERAGE_ELSEWHERE = 0.2, 0.6  # share of a sentence's content words in a passage
 _MIN_CONTENT_WORDS = 4
-_MIN_STOP_WORDS = 2  # proof that a sentence is in the language of the passage
+_MIN_STOP_WORDS = 2
 _MAX_REASON = 200  # characters
 _SEVERITY = ("not there", "altered", "elsewhere", "found", "unchecked")
 _MARKUP = re.compile(r"\*\*|__|(?<!\w)\*(?=\w[^*\n]*\w\*)|(?<=\w)\*(?=[\W_]|$)|`|\[\d{1,3}\]")
@@ -38,7 +38,7 @@ _ADDRESS = re.compile(r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-]
 _NAME = re.compile(r"(?<=\w)[A-Z_]", re.ASCII)  # CamelCase, snake_case, ABC
 _SENTENCE_START = '\n!?:;…(•|#>-–—"“„«'
 _LIST_MARK = re.compile(r"\s*\d{1,3}[.)]\s*")
-_CAPITALISING = frozenset({"de", "lb"})  # languages whose nouns are capitalised
+_CAPITALISING = frozenset({"de", "lb"})
 
 
 class Prover:
@@ -109,7 +109,7 @@ class Prover:
         if self._lookup is None or not self._lookups_left:
             return []
         self._lookups_left -= 1
-        with suppress(RagError):  # a failed search is no proof
+        with suppress(RagError):
             return [Evidence(hit) for hit in self._lookup(text)]
         return []
 
@@ -147,7 +147,7 @@ class ProvedText:
         self._prover, self._is_strict = prover, is_strict
         self._pending = ""  # text of a strict answer without a proof yet
         self._read = self._removed = 0  # characters
-        self.corrected: list[int] = []  # numbers of passages that prove what another was cited for
+        self.corrected: list[int] = []
 
     def feed(self, text: str, *, is_last: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
         """Take the next piece; yield the names and values of events."""
@@ -219,7 +219,7 @@ def _has(passage: Evidence, fact: Excerpt, sentence: Sentence) -> bool:
     return not context or passage.has_near(key, context)
 
 
-@lru_cache(16)  # each number of a sentence is compared with each passage
+@lru_cache(16)
 def _content(text: str, language: str | None) -> tuple[str, ...]:
     """Return the terms of a sentence without stop words."""
     return tuple(

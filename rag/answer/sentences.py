@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from indexer.cut.cuts import ABBREVIATIONS
 
-MAX_PENDING = 8_000  # characters that wait for the end of a sentence
+MAX_PENDING = 8_000
 _MAX_QUOTE = 2_000  # characters
 _CLOSING = {"„": "“”", "«": "»", "»": "«", "‹": "›", "「": "」", "『": "』"}
 _QUOTE = "|".join(
@@ -87,11 +87,11 @@ class SentenceSplitter:
                     break
             elif match["end"]:
                 if is_open and not _FOLLOWED.match(pending, match.end()):
-                    break  # a citation may follow
+                    break
                 if match[0][0] == "\n" or not _is_abbreviation(pending, match):
                     finish(match.end())
             elif is_open and match.end() == len(pending) and not match["code"]:
-                break  # the line goes on
+                break
             else:
                 if match["fence"] or match["block"]:
                     finish(match.start())
@@ -126,7 +126,7 @@ def _sentence(text: str, offset: int, matches: Sequence[re.Match[str]], start: i
             for line in body.splitlines(keepends=True)[:-1]:
                 code.append(Excerpt(line.strip(), offset + at + len(line) - len(line.lstrip())))
                 at += len(line)
-            code.pop(0)  # the mark and the language
+            code.pop(0)
         elif not match["citation"]:
             inner = _CITATION.split(body)[0].strip(f" \t>{_MARKS}")
             (code if match["code"] else quotes).append(Excerpt(inner, offset + at + body.index(inner)))

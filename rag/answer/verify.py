@@ -16,7 +16,7 @@ from rag.query.request import SearchRequest
 from rag.query.results import Answer, Hit
 
 MAX_SENTENCES = 1_000
-PASSAGES = 6  # compared with one sentence
+PASSAGES = 6
 _QUERY_WORDS = 60
 _WORD = re.compile(r"\w+")
 

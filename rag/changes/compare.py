@@ -20,7 +20,7 @@ from rag.query.results import section_within
 MIN_SAME_TEXT = 0.5  # share of the characters of a section that a moved or renamed one has
 MIN_SAME_WORDS = 0.4  # share of the words that two forms of a sentence have in common
 MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.2  # documents in which the same change is furniture
-_MAX_STAMP_WORDS = 5  # besides the date
+_MAX_STAMP_WORDS = 5
 _MAX_HEADING_CHARS, _MAX_HEADING_WORDS = 100, 10
 _MAX_PLACES = 20  # more sections share a sentence that says nothing about a move
 _MAX_ALIGNMENTS = 1_000_000  # pairs of equal sentences of a document; with more, their order is ignored
@@ -39,18 +39,18 @@ _WORD = re.compile(r"\w+")
 class TextLine:
     """A sentence or a line of a document, and the section that it is in."""
 
-    plain: str  # the form that is compared
+    plain: str
     text: str
-    section: str  # headings below the title
+    section: str
     url: str
-    headings: tuple[str, ...]  # their forms that are compared
+    headings: tuple[str, ...]
 
 
 @dataclass
 class DocumentText:
     """A document of a snapshot by its sentences."""
 
-    key: str  # the same in both snapshots
+    key: str
     url: str
     title: str
     version: str = ""
@@ -109,7 +109,7 @@ class SectionDiff:
     """The sentences of one section that differ."""
 
     document: int
-    line: TextLine  # the first that differs
+    line: TextLine
     pairs: list[Edit] = field(default_factory=list)
     removed: list[TextLine] = field(default_factory=list)
     added: list[TextLine] = field(default_factory=list)
@@ -285,7 +285,7 @@ def _renamed_sections(
     removed = {
         line.plain: [each for each in line.headings if each and each not in after.headings] for line in before.lines
     }
-    names: dict[str, Counter[str]] = defaultdict(Counter)  # old headings by new heading
+    names: dict[str, Counter[str]] = defaultdict(Counter)
     for line in after.lines:
         for heading in line.headings:
             if heading not in before.headings:

@@ -16,7 +16,7 @@ class ChangedAnswer(msgspec.Struct, frozen=True):
     """A question, its first hits before and after, and the change that explains the difference."""
 
     question: str
-    before: list[str]  # addresses
+    before: list[str]
     after: list[str]
     change: str
 

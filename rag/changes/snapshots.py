@@ -148,7 +148,7 @@ class _Record(NamedTuple):
     url: str
     title: str
     rows: tuple[int, int]
-    hashes: tuple[str, ...]  # content hashes of passages
+    hashes: tuple[str, ...]
 
 
 @lru_cache(8)

@@ -20,15 +20,15 @@ from indexer.text.cleaning import one_line
 from rag.errors import InsightsError
 from rag.insights.store import DATABASE, MAX_QUERY_CHARS, first_id, open_to_read
 
-MAX_SEARCHES = 200_000  # searches, the latest
-MAX_LISTED = 50  # questions
+MAX_SEARCHES = 200_000
+MAX_LISTED = 50
 MAX_DAYS = 3650
 REASONS = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # wide forms are typed in East Asia
 _QUESTIONS, _JUDGED = (Path(__file__).with_name(name).read_text("utf-8") for name in ("questions.sql", "judged.sql"))
-MIN_OPENED = 2  # searches
+MIN_OPENED = 2
 GOOD, OPENED, BAD = 2, 1, 0  # relevance
-MARK = "from-insights.json"  # marks a folder that may be overwritten
+MARK = "from-insights.json"
 
 
 class Group(NamedTuple):
@@ -36,13 +36,13 @@ class Group(NamedTuple):
 
     asked: int = 0
     unanswered: int = 0  # a search may have several of REASONS
-    empty: int = 0  # no hit
-    far: int = 0  # hits, but none close to the query
-    bad: int = 0  # a hit was judged bad, and none good
+    empty: int = 0
+    far: int = 0
+    bad: int = 0
     unopened: int = 0  # shown on a page, and nothing opened or judged
     opened: int = 0
     good: int = 0
-    cosine: float | None = None  # mean of the best hits
+    cosine: float | None = None
 
     def reasons(self) -> list[tuple[str, int]]:
         """Return the reasons in words, each with its number of searches."""
@@ -56,11 +56,11 @@ Question = tuple[str, Group]  # the latest spelling
 class Report:
     """The figures of some days."""
 
-    collection: str | None  # None: all
-    collections: list[str]  # searched in these days
+    collection: str | None
+    collections: list[str]
     total: Group
-    asked: list[Question]  # most frequent first
-    unanswered: list[Question]  # most frequent first
+    asked: list[Question]
+    unanswered: list[Question]
 
     def as_csv(self, table: str) -> str:
         """Return the table asked or unanswered as CSV with a heading line and no formula."""
@@ -170,7 +170,7 @@ def write_dataset(
             text = "\n\n".join(passage["text"] for passage in document["passages"])
             yield {"_id": document["url"], "title": document["title"], "text": text}
 
-    def questions() -> Iterator[Judgement]:  # once all rows are written
+    def questions() -> Iterator[Judgement]:
         for one in judged:
             relevances = {address_of[id]: relevance for id, relevance in one.documents.items() if id in address_of}
             if any(relevances.values()):

@@ -29,10 +29,10 @@ MAX_QUERY_CHARS = 500
 WRITE_INTERVAL_S = 0.5  # a killed process loses this much
 MAX_WAITING_BYTES = 16_000_000  # further searches and feedback are dropped
 MAX_BYTES = 500_000_000
-_FEEDBACK_SIZE = 1_000  # bytes, about
+_FEEDBACK_SIZE = 1_000
 _CLEAN_INTERVAL_S = 60.0
 _VERDICTS = {"good": 1, "bad": -1, "none": 0}
-_LOCK = "lock"  # held while the database is created
+_LOCK = "lock"
 _UNSEEN_LIFETIME_S = 600.0  # searches whose hits were not displayed
 _BUSY_TIMEOUT_S = 5.0
 _NOISE_BITS = 21  # behind the milliseconds
@@ -65,7 +65,7 @@ class Searched(NamedTuple):
     via: Via
     query: str
     hits: Sequence[tuple[str, str]]  # ids of passage and document, best first
-    cosine: float | None  # best hit
+    cosine: float | None
     close: bool
     ms: float
     seen: bool  # False for a search while the user types: it counts only after feedback
@@ -232,7 +232,7 @@ class Recorder:
         if not (self._searches or self._feedback or is_due):
             return
         try:
-            with closing(InsightsStore(self._folder)) as store:  # opened again: an operator may remove the file
+            with closing(InsightsStore(self._folder)) as store:
                 searches, feedback = list(self._searches), list(self._feedback)
                 store.write(searches, feedback)
                 for _ in searches:

@@ -96,7 +96,7 @@ class Scope:
         return [grant for grant in self.grants if grant.collections is None or collection in grant.collections]
 
 
-@lru_cache(1000)  # every search needs it
+@lru_cache(1000)
 def _allowed(scope: Scope, collection: str) -> Filter | None:
     """Return the filter of a scope in a collection; None for all documents."""
     if scope.has_whole(collection):
@@ -183,7 +183,7 @@ class KeyFile:
         except FileNotFoundError:
             return None
         except OSError:
-            return self.read()  # raises an error with the reason
+            return self.read()
 
     def find(self, key: str) -> Key | None:
         """Return the record of a key, or None for an unknown one, after a time that does not depend on the key."""
@@ -376,10 +376,10 @@ class _Rule(NamedTuple):
     """One table `[[access]]`: users and groups, and their grant."""
 
     names: frozenset[str]
-    is_for_everybody: bool  # every user with a name
+    is_for_everybody: bool
     grant: Grant
     role: str
-    everything: bool  # including documents with access lists
+    everything: bool
 
 
 def _rule(table: Mapping[str, Any], where: str) -> _Rule:

@@ -52,8 +52,8 @@ class PushedBuilder:
         self._make_embedder = make_embedder
         self._embedder: Embedder | None = None
         self._on_published = on_published
-        self._retry: dict[str, float] = {}  # time of the next attempt
-        self._pause = threading.Event()  # never set: it can be interrupted
+        self._retry: dict[str, float] = {}
+        self._pause = threading.Event()
 
     def keep(self, is_needed: Callable[[], bool], idle: float = _IDLE_SECONDS) -> None:
         """Index waiting changes. Stop after `idle` seconds without any, or if none waits and no server runs."""

@@ -25,8 +25,8 @@ from rag.settings import Settings
 
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 10.0
-CHECK_SECONDS = 3600.0  # interval of checksums
-SUSPECT_SECONDS = 60.0  # interval after failed searches
+CHECK_SECONDS = 3600.0
+SUSPECT_SECONDS = 60.0
 _MAX_JOINTS = 16  # sets of collections with a retriever
 LOADING = "loading the model and the index"
 
@@ -54,10 +54,10 @@ class ServedCollection:
         self.retriever: Retriever | None = None
         self.away = False  # whether its store did not answer the last time
         self.reason = LOADING  # why it is not ready; empty if it is
-        self.missing = False  # whether it was never built
+        self.missing = False
         self.failed: str | None = ""  # generation that could not be opened, tried again at `retry_at`
         self.retry_at = 0.0
-        self.suspect = False  # whether a search has failed
+        self.suspect = False
         self.files: SelfCheck | None = None
         self.next_check = self.next_suspect = 0.0
 
@@ -82,9 +82,9 @@ class Follower:
         self.settings = settings
         self.cache = QueryCache(settings.query_cache << 20)
         self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never changed
-        self.model: ServedModel | None = None  # once it is loaded
-        self.reranker: RerankQueue | None = None  # once it is loaded, if there is one
-        self.tried = False  # whether the first load has ended
+        self.model: ServedModel | None = None
+        self.reranker: RerankQueue | None = None
+        self.tried = False
         self._make_embedder = make_embedder
         self._make_reranker = make_reranker
         self._stores: dict[str, Store] = {}
@@ -160,7 +160,7 @@ class Follower:
         try:
             live = store.live_id()
         except IndexCorrupt:
-            pass  # opening it raises the error again
+            pass
         except StoreError:
             served.away = True
             raise
@@ -224,7 +224,7 @@ class Follower:
             # Queries under way keep the generation they hold, which closes itself with the last of them.
             served.reason, served.retriever, served.missing = "", retriever, False
             served.files, served.suspect = files, False
-            served.next_suspect, served.next_check = 0.0, time.monotonic() + CHECK_SECONDS  # it has just been compared
+            served.next_suspect, served.next_check = 0.0, time.monotonic() + CHECK_SECONDS
             self._has_swapped = True
             self._changed.notify_all()
         log.info("serving generation %s of collection %s: %d chunks", manifest.id, name, manifest.counts.chunks)

@@ -68,7 +68,7 @@ MAX_PUSHED_BYTES = 10_000_000_000  # per collection
 MAX_QUEUED = 10_000  # waiting changes per collection
 MAX_LISTED_CHANGES = 100
 _CHARSET = re.compile(r"[a-z0-9_.:-]+")
-_POLL_SECONDS = 1.0  # other workers accept changes too
+_POLL_SECONDS = 1.0
 
 log = logging.getLogger("pilotlight")
 
@@ -130,7 +130,7 @@ class JobManager:
         """Return the jobs that are remembered, newest first."""
         jobs = []
         for name in self._ids():
-            with suppress(JobMissing):  # just begun, or just forgotten
+            with suppress(JobMissing):
                 jobs.append(self.get(name))
         return jobs
 
@@ -169,7 +169,7 @@ class JobManager:
                 raise JobConflict(f"job {job_id} has ended")
             with suppress(ProcessLookupError):  # its process has this number for as long as it holds its lock
                 os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
-            with suppress(OSError):  # the disk is full
+            with suppress(OSError):
                 (self._folder / job_id / CANCEL).touch()
             return self.get(job_id)
 
@@ -293,7 +293,7 @@ class PushedQueue:
                 folders = pushed_folders(self._settings.index_dir).values()
                 if any(PushedStore(folder).is_waiting() for folder in folders):
                     self._run()
-            except (OSError, sqlite3.Error) as error:  # it may pass
+            except (OSError, sqlite3.Error) as error:
                 log.warning("what was pushed cannot be looked at: %s", error)
             self._wake.wait(_POLL_SECONDS)
             self._wake.clear()

@@ -103,7 +103,7 @@ class LiveRetriever:
 
         Raises as `search` does.
         """
-        if not self._has_whole(collection):  # the report names documents
+        if not self._has_whole(collection):
             raise self._missing(collection)
         manifest = self._retriever(collection).generation.manifest
         built = {"sources": manifest.sources, "report": manifest.report, "fingerprint": manifest.fingerprint}
@@ -230,7 +230,7 @@ class LiveRetriever:
         self, since: str | None, until: str | None = None, collection: str = DEFAULT, filter: Filter | None = None
     ) -> "Changes":
         """Compare two snapshots of the documents that a filter allows; see `find_changes`. Raises as `search` does."""
-        from rag.changes.snapshots import find_changes  # few servers are asked for it
+        from rag.changes.snapshots import find_changes
 
         settings = self.follower.settings
         if settings.store:
@@ -292,7 +292,7 @@ class LiveRetriever:
 
     def _answer(self, retriever: Retriever, request: SearchRequest, embedded: QueryTokens | None) -> Answer:
         """Answer from the cache of the caller, or from one generation."""
-        if request.rerank:  # it depends on the time left
+        if request.rerank:
             return retriever.answer_query(request, embedded)
         began, key = time.perf_counter(), ("answers", retriever.generation.manifest.id, request)
         packed: bytes | None = self.follower.cache.get(*key)

@@ -14,8 +14,8 @@ class QueryEmbedding(NamedTuple):
     """Texts and their vectors."""
 
     vectors: Vector  # (n, dim)
-    tokens: int  # sum over all texts, without truncation
-    model: str  # its name
+    tokens: int
+    model: str
 
 
 class ServedModel:

@@ -34,7 +34,7 @@ def milvus_at(address: str) -> "MilvusStore":
         )
     from indexer.stores.milvus.milvus_store import MilvusStore
 
-    def seconds_left() -> float:  # infinity outside of a request
+    def seconds_left() -> float:
         deadline.check()
         return deadline.remaining()
 
@@ -139,7 +139,7 @@ class Publisher:
         self._store = store
         self._keep = keep
         self._quiet = quiet
-        self.done: dict[str, Any] | None = None  # report of the last call, JSON-ready
+        self.done: dict[str, Any] | None = None
 
     def __call__(self, folder: Path) -> None:
         """Publish the live generation of a folder, unless it is live in the store already.

@@ -38,7 +38,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 S = TypeVar("S", bound=SearchRequest)
 
 MAX_PARAMETERS = 100
-TYPING = "X-Pilotlight-Typing"  # a request of a page's script, while somebody may go on typing
+TYPING = "X-Pilotlight-Typing"
 _FILTER_FIELDS = (*LISTS, "date", "metadata")
 _OPTIONS = tuple(name for name in SearchRequest.__struct_fields__ if name not in ("query", "filter"))
 
@@ -77,7 +77,7 @@ def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via 
     keeps: Recorder | None = extensions["insights"]
     if keeps is None or via is None or search.offset:
         return answer
-    is_box = caller().is_shown  # the search box of another site searches while somebody types
+    is_box = caller().is_shown
     is_seen = not (is_box or TYPING in request.headers)
     return structs.replace(answer, search_id=keeps.record(answer, "box" if is_box else via, seen=is_seen))
 

@@ -153,7 +153,7 @@ def answer() -> Response:
             response = jsonify(_complete(search_answer, events))
         else:
             response = Response(_stream(events), content_type=MEDIA_TYPE)
-            response.headers["X-Accel-Buffering"] = "no"  # nginx would buffer the text
+            response.headers["X-Accel-Buffering"] = "no"
     except BaseException:
         give_back()
         raise

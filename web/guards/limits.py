@@ -37,9 +37,9 @@ MAX_SEARCH_BYTES = 64 * 1024
 MAX_CONVERSATION_BYTES = 512 * 1024
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 MAX_LARGE_BYTES = 32 * 1024 * 1024
-BURST_S = 2.0  # seconds' worth of requests that may come at once
+BURST_S = 2.0
 PLACES = 1 << 14
-_PROBES = 16  # places where a caller's bucket may be
+_PROBES = 16
 _PLACE = struct.Struct("<8sd")  # digest of the caller, time by the monotonic clock, which processes share
 _PORT = re.compile(r":[0-9]*\Z")
 

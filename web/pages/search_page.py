@@ -207,7 +207,7 @@ def _examples(status: Mapping[str, Any], collections: Sequence[str]) -> list[str
 def _shown(answer: Answer, page_search: PageSearch) -> dict[str, Any]:
     """Return the variables of the template for an answer."""
     search, suggestion = page_search.search, answer.did_you_mean
-    question = {  # the body of a request that has an answer written from the first hits
+    question = {
         **{name: getattr(search, name) for name in ("query", "mode", "collection", "collections", "per_document")},
         "filter": search.only.as_dict() if search.only else None,
     }

@@ -13,10 +13,10 @@ Span = tuple[int, int]
 
 SNIPPET_CHARS = 320
 LEAD_CHARS = 110
-MAX_WORD_CHARS = 120  # addresses and paths are not cut
+MAX_WORD_CHARS = 120
 CELL = " | "
 MARK = Markup("<mark>")
-SHAPES = {  # wide elements can be focused and scrolled
+SHAPES = {
     "text": Markup("<p>{}</p>"),
     "table": Markup('<div class="rows" tabindex="0"><table>{}</table></div>'),
     "code": Markup('<pre tabindex="0"><code>{}</code></pre>'),
