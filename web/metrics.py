@@ -53,7 +53,7 @@ _QUEUE_SAMPLES = {
 Status = Callable[[], dict[str, Any]]
 
 blueprint = Blueprint("metrics", __name__)
-metrics.disable_created_metrics()  # type: ignore[no-untyped-call]  # which files of several processes do not have
+metrics.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
