@@ -1,19 +1,22 @@
 """Which threads answer a request, in which order, and when it is refused before the application sees it."""
 
+import io
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rag import deadline
-from web.dispatch import SEARCH_THREADS, Dispatcher, Head, _Turns, read_head
+from web.dispatch import Dispatcher, Head, _Turns, read_head
 
 SEARCH = b"GET /api/v1/search?q=x HTTP/1.1\r\nHost: a\r\n\r\n"
+PAGE = b"GET / HTTP/1.1\r\nAccept: text/html\r\n\r\n"
+LIMIT = 20.0
 
 
 @pytest.mark.parametrize(
@@ -60,18 +63,28 @@ class Connection:
 
 
 Requests = Callable[[bytes], tuple[socket.socket, Connection]]
+Busy = Callable[[], Any]
 
 
 @dataclass
 class Counted:
     refused: list[str] = field(default_factory=list)
-    waits: list[str] = field(default_factory=list)
+    waits: list[tuple[str, float]] = field(default_factory=list)
 
     def refuse(self, reason: str, kind: str = "") -> None:
         self.refused.append(kind)
 
     def waited(self, kind: str, seconds: float) -> None:
-        self.waits.append(kind)
+        self.waits.append((kind, seconds))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A clock that only the test moves."""
+    clock = SimpleNamespace(now=100.0)
+    for module in ("web.dispatch", "rag.deadline"):
+        monkeypatch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
 
 
 @pytest.fixture
@@ -80,11 +93,20 @@ def counted() -> Counted:
 
 
 @pytest.fixture
-def dispatcher(counted: Counted) -> Iterator[Dispatcher]:
-    made = Dispatcher(limit=0.2, proxies=0)
+def dispatcher(
+    counted: Counted, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Dispatcher]:
+    """A dispatcher with one thread for searches, by default without a proxy."""
+    monkeypatch.setattr("web.dispatch.SEARCH_THREADS", 1)
+    before = {*threading.enumerate()}
+    made = Dispatcher(limit=LIMIT, proxies=getattr(request, "param", 0))
     made.connect(["/api/v1/answer"], counted)
+    threads = {*threading.enumerate()} - before
     yield made
     made.shutdown()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
 
 
 @pytest.fixture
@@ -99,71 +121,191 @@ def request_of() -> Iterator[Requests]:
         yield send
 
 
-def test_kinds_do_not_wait_for_each_other(dispatcher: Dispatcher, request_of: Requests, counted: Counted) -> None:
-    go_on = threading.Event()
-    held = [dispatcher.submit(lambda _: not go_on.wait(30), request_of(SEARCH)[1]) for _ in range(5)]
-    for path in (b"/livez", b"/api/v1/answer", b"/api/v1/search"):
-        is_slow = path == b"/api/v1/search"  # without its end: a thread of searches would wait for it
-        _, connection = request_of(b"GET " + path + b" HTTP/1.1\r\n" + (b"" if is_slow else b"\r\n"))
-        assert dispatcher.submit(lambda _: False, connection).result(30) is False
-    assert dispatcher.waiting() == {"search": 3, "long": 0, "probe": 0}
-    go_on.set()
-    for future in held[:2]:
+@pytest.fixture
+def busy(dispatcher: Dispatcher, request_of: Requests) -> Busy:
+    """Keeps the thread of searches busy for a block."""
+
+    @contextmanager
+    def occupied() -> Iterator[None]:
+        has_begun, may_end = threading.Event(), threading.Event()
+
+        def work(_: Any) -> bool:
+            has_begun.set()
+            return not may_end.wait(30)
+
+        future = dispatcher.submit(work, request_of(SEARCH)[1])
+        assert has_begun.wait(30)
+        yield
+        may_end.set()
         assert future.result(30) is False
 
-
-def test_a_flood_delays_another_caller_by_one_request_of_each_thread(request_of: Requests) -> None:
-    """However much one caller sends, the next request of another one is the next that a thread takes."""
-    dispatcher = Dispatcher(limit=60, proxies=0)
-    go_on, order = threading.Event(), []
-
-    def answer(connection: Connection) -> bool:
-        assert go_on.wait(30)
-        order.append(connection.client[0])
-        return False
-
-    futures = []
-    for number in range(60):
-        is_flood = number != 50
-        _, connection = request_of(SEARCH)
-        connection.client = ("10.0.0.1" if is_flood else "10.0.0.2", number)
-        futures.append(dispatcher.submit(answer, connection))
-    go_on.set()
-    assert [future.result(30) for future in futures] == [False] * 60
-    assert order.index("10.0.0.2") <= 2 * SEARCH_THREADS
-    dispatcher.shutdown()
+    return occupied
 
 
-def test_a_request_that_waited_too_long_is_refused(
-    dispatcher: Dispatcher, request_of: Requests, counted: Counted
-) -> None:
+def spend(dispatcher: Dispatcher, request_of: Requests, clock: SimpleNamespace, seconds: float) -> None:
+    """Answer a search in so many seconds."""
+
     def work(_: Any) -> bool:
-        time.sleep(0.3)  # longer than the limit: what the test is about
+        clock.now += seconds
         return False
 
-    held = [dispatcher.submit(work, request_of(SEARCH)[1]) for _ in range(2)]
-    client, connection = request_of(SEARCH + SEARCH)
-    assert dispatcher.submit(lambda _: pytest.fail("it was answered"), connection).result(30) is True
-    answer = client.recv(4096)
-    assert answer.startswith(b"HTTP/1.1 503 ")
-    assert b"Retry-After: 1\r\n" in answer
-    assert connection.sock.recv(4096) == SEARCH  # the next request is still there
-    assert connection.opened
-    assert counted.refused == ["search"]
-    assert [future.result(30) for future in held] == [False, False]
+    assert dispatcher.submit(work, request_of(SEARCH)[1]).result(30) is False
 
 
-def test_a_page_that_waited_too_long_goes_to_the_application(dispatcher: Dispatcher, request_of: Requests) -> None:
-    began = [dispatcher.submit(lambda _: time.sleep(0.3), request_of(SEARCH)[1]) for _ in range(2)]
-    _, connection = request_of(b"GET / HTTP/1.1\r\nAccept: text/html\r\n\r\n")
+def test_kinds_do_not_wait_for_each_other(
+    dispatcher: Dispatcher, request_of: Requests, busy: Busy, counted: Counted
+) -> None:
+    with busy():
+        held = [dispatcher.submit(lambda _: False, request_of(SEARCH)[1]) for _ in range(3)]
+        for path in (b"/livez", b"/api/v1/answer", b"/api/v1/search"):
+            is_slow = path == b"/api/v1/search"  # without its end: a thread of searches would wait for it
+            _, connection = request_of(b"GET " + path + b" HTTP/1.1\r\n" + (b"" if is_slow else b"\r\n"))
+            assert dispatcher.submit(lambda _: False, connection).result(30) is False
+        assert dispatcher.waiting() == {"search": 3, "long": 0, "probe": 0}
+    assert [future.result(30) for future in held] == [False] * 3
+    assert dispatcher.waiting() == {"search": 0, "long": 0, "probe": 0}
+    kinds = [kind for kind, _ in counted.waits]
+    assert [kinds.count(kind) for kind in ("search", "long", "probe")] == [4, 2, 1]
 
+
+@pytest.mark.parametrize(
+    ("dispatcher", "address", "header", "place"),
+    [
+        (0, "10.0.0.2", b"", 1),
+        (0, "10.0.0.1", b"Authorization: Bearer another\r\n", 1),
+        (1, "10.0.0.1", b"X-Forwarded-For: 10.0.0.1, 10.0.0.2\r\n", 1),
+        (1, "10.0.0.1", b"X-Forwarded-For: 10.0.0.2, 10.0.0.1\r\n", 5),  # only the last is the proxy's own word
+        (0, "10.0.0.1", b"X-Forwarded-For: 10.0.0.2\r\n", 5),
+    ],
+    indirect=["dispatcher"],
+)
+def test_a_flood_delays_another_caller_by_one_request_of_each_thread(
+    dispatcher: Dispatcher, request_of: Requests, busy: Busy, address: str, header: bytes, place: int
+) -> None:
+    """However much one caller sends, the next request of another one is the next that a thread takes."""
+    order: list[str] = []
+
+    def submit(name: str, address: str, header: bytes) -> Any:
+        _, connection = request_of(SEARCH[:-2] + header + b"\r\n")
+        connection.client = (address, len(order))
+        return dispatcher.submit(lambda _: bool(order.append(name)), connection)
+
+    with busy():
+        futures = [submit("flood", "10.0.0.1", b"") for _ in range(5)] + [submit("other", address, header)]
+    assert [future.result(30) for future in futures] == [False] * 6
+    assert order.index("other") == place
+
+
+def test_a_request_that_cannot_be_answered_in_time_is_refused_at_once(
+    dispatcher: Dispatcher, request_of: Requests, busy: Busy, clock: SimpleNamespace, counted: Counted
+) -> None:
+    spend(dispatcher, request_of, clock, 100.0)  # a tenth of it goes into the mean
+    with busy():
+        waiting = [dispatcher.submit(lambda _: False, request_of(SEARCH)[1]) for _ in range(2)]
+        client, connection = request_of(SEARCH + SEARCH)
+        refused = dispatcher.submit(lambda _: pytest.fail("it was answered"), connection)
+        assert refused.result(30) is True
+        answer = client.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 10\r\n" in answer  # (2 + 1) requests of 10 s, less the 20 s that it may wait
+        assert (connection.sock.recv(4096), connection.opened) == (SEARCH, True), "the next request is still there"
+        assert counted.refused == ["search"]
+        waiting.append(dispatcher.submit(lambda _: False, request_of(PAGE)[1]))  # says so itself
+    assert [future.result(30) for future in waiting] == [False] * 3
+
+
+def test_slow_searches_are_answered_as_long_as_few_wait(
+    dispatcher: Dispatcher, request_of: Requests, busy: Busy, clock: SimpleNamespace, counted: Counted
+) -> None:
+    spend(dispatcher, request_of, clock, 10_000.0)
+    with busy():
+        waiting = [dispatcher.submit(lambda _: False, request_of(SEARCH)[1]) for _ in range(2)]
+    assert [future.result(30) for future in waiting] == [False, False]
+    assert counted.refused == []
+
+
+@pytest.mark.parametrize(("seconds", "is_refused"), [(LIMIT, False), (LIMIT + 1, True)])
+def test_a_request_that_waited_too_long_is_refused(
+    dispatcher: Dispatcher, request_of: Requests, busy: Busy, clock: SimpleNamespace, counted: Counted,
+    seconds: float, is_refused: bool,
+) -> None:  # fmt: skip
+    began = []
+    client, connection = request_of(SEARCH)
+    with busy():
+        future = dispatcher.submit(lambda _: bool(began.append(deadline.waited())), connection)
+        clock.now += seconds
+    assert future.result(30) is is_refused  # a refusal leaves the connection open
+    if is_refused:
+        assert b"Retry-After: 3\r\n" in client.recv(4096)  # a tenth of 21 s
+    assert counted.refused == ["search"] * is_refused
+    assert counted.waits[1:] == [("search", seconds)] * (not is_refused)
+    assert began == [seconds] * (not is_refused)
+
+
+def test_a_page_that_waited_too_long_goes_to_the_application(
+    dispatcher: Dispatcher, request_of: Requests, busy: Busy, clock: SimpleNamespace
+) -> None:
     def show(_: Any) -> bool:
-        deadline.begin(0.2)
+        deadline.begin(LIMIT)
         assert deadline.remaining() == 0
         return False
 
-    assert dispatcher.submit(show, connection).result(30) is False
-    assert len(began) == 2
+    with busy():
+        shown = dispatcher.submit(show, request_of(PAGE)[1])
+        clock.now += LIMIT + 1
+    assert shown.result(30) is False
+
+
+def test_a_client_that_has_gone_is_no_error(
+    dispatcher: Dispatcher, request_of: Requests, busy: Busy, clock: SimpleNamespace
+) -> None:
+    client, connection = request_of(SEARCH)
+    with busy():
+        future = dispatcher.submit(lambda _: pytest.fail("it was answered"), connection)
+        client.close()
+        clock.now += LIMIT + 1
+    assert future.result(30) is False
+
+
+@pytest.mark.parametrize(
+    ("further", "is_waited_for", "answered"),
+    [
+        (SEARCH, False, 2),
+        (SEARCH, True, 1),  # another caller comes first
+        (SEARCH[:20], False, 1),  # its rest may never come
+        (b"GET /livez HTTP/1.1\r\n\r\n", False, 1),
+        (b"", False, 1),
+    ],
+)
+def test_the_next_request_of_a_connection_is_answered_at_once_unless_others_wait(
+    dispatcher: Dispatcher, request_of: Requests, busy: Busy, further: bytes, is_waited_for: bool, answered: int
+) -> None:
+    _, connection = request_of(SEARCH + further)
+
+    def answer(connection: Connection) -> bool:
+        return connection.sock.recv(len(SEARCH)) == SEARCH and not others.append(len(others))
+
+    others: list[int] = []
+    with busy():
+        future = dispatcher.submit(answer, connection)
+        other = dispatcher.submit(lambda _: False, request_of(SEARCH)[1]) if is_waited_for else None
+    assert future.result(30) is True
+    assert len(others) == answered
+    assert other is None or other.result(30) is False
+
+
+def test_a_request_that_the_server_has_begun_to_read_is_answered(
+    dispatcher: Dispatcher, request_of: Requests, busy: Busy, clock: SimpleNamespace, counted: Counted
+) -> None:
+    """However long it waited: it is no longer in the socket as a whole, so it cannot be refused there."""
+    _, connection = request_of(SEARCH[9:])
+    connection.parser = SimpleNamespace(unreader=SimpleNamespace(buf=io.BytesIO(SEARCH[:9])))
+    with busy():
+        future = dispatcher.submit(lambda _: False, connection)
+        assert dispatcher.waiting()["search"] == 1
+        clock.now += LIMIT + 1
+    assert future.result(30) is False
+    assert counted.refused == []
 
 
 def test_what_fails_is_told(dispatcher: Dispatcher, request_of: Requests) -> None:
