@@ -3,7 +3,6 @@
 import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from itertools import pairwise
 
 import webencodings
@@ -206,103 +205,33 @@ def encoding_name(label: str, *, is_page: bool = False) -> str | None:
 
 def decode_as(name: str, body: bytes) -> str:
     """Decode bytes by an encoding that `encoding_name` returned. Invalid bytes become U+FFFD."""
-    if name in _DECODERS:
-        return _DECODERS[name](body)
-    if name in webencodings.LABELS and not name.startswith("utf-"):
-        return codecs.charmap_decode(body, "strict", _byte_characters(name))[0]
-    return body.decode(name, "replace")
-
-
-@cache
-def _byte_characters(name: str) -> str:
-    codec = {**webencodings.PYTHON_NAMES, "x-user-defined": "ascii"}.get(name, name)
-    characters = [bytes([byte]).decode(codec, "replace") for byte in range(256)]
-    if name.startswith("windows-"):
-        characters[0x80:0xA0] = [chr(0x80 + at) if c == "\ufffd" else c for at, c in enumerate(characters[0x80:0xA0])]
-    for byte, character in _PATCHES.get(name, {}).items():
-        characters[byte] = character
-    return "".join(characters)
-
-
-def _decode_gb18030(body: bytes) -> str:
-    return body.decode("gb18030", "indexer.gb18030").translate(_GB18030)
-
-
-def _euro(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    return ("€", error.start + 1) if error.object[error.start] == 0x80 else ("\ufffd", error.end)
-
-
-@cache
-def _big5_character(pair: str) -> str:
-    if pair in _ETEN:
-        return _ETEN[pair]
-    raw = pair.encode("latin-1")
-    # signs are read by Microsoft's code page, other characters by that of Hong Kong
-    for codec in ("cp950", "big5hkscs") if b"\xa1" <= raw < b"\xa3" else ("big5hkscs", "cp950"):
-        try:
-            return raw.decode(codec)
-        except UnicodeDecodeError:
-            continue
-    return "\ufffd" + pair[1:] if pair[1:].isascii() else "\ufffd"
-
-
-@cache
-def _euc_jp_character(pair: str) -> str:
-    raw = pair.encode("latin-1")
-    if raw == b"\x8f\xa2\xb7":
-        return "～"
-    if len(raw) != 2 or raw[0] < 0xA1:
-        return raw.decode("euc_jp", "replace")[:1]
-    # Python knows the characters of NEC and IBM only in Shift_JIS
-    row, cell = raw[0] - 0xA1, raw[1] - 0xA1
-    lead = 0x81 + row // 2 + (0x40 if row > 61 else 0)
-    trail = 0x9F + cell if row % 2 else 0x40 + cell + (cell > 62)
-    return bytes([lead, trail]).decode("cp932", "replace")[:1]
-
-
-def _decode_euc_jp(body: bytes) -> str:
-    return _EUC_JP_CHARACTER.sub(lambda pair: _euc_jp_character(pair[0]), body.decode("latin-1"))
+    if name == "iso-2022-jp":
+        return _decode_iso_2022_jp(body)
+    if name == "replacement":
+        return "\ufffd" if body else ""
+    encoding = None if name in _SUPERSETS or name in _BEYOND else webencodings.lookup(name)
+    if encoding:
+        text: str = encoding.codec_info.decode(body, "replace")[0]
+        return text
+    return body.decode(_SUPERSETS.get(name, name), "replace")
 
 
 def _decode_iso_2022_jp(body: bytes) -> str:
+    """Decode ISO-2022-JP with the characters of vendors, such as circled digits, which Python's codec lacks."""
     first, *pieces = re.split(rb"\x1b(\([BJI]|\$[@B])", body)
     text = [first.decode("ascii", "replace")]
     for escape, piece in zip(pieces[::2], pieces[1::2], strict=True):
         if escape == b"(I":
             text.append(piece.translate(_HIGH).decode("cp932", "replace"))
         elif escape.startswith(b"$"):
-            text.append(_decode_euc_jp(piece.translate(_HIGH)))
+            text.append(piece.translate(_HIGH).decode(_SUPERSETS["euc-jp"], "replace"))
         else:
-            plain = piece.decode("ascii", "replace")
-            text.append(plain.translate({0x5C: "¥", 0x7E: "‾"}) if escape == b"(J" else plain)
+            text.append(piece.decode("ascii", "replace"))
     return "".join(text)
 
 
-_BIG5_PAIR = re.compile("[\x81-\xfe][\x40-\x7e\xa1-\xfe]|[\x80-\xff]")
-_ETEN = {"\xc6\xcf": "廴", "\xc6\xd3": "无", "\xc6\xd5": "癶", "\xc6\xd7": "隶", "\xc6\xde": "〃", "\xc6\xdf": "仝"}
-_EUC_JP_CHARACTER = re.compile("\x8f[\xa1-\xfe][\xa1-\xfe]|[\x8e\xa1-\xfe][\xa1-\xfe]|[\x80-\xff]")
 _HIGH = bytes(byte | 0x80 if 0x20 < byte < 0x7F else byte for byte in range(256))
-_PATCHES = {
-    "koi8-u": {0xAE: "ў", 0xBE: "Ў"},
-    "windows-1255": {0xCA: "\u05ba"},
-    "x-user-defined": {byte: chr(0xF700 + byte) for byte in range(0x80, 0x100)},
-}
-_GB18030 = str.maketrans(  # private characters that have a place in GB 18030 now
-    "\ue5e5\ue7c7\ue78d\ue78e\ue78f\ue790\ue791\ue792\ue793\ue794\ue795\ue796"
-    "\ue81e\ue826\ue82b\ue82c\ue832\ue843\ue854\ue864",
-    "\u3000\u1e3f\ufe10\ufe12\ufe11\ufe13\ufe14\ufe15\ufe16\ufe17\ufe18\ufe19"
-    "\u9fb4\u9fb5\u9fb6\u9fb7\u9fb8\u9fb9\u9fba\u9fbb",
-)
-_DECODERS: dict[str, Callable[[bytes], str]] = {
-    "big5": lambda body: _BIG5_PAIR.sub(lambda pair: _big5_character(pair[0]), body.decode("latin-1")),
-    "euc-jp": _decode_euc_jp,
-    "euc-kr": lambda body: body.decode("cp949", "replace"),
-    "gb18030": _decode_gb18030,
-    "gbk": _decode_gb18030,
-    "iso-2022-jp": _decode_iso_2022_jp,
-    "replacement": lambda body: "\ufffd" if body else "",
-    "shift_jis": lambda body: body.decode("cp932", "replace"),
-}
-codecs.register_error("indexer.gb18030", _euro)
+# Python's codecs that are nearest to the encodings of the standard
+_SUPERSETS = {
+    "big5": "big5hkscs", "euc-jp": "euc_jis_2004", "euc-kr": "cp949", "gbk": "gb18030", "shift_jis": "cp932",
+}  # fmt: skip
