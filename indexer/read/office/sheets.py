@@ -1,12 +1,13 @@
 """Read workbooks (XLSX, XLS, ODS): a section for each sheet, with its values as displayed.
 
-Calamine reads the values of XLSX and XLS. Formats, hidden rows and text boxes of XLSX come from its XML, which
-is searched instead of parsed: 5 times as fast for large sheets. Numbers of XLS are not formatted.
+Calamine reads the values of XLSX and XLS. Formats and text boxes of XLSX come from its XML, which is searched instead
+of parsed: 5 times as fast for large sheets. Numbers of XLS are not formatted. Hidden rows and columns are read, as one
+click shows them.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
@@ -28,7 +29,6 @@ _MAX_MERGED_CELLS = 200_000
 _MAX_ROWS = 2_000_000
 _MAX_COLUMNS = 16_384
 _MAX_STYLES_IN_PATTERN = 100
-_MAX_FILTERS = 100
 _THREAD_AUTHOR_PREFIX = "tc="
 _MAX_REPEAT_LENGTH = 200
 Range = tuple[int, int, int, int]  # first row and column, last row and column, from 0
@@ -36,15 +36,13 @@ Range = tuple[int, int, int, int]  # first row and column, last row and column, 
 
 @dataclass(slots=True)
 class _Sheet:
-    """A sheet with its merged and hidden ranges, in rows and columns from 0."""
+    """A sheet with its merged ranges, in rows and columns from 0."""
 
     name: str
     rows: Iterable[list[str]] = ()
     height: int = 0
     width: int = 0
     merged: list[Range] = field(default_factory=list)
-    hidden_rows: set[int] = field(default_factory=set)
-    hidden_columns: list[tuple[int, int]] = field(default_factory=list)
     boxes: Iterable[str] = ()
 
 
@@ -67,19 +65,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _sheet_section(sheet: _Sheet) -> Section:
-    is_cut = any(row < sheet.height for row in sheet.hidden_rows)
-    if is_cut or any(last >= 0 and first < sheet.width for first, last in sheet.hidden_columns):
-        reader_notes.add("hidden rows or columns of a sheet were left out")
-    hidden, reach = set[int](), 0
-    for first, last in sorted(sheet.hidden_columns):
-        hidden.update(range(max(first, reach), min(last, _MAX_COLUMNS) + 1))
-        reach = max(reach, last + 1)
-    rows = (
-        [cell for column, cell in enumerate(row) if column not in hidden] if hidden else row
-        for place, row in enumerate(_fill_merged(sheet))
-        if place not in sheet.hidden_rows
-    )
-    return Section((sheet.name,), None, "\n".join(filter(None, (rows_to_text(rows), *sheet.boxes))))
+    return Section((sheet.name,), None, "\n".join(filter(None, (rows_to_text(_fill_merged(sheet)), *sheet.boxes))))
 
 
 def _fill_merged(sheet: _Sheet) -> Iterator[list[str]]:
@@ -135,9 +121,7 @@ def _read_sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
             data = package.read(names[number])
             if b"<f" in data and _FORMULA_WITHOUT_RESULT.search(data):
                 reader_notes.add("formulas without a stored value were left out")
-            related = [(kind, name) for kind, name in package.relations(names[number]).values() if name in package]
-            _find_hidden(sheet, data, west, [package.read(name) for kind, name in related if kind == "table"])
-            sheet.boxes = _text_boxes(package, related)
+            sheet.boxes = _text_boxes(package, package.relations(names[number]).values())
         sheet.rows = _shown_rows(values, west, _cell_formats(data, codes))
         sheet.merged = [
             (top, first - west, bottom, last - west) for (top, first), (bottom, last) in values.merged_cell_ranges or ()
@@ -152,9 +136,6 @@ _PLACE = rb'(?=[^<>]*?\br="([A-Z]{1,3})(\d{1,7})")'
 _FORMULA_WITHOUT_RESULT = re.compile(
     rb"(?:</(?:\w+:)?f>|<(?:\w+:)?f\b[^<>]*/>)(?:<(?:\w+:)?v ?/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
 )
-_ROW_OR_COLUMN = re.compile(rb"<(?:\w+:)?(row|col)\b([^<>]*)>")
-_ATTRIBUTE = re.compile(rb'\b(hidden|outlineLevel|r|min|max)="\s*(\d{1,7}|true)\s*"')
-_FILTERED = re.compile(rb'<(?:\w+:)?autoFilter\b[^<>]*?\bref="\$?[A-Z]{1,3}\$?(\d{1,7}):\$?[A-Z]{1,3}\$?(\d{1,7})"')
 
 
 def _sheet_parts(package: Package) -> tuple[list[str], dict[int, str]]:
@@ -179,24 +160,10 @@ def _sheet_parts(package: Package) -> tuple[list[str], dict[int, str]]:
     return names, codes
 
 
-def _find_hidden(sheet: _Sheet, data: bytes, west: int, tables: Sequence[bytes]) -> None:
-    """Add hidden rows and columns to a sheet, except for outlines and filters."""
-    filters = [(int(top), int(bottom)) for xml in (data, *tables) for top, bottom in _FILTERED.findall(xml)]
-    place = -1
-    for tag in _ROW_OR_COLUMN.finditer(data) if b"hidden" in data else ():
-        attributes = dict(_ATTRIBUTE.findall(tag[2]))
-        is_hidden = attributes.get(b"hidden") in (b"1", b"true") and attributes.get(b"outlineLevel", b"0") == b"0"
-        if tag[1] == b"row":
-            place = int(attributes[b"r"]) - 1 if b"r" in attributes else place + 1
-            if is_hidden and not any(top <= place + 1 <= bottom for top, bottom in filters[:_MAX_FILTERS]):
-                sheet.hidden_rows.add(place)
-        elif is_hidden:
-            first, last = (int(attributes.get(name, b"1")) - 1 - west for name in (b"min", b"max"))
-            sheet.hidden_columns.append((first, last))
-
-
-def _text_boxes(package: Package, related: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _text_boxes(package: Package, related: Iterable[tuple[str, str]]) -> Iterator[str]:
     for kind, name in related:
+        if name not in package:
+            continue
         if kind == "drawing":
             for shape in package.xml(name).iter(_SHAPE):
                 for paragraph in shape.iter(f"{_A}p"):
@@ -253,7 +220,6 @@ _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _CELLS = (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell")
 _GAPS = (f"{_TEXT}s", f"{_TEXT}tab", f"{_TEXT}line-break")
 _ANNOTATION = f"{_OFFICE}annotation"
-_GROUPS = (f"{_TABLE}table-row-group", f"{_TABLE}table-column-group")
 
 
 def _ods_sheets(root: Any) -> Iterator[_Sheet]:
@@ -272,28 +238,16 @@ def _ods_sheets(root: Any) -> Iterator[_Sheet]:
         shapes = (line for shape in table.iter(f"{_DRAW}*", _ANNOTATION) for line in shape.iterchildren(f"{_TEXT}p"))
         sheet.boxes = ["".join(line.itertext()).strip() for line in shapes]
         etree.strip_elements(table, _ANNOTATION, with_tail=False)
-        column = cells = 0
-        for entry in table.iter(f"{_TABLE}table-column"):
-            count = _repeat_count(entry, "columns-repeated")
-            if _is_hidden(entry):
-                sheet.hidden_columns.append((column, column + count - 1))
-            column += count
+        cells = 0
         for row in table.iter(f"{_TABLE}table-row"):
             texts = _ods_row(row, sheet, len(rows))
             count = _repeat_count(row, "rows-repeated") if texts else 1
             cells += len(texts) * count
             if cells > _MAX_CELLS or len(rows) + count > _MAX_ROWS:
                 raise ParseError(f"more than {_MAX_CELLS:,} cells in sheet {sheet.name[:50]}")
-            if _is_hidden(row):
-                sheet.hidden_rows.update(range(len(rows), len(rows) + count))
             rows += [texts] * count
         sheet.rows, sheet.height, sheet.width = rows, len(rows), max(map(len, rows), default=0)
         yield sheet
-
-
-def _is_hidden(entry: Any) -> bool:
-    """Return whether a row or column is hidden, but not by a group or a filter."""
-    return entry.get(f"{_TABLE}visibility") == "collapse" and next(entry.iterancestors(*_GROUPS), None) is None
 
 
 def _ods_row(row: Any, sheet: _Sheet, place: int) -> list[str]:

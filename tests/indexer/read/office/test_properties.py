@@ -75,22 +75,6 @@ def test_xlsx() -> None:
     )
 
 
-def test_hidden_rows_and_columns_are_not_read() -> None:
-    def cells(row: int, texts: str) -> str:
-        return "".join(f'<c r="{column}{row}" t="inlineStr"><is><t>{column}{text}</t></is></c>'
-                       for column, text in zip("CDEF", texts, strict=True))  # fmt: skip
-
-    rows = (
-        f'<row r="3">{cells(3, "abcd")}</row><row r="4" hidden="1">{cells(4, "NNNN")}</row>'
-        f'<row>{cells(5, "efgh")}</row><row hidden="true">{cells(6, "NNNN")}</row>'
-    )
-    columns = '<cols><col min="1" max="1" hidden="1"/><col min="4" max="5" hidden="1"/><col min="6" max="9"/></cols>'
-    body = files.xlsx(First=[["x"]], Cats=[["NAME", "AGE"]])
-    sheet = f"<worksheet {files.SHEET}>{columns}<sheetData>{rows}</sheetData></worksheet>"
-    document = read("a.xlsx", files.with_parts(body, {"xl/worksheets/2.xml": sheet}))
-    assert [section.text for section in document.sections] == ["x", "Ca: Ce | Fd: Fh"]
-
-
 def test_epub_is_read_in_the_order_of_its_spine() -> None:
     document = read(
         "a.epub",

@@ -125,10 +125,7 @@ def test_text_boxes() -> None:
     assert section.text == "a | b\nClosed on Sundays"
 
 
-HIDDEN_ROW = '<row r="2" hidden="1" {}>' + words("A2", "Quay") + words("B2", "blue") + "</row>"
-FIRST, LAST = '<row r="1">' + row(1, "Zone|Colour") + "</row>", '<row r="3">' + row(3, "Port|red") + "</row>"
-FOLDED = 'outlineLevel="1"'
-FILTER = '<autoFilter ref="A1:B3"/>'
+FIRST = '<row r="1">' + row(1, "Zone|Colour") + "</row>"
 
 
 def sheet_of(contents: str, **parts: str) -> str:
@@ -139,29 +136,10 @@ def sheet_of(contents: str, **parts: str) -> str:
     return sheets.read(files.with_parts(files.xlsx(Sheet=[]), more), None).sections[0].text
 
 
-@pytest.mark.parametrize(
-    ("rows", "parts", "is_read"),
-    [
-        (f"<sheetData>{FIRST}{HIDDEN_ROW.format('')}{LAST}</sheetData>", {}, False),
-        (f"<sheetData>{FIRST}{HIDDEN_ROW.format('')}{LAST}</sheetData>", {"table": "<table/>"}, False),
-        (f"<sheetData>{FIRST}{HIDDEN_ROW.format(FOLDED)}{LAST}</sheetData>", {}, True),
-        (f"<sheetData>{FIRST}{HIDDEN_ROW.format('')}{LAST}</sheetData>{FILTER}", {}, True),
-        (f"<sheetData>{FIRST}{HIDDEN_ROW.format('')}{LAST}</sheetData>", {"table": f"<table>{FILTER}</table>"}, True),
-    ],
-)  # fmt: skip
-def test_rows_that_an_outline_or_a_filter_folds_away_are_read(rows: str, parts: dict[str, str], is_read: bool) -> None:
-    reader_notes.take()
-    assert ("Zone: Quay | Colour: blue" in sheet_of(rows, **parts)) is is_read
-    assert ("hidden rows or columns of a sheet were left out" in reader_notes.take()) is not is_read
-
-
-def test_columns_that_an_outline_folds_away_are_read() -> None:
-    columns = '<cols><col min="2" max="2" hidden="1" {}/></cols><sheetData>' + FIRST + LAST + "</sheetData>"
-    assert sheet_of(columns.format('outlineLevel="1"')) == "Zone: Port | Colour: red"
-    assert sheet_of(columns.format("")) == "Zone\nPort"
-    reader_notes.take()
-    sheet_of('<cols><col min="3" max="16384" hidden="1"/></cols><sheetData>' + FIRST + LAST + "</sheetData>")
-    assert reader_notes.take() == ()  # nothing is there
+def test_hidden_rows_and_columns_are_read() -> None:
+    hidden = '<row r="2" hidden="1">' + row(2, "Quay|blue") + "</row>"
+    columns = '<cols><col min="2" max="2" hidden="1"/></cols>'
+    assert sheet_of(f"{columns}<sheetData>{FIRST}{hidden}</sheetData>") == "Zone: Quay | Colour: blue"
 
 
 def test_comments_and_conversations_are_read_once() -> None:
@@ -216,16 +194,10 @@ HEAD = cell("Zone") + cell("Price")
         (table(GAP.format(2) + HEAD + GAP.format(16_000), GAP.format(2) + cell("Port") + cell("1"),
                '<table:table-row table:number-rows-repeated="1048574"><table:table-cell/></table:table-row>'),
          "Zone: Port | Price: 1"),
-        (table(HEAD, '<table:table-row table:visibility="collapse">' + cell("NO") + cell("1") + "</table:table-row>",
+        (table(HEAD, '<table:table-row table:visibility="collapse">' + cell("Quay") + cell("1") + "</table:table-row>",
                cell("Port<text:s text:c='2'/>one"
                "<office:annotation><text:p>Since May</text:p></office:annotation>") + cell("2")),
-         "Zone: Port one | Price: 2\nSince May"),
-        (table(HEAD, '<table:table-row table:visibility="filter">' + cell("Port") + cell("1") + "</table:table-row>",
-               "<table:table-row-group>" + '<table:table-row table:visibility="collapse">' + cell("Quay") + cell("2")
-               + "</table:table-row></table:table-row-group>"),
-         "Zone: Port | Price: 1\nZone: Quay | Price: 2"),
-        (table(cell("a") + cell("NO") + cell("b"),
-               columns='<table:table-column/><table:table-column table:visibility="collapse"/>'), "a | b"),
+         "Zone: Quay | Price: 1\nZone: Port one | Price: 2\nSince May"),
         (table(cell("x", 'table:number-columns-repeated="2"')) + table(cell("NO"), style="off"), "x | x"),
         (table(cell("a") + f'<table:table-cell xmlns:draw="{DRAW}"><draw:frame><draw:text-box><text:p>Closed</text:p>'
                "</draw:text-box></draw:frame></table:table-cell>"), "a\nClosed"),
