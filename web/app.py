@@ -16,9 +16,10 @@ from werkzeug.sansio.response import Response as AnyResponse
 
 from rag.errors import SettingsError
 from rag.insights.store import Recorder
+from rag.jobs.jobs import JobManager
+from rag.jobs.pushes import PushedQueue
 from rag.messages import Status
 from rag.serving.follower import Follower
-from rag.serving.jobs import JobManager, PushedQueue
 from rag.serving.live import LiveRetriever
 from rag.settings import Settings, load
 from web import metrics, openapi, problems
@@ -26,7 +27,7 @@ from web.api import documents, mcp, openai, search
 from web.api.requests import retriever as visible_retriever
 from web.guards import access, limits
 from web.openapi import Operation
-from web.pages import changes_page, document_page, operator_pages, search_page
+from web.pages import document_pages, operator_pages, search_page
 from web.problems import SECURITY_HEADERS, problem, respond
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -44,8 +45,8 @@ BLUEPRINTS = (
     documents.blueprint,
     documents.jobs,
     mcp.blueprint,
-    document_page.blueprint,
-    changes_page.blueprint,
+    document_pages.blueprint,
+    document_pages.changes,
 )
 
 YEAR_S = 365 * 24 * 3600

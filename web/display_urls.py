@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from flask import current_app
 
 from rag.errors import NotReady, NotThere
-from web.guards.caller import caller
+from web.guards.access import caller
 
 # anything else, javascript: above all, is shown as text; white space and controls can hide a scheme
 SAFE_URL = re.compile(r"(?:(?:git\+)?https?://|(?:git\+)?file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)

@@ -25,13 +25,13 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.http.errors import ParseException
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from rag.access import check_exposure, is_loopback
 from rag.errors import RagError
-from rag.serving.access import check_exposure, is_loopback
 from rag.settings import Settings, load
 from web import logs
 from web.dispatch import LONG_THREADS, SEARCH_THREADS, Dispatcher
 from web.guards.access import parse_origins
-from web.guards.limits import SHARED_FOLDER
+from web.guards.token_buckets import SHARED_FOLDER
 from web.openapi import long_paths
 from web.problems import raw_response
 

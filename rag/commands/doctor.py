@@ -23,13 +23,13 @@ from indexer.publish.source_settings import limits_as_text
 from indexer.read.ocr import pages as ocr
 from indexer.read.reader_process import ReaderProcess
 from indexer.sources.git import version as git_version
+from rag.access import AccessRules
 from rag.commands.models import as_built, plans, published
 from rag.commands.verb import Result, verb
 from rag.query.fingerprint import check_fingerprint
-from rag.serving.access import AccessRules
-from rag.serving.store_access import TOKEN
 from rag.settings import SETTINGS, Settings, nearest
 from rag.settings_file import credentials_of
+from rag.stores import TOKEN
 
 _OTHER_VARIABLES = (cpu.ISA_VARIABLE, TOKEN, "PILOTLIGHT_KEY", "PILOTLIGHT_DOCS_PORT")
 

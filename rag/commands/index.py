@@ -52,7 +52,7 @@ def remove(settings: Settings, *, source: Sequence[str]) -> Result:
     from indexer.pipeline.build import remove_sources
     from indexer.pipeline.progress import Progress
     from rag.commands.models import published
-    from rag.serving.store_access import publisher_of, reported
+    from rag.stores import publisher_of, reported
 
     folder = published(settings)
     publisher = publisher_of(settings)

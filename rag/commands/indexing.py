@@ -26,9 +26,9 @@ from rag.changes.snapshots import count_changes
 from rag.commands import models
 from rag.commands.models import published
 from rag.commands.verb import Result
-from rag.serving.store_access import publisher_of, reported
 from rag.settings import SETTINGS, Settings, load, own_limits
 from rag.settings_file import ConfiguredSource, credentials_of
+from rag.stores import publisher_of, reported
 
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster

@@ -17,7 +17,7 @@ from typing import Any
 from embedder.errors import PilotlightError
 from indexer import memory
 from indexer.pipeline.progress import Progress
-from rag.serving.jobs import END, JOB, write
+from rag.jobs.jobs import END, JOB, write
 from rag.settings import load
 
 _NICE_JOB, _NICE_PUSHED = 10, 5
@@ -58,8 +58,8 @@ def index_pushed() -> int:
     server = os.getppid()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)
     from rag.commands.models import lazy_embedder
-    from rag.serving.builds import PushedBuilder
-    from rag.serving.store_access import publisher_of
+    from rag.jobs.builds import PushedBuilder
+    from rag.stores import publisher_of
 
     try:
         settings = load()

@@ -42,7 +42,7 @@ def published(settings: Settings) -> Path:
 
 def published_store(settings: Settings) -> "Store":
     """Return the store of the settings. Raises as `published` does."""
-    from rag.serving.store_access import chosen_store
+    from rag.stores import chosen_store
 
     if not settings.store:
         published(settings)

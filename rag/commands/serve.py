@@ -17,10 +17,10 @@ import msgspec
 
 from embedder.errors import PilotlightError
 from indexer.config import SOURCE_SETTINGS
+from rag.access import Grant, Key, KeyFile, check_exposure, reader_names
 from rag.commands.verb import CommandContext, Result, verb
 from rag.errors import KeysError, RagError, SettingsError
 from rag.query.request import ALL, DEFAULT_COLLECTION, parameters_of
-from rag.serving.access import Grant, Key, KeyFile, check_exposure, reader_names
 from rag.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
     plan, *rerank_plans = models.plans(settings)
     plans = [plan, plan.queries, *rerank_plans]
     with models.verifying(plans):
-        from rag.serving.store_access import check_servable
+        from rag.stores import check_servable
     # a separate process: files that libraries have open do not survive the fork of the workers
     check = get_context("fork").Process(target=_check, args=(check_servable, settings, plan.fingerprint))
     check.start()

@@ -1,3 +1,3 @@
-"""Generations in, a retriever that always answers from the newest out; jobs and pushed documents that make new ones.
+"""Following: generations in, a retriever that always answers from the newest out.
 
 May import `query` and the root of `rag`."""

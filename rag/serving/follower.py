@@ -3,11 +3,13 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from embedder.config import Role
 from embedder.errors import PilotlightError
+from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import CrossEncoder, Embedder
 from indexer import memory
 from indexer.errors import IndexCorrupt, IndexMissing, StoreError
@@ -17,11 +19,11 @@ from indexer.generation.joint import JointGeneration
 from indexer.generation.manifest import DEFAULT, Manifest
 from indexer.publish.publish import SelfCheck
 from indexer.stores.store import FolderStore, Searchable, Store
-from rag.query.model_queue import QueryCache, RerankQueue
+from rag.errors import NotThere, RagError
+from rag.query.model_queue import WARM_QUERIES, QueryCache, QueryEncoder, RerankQueue, Vector
 from rag.query.retriever import Retriever
-from rag.serving.served_model import ServedModel
-from rag.serving.store_access import older_ids, stores_of
 from rag.settings import Settings
+from rag.stores import older_ids, stores_of
 
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 10.0
@@ -45,6 +47,45 @@ def load_reranker(settings: Settings) -> CrossEncoder | None:
     """Load the cross-encoder that the settings describe, if they do."""
     config = settings.reranker_config()
     return CrossEncoder(config) if config else None
+
+
+class QueryEmbedding(NamedTuple):
+    """Texts and their vectors."""
+
+    vectors: Vector  # (n, dim)
+    tokens: int
+    model: str
+
+
+class ServedModel:
+    """The embedder in memory, warm, and its queues. Safe to share between threads."""
+
+    def __init__(self, name: str, load: Callable[[], Embedder], cache: QueryCache | None = None) -> None:
+        """Load the model and run it in each way that queries do. Raises RagError, or as `load` does."""
+        self.name = name
+        try:
+            self.embedder = load()
+            self.encoder = QueryEncoder(self.embedder, cache)
+            # texts that can wait do not hold the queue of queries: a long one takes as long as ten queries
+            self._background = QueryEncoder(self.embedder.twin())
+            for query in WARM_QUERIES:
+                self.embedder.encode([query], role="query")
+            self.embedder.encode(WARM_QUERIES, role="query")
+        except MemoryError as error:
+            raise RagError(f"there is no memory for model {self.name}: allow more") from error
+        except OSError as error:
+            raise RagError(f"model {self.name} cannot be loaded: {error.strerror or error}") from error
+
+    def embed(self, texts: Sequence[str], role: Role, model: str = "") -> QueryEmbedding:
+        """Embed texts, in runs next to those of queries. Raises NotThere for another model's name, DeadlinePassed."""
+        if model not in ("", self.name):
+            raise NotThere(f"there is no model {model[:80]!r}; the model is {self.name}", "model")
+        vectors = self._background.encode(texts, role)
+        return QueryEmbedding(vectors, sum(self.embedder.count_tokens(texts, role=role)), self.name)
+
+    def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
+        """Embed queries, with their tokens. Raises DeadlinePassed."""
+        return self._background.encode_tokens([self.embedder.tokenize_query(query) for query in queries])
 
 
 class ServedCollection:

@@ -22,14 +22,13 @@ from indexer.generation.manifest import DEFAULT, collection_dir
 from indexer.generation.versions import edition_at
 from indexer.stores.store import Searchable
 from rag import deadline
+from rag.access import EVERYTHING, Scope
 from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
 from rag.query.headings import MAX_TYPED_CHARS, MIN_TYPED_CHARS, suggestions
 from rag.query.request import ALL, DEFAULT_SUGGESTIONS, SearchRequest, in_force, names_of
 from rag.query.results import Answer, Suggestion, count_facets
 from rag.query.retriever import Retriever
-from rag.serving.access import EVERYTHING, Scope
-from rag.serving.follower import LOADING, Follower, facts_of
-from rag.serving.served_model import QueryEmbedding, ServedModel
+from rag.serving.follower import LOADING, Follower, QueryEmbedding, ServedModel, facts_of
 
 if TYPE_CHECKING:
     from rag.messages import Changes

@@ -6,7 +6,7 @@ import pytest
 from flask import Flask, Response
 from playwright.sync_api import Locator, Page, expect
 
-from rag.serving.access import KeyFile
+from rag.access import KeyFile
 from rag.settings import Settings
 from tests.browser.parts import EVIL, assert_legible
 from tests.web.fakes import make_hit

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
+from rag.access import KeyFile
 from rag.errors import DeadlinePassed
-from rag.serving.access import KeyFile
 from rag.settings import Settings
 from tests.browser.parts import assert_legible, box, echo, titles
 

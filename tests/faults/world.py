@@ -99,16 +99,16 @@ def _push(world: World, index: Path) -> None:
 def import_all() -> None:
     """Import what actions use only when they run, so that a fault does not meet an import."""
     import rag.insights.report
-    import rag.serving.builds
-    import rag.serving.jobs
+    import rag.jobs.builds
+    import rag.jobs.jobs
     import rag.serving.live  # noqa: F401
 
 
 def _send(world: World, index: Path) -> None:
     """Push documents as a server does, and index them."""
+    from rag.jobs.builds import PushedBuilder
+    from rag.jobs.pushes import PushedQueue
     from rag.messages import Push
-    from rag.serving.builds import PushedBuilder
-    from rag.serving.jobs import PushedQueue
     from rag.settings import load
 
     settings = load({"index": str(index)}, {})

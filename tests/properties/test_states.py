@@ -36,14 +36,14 @@ from indexer.read.reader_main import preload
 from indexer.read.reader_process import ReaderProcess
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.stores.store import FolderStore
+from rag.access import Grant, KeyFile
+from rag.jobs.builds import PushedBuilder
+from rag.jobs.pushes import PushedQueue
 from rag.query.request import Filter
-from rag.serving.access import Grant, KeyFile
-from rag.serving.builds import PushedBuilder
 from rag.serving.follower import Follower
-from rag.serving.jobs import PushedQueue
 from rag.serving.live import LiveRetriever
-from rag.serving.store_access import older_ids, roll_back
 from rag.settings import load
+from rag.stores import older_ids, roll_back
 from tests.dummy import DummyEmbedder
 from tests.faults.killer import read_here
 from tests.properties.checks import ServerChecks

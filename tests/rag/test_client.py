@@ -14,15 +14,15 @@ import pytest
 
 import rag.client
 from indexer.sources.pushed_store import PushedStore
+from rag.access import KeyFile
 from rag.client import Client
 from rag.decoding import decode
 from rag.errors import ClientError, FieldError, Refused, Rejected, Unavailable
+from rag.jobs.builds import PushedBuilder
+from rag.jobs.pushes import PushedQueue
 from rag.messages import EmbeddingRequest, Exchange, Push, SearchBatch
 from rag.query.request import Filter, SearchRequest
 from rag.query.results import Answer
-from rag.serving.access import KeyFile
-from rag.serving.builds import PushedBuilder
-from rag.serving.jobs import PushedQueue
 from rag.settings import Settings
 from tests.dummy import DummyEmbedder
 from tests.endpoint import fake_endpoint

@@ -12,12 +12,12 @@ import pytest
 from flask.testing import FlaskClient
 
 from indexer.generation.documents import document_id
+from rag.access import NOTHING, Grant, KeyFile, reader_names
 from rag.errors import CollectionMissing, KeysError
+from rag.jobs.pushes import PushedQueue
 from rag.messages import Push
 from rag.query.request import Filter, SearchRequest
-from rag.serving.access import NOTHING, Grant, KeyFile, reader_names
 from rag.serving.follower import Follower
-from rag.serving.jobs import PushedQueue
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rag.serving.access import KeyFile
+from rag.access import KeyFile
 from tests.web.running import NEEDS_NGINX, nginx
 from tests.web.test_server import DEADLINE_S, ROOT, Running, free_port, until
 

@@ -22,8 +22,8 @@ import pytest
 
 from indexer.read.markup import blocks
 from indexer.read.office import sheets
+from rag import access
 from rag.adapters.passages import line_of
-from rag.serving import access
 
 ROOT = Path(__file__).resolve().parents[2]
 LENGTH = 4_000  # characters
@@ -235,7 +235,7 @@ BUILT = {  # by module: how patterns are used that its functions build, and thes
     "indexer.read.office.sheets": ("search", [re.compile(rb'<(?:\w+:)?c\s(?=[^<>]*?\bs="(1|22)")' + sheets._PLACE)]),
     "rag.changes.compare": ("search", [re.compile(r"(?<![\w.])3\.11(?!\.?\d)")]),
     "rag.adapters.passages": ("search", [line_of(["dead", "tuples"])]),
-    "rag.serving.access": ("fullmatch", [re.compile(access._NAME)]),
+    "rag.access": ("fullmatch", [re.compile(access._NAME)]),
 }
 
 

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from embedder.config import Role
 from embedder.late_interaction import QueryTokens
 from indexer.generation.documents import DocumentFacts, document_id
+from rag.access import Scope
 from rag.errors import CollectionMissing, JobConflict, JobMissing, NotConfigured, NotReady, NotThere
 from rag.messages import Changes, DocumentChange, Edit, SectionChange, Snapshot
 from rag.query.request import Filter, SearchRequest
 from rag.query.results import Answer, Explanation, Hit, ScorePart, Step, Suggestion, count_facets
-from rag.serving.access import Scope
-from rag.serving.served_model import QueryEmbedding
+from rag.serving.follower import QueryEmbedding
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 
 MODEL = "all-MiniLM-L6-v2"

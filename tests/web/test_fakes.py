@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from rag.serving.jobs import JobManager
+from rag.jobs.jobs import JobManager
 from rag.serving.live import LiveRetriever, OpenDocument
 from tests.rag.conftest import Site, site  # noqa: F401 - a fixture
 from tests.web.fakes import FakeDocument, FakeJobs, FakeRetriever

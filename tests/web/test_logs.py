@@ -18,7 +18,7 @@ from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from web import logs
 from web.app import create_app
-from web.guards.caller import Caller
+from web.guards.access import Caller
 
 
 @pytest.fixture

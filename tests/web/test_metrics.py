@@ -6,8 +6,8 @@ import signal
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from rag.jobs.pushes import PushedQueue
 from rag.messages import Push
-from rag.serving.jobs import PushedQueue
 from rag.settings import load
 from tests.web.fakes import FakeRetriever
 from tests.web.test_server import Running, until

@@ -15,9 +15,9 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import from_schema
 from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
 
+from rag.access import KeyFile
 from rag.insights.store import Recorder
-from rag.serving.access import KeyFile
-from rag.serving.jobs import PushedQueue
+from rag.jobs.pushes import PushedQueue
 from rag.settings import Settings
 from tests.endpoint import fake_endpoint
 from tests.web.fakes import FakeJobs, FakeRetriever, make_hit

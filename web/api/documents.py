@@ -12,10 +12,11 @@ from werkzeug.exceptions import ServiceUnavailable
 
 from rag import deadline, messages
 from rag.errors import FieldError, JobMissing, RequestRefused
-from rag.serving.jobs import JobManager, PushedQueue
+from rag.jobs.jobs import JobManager
+from rag.jobs.pushes import PushedQueue
 from rag.serving.live import OpenDocument
 from web.api.requests import collection_field, read_json, read_query, retriever
-from web.guards.caller import OUTSIDE, may_write
+from web.guards.access import OUTSIDE, may_write
 from web.guards.limits import MAX_BODY_BYTES, MAX_DOCUMENT_BYTES, take_slot
 from web.openapi import Content, Operation
 

@@ -29,7 +29,7 @@ from rag.query.request import (
 from rag.query.results import Answer, QueryTokens
 from rag.serving.live import LiveRetriever
 from rag.settings import Settings
-from web.guards.caller import caller
+from web.guards.access import caller
 from web.guards.limits import read_body
 from web.metrics import note_search
 from web.problems import this_request

@@ -1,5 +1,8 @@
 """Access control: keys, users of a proxy, callers without a key, and pages of other sites.
 
+Routes get their retriever from `web.api.requests.retriever`, which is narrowed to the caller's scope, and call
+`may_write` before they change a collection.
+
 A route has the role read or write, or None if it is open to everybody (`web.openapi.Operation`). Writing always needs a
 bearer key: a browser sends a saved password with any request, also with one that another site makes it send, but never
 a bearer key. No response allows browsers to send credentials across origins, so `*` is safe as an allowed origin.
@@ -15,15 +18,15 @@ import ipaddress
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from flask import Flask, Request, Response, g, request
+from flask import Flask, Request, Response, current_app, g, request
 from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import Forbidden, TooManyRequests, Unauthorized
 
-from rag.errors import KeysError, SettingsError
-from rag.serving.access import (
+from rag.access import (
     EVERYTHING,
     MAX_GROUPS,
     MAX_NAME_CHARS,
@@ -36,9 +39,9 @@ from rag.serving.access import (
     is_loopback,
     is_origin,
 )
+from rag.errors import KeysError, SettingsError
 from rag.settings import Settings
-from web.guards.caller import NOBODY, USER, Caller, caller, sees_all
-from web.guards.limits import TokenBuckets, network_of, shared_file
+from web.guards.token_buckets import TokenBuckets, network_of, shared_file
 from web.openapi import operation_for
 from web.problems import this_request, wants_page
 
@@ -46,6 +49,8 @@ from web.problems import this_request, wants_page
 FOR_PAGES = frozenset(
     {"search.search_by_query_string", "search.search_by_body", "search.suggest", "search.add_feedback"}
 )
+OUTSIDE = "is none that this caller may write"
+USER = "user:"  # prefix of the names of users; no key has a colon in its name
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024
 BARRED = "Too many requests without a valid key came from this address: try again later."
@@ -56,12 +61,59 @@ PREFLIGHT = {
     "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-Id",
     "Access-Control-Max-Age": "600",
 }
-_ANYBODY = Caller("", "read", scope=UNLISTED)
-_LOCAL = Caller("", "read")
 _PORT = re.compile(r":[0-9]*\Z")
 _HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # no _, which WSGI cannot tell from -
 _MIN_SECRET_CHARS = 16
 _SECRET = "HTTP_X_PROXY_SECRET"  # noqa: S105 - its name
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The caller of a request.
+
+    Args:
+        name: name of the key, or `user:` and the name of the user; empty without either.
+        role: read or write; None for the routes that are open to everybody.
+        is_shown: whether pages show its key, so that many share it.
+        scope: documents that it reads.
+        writes: documents that it changes.
+    """
+
+    name: str
+    role: str | None
+    is_shown: bool = False
+    scope: Scope = EVERYTHING
+    writes: Scope = NOTHING
+
+    @property
+    def shown(self) -> str:
+        """Name of the caller in an error that it gets."""
+        user = self.name.removeprefix(USER)
+        return f"The key {user!r}" if user == self.name else f"The user {user!r}"
+
+
+NOBODY = Caller("", None)
+_ANYBODY = Caller("", "read", scope=UNLISTED)
+_LOCAL = Caller("", "read")
+
+
+def caller() -> Caller:
+    """Return who makes the request under way."""
+    return g.get("caller", NOBODY)  # type: ignore[no-any-return]  # g has no types
+
+
+def may_write(collection: str) -> bool:
+    """Return whether the caller of this request may change a collection."""
+    return caller().writes.has_whole(collection)
+
+
+def sees_all() -> bool:
+    """Return whether the caller of this request may read every document of the server."""
+    scope = caller().scope
+    if scope.is_all:
+        return True
+    collections = current_app.extensions["retriever"].status().get("collections", [])
+    return not any(each.get("restricted") for each in collections) and scope.without_lists().is_all
 
 
 class AccessControl:

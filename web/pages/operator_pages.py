@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from rag.errors import NotReady
 from rag.insights.report import MAX_DAYS, Report, report
+from rag.jobs.pushes import PushedQueue
 from rag.messages import InCollection, Request
-from rag.serving.jobs import PushedQueue
 from web.api.requests import read_query, recorder, retriever, settings
 from web.display_urls import Places
 from web.openapi import HTML, Content, Operation

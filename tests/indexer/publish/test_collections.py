@@ -28,7 +28,7 @@ from indexer.publish.publish import (
     writer_lock,
 )
 from indexer.stores.store import FolderStore
-from rag.serving.store_access import roll_back
+from rag.stores import roll_back
 from tests.dummy import DummyEmbedder
 
 

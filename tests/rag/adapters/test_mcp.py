@@ -20,10 +20,10 @@ from mcp import Client, StdioServerParameters
 from tokenizers import Tokenizer
 
 from indexer.generation.documents import DocumentReader
+from rag.access import KeyFile
 from rag.adapters.passages import count_tokens
 from rag.adapters.tools import DATA, KINDS, Tools, describe_tools
 from rag.errors import NotThere
-from rag.serving.access import KeyFile
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import Settings, load

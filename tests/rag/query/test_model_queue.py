@@ -17,7 +17,7 @@ from rag.errors import DeadlinePassed, NotConfigured
 from rag.query.model_queue import FairLock, QueryEncoder, RerankQueue
 from rag.query.request import SearchRequest
 from rag.query.retriever import Retriever
-from rag.serving.served_model import ServedModel
+from rag.serving.follower import ServedModel
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import wait_for
 

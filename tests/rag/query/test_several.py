@@ -10,9 +10,9 @@ from indexer.config import BuildConfig
 from indexer.generation.manifest import collection_dir
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
+from rag.access import Grant, Scope
 from rag.errors import CollectionMissing, NotReady
 from rag.query.request import MODES, Filter, SearchRequest
-from rag.serving.access import Grant, Scope
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load

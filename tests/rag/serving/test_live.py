@@ -17,8 +17,8 @@ from rag.errors import CollectionMissing, NotReady, NotThere
 from rag.query.request import SearchRequest
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
-from rag.serving.store_access import roll_back
 from rag.settings import load
+from rag.stores import roll_back
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import asked_meanwhile, wait_for
 

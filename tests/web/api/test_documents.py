@@ -12,8 +12,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from indexer.sources.pushed_store import PushedStore
-from rag.serving.access import KeyFile
-from rag.serving.jobs import PushedQueue
+from rag.access import KeyFile
+from rag.jobs.pushes import PushedQueue
 from rag.settings import Settings
 from tests.web.fakes import FakeDocument, FakeJobs, FakeRetriever, make_hit
 from tests.web.test_problems import assert_problem
@@ -100,10 +100,10 @@ def test_what_cannot_be_used_is_named(index, field):
 
 def test_limits(index, monkeypatch):
     sender = client_for(index)
-    monkeypatch.setattr("rag.serving.jobs.MAX_PUSHED_BYTES", 15)
+    monkeypatch.setattr("rag.jobs.pushes.MAX_PUSHED_BYTES", 15)
     assert sender.post(URL, json=PAGE).status_code == 202
     assert "more than 15 bytes" in str(assert_problem(sender.post(URL, json=PAGE | {"url": "https://b.test/"}), 507))
-    monkeypatch.setattr("rag.serving.jobs.MAX_QUEUED", 1)
+    monkeypatch.setattr("rag.jobs.pushes.MAX_QUEUED", 1)
     answer = sender.post(URL, json=PAGE)
     assert assert_problem(answer, 429)["detail"].startswith("1 changes wait")
     assert answer.headers["Retry-After"] == "2"

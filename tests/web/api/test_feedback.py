@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from rag.access import KeyFile
 from rag.insights.store import DATABASE, Recorder
-from rag.serving.access import KeyFile
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit
 from tests.web.test_problems import assert_problem

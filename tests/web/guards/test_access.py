@@ -9,9 +9,9 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
+from rag.access import Grant, KeyFile, Scope, check_exposure, reader_names
 from rag.errors import KeysError, SettingsError
 from rag.query.request import Filter
-from rag.serving.access import Grant, KeyFile, Scope, check_exposure, reader_names
 from rag.settings import Settings, load
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem

@@ -9,14 +9,15 @@ import pytest
 from flask.testing import FlaskClient
 
 from rag import deadline
+from rag.access import KeyFile
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
-from rag.serving.access import KeyFile
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
-from web.guards.limits import MAX_BODY_BYTES, MAX_LARGE_BYTES, PLACES, TokenBuckets
+from web.guards.limits import MAX_BODY_BYTES, MAX_LARGE_BYTES
+from web.guards.token_buckets import PLACES, TokenBuckets
 
 SEARCH = "/api/v1/search?q=index"
 

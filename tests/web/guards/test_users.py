@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from rag.access import EVERYTHING, NOTHING, AccessRules, Grant, KeyFile, Scope, check_exposure, reader_names
 from rag.errors import SettingsError
 from rag.query.request import Filter
-from rag.serving.access import EVERYTHING, NOTHING, AccessRules, Grant, KeyFile, Scope, check_exposure, reader_names
 from rag.settings import Settings, load
 from tests.web.fakes import FakeRetriever
 from tests.web.guards.test_access import bearer
 from tests.web.test_problems import assert_problem
 from web.app import create_app
-from web.guards.caller import caller
+from web.guards.access import caller
 from web.openapi import Operation
 
 RULES = """

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from rag.serving.access import Grant, KeyFile
+from rag.access import Grant, KeyFile
 from rag.settings import Settings
 from tests.web.api.test_feedback import Kept, searched
 from tests.web.fakes import FakeRetriever

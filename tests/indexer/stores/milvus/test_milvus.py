@@ -175,7 +175,7 @@ def test_a_manifest_that_is_not_as_it_was(live):
 def test_nothing_of_milvus_is_imported_without_need():
     code = """
 import sys
-import indexer.stores.store, rag.commands.cli, rag.serving.live, rag.serving.store_access, web.app
+import indexer.stores.store, rag.commands.cli, rag.serving.live, rag.stores, web.app
 assert not {"pymilvus", "milvus_lite", "grpc"} & set(sys.modules)
 sys.modules["pymilvus"] = None
 from indexer.errors import StoreAddressError

@@ -9,7 +9,7 @@ from indexer.generation.documents import document_id
 from indexer.records import TextBlock
 from rag.query.results import Hit
 from tests.web.fakes import CODE, FakeRetriever, make_hit
-from web.pages.document_page import SHOWN
+from web.pages.document_pages import SHOWN
 from web.pages.snippets import CUT, make_section, make_snippet, make_text
 
 URL = "file:///srv/notes/a%20b.md"

@@ -1,17 +1,26 @@
-"""The page of a document from its text in the index, for addresses that browsers do not open."""
+"""The page of a document, from its text in the index, and the page of what changed between two snapshots."""
 
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 from typing import Annotated
 
-from flask import Blueprint, Response, render_template, request, url_for
+from flask import Blueprint, Response, jsonify, render_template, request, url_for
 from msgspec import Meta
+from msgspec.structs import replace
 
-from rag.messages import InCollection
+from rag.decoding import decode
+from rag.messages import Changes, ChangesRequest, InCollection
 from rag.query.results import as_markdown, is_source_code, section_within
 from rag.serving.live import OpenDocument
-from web.api.requests import collection_field, read_query, retriever
+from web.api.requests import (
+    collection_field,
+    fields_beside_filter,
+    filter_of_parameters,
+    parse_query_string,
+    read_query,
+    retriever,
+)
 from web.display_urls import places
 from web.openapi import HTML, Content, Operation
 from web.pages.snippets import make_text
@@ -29,6 +38,8 @@ class ReadRequest(InCollection):
 
 
 MARKDOWN = Content("text/markdown", {"type": "string"})
+JSON = "application/json"
+changes = Blueprint("changes", __name__)
 blueprint = Blueprint("reading", __name__, url_prefix="/document")
 
 
@@ -86,3 +97,27 @@ def _markdown(opened: OpenDocument) -> Iterator[str]:
             pieces.append(f"\n{as_markdown(passage['text'], passage['blocks'])}\n")
             before = passage["section"]
         yield "".join(pieces)
+
+
+@changes.get("/changes")
+@Operation(
+    role="read",
+    query=ChangesRequest,
+    has_filter=True,
+    responses={200: [HTML, Changes]},
+    errors=(404, 501),
+    takes_long=True,
+)
+def show_changes() -> str | Response:
+    """Show the sections that changed between two snapshots; as JSON with `Accept: application/json`."""
+    parameters = parse_query_string(request.query_string)
+    fields = fields_beside_filter(parameters, ChangesRequest.__struct_fields__, "changes")
+    query = decode({name: value for name, value in fields.items() if value}, ChangesRequest, strict=False)
+    display = places(query.collection)
+    only = filter_of_parameters(display.index_values(parameters))
+    differences = retriever().changes(query.since, query.until, query.collection, only)
+    differences = replace(differences, documents=differences.documents[: query.limit])
+    if request.accept_mimetypes.best_match([HTML.media_type, JSON]) == JSON:
+        return jsonify(differences)
+    documents = [(document, display.link_to(document.url)) for document in differences.documents]
+    return render_template("changes.html", changes=differences, documents=documents, link_to=display.link_to)

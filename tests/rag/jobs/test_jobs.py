@@ -16,16 +16,17 @@ from indexer.generation.manifest import collection_dir, current_id
 from indexer.publish.publish import writer_lock
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from rag.errors import FingerprintMismatch, JobConflict, RequestRefused, StorageFull
+from rag.jobs.builds import PushedBuilder
+from rag.jobs.jobs import JobManager
+from rag.jobs.pushes import PushedQueue
 from rag.messages import Push
 from rag.query.request import SearchRequest
-from rag.serving.builds import PushedBuilder
-from rag.serving.jobs import JobManager, PushedQueue
 from rag.serving.live import LiveRetriever
 from rag.settings import Settings, load
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import Site, wait_for
 
-RUNNER = (sys.executable, "-m", "tests.rag.serving.runners")
+RUNNER = (sys.executable, "-m", "tests.rag.jobs.runners")
 
 
 def ended(jobs, job):
@@ -96,7 +97,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_of_a_job(site, jobs, monkeypatch
 
     site.build()
     with monkeypatch.context() as patch:
-        patch.setattr("rag.serving.jobs.write", full)
+        patch.setattr("rag.jobs.jobs.write", full)
         with pytest.raises(StorageFull, match="the disk is full"):
             jobs.start()
     assert jobs.all() == []
@@ -116,7 +117,7 @@ def test_cancel_leaves_the_index_as_it_is(site, jobs, other):
 
 
 def test_a_process_that_dies(site, jobs, monkeypatch):
-    monkeypatch.setattr("rag.serving.jobs.MAX_ENDED_JOBS", 1)
+    monkeypatch.setattr("rag.jobs.jobs.MAX_ENDED_JOBS", 1)
     site.build()
     (site.source / "crash").touch()
     job = ended(jobs, jobs.start())
@@ -147,7 +148,7 @@ def builders(index: Path) -> list[int]:
     found = []
     for folder in Path("/proc").iterdir():
         try:
-            if b"serving.runners" in (folder / "cmdline").read_bytes():
+            if b"jobs.runners" in (folder / "cmdline").read_bytes():
                 found += [int(folder.name)] if wanted in (folder / "environ").read_bytes().split(b"\0") else []
         except OSError:  # no process, or not any more
             continue

@@ -1,69 +1,38 @@
-"""Jobs of a server in separate processes: builds on request, and the indexing of pushed documents.
+"""The queue of pushed documents, which another process indexes.
 
-Their state lies in folders, so that every worker can start them and show it:
-
-INDEX/jobs/lock        held while a job is started or stopped
-INDEX/jobs/<id>/lock   held as long as the process of the job lives
-    job.json           the request
-    pid, cancel        its process; exists once it was told to stop
-    end.json           its final state, with the report of the build
-    log.txt            its output
 INDEX/pushed/documents.sqlite   documents pushed to the default collection; each collection has such a file
 INDEX/pushed/lock, log.txt      of the process that indexes the documents of all collections
 """
 
-import dataclasses
 import fcntl
-import json
 import logging
-import os
 import re
-import secrets
-import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
-from indexer.errors import BuildLocked, IndexUnwritable
 from indexer.generation.documents import document_id
-from indexer.generation.manifest import (
-    COLLECTIONS,
-    DEFAULT,
-    GENERATIONS,
-    JOBS,
-    LOCK,
-    PUSHED,
-    collection_dir,
-    current_id,
-    is_collection_name,
-    is_generation_id,
-    read_manifest,
-)
+from indexer.generation.manifest import COLLECTIONS, DEFAULT, PUSHED, collection_dir, is_collection_name
 from indexer.network.urls import has_user, normalise
-from indexer.publish.publish import check_space, disk_errors, live_id, prepare, writer_lock
+from indexer.publish.publish import live_id
 from indexer.read.access_list import readers_of
 from indexer.read.extraction import collect, day_of, language_of
 from indexer.read.formats import CONTENT_TYPES
 from indexer.records import Page, SenderFacts
 from indexer.sources.pushed_store import SOURCE, Change, PushedStore
 from indexer.text.cleaning import one_line
-from rag.errors import JobConflict, JobMissing, NotThere, QueueFull, RequestRefused, StorageFull
+from rag.errors import JobConflict, NotThere, QueueFull, RequestRefused, StorageFull
+from rag.jobs.jobs import RUNNER, folder_of, start_process, writing
 from rag.messages import Push
 from rag.settings import Settings
 
-RUNNER = (sys.executable, "-m", "rag.commands.jobs")
-JOB, END, CANCEL = "job.json", "end.json", "cancel"
-MAX_ENDED_JOBS = 20
 MAX_PUSHED_BYTES = 10_000_000_000  # per collection
 MAX_QUEUED = 10_000  # waiting changes per collection
 MAX_LISTED_CHANGES = 100
@@ -71,114 +40,6 @@ _CHARSET = re.compile(r"[a-z0-9_.:-]+")
 _POLL_SECONDS = 1.0
 
 log = logging.getLogger("pilotlight")
-
-
-class JobManager:
-    """Starts, shows and stops jobs; any number of processes may do so at once."""
-
-    def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
-        """Take the settings, and the command that runs a job, given its folder."""
-        self._settings = settings
-        self._runner = runner
-        self._folder = settings.index_dir / JOBS
-
-    def start(self, collection: str = DEFAULT, *, full: bool = False) -> dict[str, Any]:
-        """Start to rebuild a collection from its sources, all pages with `full`; return the job as `get` does.
-
-        Raises RequestRefused for a name that no collection can have, JobConflict where a job is
-        under way, another process is building, or there is no source, and StorageFull.
-        """
-        folder = _folder_of(self._settings, collection)
-        if not live_id(folder) or not read_manifest(folder / GENERATIONS / current_id(folder)).sources:
-            raise JobConflict(f"collection {collection!r} has no sources: index some first")
-        with writing(self._settings.index_dir, folder):
-            self._folder.mkdir(exist_ok=True)
-            with self._locked():
-                ids = self._ids()
-                if running := next(filter(self._is_begun, ids), None):
-                    raise JobConflict(f"job {running} is running: wait for it to end, or cancel it")
-                try:
-                    with writer_lock(folder, is_brief=True):
-                        pass
-                except BuildLocked as error:
-                    raise JobConflict(str(error)) from error
-                for old in ids[MAX_ENDED_JOBS - 1 :]:
-                    shutil.rmtree(self._folder / old)
-                created = datetime.now(UTC)
-                job_id = f"{created:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
-                at = f"{created:%Y-%m-%dT%H:%M:%SZ}"
-                job = {"id": job_id, "created_at": at, "collection": collection, "full": full}
-                self._begin(self._folder / job_id, job)
-        return self.get(job_id)
-
-    def _begin(self, folder: Path, job: dict[str, Any]) -> None:
-        """Start the process of a job; if that fails, remove the job."""
-        try:
-            folder.mkdir()
-            # inherited, and so held until the process ends, from before anybody can know of the job
-            with (folder / LOCK).open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                write(folder / JOB, job)
-                settings = dataclasses.replace(self._settings, collection=job["collection"])
-                pid = start_process([*self._runner, str(folder)], settings, lock, folder / "log.txt")
-                (folder / "pid").write_text(str(pid))
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-
-    def all(self) -> list[dict[str, Any]]:
-        """Return the jobs that are remembered, newest first."""
-        jobs = []
-        for name in self._ids():
-            with suppress(JobMissing):
-                jobs.append(self.get(name))
-        return jobs
-
-    def _ids(self) -> list[str]:
-        try:
-            return sorted(filter(is_generation_id, os.listdir(self._folder)), reverse=True)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-
-    def _is_begun(self, job_id: str) -> bool:
-        """Return whether a job is under way, without reading its report."""
-        folder = self._folder / job_id
-        return _is_held(folder / LOCK) and not (folder / END).exists()
-
-    def get(self, job_id: str) -> dict[str, Any]:
-        """Return a job, JSON-ready: its request, state, report and error. Raises JobMissing."""
-        folder = self._folder / job_id
-        request: dict[str, Any] | None = _read(folder / JOB) if is_generation_id(job_id) else None
-        if request is None:
-            raise JobMissing(job_id)
-        lives = _is_held(folder / LOCK)  # looked at first: a process writes its end before it gives the lock back
-        end: dict[str, Any] | None = _read(folder / END)
-        told_to_stop = (folder / CANCEL).exists()
-        if end is None and lives:
-            end = {"state": "cancelling" if told_to_stop else "running"}
-        elif end is None:
-            why = None if told_to_stop else f"its process died; see {folder / 'log.txt'}"
-            end = {"state": "cancelled" if told_to_stop else "failed", "error": why}
-        return request | {"ended_at": None, "report": None, "error": None} | end
-
-    def cancel(self, job_id: str) -> dict[str, Any]:
-        """Tell a job to stop, and return it; the live index does not change. Raises JobMissing or JobConflict."""
-        self.get(job_id)
-        with self._locked():
-            if not self._is_begun(job_id):
-                raise JobConflict(f"job {job_id} has ended")
-            with suppress(ProcessLookupError):  # its process has this number for as long as it holds its lock
-                os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
-            with suppress(OSError):
-                (self._folder / job_id / CANCEL).touch()
-            return self.get(job_id)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Lock the start and stop of jobs, briefly."""
-        with (self._folder / LOCK).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
 
 class PushedQueue:
@@ -228,7 +89,7 @@ class PushedQueue:
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
             sender_facts=_stated_facts(sent),
         )
-        with writing(settings.index_dir, _folder_of(settings, sent.collection), len(body)):
+        with writing(settings.index_dir, folder_of(settings, sent.collection), len(body)):
             facts = store.facts()
             if facts.queued >= MAX_QUEUED:
                 raise QueueFull(f"{facts.queued:,} changes wait to be indexed: try again shortly")
@@ -243,7 +104,7 @@ class PushedQueue:
     def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
         """Withdraw a pushed document. Raises NotThere if there is none, and as `put`."""
         store, address = self._store(collection), _address(url)
-        with writing(self._settings.index_dir, _folder_of(self._settings, collection)):
+        with writing(self._settings.index_dir, folder_of(self._settings, collection)):
             if not store.has(address):
                 text = f"no document was pushed to collection {collection!r} for {address[:200]}"
                 raise NotThere(f"{text}; what a site or folder gave goes with its source", "url")
@@ -253,7 +114,7 @@ class PushedQueue:
 
     def change(self, number: str, collection: str = DEFAULT) -> dict[str, Any]:
         """Return a change and its state, JSON-ready. Raises NotThere or RequestRefused."""
-        store = PushedStore(_folder_of(self._settings, collection))
+        store = PushedStore(folder_of(self._settings, collection))
         is_number = number.isascii() and number.isdecimal() and len(number) <= 18
         change = store.change(int(number)) if is_number else None
         if change is None:
@@ -262,7 +123,7 @@ class PushedQueue:
 
     def queue(self, collection: str = DEFAULT) -> dict[str, Any]:
         """Return the state of the queue, its last error, and the latest changes, newest first."""
-        store = PushedStore(_folder_of(self._settings, collection))
+        store = PushedStore(folder_of(self._settings, collection))
         changes = [_described(change, collection) for change in store.changes(MAX_LISTED_CHANGES)]
         return {"collection": collection, **asdict(store.facts()), "failed": store.failed(), "changes": changes}
 
@@ -279,7 +140,7 @@ class PushedQueue:
     def _store(self, collection: str) -> PushedStore:
         """Return the store of a collection. Raises JobConflict if it is built elsewhere."""
         settings = self._settings
-        folder = _folder_of(settings, collection)
+        folder = folder_of(settings, collection)
         if settings.store and (collection != DEFAULT or live_id(folder) is None):
             raise JobConflict(
                 f"{settings.store} holds one collection, which is built in the folder {settings.index}: "
@@ -308,56 +169,6 @@ class PushedQueue:
             start_process(self._runner, self._settings, lock, folder / "log.txt")
 
 
-@contextmanager
-def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
-    """Make the folders of an index and a collection. Raises StorageFull without room for `size` bytes."""
-    try:
-        with disk_errors(index_dir):
-            prepare(index_dir)
-            prepare(folder)
-            check_space(folder, size)
-            yield
-    except IndexUnwritable as error:
-        raise StorageFull(str(error)) from error
-
-
-def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log: Path) -> int:
-    """Start a process that builds, with the settings and a lock that it holds until it ends; return its PID."""
-    with log.open("w") as written:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=written,
-            stderr=written,
-            env=os.environ | settings.as_environment(),
-            start_new_session=True,  # signals to the server do not reach the build
-            pass_fds=[lock.fileno()],
-        )
-    threading.Thread(target=process.wait, name="pilotlight-build", daemon=True).start()  # no zombie stays
-    return process.pid
-
-
-def write(path: Path, content: dict[str, Any]) -> None:
-    """Write a file atomically."""
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(content), encoding="utf-8")
-    os.replace(new, path)
-
-
-def _read(path: Path) -> Any:
-    with suppress(FileNotFoundError):
-        return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _is_held(path: Path) -> bool:
-    try:
-        with suppress(FileNotFoundError), path.open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
-
-
 def pushed_folders(index_dir: Path) -> dict[str, Path]:
     """Return the folders of the collections with pushed documents, published or not, by name."""
     try:
@@ -366,12 +177,6 @@ def pushed_folders(index_dir: Path) -> dict[str, Path]:
         names = []
     folders = {name: collection_dir(index_dir, name) for name in (DEFAULT, *names)}
     return {name: folder for name, folder in folders.items() if PushedStore(folder).is_there}
-
-
-def _folder_of(settings: Settings, collection: str) -> Path:
-    if not is_collection_name(collection):
-        raise RequestRefused("collection", "is not a name that a collection can have")
-    return collection_dir(settings.index_dir, collection)
 
 
 def _address(url: str) -> str:

@@ -14,7 +14,7 @@ from indexer.generation.previous import live_sources
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag.commands.jobs import run_job
-from rag.serving.builds import PushedBuilder
+from rag.jobs.builds import PushedBuilder
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 

@@ -18,8 +18,8 @@ from rag.errors import FingerprintMismatch, NotPublished, NotReady
 from rag.query.request import SearchRequest
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
-from rag.serving.store_access import Publisher, check_servable, milvus_at, roll_back
 from rag.settings import load
+from rag.stores import Publisher, check_servable, milvus_at, roll_back
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import wait_for
 
@@ -131,8 +131,8 @@ import sys, threading
 from pathlib import Path
 
 from indexer.generation.previous import scan
-from rag.serving import store_access as publisher
-from rag.serving.store_access import milvus_at
+from rag import stores as publisher
+from rag.stores import milvus_at
 
 def stop(*place):
     yield next(iter(scan(*place)))

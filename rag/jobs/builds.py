@@ -19,8 +19,8 @@ from indexer.pipeline.progress import BuildReport, Progress
 from indexer.publish.publish import live_id
 from indexer.publish.source_settings import config_of
 from indexer.sources.pushed_store import PushedStore
+from rag.jobs.pushes import pushed_folders
 from rag.query.fingerprint import check_fingerprint
-from rag.serving.jobs import pushed_folders
 from rag.settings import Settings
 
 _BATCH_SECONDS = 0.2  # changes within it are built together
