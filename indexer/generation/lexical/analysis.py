@@ -364,10 +364,12 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
     """Return the spans of the words of a text with a marked term, see `LexicalQuery.marked_in`, in order."""
     rules = rules_for(language)
     plain = text if text.isascii() else _FOREIGN_SIGN.sub(" ", text)
-    beginnings = _beginnings(marked)
+    beginnings, last_groups = _beginnings(marked)
     if rules == ENGLISH and beginnings and plain.isascii():
-        # In ASCII text, a search for the few marked words is ten times as fast as a look at every word.
-        return _find_marked(beginnings, marked, plain)
+        spaced = plain.encode().translate(_SPACED) + b" "
+        if not any(group in spaced for group in last_groups):
+            # In ASCII text, a search for the few marked words is ten times as fast as a look at every word.
+            return _find_marked(beginnings, marked, plain, spaced)
     matches: list[Span] = []
     for match in words(text).finditer(text):
         if marked.isdisjoint(TERMS[rules][match[0]]):
@@ -386,9 +388,12 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
     return matches
 
 
-def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str) -> list[Span]:
-    """Search an ASCII text for the beginnings of marked words; return the spans of these words in order."""
-    spaced, terms = text.encode().translate(_SPACED) + b" ", TERMS[ENGLISH]
+def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str, spaced: bytes) -> list[Span]:
+    """Search an ASCII text for the beginnings of marked words; return the spans of these words in order.
+
+    `spaced` is the text in lower case with a space for each character that is in no word, and one at the end.
+    """
+    terms = TERMS[ENGLISH]
     matches: set[Span] = set()
     for beginning in beginnings:
         place = spaced.find(beginning)
@@ -404,12 +409,14 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str)
 
 
 @lru_cache(maxsize=64)
-def _beginnings(marked: frozenset[str]) -> list[bytes]:
-    """Return strings, one of which is in each marked word of an ASCII text, or none if there are no such strings."""
-    # names with signs, and numbers that may have thousands separators
-    have_signs = any(has_sign(term) or (term.isdecimal() and len(term) > 3) for term in marked)
-    if have_signs or len(marked) > _MAX_SOUGHT_WORDS:
-        return []
+def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
+    """Return strings, one of which is in each marked word of an ASCII text, or none if there are no such strings.
+
+    Return also the last three digits of marked numbers that a text may write with thousands separators, with a space
+    in front of them, where the last separator is.
+    """
+    if len(marked) > _MAX_SOUGHT_WORDS or any(map(has_sign, marked)):
+        return [], []
     # Every word begins with its stem, except that an ending may change the last letter of the stem.
     beginnings = sorted(
         _BEGINNINGS.get(term) or (term[:-1] if term.endswith(_CHANGED) and len(term) > 1 else term)
@@ -418,7 +425,8 @@ def _beginnings(marked: frozenset[str]) -> list[bytes]:
     )
     # a search for the shorter of two strings that begin alike also finds the longer one
     shortest = [one for place, one in enumerate(beginnings) if not one.startswith(tuple(beginnings[:place]))]
-    return [one.encode() for one in shortest]
+    last_groups = [f" {term[-3:]}".encode() for term in marked if term.isdecimal() and len(term) > 3]
+    return [one.encode() for one in shortest], last_groups
 
 
 def _spans_within(marked: frozenset[str], text: str, run: re.Match[str]) -> list[Span]:

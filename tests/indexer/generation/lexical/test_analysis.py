@@ -88,6 +88,8 @@ def test_a_long_query_has_a_bounded_number_of_phrases():
         ("python 世界", "Python世界入門", ["Python世界"]),
         ("ガギ", "ｶﾞｷﾞ", ["ｶﾞｷﾞ"]),
         ("a.b*c(", "b c", ["b", "c"]),
+        ("sales 12000", "12000 or 12,000 sales, 12.000,5; 000 12'000.", ["12000", "12,000", "sales", "12'000"]),
+        ("sales 12000", "Sales of 12000 in (12000).", ["Sales", "12000", "12000"]),
         ("", "text", []),
     ],
 )
