@@ -1,4 +1,4 @@
-// The memory of an encoder: one block, of which structs take the arrays they consist of.
+// The memory of an encoder: one block, from which structs take their arrays.
 
 #pragma once
 
@@ -8,8 +8,8 @@ namespace {
 
 constexpr size_t kAlignment = 64;  // bytes; a cache line, and the widest vector register
 
-// Hands out the arrays of a block, one after the other. Without a block it only counts, so that the struct that takes
-// the arrays also says how much memory they need.
+// Hands out the arrays of a block, one after the other. Without a block it only counts the bytes that a struct's arrays
+// need.
 class Arena {
  public:
   explicit Arena(char* block) : block_(block) {}
@@ -28,7 +28,7 @@ class Arena {
   size_t bytes_ = 0;
 };
 
-// Bytes of the block that a `Parts` of some sizes is carved from.
+// Bytes of the block that the arrays of a `Parts` of these sizes need.
 template <class Parts, class... Sizes>
 inline size_t bytes_of(const Sizes&... sizes) {
   Arena counter(nullptr);

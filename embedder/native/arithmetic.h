@@ -7,8 +7,8 @@
 
 namespace {
 
-// 2^x by 2^n times a polynomial on [-1/2, 1/2]. `Terms` of Taylor's series: with 7 the relative error is 2e-7,
-// with 5 it is 6e-5, a thirtieth of what bf16 keeps.
+// 2^x as 2^n times a Taylor polynomial on [-1/2, 1/2]. With 7 `Terms` the relative error is 2e-7. With 5 it is 6e-5, a
+// thirtieth of the rounding error of bf16.
 template <int Terms>
 inline V exp2(V x) {
   constexpr float series[8] = {1.0f,
@@ -27,7 +27,7 @@ inline V exp2(V x) {
   return scale_by_power(p, n);
 }
 
-// erf(x / sqrt 2) as an odd polynomial on the clamped argument, fitted to the least error of GELU itself.
+// erf(x / sqrt 2) as an odd polynomial on the clamped argument, fitted to minimise the error of GELU.
 struct ExactErf {  // GELU within 2e-5 for |x| < 4.2
   static constexpr int kTerms = 9;
   static constexpr float kRange = 4.2f;
@@ -35,7 +35,7 @@ struct ExactErf {  // GELU within 2e-5 for |x| < 4.2
                                 -2.219755146e-03f, 1.875321565e-04f,  -1.134800390e-05f,
                                 4.581282555e-07f,  -1.092270911e-08f, 1.153699712e-10f};
 };
-struct RoundedErf {  // within 2e-4, a tenth of what bf16 and int8 keep of the result
+struct RoundedErf {  // within 2e-4, a tenth of the rounding error of bf16 and int8
   static constexpr int kTerms = 7;
   static constexpr float kRange = 3.9f;
   static constexpr float k[] = {7.959502534e-01f, -1.294129684e-01f, 1.767114990e-02f, -1.655132895e-03f,
@@ -60,7 +60,7 @@ inline V silu(V x) {
   return div(x, add(set(1.0f), exp2<Terms>(min(mul(x, set(-1.44269504f)), set(125.0f)))));
 }
 
-// Activations as a matrix product reads them: numbers, and for int8 a scale and zero point a row.
+// Input of a matrix product: rows of numbers, and for int8 a scale and a zero point for each row.
 template <class Tile>
 struct Operand {
   using Row = typename Tile::Row;
@@ -81,8 +81,8 @@ inline void put(float* p, V x) { store(p, x); }
 inline void put(uint16_t* p, V x) { store_half(p, x); }
 #endif
 
-// Quantise row r of `width` floats: x ≈ scale (q - zero), q in [0, kLevels], over the row's own range; where rows are
-// signed, q is 128 less.
+// Quantise row r of `width` floats: x ≈ scale (q - zero), q in [0, kLevels], over the range of the row. For signed
+// rows, q is stored less 128.
 template <class Tile>
 inline void quantise(const float* x, int width, const Operand<Tile>& to, int r) {
   constexpr float shift = std::is_signed_v<typename Tile::Row> ? 128.0f : 0.0f;
@@ -102,7 +102,7 @@ inline void quantise(const float* x, int width, const Operand<Tile>& to, int r) 
   to.zero[r] = origin;
 }
 
-// Layer norm of x to `out` floats and to the operand that the next product reads.
+// Layer norm of x, written as floats to `out` and as an operand for the next product.
 template <class Tile>
 inline void layer_norm(const float* x, int d, float eps, const float* weight, const float* bias, float* out,
                        const Operand<Tile>& next, int r) {

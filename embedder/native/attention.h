@@ -6,27 +6,27 @@
 
 namespace {
 
-// One head's share of a text: queries, keys and values [tokens][width], at a stride of so many numbers a token.
+// The queries, keys and values of one head for one text: [tokens][width], with `stride` numbers from token to token.
 template <class Row>
 struct Head {
   const Row *queries, *keys, *values;
   ptrdiff_t stride;
   int tokens, width;
-  int asked;              // the first so many queries are computed
-  float scale;            // of a query's product with a key
+  int query_count;        // queries computed, from the first on
+  float scale;            // factor for query-key products
   const float* relative;  // [max_length][max_length], added to the scaled products; or null
   int max_length;
-  int window;  // keys to either side of a query that it attends to; 0 for all
+  int window;  // keys on each side of a query; 0 for all keys
 };
 
-// Memory of one thread, for a text of at most so many tokens.
+// Memory of one thread, for texts of at most `tokens` tokens.
 template <class Tile>
 struct AttentionScratch {
   using Row = typename Tile::Row;
   Row* keys;      // panels over tokens: [padded / 32][width / q][32][q], q = kInterleave
   Row* values;    // panels over width: [width / 32][padded / q][32][q]
-  Row* queries;   // rows of this head, where tiles do not read them as they are
-  Row* weights;   // [kFewRows][padded] of exponentials
+  Row* queries;   // rows of this head, if the tile needs them in pairs
+  Row* weights;   // [kFewRows][padded], exponentials
   float* scores;  // [kFewRows][padded]
 
   AttentionScratch(Arena& arena, int width, int tokens) {
@@ -39,8 +39,8 @@ struct AttentionScratch {
   }
 };
 
-// Rotary positions (Su et al. 2021): turn the pairs (i, i + width / 2) of a head's numbers by the angles of each
-// token's place, of which `angles` [tokens][width] has the cosines and then the sines. `to` may be `from`.
+// Rotary positions (Su et al. 2021): rotate the pairs (i, i + width / 2) of a head's numbers by the angles of the
+// token's position. Each row of `angles` [tokens][width] has the cosines, then the sines. `to` may equal `from`.
 template <class Row>
 inline void turn(const float* from, ptrdiff_t from_stride, Row* to, ptrdiff_t stride, int tokens, int width,
                  const float* angles) {
@@ -78,8 +78,8 @@ inline void pack_values(const Head<typename Tile::Row>& head, int padded, typena
                    to + size_t(c) * padded + size_t(t) * kPanel);
 }
 
-// Softmax of one query's scores, but for the division: the exponentials go to row i of `weights`, zeros behind the last
-// token. `bias` has one number a token, or is null. Returns the inverse of their sum.
+// Softmax of one query's scores without the division. Writes the exponentials to row i of `weights`, padded with zeros,
+// and returns the inverse of their sum. `bias` has one number for each token, or is null.
 template <class Tile>
 inline float exponentials(float* scores, int tokens, int padded, float scale, const float* bias,
                           typename Tile::Row* weights, int i) {
@@ -109,7 +109,7 @@ inline float exponentials(float* scores, int tokens, int padded, float scale, co
   return 1.0f / sum(total);
 }
 
-constexpr float kFar = -1e30f;  // the score of a key outside of a query's window: its weight comes to nothing
+constexpr float kFar = -1e30f;  // score of a key outside the window, whose weight underflows to 0
 
 // One head: softmax(queries keysᵀ scale + relative) values. `put_result(row, column, lanes)` takes the result.
 template <class Tile, class Put>
@@ -134,9 +134,9 @@ inline void attend(const Head<typename Tile::Row>& head, char* scratch, Put&& pu
   }
   const int height = tile_height<Tile>(tokens, Tile::kFewRows);
   alignas(kAlignment) float sums[Tile::kFewRows * kPanel];
-  for (int r = 0; r < head.asked; r += height) {
-    const int m = at_most(height, head.asked - r);
-    // The panels of keys that any of these queries attends to.
+  for (int r = 0; r < head.query_count; r += height) {
+    const int m = at_most(height, head.query_count - r);
+    // The range of panels that covers the windows of these queries.
     const int first = head.window ? at_least(0, r - head.window) / kPanel * kPanel : 0;
     const int last = head.window ? at_most(padded, round_up(r + m + head.window, kPanel)) : padded;
     const int span = last - first, valid = at_most(last, tokens) - first;

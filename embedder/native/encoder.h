@@ -1,10 +1,10 @@
-// Encoders of BERT's family and ModernBERT, written once over the tiles and vectors of an instruction set. Included by
-// isa_*.cpp, which name the tile of each precision:
-//   Fp32Product, Bf16Product, Int8Product   of the linear layers
-//   RoundedAttention                        of attention where the precision is not fp32
+// Encoders of BERT's family and ModernBERT, generic over the tiles and vectors of an instruction set. Each isa_*.cpp
+// includes this file and names its tiles:
+//   Fp32Product, Bf16Product, Int8Product   for the linear layers
+//   RoundedAttention                        for attention in precisions other than fp32
 //
-// Rows are concatenated without padding. Everything here has internal linkage: what the linker would share between
-// instruction sets would be taken from any of them.
+// Rows are concatenated without padding. Everything here has internal linkage. Otherwise the linker would keep one copy
+// of a function, from any of the instruction sets.
 
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace {
 
-// Ranges into which a team divides a loop: as many for each thread, and of equal length, where that is possible. With
-// 8 ranges of 12 panels, two threads took a seventh longer, as the last range was of two panels.
+// The number of ranges into which a team divides a loop: if possible, ranges of equal length and the same number for
+// each thread. An uneven division made two threads a seventh slower.
 inline int even_ranges(int total, int threads) {
   constexpr int kRangesPerThread = 6;
   for (int ranges = kRangesPerThread * threads; ranges > 0; ranges -= threads)
@@ -22,17 +22,17 @@ inline int even_ranges(int total, int threads) {
   return at_most(total, 4 * threads);
 }
 
-// Activations of a group of rows, for products by one tile and attention over another's rows.
+// Activations of a group of rows. Products and attention may use tiles with different row types.
 template <class Product, class HeadRow>
 struct Activations {
-  float *x, *y;                   // residual stream, and a product before its norm: [rows][hidden]
+  float *x, *y;                   // residual stream; input of a norm: [rows][hidden]
   HeadRow* qkv;                   // [rows][3 hidden]
-  float* unturned;                // [rows][2 hidden], queries and keys before rotary positions, unless qkv is float
+  float* unrotated;                // [rows][2 hidden]: queries and keys before rotation; none if qkv is float
   float* wide_float;              // [rows][intermediate], int8 only
   Operand<Product> narrow, wide;  // inputs of products over hidden and over intermediate columns
   Vectors vectors;
 
-  Activations(Arena& arena, const Model& m, int rows, int texts)  // rows may stand in pairs
+  Activations(Arena& arena, const Model& m, int rows, int texts)  // even, for tiles with paired rows
       : Activations(arena, m, size_t(round_up(rows, 2)), m.shape.hidden, m.shape.intermediate, texts) {}
 
  private:
@@ -40,7 +40,7 @@ struct Activations {
       : x(arena.take<float>(n * d)),
         y(arena.take<float>(n * d)),
         qkv(arena.take<HeadRow>(n * 3 * d)),
-        unturned(arena.take<float>(m.shape.global_every && !std::is_same_v<HeadRow, float> ? n * 2 * d : 0)),
+        unrotated(arena.take<float>(m.shape.global_every && !std::is_same_v<HeadRow, float> ? n * 2 * d : 0)),
         wide_float(arena.take<float>(kIsInt8<Product> ? n * f : 0)),
         narrow(arena, n, d),
         wide(arena, n, f),
@@ -62,8 +62,8 @@ struct Encoder {
     const pl_shape& s = model.shape;
     const int d = s.hidden, f = s.intermediate, n = group.texts, width = d / s.heads;
     const int32_t *ids = group.ids, *offsets = group.offsets;
-    int rows = offsets[n] - offsets[0];  // that layers work on
-    // Of the last layer, the first token of each text is all that is asked for: the others give it keys and values.
+    int rows = offsets[n] - offsets[0];  // rows of the current layer
+    // Whether the last layer computes only the first token of each text. The others still give keys and values.
     bool first_only = pools_first_only(model) && !group.states;
     for (int t = 0; t < n; ++t) first_only &= offsets[t + 1] > offsets[t];
     const float scale = 1.0f / __builtin_sqrtf(float(width));
@@ -83,11 +83,11 @@ struct Encoder {
         linear(from, rows, layer, p0 * step, at_most(p1 * step, panels), store_result);
       });
     };
-    const auto add_residual = [&](int r, int c, V y) {  // what comes before a norm
+    const auto add_residual = [&](int r, int c, V y) {  // BERT: the norm follows
       const size_t at = size_t(r) * d + c;
       store(b.y + at, add(y, load(b.x + at)));
     };
-    const auto add_to_stream = [&](int r, int c, V y) {  // where norms stand before the products
+    const auto add_to_stream = [&](int r, int c, V y) {  // ModernBERT: norms come before the products
       const size_t at = size_t(r) * d + c;
       store(b.x + at, add(y, load(b.x + at)));
     };
@@ -115,14 +115,14 @@ struct Encoder {
             if constexpr (std::is_same_v<HeadRow, float>)
               turn(q + key * d, 3 * d, q + key * d, 3 * d, length, width, layer.angles);
             else
-              turn(b.unturned + size_t(start) * 2 * d + key * d + column, 2 * d, q + key * d, 3 * d, length, width,
+              turn(b.unrotated + size_t(start) * 2 * d + key * d + column, 2 * d, q + key * d, 3 * d, length, width,
                    layer.angles);
           }
           const size_t area = size_t(s.max_length) * s.max_length;
           const float* relative = model.relative ? model.relative + h % s.heads * area : nullptr;
-          const int asked = first ? 1 : length, to = first ? t : start;
+          const int query_count = first ? 1 : length, to = first ? t : start;
           const Head<HeadRow> head{q,     q + d, q + 2 * d, 3 * d,        length,      width,
-                                   asked, scale, relative,  s.max_length, layer.window};
+                                   query_count, scale, relative, s.max_length, layer.window};
           attend<Attention>(head, scratch[rank], [&](int r, int c, V y) {
             if constexpr (kQuantised)
               store(b.y + size_t(to + r) * d + column + c, y);
@@ -160,7 +160,7 @@ struct Encoder {
       if (layer.norm1_weight) norm(b.x, b.y, layer.norm1_weight, layer.norm1_bias);
       product(b.narrow, layer.qkv, [&](int r, int c, V y) {
         if (!std::is_same_v<HeadRow, float> && c < 2 * d)
-          store(b.unturned + size_t(r) * 2 * d + c, y);  // rounded once, after it is turned
+          store(b.unrotated + size_t(r) * 2 * d + c, y);  // rounded only after rotation
         else
           put(b.qkv + size_t(r) * 3 * d + c, y);
       });
@@ -190,7 +190,7 @@ struct Encoder {
     embed(model, group, b.x, first_only, b.vectors, each);
   }
 
-  // Word, position and type of one token.
+  // Write the sum of a token's word, position and type embeddings to y.
   static void add_embeddings(const Model& model, int id, int place, float* y) {
     const pl_shape& s = model.shape;
     const int type = id / s.vocabulary, token = id % s.vocabulary;
@@ -204,7 +204,7 @@ struct Encoder {
   }
 };
 
-// Weights are packed once for an architecture, and every instruction set reads them.
+// Every instruction set of an architecture reads the same packed weights.
 template <class Product, Precision precision>
 constexpr bool kReadsPanels = Product::kInterleave == kInterleaves[int(precision)];
 static_assert(kReadsPanels<Fp32Product, Precision::kFp32> && kReadsPanels<Bf16Product, Precision::kBf16>);

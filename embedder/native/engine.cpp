@@ -1,8 +1,8 @@
-// The library's interface: one engine a model, with its threads and its memory. Compiled for the oldest processor of
-// the architecture; the work itself is done by the kernels of one instruction set, named by the caller.
+// The library's interface: one engine for each model, with its threads and its memory. This file is compiled for the
+// oldest processor of the architecture. The caller names the instruction set whose kernels do the work.
 //
-// A team of threads shares one group of rows: in latency mode the whole pool is one team and splits columns, in bulk
-// mode every thread is a team of its own and takes groups from a queue.
+// A team of threads works on one group of rows. In latency mode all threads are one team and split the columns. In bulk
+// mode every thread is a team and takes groups from a queue.
 
 #include <algorithm>
 #include <cstring>
@@ -12,7 +12,7 @@
 #include "arena.h"
 #include "model.h"
 
-#if defined(PL_ISAS)  // only those that the compiler's command line names
+#if defined(PL_ISAS)  // instruction sets named on the compiler's command line
 #elif defined(__x86_64__)
 #define PL_ISAS(X) X(amx) X(avx512_bf16) X(avx512_vnni) X(avx512) X(avx_vnni) X(avx2)
 #else
@@ -25,9 +25,9 @@ PL_ISAS(PL_DECLARE)
 namespace {
 
 const Kernels* const kKernels[] = {PL_ISAS(PL_ADDRESS)};
-constexpr int kGroupRows = 256;  // tokens a bulk group: its activations stay in the second-level cache
+constexpr int kGroupRows = 256;  // tokens of a bulk group, whose activations fit the second-level cache
 
-// Memory that grows and is kept from call to call.
+// Memory that is reused from call to call and grows when needed.
 class Memory {
  public:
   char* reserve(size_t bytes) {
@@ -41,7 +41,7 @@ class Memory {
   std::vector<char> memory_;
 };
 
-// Bounds of groups, in texts: as many texts each as have kGroupRows tokens, but one at least.
+// Bounds of groups, in texts: each group has up to kGroupRows tokens, but at least one text.
 std::vector<int> group_texts(const Group& all) {
   std::vector<int> bounds{0};
   for (int t = 0; t < all.texts; ++t)
@@ -49,7 +49,7 @@ std::vector<int> group_texts(const Group& all) {
   return bounds;
 }
 
-// A model and the threads that run it. Calls from several threads are taken one after the other.
+// A model and the threads that run it. Calls from several threads run one after the other.
 struct Engine {
   const Kernels& kernels;
   Model model;
@@ -58,14 +58,14 @@ struct Engine {
   std::vector<Linear> dense;
   Team team, alone{1};
   std::mutex entry;
-  Memory shared;                      // activations of the whole team's group
-  std::vector<Memory> own, scratch;   // of each thread: activations of its own group, and what it needs in any
-  std::vector<char*> scratch_blocks;  // in `scratch`
+  Memory shared;                      // activations in latency mode
+  std::vector<Memory> own, scratch;   // by thread: activations in bulk mode; attention scratch
+  std::vector<char*> scratch_blocks;  // the blocks of `scratch`
 
   Engine(const Kernels& kernels, int threads)
       : kernels(kernels), team(threads), own(threads), scratch(threads), scratch_blocks(threads) {}
 
-  // Embed texts of which the longest has so many tokens.
+  // Embed texts of at most `longest` tokens.
   void encode(const Group& all, int longest) {
     const int32_t* offsets = all.offsets;
     const size_t bytes = kernels.scratch_bytes(model.shape, longest);
@@ -74,7 +74,7 @@ struct Engine {
     const int count = int(bounds.size()) - 1;
     TileState saved;
     kernels.enter(&saved);
-    // Few groups would leave threads idle: then all of them work on one, together.
+    // With fewer groups than threads, all threads work on one group at a time.
     if (count < 2 * team.size() && offsets[all.texts] <= 2 * kGroupRows * team.size()) {
       kernels.encode(model, all, team, activations(shared, all), scratch_blocks.data());
     } else {

@@ -1,5 +1,5 @@
-// What crosses between Python and the library. embedder/engines/library.py says the same in ctypes, and compares
-// pl_abi before it calls anything: with a change here, change it there and raise kAbiVersion in both.
+// The interface between Python and the library. embedder/engines/library.py repeats it in ctypes and compares pl_abi
+// before any call. After a change here, change that file and raise kAbiVersion in both.
 
 #pragma once
 
@@ -25,60 +25,59 @@ constexpr int kInterleaves[] = {1, 4, 8};
 #endif
 
 extern "C" {
-#pragma GCC visibility push(default)  // all else is hidden
+#pragma GCC visibility push(default)  // all other symbols are hidden
 
-// Sizes of a model. All widths are multiples of kPanel, that of a head too.
+// Sizes of a model. All widths are multiples of kPanel, also the width of a head.
 struct pl_shape {
   int32_t hidden, layers, heads, intermediate, vocabulary;
-  int32_t first_position;  // of a text's first token, in the table of positions
+  int32_t first_position;  // row of a text's first token in the table of positions
   int32_t max_length;      // tokens
-  int32_t outputs;         // numbers of a text's vector
+  int32_t outputs;         // numbers in a text's vector
   int32_t
-      global_every;  // ModernBERT: every so many layers attend to all tokens, from the first on; 0 for BERT's family
-  int32_t window;    // of the other layers: tokens to either side
+      global_every;  // ModernBERT: layers 0, n, 2n, … attend to all tokens; 0 for BERT's family
+  int32_t window;    // tokens on each side, in the other layers
   Activation activation;  // between the products of a layer: kGelu or kSilu
   Precision precision;
-  float eps;      // of layer norm
-  int32_t types;  // of tokens: an id is a token plus its type times `vocabulary`
+  float eps;      // added to the variance in layer norm
+  int32_t types;  // token types: an id is token + type * vocabulary
 };
 static_assert(sizeof(pl_shape) == 14 * 4 && std::is_standard_layout_v<pl_shape>, "library.py has it without gaps");
 
-// What happens to a text's token states, one after the other: poolings, each of which appends `hidden` numbers to the
-// text's vector, and then what maps it to another. The widths of a dense layer are multiples of kPanel.
+// A step from a text's token states to its vector. Poolings come first, and each appends `hidden` numbers to the
+// vector. Then come dense layers and norms. The widths of a dense layer are multiples of kPanel.
 struct pl_step {
   Action action;
   int32_t option;   // the Pooling, or the Activation of a dense layer: kIdentity or kTanh
-  int32_t outputs;  // numbers of the vector after a dense layer
+  int32_t outputs;  // width of a dense layer's output
 };
 static_assert(sizeof(pl_step) == 3 * 4 && std::is_standard_layout_v<pl_step>, "library.py has it without gaps");
 
-// kAbiVersion, the sizes of pl_shape and pl_step, kPanel, and the three kInterleaves.
+// Writes kAbiVersion, the sizes of pl_shape and pl_step, kPanel, and the three kInterleaves.
 extern const int32_t pl_abi[7];
 
-// SHA-256 of the files that the library was made of, in hex.
+// SHA-256 of the library's source files, in hex.
 const char* pl_sources();
 
-// An engine for one model, or null for an unknown `isa`; whether the processor has it is for the caller to know.
+// An engine for one model, or null for an unknown `isa`. The caller checks that the processor supports `isa`.
 // `tensors`: words, positions, norm weight, norm bias, relative or null, global and local angles, final norm weight and
-// bias, then for each layer qkv, out, up, down as (weight, bias, scale, column) and norm1 weight, norm1 bias, norm2
-// weight, norm2 bias, and at last the dense steps in
-// fp32 as (weight, bias, null, null). They are not copied; the steps are. Positions are null for ModernBERT, angles and
-// the final norm for BERT's family, and ModernBERT's first layer has no norm1. Its up has a panel of the activation's
-// input and a panel of the gate in turn.
+// bias; for each layer qkv, out, up, down as (weight, bias, scale, column) and norm1 weight, norm1 bias, norm2 weight,
+// norm2 bias; at last the dense steps in fp32 as (weight, bias, null, null). The tensors are not copied, the steps are.
+// ModernBERT has no positions, BERT's family no angles and no final norm. The first layer of ModernBERT has no norm1.
+// In ModernBERT's up, panels of the activation's input and panels of the gate alternate.
 void* pl_create(const char* isa, const pl_shape* shape, const pl_step* steps, int32_t count, const void* const* tensors,
                 int32_t threads);
 
-// Embed texts: ids of all of them in a row, offsets [texts + 1], out [texts][outputs]. `states` [tokens][hidden],
-// unless it is null, gets what the last layer makes of each token. What the weights do not cover, a token outside the
-// vocabulary or a text longer than max_length, is refused, and nothing is written.
+// Embed texts. `ids` holds their tokens one text after the other, with bounds in offsets [texts + 1]; `out` is
+// [texts][outputs]. `states` [tokens][hidden], or null, receives the last layer's output. If a token is outside the
+// vocabulary or a text is longer than max_length, the call fails and writes nothing.
 Refusal pl_encode(void* engine, const int32_t* ids, const int32_t* offsets, int32_t texts, float* out, float* states);
 
-// MaxSim (Khattab and Zaharia 2020) of a query's tokens with the signs of passages' tokens: for each passage the sum,
-// over the query's tokens, of the largest product with one of its own. A sign is a bit, 1 for +1 and 0 for -1, the
-// first in the lowest bit of the first byte.
+// MaxSim (Khattab and Zaharia 2020) between a query's tokens and the signs of passages' tokens. The score of a passage
+// is the sum, over the query's tokens, of the largest product with a token of the passage. A sign is a bit, 1 for +1
+// and 0 for -1, the first in the lowest bit of the first byte.
 //   query    [tokens][width], width a multiple of 8
-//   starts, counts [passages]: the first token of each in `signs` [][width / 8], and how many it has
-//   out      [passages]; 0 for one without tokens
+//   starts, counts [passages]: index of the passage's first token in `signs` [][width / 8], and its number of tokens
+//   out      [passages]; 0 for a passage without tokens
 // Returns 0, or 1 if there is no memory for the tables.
 int32_t pl_maxsim(const float* query, int32_t tokens, int32_t width, const uint8_t* signs, const int64_t* starts,
                   const int32_t* counts, int32_t passages, float* out);

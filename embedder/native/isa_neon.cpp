@@ -3,7 +3,7 @@
 
 using Fp32Product = Fp32Tile;
 using Bf16Product = WideTile;
-using Int8Product = Fp32Tile;  // never asked for: there are no dot products of bytes
+using Int8Product = Fp32Tile;  // never used: this processor has no int8 dot products
 using RoundedAttention = Fp32Tile;
 
 #include "encoder.h"

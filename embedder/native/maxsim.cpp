@@ -1,9 +1,10 @@
 // MaxSim over signs, by tables in registers ("Fast Scan", André, Kermarrec and Le Scouarnec 2015): four dimensions of a
-// token are 16 patterns of signs, and a query's token has one product with each, in a table of 16 bytes. One shuffle
-// looks up four dimensions of as many tokens as a register has bytes, so nothing is multiplied and no sign unpacked.
+// token form one of 16 patterns of signs. For each query token, a table of 16 bytes has its product with every pattern.
+// One shuffle looks up a pattern for every byte of a register, each byte a token, so nothing is multiplied and no sign
+// unpacked.
 //
-// Compiled once, for the poorest instruction set of the architecture: AVX-512 looks up twice as much in an instruction,
-// and half as often.
+// Compiled once, for the oldest instruction set of the architecture. AVX-512 would look up twice as many bytes with an
+// instruction, but only half as often.
 
 #include <cstring>
 #include <new>
@@ -20,7 +21,7 @@
 namespace {
 
 #ifdef __x86_64__
-constexpr int kTokens = 32;  // looked up at once: bytes of a register
+constexpr int kTokens = 32;  // tokens of one lookup: the bytes of a register
 using Bytes = uint8_t __attribute__((vector_size(32)));
 using Words = uint16_t __attribute__((vector_size(32)));
 
@@ -29,7 +30,7 @@ inline Bytes load_table(const uint8_t* p) { return (Bytes)_mm256_broadcastsi128_
 inline Bytes look_up(Bytes table, Bytes at) { return (Bytes)_mm256_shuffle_epi8((__m256i)table, (__m256i)at); }
 inline Bytes zip_low(Bytes a, Bytes b) { return (Bytes)_mm256_unpacklo_epi8((__m256i)a, (__m256i)b); }
 inline Bytes zip_high(Bytes a, Bytes b) { return (Bytes)_mm256_unpackhi_epi8((__m256i)a, (__m256i)b); }
-// 16 bytes of a token, and of the 16th after it.
+// 16 bytes of token t, and 16 bytes of token t + 16.
 inline Bytes load_tokens(const uint8_t* one, const uint8_t* other) {
   return (Bytes)_mm256_setr_m128i(load_square(one), load_square(other));
 }
@@ -45,25 +46,25 @@ inline Bytes zip_high(Bytes a, Bytes b) { return (Bytes)vzip2q_u8((uint8x16_t)a,
 inline Bytes load_tokens(const uint8_t* one, const uint8_t*) { return (Bytes)vld1q_u8(one); }
 #endif
 
-constexpr int kSquare = 16;  // bytes of 16 tokens that are transposed together
+constexpr int kSquare = 16;  // side of a transposed square: 16 tokens by 16 bytes
 constexpr int kPatterns = 16, kDimensions = 4;
-constexpr int kHighest = 63;  // of a table's codes: four of them are added before a byte is full
-constexpr int kTogether = 3;  // tokens of the query whose tables are looked up with the same patterns
+constexpr int kHighest = 63;  // largest code: the sum of four fits a byte
+constexpr int kTogether = 3;  // query tokens that share the loaded patterns
 static_assert(4 * kHighest <= 255);
 
 using Sums = uint16_t __attribute__((vector_size(kPatterns * sizeof(uint16_t))));
 using Codes = uint8_t __attribute__((vector_size(kPatterns)));
 constexpr uint16_t kAll = 0xFFFF;
 constexpr Sums kHas[kDimensions] = {
-    // whether a pattern has the sign of a dimension
+    // returns whether the pattern has the sign of the dimension
     {0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll},
     {0, 0, kAll, kAll, 0, 0, kAll, kAll, 0, 0, kAll, kAll, 0, 0, kAll, kAll},
     {0, 0, 0, 0, kAll, kAll, kAll, kAll, 0, 0, 0, 0, kAll, kAll, kAll, kAll},
     {0, 0, 0, 0, 0, 0, 0, 0, kAll, kAll, kAll, kAll, kAll, kAll, kAll, kAll},
 };
-constexpr int kFraction = 8;  // bits of a code behind the point, until it is rounded
+constexpr int kFraction = 8;  // fraction bits of a code before rounding
 
-// The products of a query's tokens with all patterns, as codes: product = code * step + least, added over the groups.
+// The products of a query's tokens with all patterns, as codes: product = sum over groups of code * step + least.
 struct Tables {
   std::vector<uint8_t> codes;  // [tokens, rounded up][groups][kPatterns]
   std::vector<float> step, least;
@@ -92,7 +93,7 @@ struct Tables {
     const float scale = (1 << kFraction) / step[t];
     uint8_t* code = codes.data() + size_t(t) * groups * kPatterns;
     for (int g = 0; g < groups; ++g, q += kDimensions, code += kPatterns) {
-      // product + reach: twice what the dimensions add whose sign agrees. Modulo 2^16, below which all of it is.
+      // product + reach, which is twice the sum over the dimensions whose signs agree, modulo 2^16. It is below 2^16.
       Sums agreed = Sums{} + uint16_t(1 << (kFraction - 1));
       for (int i = 0; i < kDimensions; ++i) {
         const auto twice = uint16_t(int(2 * q[i] * scale));
@@ -114,8 +115,8 @@ inline void interleave(const Bytes* from, Bytes* to) {
   }
 }
 
-// The patterns of kTokens tokens: [groups][kTokens]. Behind the last token, of `count`, it is repeated, which changes
-// no largest product.
+// The patterns of kTokens tokens: [groups][kTokens]. Past the last of `count` tokens it is repeated, which changes no
+// maximum.
 inline void unpack(const uint8_t* signs, int count, int bytes, Bytes* patterns) {
   const auto token = [&](int t) { return signs + size_t(t < count ? t : count - 1) * bytes; };
   for (int b = 0; b < bytes; b += kSquare) {
@@ -143,12 +144,12 @@ inline void unpack(const uint8_t* signs, int count, int bytes, Bytes* patterns) 
 
 inline Words larger(Words a, Words b) { return a > b ? a : b; }
 
-// Sums of codes, of even and odd tokens, and the largest of several blocks of tokens.
+// Sums of codes for even and odd tokens, and the maximum over blocks of tokens.
 struct Best {
   Words even, odd;
 };
 
-// Add what `Several` groups of kTokens tokens have in the tables of kTogether tokens of the query.
+// Look up `Several` groups of kTokens tokens in the tables of kTogether query tokens, and add the codes.
 template <int Several>
 inline void add(const uint8_t* codes, int groups, const Bytes* patterns, Words* all, Words* odd) {
   Bytes sum[kTogether] = {};
@@ -159,17 +160,17 @@ inline void add(const uint8_t* codes, int groups, const Bytes* patterns, Words* 
       sum[t] += look_up(load_table(codes + (size_t(t) * groups + i) * kPatterns), patterns[i]);
 #pragma GCC unroll 8
   for (int t = 0; t < kTogether; ++t) {
-    all[t] += (Words)sum[t];  // even codes, and 256 times the odd ones, modulo 2^16
+    all[t] += (Words)sum[t];  // even tokens + 256 * odd tokens, modulo 2^16
     odd[t] += (Words)sum[t] >> 8;
   }
 }
 
-// Look up all groups of kTokens tokens for kTogether tokens of the query, and keep what is larger.
+// Look up all groups of kTokens tokens for kTogether query tokens, and update the maxima.
 inline void score(const uint8_t* codes, int groups, const Bytes* patterns, Best* best) {
   Words all[kTogether] = {}, odd[kTogether] = {};
   int g = 0;
   for (; g + 4 <= groups; g += 4) add<4>(codes + g * kPatterns, groups, patterns + g, all, odd);
-  for (; g < groups; g += 2) add<2>(codes + g * kPatterns, groups, patterns + g, all, odd);  // groups are even
+  for (; g < groups; g += 2) add<2>(codes + g * kPatterns, groups, patterns + g, all, odd);  // an even number
 #pragma GCC unroll 8
   for (int t = 0; t < kTogether; ++t) {
     best[t].even = larger(best[t].even, all[t] - (odd[t] << 8));

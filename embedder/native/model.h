@@ -1,5 +1,5 @@
-// What the library's parts tell each other: a model, the memory of a group of rows, and the functions of one
-// instruction set. Everything here is plain data, as its users are compiled for different processors.
+// Types that the library's files share: a model, a group of rows, and the functions of one instruction set. All are
+// plain data, because the files are compiled for different processors.
 
 #pragma once
 
@@ -18,7 +18,7 @@ struct Layer {
   Linear qkv, out, up, down;
   const float *norm1_weight, *norm1_bias, *norm2_weight, *norm2_bias;
   const float* angles;  // [max_length][width of a head]: cosines, then sines, of rotary positions; or null
-  int window;           // tokens to either side that a token attends to; 0 for all
+  int window;           // tokens on each side that a token attends to; 0 for all
 };
 
 struct Model {
@@ -29,21 +29,21 @@ struct Model {
   const float* relative;  // [heads][max_length][max_length] or null
   const Layer* layers;
   const pl_step* steps;
-  const Linear* dense;  // of the steps, in their order
+  const Linear* dense;  // dense layers of the steps, in order
   int step_count;
-  int widest;  // most numbers that a text's vector has on its way
+  int widest;  // largest width of a text's vector between steps
 };
 
-// Token rows of some texts, and where their vectors go.
+// A group of texts: their tokens, and the memory for their vectors.
 struct Group {
   const int32_t* ids;
   const int32_t* offsets;  // [texts + 1], bounds in ids
   int texts;
   float* vectors;  // [texts][outputs]
-  float* states;   // [tokens][hidden], of what the last layer gives; or null
+  float* states;   // [tokens][hidden], output of the last layer; or null
 };
 
-// A thread's configuration of matrix tiles, where the processor has them: the operand of LDTILECFG and STTILECFG.
+// A thread's configuration of matrix tiles, the operand of LDTILECFG and STTILECFG. Used with AMX only.
 struct alignas(64) TileState {
   uint8_t bytes[64];
 };
@@ -51,13 +51,12 @@ struct alignas(64) TileState {
 // An encoder compiled for one instruction set.
 struct Kernels {
   const char* name;
-  // Bytes of the activations of a group of so many rows and texts, and of each thread's scratch for a text of so many
-  // tokens.
+  // Bytes that the activations of a group need, and bytes of each thread's scratch for the longest text.
   size_t (*activation_bytes)(const Model&, int rows, int texts);
   size_t (*scratch_bytes)(const pl_shape&, int tokens);
-  // Embed a group in memory of these sizes, aligned to kAlignment; `scratch` has one for each thread of the team.
+  // Embed a group in memory of these sizes, aligned to kAlignment. `scratch` has one block for each thread of the team.
   void (*encode)(const Model&, const Group&, Team&, char* activations, char* const* scratch);
-  // Around all that a call does in the thread it came from, which may have matrix tiles of its own.
+  // Called at the start and end of a call, to save and restore the matrix tiles of the caller's thread.
   void (*enter)(TileState*);
   void (*leave)(const TileState*);
 };

@@ -6,7 +6,7 @@
 
 namespace {
 
-// Panels [p0, p1) of y = A · W + bias; store(row, column, lanes) takes each result.
+// Panels [p0, p1) of y = A · W + bias; Passes each result to store(row, column, lanes).
 template <class Tile, class Store>
 inline void linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, int p1, Store&& store) {
   check_tile<Tile>();
@@ -14,7 +14,7 @@ inline void linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, in
   const int height = tile_height<Tile>(rows, Tile::kRows);
   alignas(kAlignment) Sum sums[Tile::kRows * Tile::kPanels * kPanel];
   for (int p = p0; p < p1; p += Tile::kPanels) {
-    // A constant where it can be, so that what belongs to columns stays in registers.
+    // A constant where possible, so that values of the columns stay in registers.
     const int panels = Tile::kPanels == 1 ? 1 : at_most(Tile::kPanels, p1 - p);
     const int first = p * kPanel, width = panels * kPanel;
     const auto* panel = static_cast<const typename Tile::Weight*>(w.weight) + size_t(first) * w.k;
@@ -47,7 +47,7 @@ inline void linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, in
   }
 }
 
-// What makes results of the sums of kLanes columns: s_a (s_w sum - z s_w sum_w) + bias, or the sum and the bias.
+// Turns sums of kLanes columns into results: s_a (s_w sum - z s_w sum_w) + bias for int8, else sum + bias.
 template <class Tile>
 struct Columns {
   V bias, scale, column;
@@ -65,8 +65,8 @@ struct Columns {
   }
 };
 
-// Columns [32 p0, 32 p1) of a gated layer, whose panels stand in pairs: those of y, and those of its gate. The function
-// store(row, column, y, gate) takes the results of each.
+// Columns [32 p0, 32 p1) of a gated layer, whose panels alternate between y and its gate. Passes each result to
+// store(row, column, y, gate).
 template <class Tile, class Store>
 inline void gated_linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, int p1, Store&& store) {
   check_tile<Tile>();

@@ -6,7 +6,7 @@
 
 namespace {
 
-// The vectors of a group's texts before a step and after it: [texts][as many numbers as they have then].
+// The vectors of a group's texts before and after a step: [texts][width of the vector at that step].
 struct Vectors {
   Operand<Fp32Product> now, next;
 
@@ -15,8 +15,8 @@ struct Vectors {
 };
 static_assert(!Fp32Product::kPaired && kIsFp32<Fp32Product>, "vectors stand row by row");
 
-// One pooling of the states x [length][d] of a text's tokens. A tokenizer without special tokens makes nothing of an
-// empty text: zeros.
+// One pooling of the states x [length][d] of a text's tokens. An empty text may have no tokens, and its vector is then
+// zeros.
 inline void pool(Pooling pooling, const float* x, int length, int d, float* y) {
   for (int c = 0; c < d; c += kLanes) {
     const auto state = [&](int r) { return load(x + size_t(r) * d + c); };
@@ -41,15 +41,15 @@ inline void normalize(float* y, int width) {
   for (int c = 0; c < width; ++c) y[c] *= inverse;
 }
 
-// Whether the first token's state is all that a text's vector is made of.
+// Whether a text's vector depends only on the state of its first token.
 inline bool pools_first_only(const Model& model) {
   const pl_step* step = model.steps;
   return step->action == Action::kPool && Pooling(step->option) == Pooling::kCls &&
          (model.step_count == 1 || step[1].action != Action::kPool);
 }
 
-// Apply a model's steps to the states x of a group's tokens, or of each text's first token alone. `each` divides a
-// number of tasks among the team.
+// Apply a model's steps to the states x of a group's tokens, or only of each text's first token. `each` divides a loop
+// among the team.
 template <class Each>
 inline void embed(const Model& model, const Group& group, const float* x, bool first_only, Vectors v, Each&& each) {
   const int d = model.shape.hidden, texts = group.texts;

@@ -10,11 +10,11 @@
 
 namespace {
 
-// Sleeping and waking costs about 50 us. Where there are more threads than processors, whoever waits is in the way.
+// Sleeping and waking costs about 50 us. With more threads than processors, a spinning thread delays the others.
 constexpr auto kPatience = std::chrono::microseconds(100);
 constexpr int kPausesALook = 16;
 
-// The state of a loop in one number, so that an item is claimed by one exchange: epoch, items and the next index.
+// The state of a loop (epoch, items, next index) in one number, so that one compare-and-exchange claims an item.
 constexpr int kItemBits = 24;
 constexpr uint64_t kItemMask = (uint64_t(1) << kItemBits) - 1;
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -63,11 +63,11 @@ struct Crew {
     while (run_one(0)) {
     }
     const auto finished = [&] { return done.load(std::memory_order_acquire) == items; };
-    // Short waits spin; past that a helper holds an item and has been descheduled: give it the processor.
+    // Spin at first. After a longer wait, yield: a helper that holds an item has probably been descheduled.
     while (!spin_until(finished)) std::this_thread::yield();
   }
 
-  // Wait for a condition without sleeping; false if it does not come true while waiting is worth it.
+  // Spin until a condition is true. Returns false if that takes longer than sleeping would.
   template <class Condition>
   bool spin_until(Condition&& condition) {
     const auto end = std::chrono::steady_clock::now() + patience;
@@ -80,8 +80,8 @@ struct Crew {
     return condition();
   }
 
-  // Claim an item of the current loop and run it; false if none is left. What the loop is may be read only between a
-  // successful claim and its count in done: until then the caller of run() cannot go on.
+  // Claim an item of the current loop and run it; false if none is left. The loop's fields may be read only between a
+  // successful claim and the increment of `done`, while the caller of run() must wait.
   bool run_one(int rank) {
     uint64_t now = state.load(std::memory_order_acquire);
     int index, items;
@@ -120,7 +120,7 @@ struct Crew {
   int total = 0;
   alignas(64) std::atomic<uint64_t> state{0};
   alignas(64) std::atomic<int> done{0};
-  std::vector<std::thread> threads;  // last, so that all above is there when they start
+  std::vector<std::thread> threads;  // last member: threads start after the others are constructed
 };
 
 Team::Team(int size) : size_(size), crew_(size > 1 ? new Crew(size) : nullptr) {}

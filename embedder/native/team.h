@@ -1,5 +1,5 @@
-// Threads that share loops. Work is claimed, never assigned: a thread that the system has descheduled is not waited for
-// unless it holds an item, so that one busy neighbour does not stall every step.
+// Threads that share loops. Each thread claims items instead of being assigned them. So the team waits for a
+// descheduled thread only if that thread holds an item.
 
 #pragma once
 
@@ -17,7 +17,7 @@ class Team {
 
   int size() const { return size_; }
 
-  // Call body(rank, begin, end) on ranges that cover [0, total), on several threads; returns when all are done.
+  // Call body(rank, begin, end) on ranges that cover [0, total), on several threads, and return when all are done.
   // `items` is the number of ranges. Only one thread may call this at a time.
   template <class Body>
   void each(int total, int items, Body&& body) {

@@ -1,18 +1,17 @@
-// What every tile has in common. A tile is the inner loop of a matrix product: up to kRows rows by the 32 columns of a
+// The interface of a tile. A tile is the inner loop of a matrix product: up to kRows rows by the 32 columns of a
 // panel of weights, with all sums in registers. Each instruction set brings its own, as a struct with
 //
-//   Row, Weight, Sum   element types of the rows, of the panel, and of what comes out
-//   kRows, kFewRows    most rows at once, and where the memory that they take counts
-//   kInterleave        consecutive k that stand together for a column: a panel is [k / kInterleave][32][kInterleave]
-//   kLevels            int8: activations have codes from 0 to this, all of them 128 less where rows are signed
+//   Row, Weight, Sum   element types of the rows, the panel and the output
+//   kRows, kFewRows    most rows of one call; fewer in attention, to save memory
+//   kInterleave        consecutive k of a column that are adjacent: a panel is [k / kInterleave][32][kInterleave]
+//   kLevels            int8: largest code of an activation; for signed rows all codes are less 128
 //   kPanels            most panels that one call multiplies
-//   kPaired            whether rows stand in pairs, so that memory for them is of an even number
-//   place(width, r, c) where columns c to c + kLanes - 1 of row r stand in the memory of rows of that width
+//   kPaired            whether rows are stored in pairs, which needs memory for an even number of rows
+//   place(width, r, c) offset of columns c to c + kLanes - 1 of row r in rows of `width` numbers
 //   run(rows, stride, m, panels, panel, k, out, out_stride, next)
-//                      out[m][32 panels] = rows[m][k] · panels; strides in elements; k is a multiple of 32; `next` is
-//                      what will be multiplied after it
+// out[m][32 panels] = rows[m][k] · panels; strides in elements; k is a multiple of 32; `next` is the panel to prefetch
 //   values(from, stride, left, to)
-//                      kInterleave rows of 32 numbers in the order of a panel; rows from `left` on count as zeros
+//                      pack kInterleave rows of 32 numbers in the order of a panel, with zeros for rows from `left` on
 
 #pragma once
 
@@ -29,13 +28,13 @@ inline int round_up(int n, int to) { return (n + to - 1) / to * to; }
 
 constexpr float kByte = 255;
 
-// The precision whose weights a tile multiplies; bf16 is what is neither.
+// The precision of a tile's weights. A tile that is neither fp32 nor int8 is bf16.
 template <class Tile>
 constexpr bool kIsInt8 = std::is_same_v<typename Tile::Weight, int8_t>;
 template <class Tile>
 constexpr bool kIsFp32 = std::is_same_v<typename Tile::Weight, float>;
 
-// What the encoder takes for granted of every tile.
+// Assumptions of the encoder about every tile.
 template <class Tile>
 inline void check_tile() {
   static_assert(kPanel % Tile::kInterleave == 0, "a panel's width in k comes out in whole steps");
@@ -44,22 +43,22 @@ inline void check_tile() {
   static_assert(!kIsInt8<Tile> || sizeof(typename Tile::Row) == 1, "codes of activations are bytes too");
 }
 
-// Rows one after the other, as most instructions read them.
+// Rows stored one after the other, the layout for most instructions.
 struct RowMajor {
   static constexpr bool kPaired = false;
   static constexpr float kLevels = kByte;
   static size_t place(int width, int r, int c) { return size_t(r) * width + c; }
 };
 
-// Height of the tiles that cover some rows: as even as can be, so that no sliver is left for last.
+// The height of tiles that divide `rows` as evenly as possible.
 template <class Tile>
 inline int tile_height(int rows, int most) {
   const int tiles = at_least(1, (rows + most - 1) / most);
   return round_up((rows + tiles - 1) / tiles, Tile::kPaired ? 2 : 1);
 }
 
-// The loop of one height is a function of its own, so that it has all registers to itself. What chooses among them is
-// always inlined: the compiler then sees what each is called with, and makes constants of what is constant.
+// PL_APART: the loop of one height is a separate function, so that it has all registers. PL_INLINED: the functions that
+// choose a height are inlined, so that the compiler sees constant arguments.
 #define PL_APART __attribute__((noinline))
 #define PL_INLINED __attribute__((always_inline))
 
@@ -71,32 +70,32 @@ PL_INLINED inline void with_height(int m, Body&& body) {
   body(std::integral_constant<int, Most>());
 }
 
-// Weights that a tile may fetch while it multiplies others: those of a single text come from memory or the third-level
-// cache, and asked for when they are wanted they come too late.
+// Weights that a tile may prefetch while it multiplies others. For a single text they come from memory or the
+// third-level cache, and without prefetching the tile would wait for them.
 struct Next {
   const char* at;
-  ptrdiff_t step;  // bytes for each line of two vectors, 128 bytes, that the tile reads of its own panel
+  ptrdiff_t step;  // bytes to advance for each 128 bytes that the tile reads of its panel
 };
 constexpr int kLine = 128;
 static_assert(kLine == kPanel * sizeof(float), "a step of x86-64 is one fp32, two bf16 or four int8 of each column");
 
-// The panel behind one of so many bytes. The tile of rows from r fetches its share of it, so that memory is read evenly
-// over the time that all rows take, and not in the first tile's alone.
+// The panel that follows one of `bytes` bytes. The tile of rows from r prefetches its share of it, so that reading from
+// memory is spread evenly over all tiles.
 template <class Weight>
 inline Next panel_behind(const Weight* panel, size_t bytes, int r, int height, int rows) {
   const char* behind = reinterpret_cast<const char*>(panel) + bytes;
   return {behind + bytes * r / rows, (kLine * height + rows - 1) / rows};
 }
 
-// For operands that are in the cache already.
+// For operands that are already in the cache.
 inline Next nothing_behind(const void* panel) { return {static_cast<const char*>(panel), 0}; }
 
-// Four activations of a row, to be spread over a register.
+// Four activations of a row, for broadcasting to a register.
 struct Codes {
   uint8_t numbers[4];
 };
 
-// Values of attention in fp32: a panel's row is a row.
+// Pack fp32 values of attention: a row of the panel is a copy of a row.
 inline void copy_values(const float* from, int left, float* to) {
   for (int c = 0; c < kPanel; ++c) to[c] = left > 0 ? from[c] : 0.0f;
 }

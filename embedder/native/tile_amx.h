@@ -1,8 +1,8 @@
-// Tiles of AMX: two of 16 rows by two of 16 columns, four registers of sums, each step 64 bytes of k.
+// Tiles of AMX: 32 rows by 32 columns in four tile registers of sums. Each step multiplies 64 bytes of k.
 //
-// The panels of bf16 pairs and int8 quads are the B operand of TDPBF16PS and TDPBUSD as they stand, at a stride of 128
-// bytes. Up to 16 rows there is one tile of rows, and two panels are taken at once: a product of tiles takes 16 cycles
-// and its result can be added to after 52, so four sums keep the unit busy where two would wait.
+// The panels of bf16 pairs and int8 quads are already in the order of the B operand of TDPBF16PS and TDPBUSD, at a
+// stride of 128 bytes. Up to 16 rows need only one tile of rows, so two panels are multiplied together. A tile product
+// takes 16 cycles and its latency is 52, so four independent sums keep the unit busy and two would not.
 
 #pragma once
 
@@ -19,9 +19,9 @@
 namespace {
 
 constexpr int kTiles = 8, kTileRows = 16;
-constexpr int kTileBytes = 64;                 // of a row
-constexpr int kStepBytes = kTileRows * kLine;  // of a panel, in a step
-static_assert(kLine == 2 * kTileBytes);        // two tiles of weights make a panel's width
+constexpr int kTileBytes = 64;                 // of a tile's row
+constexpr int kStepBytes = kTileRows * kLine;  // of a panel's step
+static_assert(kLine == 2 * kTileBytes);        // a panel is two tiles wide
 
 // The layout of LDTILECFG (Intel's manual, volume 1, 18.3).
 struct alignas(64) TileConfig {
@@ -31,10 +31,10 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64 && sizeof(TileState) == 64 && offsetof(TileConfig, rows) == 48);
 
-// Heights that this thread's tiles are configured for; 0 where they are not.
+// Heights for which this thread's tiles are configured; 0 if they are not.
 thread_local int configured_rows = 0;
 
-// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights; up to 16 rows 5 holds weights as well.
+// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights; up to 16 rows, tile 5 holds weights too.
 inline void configure(int m) {
   if (configured_rows == m) return;
   TileConfig config;
@@ -49,13 +49,13 @@ inline void configure(int m) {
   configured_rows = m;
 }
 
-// The thread of the caller may be in the middle of another library's tiles: they get their configuration back.
+// Another library may use tiles in the caller's thread: save its configuration and restore it.
 inline void enter(TileState* saved) {
   _tile_storeconfig(saved);
   configured_rows = 0;
 }
 inline void leave(const TileState* saved) {
-  if (saved->bytes[0])  // the palette; 0 where there were no tiles
+  if (saved->bytes[0])  // the palette; 0 if no tiles were configured
     _tile_loadconfig(saved);
   else
     _tile_release();
@@ -117,7 +117,7 @@ struct AmxTile : RowMajor {
   static constexpr int kPanels = 2;
 };
 
-// Call part() for the panels of one call: both at once up to 16 rows, else one after the other.
+// Call part() for two panels together if there are up to 16 rows, else for each panel.
 template <class Part>
 inline void by_panels(int m, int panels, Part&& part) {
   if (m <= kTileRows)
@@ -157,7 +157,7 @@ struct AmxInt8Tile : AmxTile {
   static void run(const uint8_t* rows, ptrdiff_t stride, int m, int panels, const int8_t* panel, int k, int32_t* out,
                   ptrdiff_t out_stride, Next behind) {
     const ptrdiff_t next = ptrdiff_t(k) * kPanel;
-    if (k % kTileBytes) {  // a step is 64 numbers; widths that are only multiples of 32 go the way of VNNI
+    if (k % kTileBytes) {  // a step is 64 numbers: other multiples of 32 use the VNNI tile
       for (int p = 0; p < panels; ++p)
         for (int r = 0; r < m; r += Rest::kRows)
           Rest::run(rows + r * stride, stride, at_most(m - r, Rest::kRows), 1, panel + p * next, k,

@@ -1,7 +1,7 @@
 // Tiles of AVX2 with FMA, and of AVX-VNNI: 6 rows by 16 columns in 12 registers of sums, so a panel is taken in parts.
 //
-// Six rows use a part of the weights too briefly to fetch it from the second-level cache each time. So one call takes
-// many rows, and goes through k in stretches whose weights stay in the first-level cache; sums wait in `out`.
+// Six rows do too little work with a part of the weights to fetch it from the second-level cache each time. So one call
+// takes many rows, and goes through k in stretches whose weights fit the first-level cache. Sums wait in `out`.
 
 #pragma once
 
@@ -33,7 +33,7 @@ inline void by_stretches(const typename T::Row* rows, ptrdiff_t stride, int m, c
                          typename T::Sum* out, ptrdiff_t out_stride) {
   static_assert(kPanel % T::kColumns == 0 && T::kStretch % kPanel == 0);
   const int blocks = (m + kRowsAtOnce - 1) / kRowsAtOnce;
-  const int parts = blocks * (kPanel / T::kColumns);  // which fetch the next stretch together
+  const int parts = blocks * (kPanel / T::kColumns);  // that share the prefetch of the next stretch
   for (int j = 0; j < k; j += T::kStretch) {
     const int length = at_most(T::kStretch, k - j);
     Next next{reinterpret_cast<const char*>(panel + size_t(j + length) * kPanel), (kLine + parts - 1) / parts};
@@ -57,7 +57,7 @@ inline __m256i load_sums(const int32_t* p) { return _mm256_loadu_si256((const __
 inline void store_sums(float* p, __m256 x) { _mm256_storeu_ps(p, x); }
 inline void store_sums(int32_t* p, __m256i x) { _mm256_storeu_si256((__m256i*)p, x); }
 
-// Sums of 16 columns that an earlier stretch left, or zeros.
+// The sums of 16 columns from the stretch before, or zeros.
 template <int M, class Register, class Sum>
 inline void begin(Register (&sums)[M][2], const Sum* out, ptrdiff_t stride, bool more) {
   PL_UNROLL for (int i = 0; i < M; ++i) {
@@ -157,14 +157,14 @@ inline void add_products(const Codes* row, __m256i w0, __m256i w1, __m256i (&sum
 }
 #else
 // Without VNNI, vpmaddubsw adds two products of bytes in 16 bits. Activations of 7 bits keep that exact
-// (2 · 127 · 127 < 2¹⁵), and a multiplication by ones then adds in 32: three instructions for 32 products, where exact
-// ones of 8 bits would take four and more loads.
+// (2 · 127 · 127 < 2¹⁵), and a multiplication by ones then adds in 32 bits. That is three instructions for 32 products.
+// With activations of 8 bits, exact sums would take four instructions and more loads.
 constexpr float kCodeLevels = 127;
 alignas(32) constexpr int16_t kOnes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
 inline void add_products(const Codes* row, __m256i w0, __m256i w1, __m256i (&sums)[2]) {
   __m256i x, y;
-  // In assembly, as GCC would have more products under way than there are registers, and spill the sums.
+  // In assembly, because GCC keeps more products in flight than there are registers, and spills the sums.
   asm volatile(
       "vpbroadcastd %[row], %[x]\n\tvpmaddubsw %[w0], %[x], %[y]\n\tvpmaddubsw %[w1], %[x], %[x]\n\t"
       "vpmaddwd %[ones], %[y], %[y]\n\tvpmaddwd %[ones], %[x], %[x]\n\t"

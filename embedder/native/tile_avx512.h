@@ -9,13 +9,13 @@
 
 #include "tile.h"
 
-// How the macros make a tile: PL_TILE(M, STEP) is the code of one height M, PL_STEP_x(M) one step of it in precision x,
-// PL_EACH_M(X) is X(0) to X(M - 1), PL_X_x(i) what row i contributes, and PL_ARGS_i the operands that row i has.
+// How the macros make a tile: PL_TILE(M, STEP) is the code of height M, PL_STEP_x(M) one step of it in precision x,
+// PL_EACH_M(X) is X(0) to X(M - 1), PL_X_x(i) the instructions of row i, and PL_ARGS_i the operands of row i.
 // PL_TILE(2, PL_STEP_FP32), two rows of floats, expands to
 //
 //   case 2:
 //     asm volatile(
-//         "vpternlogd $255, %%zmm31, %%zmm31, %%zmm31"   // the mask ffff0000 in each lane, which only WIDE reads
+//         "vpternlogd $255, %%zmm31, %%zmm31, %%zmm31"   // the mask ffff0000 in each lane, used only by WIDE
 //         "vpslld $16, %%zmm31, %%zmm31"
 //         "vpxord %%zmm0, %%zmm0, %%zmm0"                // PL_EACH_2(PL_X_ZERO): sums of row 0,
 //         "vpxord %%zmm1, %%zmm1, %%zmm1"
@@ -27,7 +27,7 @@
 //         "vpbroadcastd (%[a]), %%zmm30"                 //   PL_X_FP32(0): k of row 0,
 //         "vfmadd231ps %%zmm28, %%zmm30, %%zmm0"         //   times 16 columns,
 //         "vfmadd231ps %%zmm29, %%zmm30, %%zmm1"         //   and 16 more
-//         "vpbroadcastd (%[a],%[s]), %%zmm30"            //   PL_X_FP32(1): row 1 is a stride behind
+//         "vpbroadcastd (%[a],%[s]), %%zmm30"            //   PL_X_FP32(1): row 1 is one stride further
 //         "vfmadd231ps %%zmm28, %%zmm30, %%zmm2"
 //         "vfmadd231ps %%zmm29, %%zmm30, %%zmm3"
 //         "prefetcht0 1024(%[b])"                        //   PL_ADVANCE("4")
@@ -55,7 +55,7 @@
 //         : [a] "+&r"(a), ...);
 //     break;
 //
-// with a line's end behind each instruction. The assembly is laid out by hand, an instruction a line.
+// with a newline after each instruction. The assembly is laid out by hand, one instruction on each line.
 // clang-format off
 
 #define PL_EACH_1(X) X(0)
@@ -74,7 +74,7 @@
 #define PL_EACH_14(X) PL_EACH_13(X) X(13)
 
 // Address of a row, and the two registers of its sums. Rows 0 to 4 are addressed from a, 5 to 9 from a5, 10 to 13 from
-// a10: base, stride and three times the stride reach five.
+// a10, because one base with the stride and three times the stride reaches only five rows.
 #define PL_ARGS_0 "(%[a])", "0", "1"
 #define PL_ARGS_1 "(%[a],%[s])", "2", "3"
 #define PL_ARGS_2 "(%[a],%[s],2)", "4", "5"
@@ -109,7 +109,7 @@
 #define PL_X_EVEN(m) PL_APPLY(PL_ROW, "vfmadd231ps", "26", "27", "", PL_ARGS_##m)
 #define PL_X_ODD(m) PL_APPLY(PL_ROW, "vfmadd231ps", "26", "27", "4", PL_ARGS_##m)
 
-// Fetches what is next into the second-level cache, and from there what this tile will want in eight steps.
+// Prefetches the next panel into the second-level cache, and the weights of eight steps later into the first.
 #define PL_ADVANCE(bytes)         \
   "prefetcht0 1024(%[b])\n\t"     \
   "prefetcht0 1088(%[b])\n\t"     \
@@ -209,12 +209,13 @@ struct Fp32Tile : Avx512Tile {
   static void values(const float* from, ptrdiff_t, int left, float* to) { copy_values(from, left, to); }
 };
 
-// bf16 weights and fp32 rows, where the processor has no bf16 arithmetic: exact products, half the bytes of fp32.
+// bf16 weights and fp32 rows, for processors without bf16 arithmetic. Products are exact, and weights have half the
+// bytes of fp32.
 struct WideTile : Avx512Tile {
   using Row = float;
   using Weight = uint16_t;
   using Sum = float;
-  static constexpr int kRows = 12;  // four registers more are taken by weights on their way to fp32
+  static constexpr int kRows = 12;  // four more registers hold weights widened to fp32
   static constexpr int kInterleave = 2;
 
   static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out,
@@ -225,7 +226,7 @@ struct WideTile : Avx512Tile {
 };
 
 #ifdef __AVX512BF16__
-// Two rows of 32 bf16 as pairs.
+// Interleave two rows of 32 bf16 into pairs.
 inline void pair_values(const uint16_t* from, ptrdiff_t stride, int left, uint16_t* to) {
   const __m512i a = left > 0 ? _mm512_loadu_si512(from) : _mm512_setzero_si512();
   const __m512i b = left > 1 ? _mm512_loadu_si512(from + stride) : _mm512_setzero_si512();
@@ -268,7 +269,7 @@ struct VnniTile : Avx512Tile {
 };
 #else
 // Without VNNI, vpmaddubsw adds two products of bytes in 16 bits. Activations of 7 bits keep that exact
-// (2 · 127 · 127 < 2¹⁵), and a multiplication by ones then adds in 32.
+// (2 · 127 · 127 < 2¹⁵), and a multiplication by ones then adds in 32 bits.
 struct MaddTile : Avx512Tile {
   using Row = uint8_t;
   using Weight = int8_t;
@@ -291,7 +292,7 @@ struct MaddTile : Avx512Tile {
       const __m512i w0 = _mm512_loadu_si512(quads), w1 = _mm512_loadu_si512(quads + 1);
 #pragma GCC unroll 12
       for (int i = 0; i < M; ++i) {
-        // In assembly, as GCC would have more products under way than there are registers, and spill the sums.
+        // In assembly, because GCC keeps more products in flight than there are registers, and spills the sums.
         __m512i x, y;
         asm volatile(
             "vpbroadcastd %[row], %[x]\n\tvpmaddubsw %[w0], %[x], %[y]\n\tvpmaddubsw %[w1], %[x], %[x]\n\t"

@@ -1,7 +1,7 @@
 // Tiles of Arm: 6 rows by 16 columns in 24 registers of sums, so a panel is taken in two parts.
 //
-// Panels hold four bf16 or eight int8 of a column together, and rows of the matrix instructions stand in pairs: BFMMLA
-// and USMMLA multiply two rows by two columns at once. What has no such instructions reads the same panels.
+// In a panel four bf16 or eight int8 of a column are adjacent. Rows are stored in pairs for BFMMLA and USMMLA, which
+// multiply two rows by two columns. Tiles without these instructions read the same panels.
 
 #pragma once
 
@@ -70,7 +70,7 @@ struct Fp32Tile : NeonTile, RowMajor {
   static void values(const float* from, ptrdiff_t, int left, float* to) { copy_values(from, left, to); }
 };
 
-// bf16 weights and fp32 rows, where there is no bf16 arithmetic: bf16 is the upper half of a float.
+// bf16 weights and fp32 rows, for processors without bf16 arithmetic. bf16 is the upper half of a float.
 struct WideTile : NeonTile, RowMajor {
   using Row = float;
   using Weight = uint16_t;
@@ -109,7 +109,7 @@ struct WideTile : NeonTile, RowMajor {
 };
 
 #ifdef __ARM_FEATURE_DOTPROD
-// int8 by SDOT, which takes signed rows only: codes are stored 128 less, and so is their zero.
+// int8 by SDOT, which takes only signed rows: codes and zero points are stored less 128.
 struct DotTile : NeonTile, RowMajor {
   using Row = int8_t;
   using Weight = int8_t;
@@ -143,7 +143,7 @@ struct DotTile : NeonTile, RowMajor {
 #endif
 
 #ifdef __ARM_FEATURE_MATMUL_INT8
-// Rows two by two, q numbers of each in turn: [rows / 2][width / q][2][q].
+// Rows stored in pairs, q numbers of each in turn: [rows / 2][width / q][2][q].
 template <int q>
 struct RowPairs {
   static constexpr bool kPaired = true;
@@ -153,7 +153,7 @@ struct RowPairs {
   }
 };
 
-// Two rows of two registers, each with two columns of both: to four columns a row.
+// Two registers, each with two columns of two rows, to two rows of four columns.
 inline void store_pair(float* out, ptrdiff_t stride, int rows, float32x4_t a, float32x4_t b) {
   vst1q_f32(out, vcombine_f32(vget_low_f32(a), vget_low_f32(b)));
   if (rows > 1) vst1q_f32(out + stride, vcombine_f32(vget_high_f32(a), vget_high_f32(b)));
@@ -163,7 +163,7 @@ inline void store_pair(int32_t* out, ptrdiff_t stride, int rows, int32x4_t a, in
   if (rows > 1) vst1q_s32(out + stride, vcombine_s32(vget_high_s32(a), vget_high_s32(b)));
 }
 
-// Up to three pairs of rows. `Step` loads a pair's or two columns' numbers and multiplies them.
+// Up to three pairs of rows. `Step` loads the numbers of a pair of rows or columns and multiplies them.
 template <class Step, class RowType, class WeightType, class SumType, int q>
 struct PairedTile : NeonTile, RowPairs<q> {
   using Row = RowType;

@@ -1,4 +1,4 @@
-// The vector layer on AVX2 with FMA: 8 floats a register. See vec_avx512.h for what each function is.
+// The vector layer on AVX2 with FMA: 8 floats a register. vec_avx512.h describes the functions.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// The vector layer on AVX-512: 16 floats a register. What an instruction set must give the rest of the encoder.
+// The vector layer on AVX-512: 16 floats a register. Every instruction set needs these functions.
 
 #pragma once
 
@@ -31,9 +31,9 @@ inline V scale_by_power(V x, V n) { return _mm512_scalef_ps(x, n); }  // x 2^n, 
 inline V from_int(const int32_t* p) { return _mm512_cvtepi32_ps(_mm512_loadu_si512(p)); }
 
 inline __mmask16 first(int n) { return n >= 16 ? 0xffff : n > 0 ? __mmask16((1u << n) - 1) : 0; }
-// The first n lanes of x, and `other` in the rest; n may be anything.
+// The first n lanes of x, and `other` in the rest, for any n.
 inline V keep(V x, int n, float other) { return _mm512_mask_mov_ps(set(other), first(n), x); }
-// The first n floats at p, and zeros; nothing behind them is read.
+// The first n floats at p, then zeros. Reads nothing after them.
 inline V load_first(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
 
 inline V load_half(const uint16_t* p) {
@@ -43,7 +43,7 @@ inline V load_half(const uint16_t* p) {
 inline void store_half(uint16_t* p, V x) { _mm256_storeu_si256((__m256i*)p, (__m256i)_mm512_cvtneps_pbh(x)); }
 #endif
 
-// Round to whole numbers and store as bytes; x is within their range.
+// Round to whole numbers and store as bytes; x must be from 0 to 255.
 inline void store_codes(uint8_t* p, V x) {
   _mm_storeu_si128((__m128i*)p, _mm512_cvtusepi32_epi8(_mm512_cvtps_epi32(x)));
 }

@@ -46,8 +46,8 @@ def region(page: Page) -> Locator:
     return page.get_by_role("region", name="Answer")
 
 
-def said(page: Page) -> Locator:
-    return region(page).locator(".said")
+def reply(page: Page) -> Locator:
+    return region(page).locator(".answer-text")
 
 
 def ask(page: Page, address: str = "/?q=partial+index") -> None:
@@ -67,15 +67,15 @@ def test_an_answer_comes_as_it_is_written(page, endpoint):
     assert endpoint.requests == []  # until it is asked for
     button = region(page).get_by_role("button")
     button.click()
-    expect(said(page)).to_have_text("A partial index is built")
-    expect(said(page)).to_have_attribute("aria-busy", "true")
+    expect(reply(page)).to_have_text("A partial index is built")
+    expect(reply(page)).to_have_attribute("aria-busy", "true")
     expect(button).to_have_text("Stop")
     expect(region(page).get_by_role("status")).to_have_text("Writing an answer…")
     expect(titles(page)).to_have_count(3)
     go_on.set()
     written(page)
-    expect(said(page)).not_to_have_attribute("aria-busy", "true")
-    expect(said(page)).to_have_text("A partial index is built over a subset 1. It has 73 colours.")
+    expect(reply(page)).not_to_have_attribute("aria-busy", "true")
+    expect(reply(page)).to_have_text("A partial index is built over a subset 1. It has 73 colours.")
     expect(button.first).to_have_text("Answer again")
 
 
@@ -100,7 +100,7 @@ def test_a_citation_opens_its_passage_and_escape_leads_back(page):
 def test_stopping_ends_the_call(page, endpoint):
     endpoint.answers("A partial", threading.Event())
     ask(page)
-    expect(said(page)).to_have_text("A partial")
+    expect(reply(page)).to_have_text("A partial")
     region(page).get_by_role("button", name="Stop").click()
     expect(region(page).get_by_role("status")).to_have_text("Stopped.")
     assert endpoint.left.wait(10)
@@ -108,8 +108,8 @@ def test_stopping_ends_the_call(page, endpoint):
     endpoint.answers("All of it, again.")
     page.keyboard.press("Enter")
     written(page)
-    expect(said(page)).to_contain_text("All of it, again.")
-    expect(said(page)).to_have_count(1)
+    expect(reply(page)).to_contain_text("All of it, again.")
+    expect(reply(page)).to_have_count(1)
 
 
 def test_asking_further(page, retriever, endpoint):
@@ -119,8 +119,8 @@ def test_asking_further(page, retriever, endpoint):
     field = region(page).get_by_label("Ask further")
     field.fill(FOLLOW)
     field.press("Enter")
-    expect(said(page)).to_have_count(2)
-    expect(said(page).nth(1)).to_contain_text("Snow falls on hills")
+    expect(reply(page)).to_have_count(2)
+    expect(reply(page).nth(1)).to_contain_text("Snow falls on hills")
     written(page)
     prompt = endpoint.requests[-1]["messages"][1]["content"]
     assert "<conversation>\nQuestion: partial index\nAnswer: A partial index is built over a subset" in prompt
@@ -131,17 +131,17 @@ def test_asking_further(page, retriever, endpoint):
     field.fill("and why?")
     field.press("Enter")
     written(page)
-    expect(said(page)).to_have_count(3)
+    expect(reply(page)).to_have_count(3)
     assert retriever.calls[-1][0] == f"{FOLLOW} and why?"
     assert_legible(page)
     # a citation of the first answer brings its passages back
-    said(page).first.get_by_role("button", name=re.compile("^Passage 4")).click()
+    reply(page).first.get_by_role("button", name=re.compile("^Passage 4")).click()
     expect(page.locator("[data-hit=chunk-4]")).to_be_focused()
-    expect(said(page)).to_have_count(3)
+    expect(reply(page)).to_have_count(3)
     box(page).fill("other")
-    expect(said(page)).to_have_count(0)
+    expect(reply(page)).to_have_count(0)
     page.go_back()
-    expect(said(page)).to_have_count(3)
+    expect(reply(page)).to_have_count(3)
 
 
 def test_marks_say_whether_a_sentence_is_in_the_passages(page, endpoint):
@@ -150,10 +150,10 @@ def test_marks_say_whether_a_sentence_is_in_the_passages(page, endpoint):
     )
     ask(page)
     written(page)
-    marks = said(page).locator(".proof")
+    marks = reply(page).locator(".proof")
     expect(marks).to_have_count(3)
-    expect(said(page)).to_contain_text('It 😀 is "an index built over a subset" 1. It is "made of cheese" 4. Good.')
-    expect(said(page).locator("mark")).to_have_text(["made of cheese", "73"])
+    expect(reply(page)).to_contain_text('It 😀 is "an index built over a subset" 1. It is "made of cheese" 4. Good.')
+    expect(reply(page).locator("mark")).to_have_text(["made of cheese", "73"])
     note = region(page).locator(".proof-note")
     expect(note).to_be_empty()
     region(page).get_by_role("button", name="In the passages. Word for word in passage 1.").focus()
@@ -192,9 +192,9 @@ def test_hostile_text_stays_text(page, endpoint, retriever):
     ask(page)
     written(page)
     assert page.evaluate("window.hacked") is None
-    assert said(page).locator("a, img, script, iframe").count() == 0
-    expect(said(page).locator("pre")).to_have_text(EVIL)
-    assert "\u202e" not in said(page).inner_text()
-    expect(said(page).locator(".citation")).to_have_text(["1"])
+    assert reply(page).locator("a, img, script, iframe").count() == 0
+    expect(reply(page).locator("pre")).to_have_text(EVIL)
+    assert "\u202e" not in reply(page).inner_text()
+    expect(reply(page).locator(".citation")).to_have_text(["1"])
     assert not [url for url in asked if "evil.test" in url]
     assert_legible(page)

@@ -6,46 +6,46 @@
   const MAX_EXCHANGES = 10; // sent with a follow-up question
   const MAX_CONVERSATIONS = 20; // restored after going back
   const [region, results, search] = ["answer", "results", "search"].map((id) => document.getElementById(id));
-  const [list, further, button, status] = [".turns", ".further", ".write", "[role=status]"].map((each) => region.querySelector(each));
+  const [list, further, button, status] = [".turns", ".further", ".write", "[role=status]"].map((selector) => region.querySelector(selector));
   const field = further.querySelector("input");
   const hint = status.textContent;
   const conversations = new Map(); // by their first search
-  let talk = null; // the conversation on the page, with the searches whose hits may appear below it
-  let call = null; // aborts the current answer
-  let pendingQuery = null; // hits requested to appear below the answer
-  let entered = Boolean(search.elements.q.defaultValue) // rather than passed by, or typed on the way
+  let conversation = null; // on the page, with the searches whose hits may appear below it
+  let call = null; // AbortController of the current answer
+  let pendingQuery = null; // the query whose hits will appear below the answer
+  let entered = Boolean(search.elements.q.defaultValue) // opened by its address, not by typing or going back
     && performance.getEntriesByType("navigation")[0]?.type !== "back_forward";
-  let arrived = () => {}; // called when hits have come
+  let arrived = () => {}; // called when new hits are shown
   let cited = null; // the opened hit and its citation
 
-  // --- which search the hits are of
+  // --- the conversation of the hits on the page
 
   function look() {
     const fresh = document.getElementById("question");
     const key = fresh?.dataset.request;
-    if (fresh && pendingQuery !== null && JSON.parse(key).query === pendingQuery) talk?.searches.add(key);
-    if (!talk?.searches.has(key) && !(pendingQuery !== null && !fresh)) change(key);
-    if (fresh && key === talk?.key && entered && !talk.turns.length && isQuestion(fresh)) write();
+    if (fresh && pendingQuery !== null && JSON.parse(key).query === pendingQuery) conversation?.searches.add(key);
+    if (!conversation?.searches.has(key) && !(pendingQuery !== null && !fresh)) change(key);
+    if (fresh && key === conversation?.key && entered && !conversation.turns.length && isQuestion(fresh)) write();
     if (fresh) entered = false;
     pendingQuery = null;
     arrived();
   }
 
   const isQuestion = (fresh) => region.dataset.when === "auto" && fresh.dataset.close
-    && (talk.request.query.split(/\s+/).length > 2 || /[?？]$/.test(talk.request.query));
+    && (conversation.request.query.split(/\s+/).length > 2 || /[?？]$/.test(conversation.request.query));
 
   function change(key) {
     stop();
     region.hidden = !key;
-    talk = key ? conversations.get(key) ?? { key, request: JSON.parse(key), turns: [], searches: new Set([key]) } : null;
-    if (talk) {
+    conversation = key ? conversations.get(key) ?? { key, request: JSON.parse(key), turns: [], searches: new Set([key]) } : null;
+    if (conversation) {
       conversations.delete(key);
-      conversations.set(key, talk);
+      conversations.set(key, conversation);
       if (conversations.size > MAX_CONVERSATIONS) conversations.delete(conversations.keys().next().value);
     }
-    list.replaceChildren(...(talk?.turns ?? []).map((turn) => turn.node));
+    list.replaceChildren(...(conversation?.turns ?? []).map((turn) => turn.node));
     field.value = "";
-    rest(hint);
+    finish(hint);
   }
 
   function showHits(query) {
@@ -56,12 +56,12 @@
 
   // --- writing
 
-  function rest(said) {
-    const written = Boolean(talk?.turns.length);
+  function finish(message) {
+    const written = Boolean(conversation?.turns.length);
     button.textContent = written ? "Answer again" : "Answer";
-    further.hidden = !talk?.turns.some((turn) => turn.text);
+    further.hidden = !conversation?.turns.some((turn) => turn.text);
     region.classList.toggle("begun", written);
-    if (status.textContent !== said) status.textContent = said; // or it would be read out again
+    if (status.textContent !== message) status.textContent = message; // setting it again would announce it again
   }
 
   function stop() {
@@ -72,23 +72,22 @@
   async function write(question = null) {
     stop();
     const mine = call = new AbortController();
-    const at = talk;
+    const target = conversation;
     const turn = begin(question);
-    const before = at.turns.filter((each) => each !== turn && each.text).slice(-MAX_EXCHANGES);
-    const history = before.map((each) => ({ question: each.question, answer: each.text.slice(0, 20_000) }));
-    const said = await stream(turn, question === null ? at.request : { ...at.request, query: question, history }, mine);
+    const earlier = target.turns.filter((other) => other !== turn && other.text).slice(-MAX_EXCHANGES);
+    const history = earlier.map((past) => ({ question: past.question, answer: past.text.slice(0, 20_000) }));
+    const message = await stream(turn, question === null ? target.request : { ...target.request, query: question, history }, mine);
     turn.body.removeAttribute("aria-busy");
     turn.draw();
     if (call === mine) call = null;
-    turn.said = said;
-    if (at === talk && !call) rest(said);
+    if (target === conversation && !call) finish(message);
   }
 
   function begin(question) {
-    const turn = { question: question ?? talk.request.query, text: "", hits: [], proofs: [], ended: "" };
+    const turn = { question: question ?? conversation.request.query, text: "", hits: [], proofs: [], ended: "" };
     turn.node = make("div", { class: "turn" });
-    turn.body = make("div", { class: "said", "aria-busy": "true", dir: "auto" });
-    if (question !== null) turn.node.append(make("h3", { class: "asked", dir: "auto" }, plain(question)));
+    turn.body = make("div", { class: "answer-text", "aria-busy": "true", dir: "auto" });
+    if (question !== null) turn.node.append(make("h3", { class: "question", dir: "auto" }, plain(question)));
     turn.note = make("p", { class: "proof-note", "aria-live": "polite" });
     turn.node.append(turn.body, turn.note);
     let due = 0;
@@ -98,15 +97,15 @@
       draw(turn);
     };
     turn.later = () => { due ||= setTimeout(turn.draw, turn.text.length > 5_000 ? 200 : 30); };
-    talk.turns.push(turn);
+    conversation.turns.push(turn);
     list.append(turn.node);
-    rest("Writing an answer…");
+    finish("Writing an answer…");
     button.textContent = "Stop";
     further.hidden = true;
     return turn;
   }
 
-  /** Reads an answer to its end; returns what is to be said of that. */
+  /** Reads an answer to its end, and returns the status message to show. */
   async function stream(turn, request, control) {
     try {
       const headers = { Accept: "text/event-stream", "Content-Type": "application/json" };
@@ -119,10 +118,10 @@
       });
       if (!reply.ok) return failure(await reply.json().catch(() => null), reply.status);
       const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
-      let left = "";
-      for (let part = await reader.read(); !part.done; part = await reader.read()) {
-        const events = (left + part.value).split("\n\n");
-        left = events.pop();
+      let buffer = "";
+      for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) {
+        const events = (buffer + chunk.value).split("\n\n");
+        buffer = events.pop();
         for (const event of events) take(turn, event);
         if (turn.text.length > MAX_ANSWER_CHARS) {
           control.abort();
@@ -147,7 +146,7 @@
     if (name === "hits") {
       turn.hits = value.hits;
       turn.query = value.query;
-      if (turn.question !== value.query || talk?.turns.length > 1) showHits(value.query);
+      if (turn.question !== value.query || conversation?.turns.length > 1) showHits(value.query);
     } else if (name === "token") turn.text += value.text.replace(MARKS, "\ufffd");
     else if (name === "proof") turn.proofs.push(value);
     else if (name === "error") turn.ended = failure(value, value.status);
@@ -167,12 +166,12 @@
     return element;
   }
 
-  /** Without what would turn the direction of the text around it. */
+  /** Removes characters that change the direction of text, and the private ones of proof marks. */
   const plain = (text) => text.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ue000-\ue003]/g, "");
 
   const ITEM = /^[ \t]*(?:[-*+•]|(\d{1,3})[.)])[ \t]+/;
 
-  /** Blocks of a text: kind, and their lines, or of a list its entries. */
+  /** Splits a text into blocks. The parts of a list are its items, those of code its lines. */
   function blocksOf(text) {
     const blocks = [];
     let open = null;
@@ -197,7 +196,7 @@
     return blocks;
   }
 
-  /** Replaces what has changed alone: what is read, selected or has the focus stays. */
+  /** Replaces only changed blocks, so that selections and the focus stay. */
   function draw(turn) {
     blocksOf(markProofs(turn)).forEach((block, number) => {
       const state = JSON.stringify(block);
@@ -222,16 +221,16 @@
   function inline(turn, text) {
     const nodes = [];
     let place = 0;
-    for (const found of text.matchAll(/(`+)([^`]+)\1|\*\*(\S(?:[^*]*\S)?)\*\*|\[(\d{1,3})\]|\ue000(\d+)\ue001|\ue002([^\ue000-\ue003]*)\ue003/g)) {
-      const [whole, , code, bold, number, proof, differing] = found;
+    for (const match of text.matchAll(/(`+)([^`]+)\1|\*\*(\S(?:[^*]*\S)?)\*\*|\[(\d{1,3})\]|\ue000(\d+)\ue001|\ue002([^\ue000-\ue003]*)\ue003/g)) {
+      const [source, , code, bold, number, proof, differing] = match;
       if (number && !turn.hits[number - 1]) continue;
-      nodes.push(plain(text.slice(place, found.index)));
+      nodes.push(plain(text.slice(place, match.index)));
       if (code) nodes.push(make("code", {}, plain(code)));
       else if (bold) nodes.push(make("strong", {}, ...inline(turn, bold)));
       else if (proof) nodes.push(proofMark(turn, turn.proofs[proof]));
       else if (differing !== undefined) nodes.push(make("mark", { class: "differing" }, plain(differing)));
       else nodes.push(citation(turn, Number(number)));
-      place = found.index + whole.length;
+      place = match.index + source.length;
     }
     return [...nodes, plain(text.slice(place))].filter((node) => node !== "");
   }
@@ -244,12 +243,12 @@
     return mark;
   }
 
-  // --- proofs: a mark behind each sentence that was checked, and a note that says why
+  // --- proofs: a mark after each checked sentence, and a note with the reason
 
-  const MARKS = /[\ue000-\ue003]/g; // private characters that stand for marks while the text is read
+  const MARKS = /[\ue000-\ue003]/g; // private-use characters, placeholders for marks in the text
   const VERDICTS = { found: "In the passages", elsewhere: "In another passage", altered: "Not quoted exactly", "not there": "Not in the passages" };
 
-  /** The text with a mark behind each checked sentence and around its differing words; proofs count code points. */
+  /** Marks the end of each checked sentence, and its differing words. Proofs count code points. */
   function markProofs(turn) {
     const letters = Array.from(turn.text);
     const inserts = turn.proofs.flatMap((proof, number) => (!VERDICTS[proof.verdict] ? [] : [
@@ -300,7 +299,7 @@
     hit.focus({ preventScroll: true });
     hit.scrollIntoView({ block: "start" });
     if (hit.querySelector(".text.whole")) return;
-    new MutationObserver((_, observer) => { // the focus is on the link that opened it, which stands behind the text
+    new MutationObserver((_, observer) => { // the link that opened the section keeps the focus
       observer.disconnect();
       if (hit.contains(document.activeElement)) hit.focus({ preventScroll: true });
     }).observe(hit, { childList: true });
@@ -323,9 +322,9 @@
   button.addEventListener("click", () => {
     if (call) stop();
     else {
-      const last = talk.turns.pop();
+      const last = conversation.turns.pop();
       last?.node.remove();
-      write(talk.turns.length ? last.question : null);
+      write(conversation.turns.length ? last.question : null);
     }
   });
   further.addEventListener("submit", (event) => {

@@ -1,8 +1,8 @@
 "use strict";
 // A search box for any site, from one tag: <script src="https://search.example.org/embed.js" defer></script>
-// What is shown stands in a shadow root, out of reach of the page's styles. It is an open one, as a closed one would
-// hide it from tools that check accessibility, but not from scripts of the page. Answers become text nodes, never HTML,
-// and styles a constructed sheet, so that the page's content security policy needs no exception.
+// The box stands in a shadow root, out of reach of the page's styles. The root is open: a closed one would hide the box
+// from accessibility checkers, but not from the page's scripts. Answers become text nodes, never HTML, and styles a
+// constructed sheet, so that the page's content security policy needs no exception.
 (() => {
   const script = document.currentScript;
   if (!script?.src) return console.warn("Pilotlight: load embed.js by a script tag of its own, not as a module.");
@@ -10,9 +10,9 @@
   const SLOW_MS = 400; // before the status says that a search is running
   const RETRY_MS = 2000;
   const SEEN_MS = 2000; // a search counts once its hits were on screen this long
-  const FIRST = 2; // rendered at once, and the others after the first paint
+  const FIRST_HITS = 2; // rendered at once, the others after the first paint
   const MAX_SUGGESTIONS = 3;
-  const STORAGE_KEY = "pilotlight-search"; // of the last query in the tab's session storage
+  const STORAGE_KEY = "pilotlight-search"; // last query, in the tab's session storage
   const SNIPPET_CHARS = 220;
   const LEAD_CHARS = 60; // before the first match
   const PATH = " › "; // between the headings of a section
@@ -75,7 +75,7 @@
     },
   };
 
-  // what is important in a shadow root wins over what is important outside of it, so :host stands whatever the page says
+  // !important inside a shadow root wins over !important outside of it, so the page cannot override :host
   const STYLE = `
     :host { all: initial !important; display: contents !important; color-scheme: inherit !important; }
     :host([data-theme=light]) { color-scheme: light !important; }
@@ -121,7 +121,7 @@
     .ask button { padding: .3em .7em; border: 1px solid var(--border); border-radius: .5em; background: none; color: var(--muted); font-size: .8125em; }
     .ask button:hover { color: var(--text); border-color: var(--muted); }
     p { margin: 0; }
-    .said { flex: none; padding: .75em 1.25em .4em; color: var(--muted); font-size: .8125em; }
+    .status { flex: none; padding: .75em 1.25em .4em; color: var(--muted); font-size: .8125em; }
     .hits { overflow-y: auto; overscroll-behavior: contain; padding: 0 .6em; }
     .hit { display: block; padding: .6em .65em; border-radius: calc(var(--radius) * .7); color: inherit; text-decoration: none; overflow-wrap: anywhere; }
     .hit[aria-selected=true], a.hit:hover { background: var(--shade); }
@@ -165,17 +165,17 @@
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(STYLE);
   root.adoptedStyleSheets = [sheet];
-  const named = make("span", {});
-  const opener = make("button", { type: "button", class: "opener", "aria-haspopup": "dialog", part: "button" }, glass(), named);
+  const openerLabel = make("span", {});
+  const opener = make("button", { type: "button", class: "opener", "aria-haspopup": "dialog", part: "button" }, glass(), openerLabel);
   const box = make("input", {
     type: "search", role: "combobox", "aria-autocomplete": "list", "aria-controls": "hits", "aria-expanded": "false",
     autocomplete: "off", autocapitalize: "off", spellcheck: "false", enterkeyhint: "search", maxlength: "1000",
   });
   const closer = make("button", { type: "button" });
-  const said = make("p", { class: "said", role: "status" });
+  const status = make("p", { class: "status", role: "status" });
   const hits = make("div", { class: "hits", id: "hits", role: "listbox" });
   const keys = make("p", { class: "keys", "aria-hidden": "true" });
-  const dialog = make("dialog", { part: "dialog" }, make("div", { class: "ask", role: "search" }, glass(), box, closer), said, hits, keys);
+  const dialog = make("dialog", { part: "dialog" }, make("div", { class: "ask", role: "search" }, glass(), box, closer), status, hits, keys);
   const corner = make("div", { role: "search" }, opener);
   const all = make("div", { class: "all" }, corner, dialog);
   root.append(all);
@@ -186,21 +186,21 @@
   let turn = 0; // number of the latest search; responses to earlier ones are stale
   let request = new AbortController();
   let timer = 0;
-  let asked = ""; // the query of the hits on the page
-  let pressed = null; // where the pointer went down
+  let shownQuery = ""; // the query of the hits on the page
+  let pressTarget = null; // element under the last pointerdown
 
   // --- the page: its language, direction and colours may change between one opening and the next
 
   function dress() {
     const { theme, placeholder, button } = script.dataset;
     const language = (script.closest("[lang]:not(html)") ?? document.documentElement).lang.toLowerCase().split("-")[0];
-    const chosen = Object.hasOwn(TEXTS, language) ? language : "en";
-    texts = TEXTS[chosen];
+    const supported = Object.hasOwn(TEXTS, language) ? language : "en";
+    texts = TEXTS[supported];
     host.dataset.theme = theme ?? "auto";
-    all.lang = chosen;
-    all.dir = chosen === "ar" ? "rtl" : getComputedStyle(document.body ?? document.documentElement).direction;
+    all.lang = supported;
+    all.dir = supported === "ar" ? "rtl" : getComputedStyle(document.body ?? document.documentElement).direction;
     corner.hidden = Boolean(button);
-    named.textContent = texts.search;
+    openerLabel.textContent = texts.search;
     dialog.setAttribute("aria-label", texts.label);
     corner.setAttribute("aria-label", texts.search);
     box.parentElement.setAttribute("aria-label", texts.label);
@@ -221,8 +221,8 @@
     attach();
     if (!dialog.open) {
       dialog.showModal();
-      box.value ||= kept();
-      if (!asked || box.value.trim() !== asked) search();
+      box.value ||= lastQuery();
+      if (!shownQuery || box.value.trim() !== shownQuery) search();
     }
     box.focus();
     box.select();
@@ -250,40 +250,40 @@
     stop();
     const query = box.value.trim();
     if (!query) {
-      asked = "";
+      shownQuery = "";
       show(texts.hint);
       return;
     }
     const mine = turn;
     request = new AbortController();
-    const slow = setTimeout(() => { said.textContent = texts.searching; }, SLOW_MS);
-    let status = 0;
+    const slow = setTimeout(() => { status.textContent = texts.searching; }, SLOW_MS);
+    let code = 0; // HTTP status
     let answer = null;
     let names = []; // suggestions, shown only if they arrive before the hits
-    suggest(query, request.signal).then((found) => { names = found; }, () => {});
+    suggest(query, request.signal).then((suggestions) => { names = suggestions; }, () => {});
     try {
-      ({ status, answer } = await ask(query, request.signal));
+      ({ code, answer } = await ask(query, request.signal));
     } catch {
       // The request was aborted by a newer search, or the server is unreachable, which the status says below.
     }
     clearTimeout(slow);
     if (mine !== turn) return;
-    asked = query;
+    shownQuery = query;
     keep(query);
     if (answer) {
       look(answer.search_id);
       const count = answer.hits.length;
       const words = !count ? texts.none : answer.close === false ? texts.far : count === 1 ? texts.one : texts.more(count);
       show(words, answer.hits, names, answer.did_you_mean);
-    } else if (status === 429 || status === 503) {
-      asked = ""; // so that the same query is sent again
+    } else if (code === 429 || code === 503) {
+      shownQuery = ""; // so that the same query is sent again
       show(texts.busy);
       timer = setTimeout(search, RETRY_MS);
-    } else if (status === 400) show(texts.invalid);
-    else if ([401, 403, 404].includes(status)) show(texts.refused);
-    else if (status) show(texts.failed);
+    } else if (code === 400) show(texts.invalid);
+    else if ([401, 403, 404].includes(code)) show(texts.refused);
+    else if (code) show(texts.failed);
     else {
-      asked = "";
+      shownQuery = "";
       show(navigator.onLine ? texts.unreachable : texts.offline);
     }
   }
@@ -292,10 +292,10 @@
     const { collection, k } = script.dataset;
     const body = { query, links: true, k: Number.parseInt(k, 10) || 8, collections: collection || "default" };
     const reply = await send("search", signal, { method: "POST", body: JSON.stringify(body) });
-    return { status: reply.status, answer: reply.ok ? await reply.json() : null };
+    return { code: reply.status, answer: reply.ok ? await reply.json() : null };
   }
 
-  // If the server records searches, report a search once its hits were looked at.
+  // If the server records searches, report a search once its hits were on screen.
   function look(id) {
     clearTimeout(looking);
     searchId = id;
@@ -310,8 +310,8 @@
   }
 
   async function suggest(query, signal) {
-    const asked = new URLSearchParams({ q: query, k: MAX_SUGGESTIONS, collections: script.dataset.collection || "default" });
-    const reply = await send(`suggest?${asked}`, signal);
+    const parameters = new URLSearchParams({ q: query, k: MAX_SUGGESTIONS, collections: script.dataset.collection || "default" });
+    const reply = await send(`suggest?${parameters}`, signal);
     return reply.ok ? (await reply.json()).suggestions : [];
   }
 
@@ -330,7 +330,7 @@
     } catch {}
   }
 
-  function kept() {
+  function lastQuery() {
     try {
       return sessionStorage.getItem(STORAGE_KEY) ?? "";
     } catch {
@@ -338,21 +338,21 @@
     }
   }
 
-  // --- what is shown
+  // --- rendering
 
-  function show(words, found = [], names = [], meant = null) {
-    hits.scrollTop = 0; // before there is something new, which would have to be laid out for it
-    said.textContent = words;
+  function show(words, rows = [], names = [], meant = null) {
+    hits.scrollTop = 0; // before the new hits, which would cost a layout
+    status.textContent = words;
     const queries = names.map(({ text }) => [text, text]);
     if (meant) queries.unshift([meant, texts.meant + meant]);
-    const list = make("div", { role: "group", "aria-label": texts.results }, ...found.slice(0, FIRST).map(row));
-    const named = make("div", { role: "group", "aria-label": texts.names, class: "names" }, ...queries.map(name));
-    hits.replaceChildren(...(queries.length ? [named] : []), ...(found.length ? [list] : []));
-    box.setAttribute("aria-expanded", String(found.length + queries.length > 0));
+    const list = make("div", { role: "group", "aria-label": texts.results }, ...rows.slice(0, FIRST_HITS).map(row));
+    const suggestions = make("div", { role: "group", "aria-label": texts.names, class: "names" }, ...queries.map(name));
+    hits.replaceChildren(...(queries.length ? [suggestions] : []), ...(rows.length ? [list] : []));
+    box.setAttribute("aria-expanded", String(rows.length + queries.length > 0));
     box.removeAttribute("aria-activedescendant");
-    const rest = found.slice(FIRST);
+    const rest = rows.slice(FIRST_HITS);
     if (rest.length) requestAnimationFrame(() => setTimeout(() => {
-      if (list.isConnected) list.append(...rest.map((hit, place) => row(hit, place + FIRST)));
+      if (list.isConnected) list.append(...rest.map((hit, place) => row(hit, place + FIRST_HITS)));
     }));
   }
 
@@ -362,7 +362,7 @@
 
   function row(hit, place) {
     const address = addressOf(hit.link || hit.url);
-    const title = hit.title || (address ? hit.url : hit.url.replace(/.*\//, "")); // of a file its name alone
+    const title = hit.title || (address ? hit.url : hit.url.replace(/.*\//, "")); // for a file only its name
     const within = hit.section + PATH;
     const path = (within.startsWith(hit.title + PATH) ? within.slice(hit.title.length + PATH.length) : within).slice(0, -PATH.length);
     const element = make(address ? "a" : "div", {
@@ -397,7 +397,7 @@
     }
     start = Math.max(0, Math.min(start - LEAD_CHARS, last - SNIPPET_CHARS));
     while (start > 0 && start < last && letters[start - 1].trim()) start += 1; // begin with a word
-    if (start === last) start = Math.max(0, last - SNIPPET_CHARS); // there is only one
+    if (start === last) start = Math.max(0, last - SNIPPET_CHARS); // the text is one word
     let end = Math.min(last, start + SNIPPET_CHARS);
     while (end < last && end < start + 2 * SNIPPET_CHARS && letters[end].trim()) end += 1;
     const pieces = start > 0 ? ["… "] : [];
@@ -431,7 +431,7 @@
   const isShortcut = ({ key, ctrlKey, metaKey, shiftKey, altKey }) =>
     !altKey && (ctrlKey || metaKey ? !shiftKey && key.toLowerCase() === "k" : key === "/");
 
-  // A closed shadow root may contain a field.
+  // A custom element counts as a field, because its closed shadow root may contain one.
   function isField(element) {
     if (!(element instanceof Element)) return false;
     const role = element.getAttribute("role") ?? "";
@@ -447,7 +447,7 @@
     open();
   }
 
-  // While the dialog is open, stop key events, so that letters do not trigger the page's own shortcuts.
+  // Stops key events while the dialog is open, so that letters do not trigger the page's own shortcuts.
   function onKeyOfDialog(event) {
     if (!dialog.open) return;
     event.stopImmediatePropagation();
@@ -476,7 +476,7 @@
     const { button } = script.dataset;
     if (!button || dialog.open || event.button) return;
     try {
-      if (!event.composedPath().some((one) => one instanceof Element && one.matches(button))) return;
+      if (!event.composedPath().some((element) => element instanceof Element && element.matches(button))) return;
     } catch {
       return console.warn(`Pilotlight: data-button is not a selector: ${button}`);
     }
@@ -486,9 +486,9 @@
   opener.addEventListener("click", open);
   closer.addEventListener("click", close);
   dialog.addEventListener("cancel", stop); // closed by the browser, as by a gesture
-  dialog.addEventListener("pointerdown", (event) => { pressed = event.target; });
+  dialog.addEventListener("pointerdown", (event) => { pressTarget = event.target; });
   dialog.addEventListener("click", (event) => {
-    if (event.target === dialog && pressed === dialog) close(); // beside it
+    if (event.target === dialog && pressTarget === dialog) close(); // outside of the dialog
     const query = event.target.closest("[data-query]")?.dataset.query;
     if (query) {
       box.value = query;
@@ -498,7 +498,7 @@
     const modified = event.ctrlKey || event.metaKey || event.shiftKey || event.altKey;
     const hit = event.target.closest("a[data-hit]");
     if (hit) tell("opened", hit.dataset.hit);
-    if (event.target.closest("a") && !modified) close(); // it may lead to a place on this page
+    if (event.target.closest("a") && !modified) close(); // the link may lead to a place on this page
   });
   box.addEventListener("input", (event) => { if (!event.isComposing) later(); });
   box.addEventListener("compositionend", later);

@@ -4,7 +4,7 @@
   const SEEN_MS = 2000; // a search counts once its hits were on screen this long
   const ICONS = { good: "M2 10h4v11H2zM8 20V10l4-8c2 0 3 1 3 3l-1 4h6a2 2 0 0 1 2 2l-2 8a2 2 0 0 1-2 1z", bad: "M2 3h4v11H2zM8 4v10l4 8c2 0 3-1 3-3l-1-4h6a2 2 0 0 0 2-2l-2-8a2 2 0 0 0-2-1z" };
   const NAMES = { good: "This answers it", bad: "This does not answer it" };
-  const SAID = { good: "Marked as an answer", bad: "Marked as no answer", none: "No longer marked" };
+  const MESSAGES = { good: "Marked as an answer", bad: "Marked as no answer", none: "No longer marked" };
   const results = document.getElementById("results");
   const count = document.getElementById("count");
   const address = new URL("api/v1/feedback", document.getElementById("search").action);
@@ -23,30 +23,30 @@
   }
 
   function button(kind, rank) {
-    const made = document.createElement("button");
-    made.type = "button";
-    made.className = `quiet judge ${kind}`;
-    made.dataset.verdict = kind;
-    made.title = NAMES[kind];
-    made.innerHTML = `<svg viewBox="0 0 24 24" width="16" height="16" aria-hidden="true"><path d="${ICONS[kind]}"/></svg>`;
+    const element = document.createElement("button");
+    element.type = "button";
+    element.className = `quiet judge ${kind}`;
+    element.dataset.verdict = kind;
+    element.title = NAMES[kind];
+    element.innerHTML = `<svg viewBox="0 0 24 24" width="16" height="16" aria-hidden="true"><path d="${ICONS[kind]}"/></svg>`;
     const name = document.createElement("span");
     name.className = "unseen";
     name.textContent = `${NAMES[kind]}: passage ${rank}`;
-    made.append(name);
-    return made;
+    element.append(name);
+    return element;
   }
 
   function press(hit) {
-    for (const one of hit.querySelectorAll(".judge")) {
-      one.setAttribute("aria-pressed", String(verdicts.get(hit.dataset.hit) === one.dataset.verdict));
+    for (const mark of hit.querySelectorAll(".judge")) {
+      mark.setAttribute("aria-pressed", String(verdicts.get(hit.dataset.hit) === mark.dataset.verdict));
     }
   }
 
   function look() {
-    const shown = results.dataset.search ?? "";
-    if (shown !== search) {
+    const latest = results.dataset.search ?? "";
+    if (latest !== search) {
       clearTimeout(timer);
-      [search, opened, verdicts] = [shown, new Set(), new Map()];
+      [search, opened, verdicts] = [latest, new Set(), new Map()];
       timer = search ? setTimeout(tell, SEEN_MS, "seen") : 0;
     }
     if (!search) return;
@@ -69,18 +69,18 @@
   }
 
   function judge(event) {
-    const pressed = event.target.closest?.(".judge");
-    if (!search || !pressed) return;
-    const hit = pressed.closest(".hit");
-    const verdict = verdicts.get(hit.dataset.hit) === pressed.dataset.verdict ? "none" : pressed.dataset.verdict;
+    const mark = event.target.closest?.(".judge");
+    if (!search || !mark) return;
+    const hit = mark.closest(".hit");
+    const verdict = verdicts.get(hit.dataset.hit) === mark.dataset.verdict ? "none" : mark.dataset.verdict;
     verdicts.set(hit.dataset.hit, verdict);
     press(hit);
-    count.textContent = SAID[verdict];
+    count.textContent = MESSAGES[verdict];
     tell(verdict, hit.dataset.hit);
   }
 
   document.addEventListener("click", follow);
-  document.addEventListener("auxclick", follow); // by the middle button
+  document.addEventListener("auxclick", follow); // middle button
   document.addEventListener("click", judge);
   addEventListener("pagehide", () => { if (timer) tell("seen"); });
   new MutationObserver(look).observe(results, { attributeFilter: ["data-search"], childList: true, subtree: true });

@@ -1,18 +1,18 @@
 "use strict";
-// Searches while typing. The server renders every state; this script fetches the same page and moves its parts in,
-// so that there is one renderer, and what it escaped stays escaped: parsed documents do not run scripts.
+// Searches while typing. The server renders every state. This script fetches that page, parses it and moves its parts
+// in, so that there is one renderer. Parsing runs no scripts, and escaped text stays escaped.
 (() => {
   const DEBOUNCE_MS = 120;
   const RETRY_MS = 2000;
-  const USUAL = { mode: "hybrid", collections: "default" }; // left out of addresses
+  const DEFAULTS = { mode: "hybrid", collections: "default" }; // left out of addresses
   const SLOW_MS = 400; // before the status says that a search is running
-  const HEADERS = { Accept: "text/html", "X-Pilotlight-Typing": "1" }; // the server counts a search once its hits were looked at
+  const HEADERS = { Accept: "text/html", "X-Pilotlight-Typing": "1" }; // the server counts a search once its hits were seen
   const part = (id) => document.getElementById(id);
   const [form, box, results, facets, count] = ["search", "q", "results", "facets", "count"].map(part);
   let turn = 0; // number of the latest search; responses to earlier ones are stale
   let request = new AbortController();
   let timer = 0;
-  let asked = location.href; // the address on the page, or being fetched
+  let pageAddress = location.href; // shown, or being fetched
   let settled = true; // the next search adds a history entry instead of replacing it
 
   // --- addresses
@@ -22,14 +22,14 @@
     const fields = new FormData(form);
     fields.set(box.name, query);
     for (const [name, value] of fields) {
-      const usual = USUAL[name] === value && fields.getAll(name).length === 1;
+      const usual = DEFAULTS[name] === value && fields.getAll(name).length === 1;
       if (value.trim() && !usual) url.searchParams.append(name, value.trim());
     }
     return url.href;
   }
 
   function remember(url) {
-    asked = url;
+    pageAddress = url;
     if (url === location.href) return;
     if (settled) history.pushState(null, "", url);
     else history.replaceState(null, "", url);
@@ -37,13 +37,13 @@
   }
 
   function restore() {
-    asked = location.href;
-    const parameters = new URL(asked).searchParams;
+    pageAddress = location.href;
+    const parameters = new URL(pageAddress).searchParams;
     box.value = parameters.get("q") ?? "";
-    for (const [name, usual] of Object.entries(USUAL)) {
-      const given = [...parameters.getAll(name), ...parameters.getAll(name.replace(/s$/, ""))].join().split(",");
+    for (const [name, usual] of Object.entries(DEFAULTS)) {
+      const values = [...parameters.getAll(name), ...parameters.getAll(name.replace(/s$/, ""))].join().split(",");
       for (const field of form.querySelectorAll(`input[name=${name}]:not([type=hidden])`)) {
-        field.checked = given.includes(field.value) || given.includes("*") || (!given[0] && field.value === usual);
+        field.checked = values.includes(field.value) || values.includes("*") || (!values[0] && field.value === usual);
       }
     }
     settled = true;
@@ -59,7 +59,7 @@
     if (document.activeElement === document.body) (form.querySelector("#narrowed li:last-child a") ?? box).focus();
   }
 
-  // --- what is shown
+  // --- rendering
 
   function show(page) {
     const fresh = page.getElementById("results");
@@ -105,17 +105,17 @@
     }, SLOW_MS);
     let answer = null;
     try {
-      answer = await fetchPage(asked, request.signal);
+      answer = await fetchPage(pageAddress, request.signal);
     } catch {
-      // aborted, in which case the turn has moved on, or unreachable, which is said below
+      // aborted by a newer search, or the server is unreachable, which is reported below
     }
     clearTimeout(slow);
     if (mine !== turn) return;
     form.removeAttribute("aria-busy");
     count.classList.remove("seen");
     if (answer?.page) show(answer.page);
-    else if (answer?.status === 200) location.reload(); // another page than that of a search: it is there now
-    else if (answer?.status === 503) { // from a server too busy to make a page
+    else if (answer?.status === 200) location.reload(); // not a page of a search: load it as a whole
+    else if (answer?.status === 503) { // the server is too busy to render a page
       showFailure("Busy right now", "The search will be repeated automatically.");
       timer = setTimeout(load, RETRY_MS);
     }
@@ -145,7 +145,7 @@
     }
   }
 
-  // the box is that of the list
+  // makes the list the popup of the box
   function point(list) {
     box.removeAttribute("aria-activedescendant");
     box.setAttribute("aria-haspopup", "grid");
@@ -153,10 +153,10 @@
     box.setAttribute("aria-expanded", String(Boolean(list)));
   }
 
-  const chosen = () => results.querySelector(".hit[aria-selected=true]");
+  const selected = () => results.querySelector(".hit[aria-selected=true]");
 
   function choose(row) {
-    chosen()?.removeAttribute("aria-selected");
+    selected()?.removeAttribute("aria-selected");
     box.removeAttribute("aria-activedescendant");
     if (!row) return;
     row.setAttribute("aria-selected", "true");
@@ -166,7 +166,7 @@
 
   function step(by) {
     const rows = [...results.querySelectorAll(".hit")];
-    const at = rows.indexOf(chosen());
+    const at = rows.indexOf(selected());
     choose(at < 0 ? rows.at(by > 0 ? 0 : -1) : rows[at + by]);
   }
 
@@ -176,7 +176,7 @@
     row.querySelector("h3 a, .section a")?.dispatchEvent(click);
   }
 
-  // --- what can be done with a hit
+  // --- actions on a hit
 
   const passageTop = (hit) => (hit.querySelector(".passage") ?? hit.querySelector(".text")).getBoundingClientRect().top;
 
@@ -186,10 +186,10 @@
     try {
       fresh = (await fetchPage(link.href)).page?.getElementById(hit.id);
     } catch {
-      // as if there were none
+      // handled like a missing hit, below
     }
     if (!fresh) {
-      location.assign(link.href); // which says what is wrong
+      location.assign(link.href); // shows the error
       return;
     }
     const focused = hit.contains(document.activeElement);
@@ -198,7 +198,7 @@
     hit.replaceChildren(...fresh.childNodes);
     if (explained) hit.querySelector(".why")?.setAttribute("open", "");
     dress();
-    scrollBy(0, passageTop(hit) - top); // what is being read stays where it is
+    scrollBy(0, passageTop(hit) - top); // keep the passage at its place on screen
     if (focused) hit.querySelector(".toggle").focus({ preventScroll: true });
   }
 
@@ -207,7 +207,7 @@
     try {
       await navigator.clipboard.writeText(text);
     } catch {
-      // without TLS there is no clipboard, but this old way
+      // without TLS there is no clipboard API, only this older way
       const area = document.body.appendChild(document.createElement("textarea"));
       area.value = text;
       area.select();
@@ -233,7 +233,7 @@
     timer = setTimeout(search, DEBOUNCE_MS);
   });
   form.addEventListener("change", (event) => {
-    if (event.target.name in USUAL) search();
+    if (event.target.name in DEFAULTS) search();
     settled = true;
   });
   form.addEventListener("submit", (event) => {
@@ -252,7 +252,7 @@
       event.preventDefault();
       toggle(target);
     } else if (target.matches("#skip a")) {
-      event.preventDefault(); // another address would be another search
+      event.preventDefault(); // following the link would change the address
       results.querySelector(".hit a").focus();
     } else if (target.matches("#narrowed a, #facets a, #results .stay")) {
       event.preventDefault();
@@ -268,9 +268,9 @@
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
       step(event.key === "ArrowDown" ? 1 : -1);
-    } else if (event.key === "Enter" && chosen()) {
+    } else if (event.key === "Enter" && selected()) {
       event.preventDefault();
-      open(chosen(), event);
+      open(selected(), event);
     }
   });
 
@@ -283,8 +283,8 @@
       box.focus();
       box.select();
     } else if (event.key === "Escape" && !modified) {
-      event.preventDefault(); // the box would clear itself, and search again for that
-      if (chosen()) choose(null);
+      event.preventDefault(); // by default the box would clear itself and search
+      if (selected()) choose(null);
       else if (box.value) {
         box.value = "";
         search();
@@ -293,9 +293,9 @@
     }
   });
 
-  // what a further question to an answer has found stands below that; the address stays that of the first one
+  // shows the hits of a follow-up question below its answer; the address stays that of the first question
   results.addEventListener("showhits", (event) => {
-    asked = address(event.detail);
+    pageAddress = address(event.detail);
     load();
   });
 
@@ -304,6 +304,6 @@
   box.setAttribute("role", "combobox");
   box.setAttribute("aria-autocomplete", "list");
   dress();
-  box.value ||= new URL(location.href).searchParams.get("q") ?? ""; // not in the page of a server too busy to look
+  box.value ||= new URL(location.href).searchParams.get("q") ?? ""; // missing in the page of a busy server
   if (results.dataset.state === "waiting") timer = setTimeout(load, RETRY_MS);
 })();

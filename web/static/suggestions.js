@@ -1,20 +1,19 @@
 "use strict";
-// Suggests what to ask while somebody types: a list over the page, which nothing else moves for. Loaded before page.js,
-// so that keys that belong to the list do not reach it.
+// Suggests queries while typing, in a list over the page. Loaded before page.js, so that it sees key events first.
 (() => {
   const DEBOUNCE_MS = 120;
-  const LEFT_OUT = new Set(["mode", "explain"]); // fields of the form that say nothing about what may be suggested
+  const UNUSED_FIELDS = new Set(["mode", "explain"]); // fields of the form that do not change suggestions
   const [form, box] = ["search", "q"].map((id) => document.getElementById(id));
   const list = document.createElement("ul");
   let request = new AbortController();
   let timer = 0;
 
-  const chosen = () => list.querySelector("[aria-selected=true]");
+  const selected = () => list.querySelector("[aria-selected=true]");
 
   function address() {
     const url = new URL("api/v1/suggest", form.action);
     for (const [name, value] of new FormData(form)) {
-      if (!LEFT_OUT.has(name)) url.searchParams.append(name, value.trim());
+      if (!UNUSED_FIELDS.has(name)) url.searchParams.append(name, value.trim());
     }
     return url;
   }
@@ -33,19 +32,19 @@
 
   async function ask() {
     const { signal } = request;
-    let found = [];
+    let suggestions = [];
     try {
       const reply = await fetch(address(), { signal });
-      if (reply.ok) found = (await reply.json()).suggestions;
+      if (reply.ok) suggestions = (await reply.json()).suggestions;
     } catch {
-      // aborted, or there is nothing to suggest from
+      // aborted, or the server has no suggestions
     }
-    if (!signal.aborted) show(found);
+    if (!signal.aborted) show(suggestions);
   }
 
-  function show(found) {
-    if (!found.length || document.activeElement !== box) return close();
-    list.replaceChildren(...found.map(({ text }, place) => {
+  function show(suggestions) {
+    if (!suggestions.length || document.activeElement !== box) return close();
+    list.replaceChildren(...suggestions.map(({ text }, place) => {
       const option = document.createElement("li");
       option.id = `suggestion-${place}`;
       option.role = "option";
@@ -67,11 +66,11 @@
     list.hidden = true;
     list.replaceChildren();
     box.removeAttribute("aria-activedescendant");
-    box.dispatchEvent(new Event("suggestionsclose")); // the box belongs to the hits again
+    box.dispatchEvent(new Event("suggestionsclose")); // page.js points the box to the hits again
   }
 
   function choose(option) {
-    chosen()?.setAttribute("aria-selected", "false");
+    selected()?.setAttribute("aria-selected", "false");
     box.removeAttribute("aria-activedescendant");
     if (!option) return;
     option.setAttribute("aria-selected", "true");
@@ -87,13 +86,13 @@
     const { key } = event;
     if (list.hidden || event.isComposing || event.altKey || event.ctrlKey || event.metaKey) return;
     const options = [...list.children];
-    const next = options.indexOf(chosen()) + (key === "ArrowDown" ? 1 : -1);
+    const next = options.indexOf(selected()) + (key === "ArrowDown" ? 1 : -1);
     if (key === "Escape") close();
-    else if (key === "Enter" && chosen()) take(chosen());
+    else if (key === "Enter" && selected()) take(selected());
     else if (key === "ArrowDown" && next < options.length) choose(options[next]);
-    else if (key === "ArrowUp" && next >= -1) choose(options[next]); // from the first one, back to what was typed
+    else if (key === "ArrowUp" && next >= -1) choose(options[next]); // above the first one: back to the typed text
     else {
-      if (key === "ArrowDown" || key === "ArrowUp") close(); // the hits go on where the suggestions end
+      if (key === "ArrowDown" || key === "ArrowUp") close(); // the hits follow the suggestions
       return;
     }
     event.preventDefault();

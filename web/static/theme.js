@@ -6,7 +6,7 @@
   try {
     theme = localStorage.getItem("theme") ?? theme;
   } catch {
-    // storage is forbidden: the choice lasts as long as the page
+    // without storage, the choice ends with the page
   }
 
   function apply() {
@@ -15,7 +15,7 @@
   }
 
   function label(button) {
-    button.title = `Theme: ${theme}`; // which begins with what the button says, for those who speak to it
+    button.title = `Theme: ${theme}`; // begins with the button's text, for voice control
     button.setAttribute("aria-label", button.title);
   }
 
@@ -26,8 +26,8 @@
     button.hidden = false;
     label(button);
     button.addEventListener("click", () => {
-      const usual = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-      const themes = ["auto", usual === "dark" ? "light" : "dark", usual]; // so that the first press changes something
+      const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+      const themes = ["auto", system === "dark" ? "light" : "dark", system]; // the first press changes the colours
       theme = themes[(themes.indexOf(theme) + 1) % themes.length];
       try {
         localStorage.setItem("theme", theme);
