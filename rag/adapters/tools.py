@@ -254,8 +254,8 @@ class Tools:
             with suppress(re2.error):
                 pattern = re2.compile(way, options)
                 for name in names:
-                    number, chunks = self.retriever.grep(pattern.search, name, only, limit)
-                    total, chunks = total + number, chunks + chunks
+                    number, first = self.retriever.grep(pattern.search, name, only, limit)
+                    total, chunks = total + number, chunks + first
             if total:
                 break
         note = f"{counted(total, 'passage')} found{' as exact text' if way == exact and total else ''}."

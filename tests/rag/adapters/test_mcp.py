@@ -146,6 +146,10 @@ def test_grep(tools):
     text = tools("grep", regex=r"lampset_[34] is", top_k=1)
     assert text.startswith("2 passages found. The first 1 are shown")
     assert "lampset_3 is trimmed." in text
+    assert len(blocks(tools("grep", pattern="lampset_3 is"))) == 1
+    text = tools("grep", pattern="lampset_3 is", collections=["default", "notes"])
+    assert text.startswith("2 passages found.\n")
+    assert len(blocks(text)) == 2
     assert tools("grep", pattern="(?i)^VACUUM reclaims").startswith("1 passage found.")
     assert tools("grep", pattern="[").startswith("0 passages found.")
     assert tools("grep", pattern="trimmed.\n(").startswith("0 passages found.")
