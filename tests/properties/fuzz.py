@@ -1,6 +1,6 @@
 """Feeds changed bytes to one target, or to all: `python -m tests.properties.fuzz [TARGET] [SECONDS] [SEED]`.
 
-Where atheris is installed, coverage guides the changes, and a folder keeps the inputs that reached new code for the next
+Where atheris is installed, coverage guides the changes, and a folder keeps the inputs that reach new code for another
 run. Prints the bytes that a target fails on, once for each place in the code.
 """
 
@@ -53,8 +53,7 @@ def main(name: str = "all", seconds: str = "60", seed: str = "0") -> int:
     """Return 1 if something was found; under atheris, the process ends before."""
     is_guided = find_spec("atheris") is not None
     if is_guided:
-        import atheris  # type: ignore[import-not-found]
-
+        atheris = import_module("atheris")
         with atheris.instrument_imports(include=INSTRUMENTED):
             module = import_module("tests.properties.targets")
     else:
