@@ -1,15 +1,14 @@
 """Two snapshots of documents compared: sections added, removed, rewritten, moved and renamed, without noise.
 
-Documents are aligned by their sentences. Passages may hold several short sections, so a short line above others counts
-as a heading too; headings say where a change is, and only sentences and headings that differ are changes.
+Documents are aligned by their headings and sentences. Passages may hold several short sections, so a short line above
+others counts as a heading too.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from itertools import zip_longest
 from typing import Literal
 
 from indexer.records import SEPARATOR
@@ -19,7 +18,7 @@ from rag.query.results import section_within
 
 MIN_SAME_TEXT = 0.5  # share of the characters of a section that a moved or renamed one has
 MIN_SAME_WORDS = 0.4  # share of the words that two forms of a sentence have in common
-MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.2  # documents in which the same change is furniture
+MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.05  # documents in which the same change is furniture
 _MAX_STAMP_WORDS = 5
 _MAX_HEADING_CHARS, _MAX_HEADING_WORDS = 100, 10
 _MAX_PLACES = 20  # more sections share a sentence that says nothing about a move
@@ -37,61 +36,60 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """A sentence or a line of a document, and the section that it is in."""
+    """A heading, or a sentence or a line of a section."""
 
     plain: str
     text: str
     section: str
     url: str
-    headings: tuple[str, ...]
+    path: tuple[str, ...]  # headings in their plain form
+    is_heading: bool = False
 
 
-@dataclass
 class DocumentText:
-    """A document of a snapshot by its sentences."""
+    """A document of a snapshot by its lines."""
 
-    key: str
-    url: str
-    title: str
-    version: str = ""
-    lines: list[TextLine] = field(default_factory=list)
-    headings: dict[str, tuple[str, str]] = field(default_factory=dict)  # heading to section and address
+    def __init__(self, key: str, url: str, title: str, version: str, passages: Sequence[tuple[str, str, str]]) -> None:
+        """Take the passages, each with its heading path, address and text."""
+        self.key, self.url, self.title, self._version = key, url, title, version
+        self.name = self._plain_heading(title)
+        self.lines: list[TextLine] = []
+        self.headings = set[str]()
+        self._paths = set[tuple[str, ...]]()
+        counts = Counter(block for *_, text in passages for block in text.split("\n\n"))
+        for headings, passage_url, text in passages:
+            section = top = section_within(title, headings)
+            path, blocks = self._enter(section, passage_url), text.split("\n\n")
+            for number, block in enumerate(blocks, 1):
+                if number < len(blocks) and counts[block] == 1 and is_heading(block):
+                    if self._plain_heading(block) != path[-1]:
+                        section = SEPARATOR.join(filter(None, (top, block.strip())))
+                        path = self._enter(section, passage_url)
+                    continue
+                for sentence in _SENTENCE_END.split(block):
+                    if plain := self._plain(sentence):
+                        self.lines.append(TextLine(plain, sentence.strip(), section, passage_url, path))
 
-    def add_passage(self, headings: str, url: str, text: str) -> None:
-        """Add a passage with its heading path."""
-        path = section_within(self.title, headings)
-        section, blocks = path, text.split("\n\n")
-        self._add_heading(section, url)
-        for number, block in enumerate(blocks):
-            if number + 1 < len(blocks) and is_heading(block):
-                section = block.strip()
-                self._add_heading(section, url)
-                continue
-            bare = self._bare_headings(section)
-            for sentence in _SENTENCE_END.split(block):
-                if plain := self._plain(sentence):
-                    self.lines.append(TextLine(plain, sentence.strip(), section, url, bare))
-
-    @property
-    def name(self) -> str:
-        """The title in the form that is compared."""
-        return self._bare_headings(self.title)[-1]
-
-    def _add_heading(self, section: str, url: str) -> None:
+    def _enter(self, section: str, url: str) -> tuple[str, ...]:
+        """Add the headings of a section that are new; return its path in the plain form."""
         names = section.split(SEPARATOR)
-        for depth, heading in enumerate(self._bare_headings(section), 1):
-            if heading:
-                self.headings.setdefault(heading, (SEPARATOR.join(names[:depth]), url))
+        path = tuple(map(self._plain_heading, names))
+        for depth in range(1, len(path) + 1):
+            if path[0] and path[:depth] not in self._paths:
+                self._paths.add(path[:depth])
+                self.headings.add(path[depth - 1])
+                section = SEPARATOR.join(names[:depth])
+                self.lines.append(TextLine(path[depth - 1], section, section, url, path[:depth], is_heading=True))
+        return path
 
-    def _bare_headings(self, section: str) -> tuple[str, ...]:
-        """Return the headings of a path without their numbers, dates and the version of the manual."""
-        return tuple(without_number(self._plain(name)) for name in section.split(SEPARATOR))
+    def _plain_heading(self, heading: str) -> str:
+        return without_number(self._plain(heading))
 
     def _plain(self, sentence: str) -> str:
         """Return a sentence without its white space and the version of the manual, and a stamp without its date."""
         plain = " ".join(sentence.split())
-        if self.version:
-            plain = re.sub(rf"(?<![\w.]){re.escape(self.version)}(?!\.?\d)", "*", plain)
+        if self._version:
+            plain = re.sub(rf"(?<![\w.]){re.escape(self._version)}(?!\.?\d)", "*", plain)
         bare, dates = _DATE.subn("*", plain)
         is_stamp = bool(dates) and plain[-1] not in ".!?" and len(_WORD.findall(bare)) <= _MAX_STAMP_WORDS
         return bare if is_stamp else plain
@@ -104,26 +102,49 @@ def is_heading(block: str) -> bool:
     return bool(line) and is_short and not line[0].islower() and line[0].isalnum() and not _NO_HEADING.search(line)
 
 
+DocumentPair = tuple[DocumentText | None, DocumentText | None]
+
+
 @dataclass
 class SectionDiff:
-    """The sentences of one section that differ."""
+    """The lines of one section that differ."""
 
     document: int
     line: TextLine
+    old: TextLine | None = None  # the section that it was moved or renamed from
     pairs: list[Edit] = field(default_factory=list)
     removed: list[TextLine] = field(default_factory=list)
     added: list[TextLine] = field(default_factory=list)
 
-    def edits(self) -> tuple[Edit, ...]:
+    def edits(self) -> list[Edit]:
         """Return the sentences that differ."""
-        removed, added = (
-            [Edit(line.text, None) for line in self.removed],
-            [Edit(None, line.text) for line in self.added],
+        removed = [Edit(line.text, None) for line in self.removed if not line.is_heading]
+        return [*self.pairs, *removed, *(Edit(None, line.text) for line in self.added if not line.is_heading)]
+
+    def move_from(self, origin: "SectionDiff") -> None:
+        """Compare an added section with its removed origin."""
+        plains = [{line.plain for line in lines} for lines in (self.added, origin.removed)]
+        self.old = origin.line
+        self.removed = [line for line in origin.removed if line.plain not in plains[0]]
+        self.added = [line for line in self.added if line.plain not in plains[1]]
+        origin.removed = []
+
+    def change(self, documents: DocumentPair) -> SectionChange:
+        """Return the change with its kind."""
+        kind: Literal["added", "removed", "rewritten", "moved", "renamed"] = "rewritten"
+        is_new, is_gone = (
+            side is None or any(line.is_heading for line in lines)
+            for side, lines in zip(documents, (self.added, self.removed), strict=True)
         )
-        return (*self.pairs, *removed, *added)
-
-
-DocumentPair = tuple[DocumentText | None, DocumentText | None]
+        if self.old:
+            was_here = documents[0] is not None and self.old.url.partition("#")[0] == documents[0].url
+            kind = "renamed" if was_here and self.old.path[-1] != self.line.path[-1] else "moved"
+        elif is_new and not (self.pairs or self.removed):
+            kind = "added"
+        elif is_gone and not (self.pairs or self.added):
+            kind = "removed"
+        origin = (self.old.section, self.old.url) if self.old else (None, None)
+        return SectionChange(kind, self.line.section, self.line.url, tuple(self.edits()), *origin)
 
 
 def compare(
@@ -148,88 +169,97 @@ def compare(
         [[] if diff.pairs or diff.added else diff.removed for diff in diffs],
         [[] if diff.pairs or diff.removed else diff.added for diff in diffs],
     )
-    moved_away = set(origins.values())
+    for place, origin in origins.items():
+        diffs[place].move_from(diffs[origin])
     sections = [list[SectionChange]() for _ in documents]
-    for place, diff in enumerate(diffs):
-        if place in origins:
-            sections[diff.document].append(_moved_section(diffs[origins[place]], diff))
-        elif place not in moved_away and diff.edits():
-            sections[diff.document].append(_section_change(diff, documents[diff.document]))
-    for pair, changes in zip(documents, sections, strict=True):
-        changes += _renamed_sections(*pair, changes)
+    for diff in diffs:
+        if diff.old or diff.edits():
+            sections[diff.document].append(diff.change(documents[diff.document]))
     changed = [_document_change(*pair, changes) for pair, changes in zip(documents, sections, strict=True)]
     return [change for change in changed if change], noise
 
 
-def _align(number: int, before: DocumentText | None, after: DocumentText | None) -> Iterable[SectionDiff]:
-    """Return the sections of a document in which sentences differ."""
-    old, new = before.lines if before else [], after.lines if after else []
+def _align(number: int, before: DocumentText | None, after: DocumentText | None) -> list[SectionDiff]:
+    """Return the sections of a document in which lines differ."""
+    old, new = (side.lines if side else [] for side in (before, after))
     counts = [Counter(line.plain for line in lines) for lines in (old, new)]
     if sum(count * counts[1][plain] for plain, count in counts[0].items()) > _MAX_ALIGNMENTS:
-        runs = [
-            (
-                [line for line in old if line.plain not in counts[1]],
-                [line for line in new if line.plain not in counts[0]],
-            )
-        ]
-    else:
-        matcher = SequenceMatcher(None, [line.plain for line in old], [line.plain for line in new], autojunk=False)
-        runs = [(old[a:b], new[c:d]) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
-    diffs: dict[str, SectionDiff] = {}
+        old, new = (
+            [each for each in old if each.plain not in counts[1]],
+            [each for each in new if each.plain not in counts[0]],
+        )
+    matcher = SequenceMatcher(None, [line.plain for line in old], [line.plain for line in new], autojunk=False)
+    names: dict[str, Counter[str]] = defaultdict(Counter)
+    for a, b, size in matcher.get_matching_blocks():
+        for line, same in zip(old[a : a + size], new[b : b + size], strict=True):
+            for was, now in zip(line.path, same.path, strict=False):
+                if before and after and was not in after.headings and now not in before.headings:
+                    names[now][was] += len(line.plain)
+    renamed = {name.most_common(1)[0][0]: heading for heading, name in names.items()}
+    diffs: dict[tuple[str, ...], SectionDiff] = {}
 
     def diff_of(line: TextLine) -> SectionDiff:
-        return diffs.setdefault(line.headings[-1], SectionDiff(number, line))
+        path = tuple(renamed.get(heading, heading) for heading in line.path)
+        return diffs.setdefault(path, SectionDiff(number, line))
 
-    # a short line counts as a heading only where others follow it
-    old_headings, new_headings = (
-        {_frame(each) for each in side.headings} if side else set() for side in (before, after)
-    )
-    for removed, added in runs:
-        added = [line for line in added if _frame(line.plain) not in old_headings]
+    for tag, a, b, c, d in matcher.get_opcodes():
+        removed, added = (old[a:b], new[c:d]) if tag != "equal" else ([], [])
         are_few = len(removed) * len(added) <= _MAX_FORMS
         for line in removed:
-            form = next((each for each in added if _are_forms(line.text, each.text)), None) if are_few else None
-            if form is not None:
+            if line.is_heading and line.plain in renamed:
+                diff_of(line).old = line
+                continue
+            form = max(added, key=lambda each: _share(line, each), default=line) if are_few else line
+            if form is not line and _share(line, form) >= MIN_SAME_WORDS:
                 diff_of(form).pairs.append(Edit(line.text, form.text))
                 added.remove(form)
-            elif _frame(line.plain) not in new_headings:
+            else:
                 diff_of(line).removed.append(line)
         for line in added:
-            diff_of(line).added.append(line)
-    return diffs.values()
+            if line.is_heading and line.plain in names:
+                diff_of(line).line = line
+            else:
+                diff_of(line).added.append(line)
+    return list(diffs.values())
 
 
-def _frame(text: str) -> str:
-    return _DIGITS.sub("#", text)
-
-
-def _are_forms(old: str, new: str) -> bool:
-    """Return whether two sentences are forms of one, by their words."""
-    first, second = Counter(_WORD.findall(old)), Counter(_WORD.findall(new))
-    return (first & second).total() >= MIN_SAME_WORDS * max(first.total(), second.total(), 1)
+def _share(old: TextLine, new: TextLine) -> float:
+    """Return the share of the words of two sentences that they have in common."""
+    if old.is_heading or new.is_heading:
+        return 0.0
+    first, second = Counter(_WORD.findall(old.text)), Counter(_WORD.findall(new.text))
+    return (first & second).total() / max(first.total(), second.total(), 1)
 
 
 def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
-    """Drop the edits that so many documents share; return the number of sections in which nothing else differs."""
-    keys = {(diff.document, key) for diff in diffs for edit in diff.edits() for key in _noise_keys(edit)}
-    counts = Counter(key for _, key in keys)
+    """Drop edits of furniture; return the number of sections in which nothing else differs.
+
+    So many documents share it, perhaps but for numbers; or only dates differ, in several sentences.
+    """
+    edits = [(diff.document, edit) for diff in diffs for edit in diff.edits()]
+    counts = Counter(key for _, key in {(number, key) for number, edit in edits for key in _noise_keys(edit)})
+    are_stamps = sum(_is_dated(edit) for _, edit in edits) >= MIN_NOISE_DOCUMENTS
+    before = sum(bool(diff.edits()) for diff in diffs)
 
     def is_change(edit: Edit) -> bool:
-        return all(counts[key] < limit for key in _noise_keys(edit))
+        return all(counts[key] < limit for key in _noise_keys(edit)) and not (are_stamps and _is_dated(edit))
 
     for diff in diffs:
         diff.pairs = list(filter(is_change, diff.pairs))
         diff.removed = [line for line in diff.removed if is_change(Edit(line.text, None))]
         diff.added = [line for line in diff.added if is_change(Edit(None, line.text))]
-    return sum(not diff.edits() for diff in diffs)
+    return before - sum(bool(diff.edits()) for diff in diffs)
 
 
-def _noise_keys(edit: Edit) -> Iterator[tuple[str, str]]:
-    """Yield an edit in the forms that other documents may share: as it is, and without numbers if only they differ."""
+def _noise_keys(edit: Edit) -> set[tuple[str, str]]:
+    """Return an edit in the forms that other documents may share: as it is, and without numbers if only they differ."""
     old, new = edit.old or "", edit.new or ""
-    yield old, new
-    if (frame := _frame(old)) == _frame(new):
-        yield frame, frame
+    frames = _DIGITS.sub("#", old), _DIGITS.sub("#", new)
+    return {(old, new), frames} if frames[0] == frames[1] else {(old, new)}
+
+
+def _is_dated(edit: Edit) -> bool:
+    return bool(edit.old and edit.new) and _DATE.sub("*", edit.old or "") == _DATE.sub("*", edit.new or "")
 
 
 def _find_origins(removed: Sequence[list[TextLine]], added: Sequence[list[TextLine]]) -> dict[int, int]:
@@ -252,50 +282,6 @@ def _find_origins(removed: Sequence[list[TextLine]], added: Sequence[list[TextLi
                 used.add(origin)
                 break
     return origins
-
-
-def _moved_section(old: SectionDiff, new: SectionDiff) -> SectionChange:
-    before, after = {line.plain for line in old.removed}, {line.plain for line in new.added}
-    removed = [line.text for line in old.removed if line.plain not in after]
-    added = [line.text for line in new.added if line.plain not in before]
-    edits = tuple(Edit(*texts) for texts in zip_longest(removed, added))
-    is_renamed = old.document == new.document and old.line.headings[-1] != new.line.headings[-1]
-    kind: Literal["moved", "renamed"] = "renamed" if is_renamed else "moved"
-    return SectionChange(kind, new.line.section, new.line.url, edits, old.line.section, old.line.url)
-
-
-def _section_change(diff: SectionDiff, documents: DocumentPair) -> SectionChange:
-    kind: Literal["added", "removed", "rewritten"] = "rewritten"
-    heading = diff.line.headings[-1]
-    is_missing = [side is None or (heading != "" and heading not in side.headings) for side in documents]
-    if is_missing[0] and not (diff.pairs or diff.removed):
-        kind = "added"
-    elif is_missing[1] and not (diff.pairs or diff.added):
-        kind = "removed"
-    return SectionChange(kind, diff.line.section, diff.line.url, diff.edits())
-
-
-def _renamed_sections(
-    before: DocumentText | None, after: DocumentText | None, changes: Sequence[SectionChange]
-) -> list[SectionChange]:
-    """Return the sections of which only the heading differs."""
-    if before is None or after is None:
-        return []
-    reported = {each.section for each in changes if each.kind != "rewritten"}
-    removed = {
-        line.plain: [each for each in line.headings if each and each not in after.headings] for line in before.lines
-    }
-    names: dict[str, Counter[str]] = defaultdict(Counter)
-    for line in after.lines:
-        for heading in line.headings:
-            if heading not in before.headings:
-                names[heading].update(dict.fromkeys(removed.get(line.plain, ()), len(line.plain)))
-    renamed = []
-    for heading, (section, url) in after.headings.items():
-        if names[heading] and section not in reported:
-            old_section, old_url = before.headings[names[heading].most_common(1)[0][0]]
-            renamed.append(SectionChange("renamed", section, url, (), old_section, old_url))
-    return renamed
 
 
 def _document_change(

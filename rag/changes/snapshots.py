@@ -201,7 +201,6 @@ class _Reader:
         documents: dict[str, DocumentText] = {}
         for key, record in records.items():
             if key in keys:
-                documents[key] = document = DocumentText(key, record.url, record.title, self._view.version or "")
-                for headings, url, text in self._database.rows(_SECTIONS, *record.rows):
-                    document.add_passage(headings, url, text)
+                passages = list(self._database.rows(_SECTIONS, *record.rows))
+                documents[key] = DocumentText(key, record.url, record.title, self._view.version or "", passages)
         return documents
