@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from indexer.errors import FetchError, ParseError
 from indexer.read.access_list import looks_like_list
 from indexer.read.extraction import detect_language, to_json
 from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, LISTING, PAGE, SCANS
-from indexer.read.reader_process import hide, pack_message, read_message
+from indexer.read.reader_process import hide, receive, send
 from indexer.records import Extraction, Section
 from indexer.text import charsets, reader_notes
 
@@ -47,27 +48,25 @@ def main() -> None:
     gc.freeze()
     gc.set_threshold(100_000)  # a page has 100,000 objects without a cycle: collections take a sixth of the time
     # the build must not take output of libraries for an answer
-    with os.fdopen(os.dup(1), "wb") as answers, open(os.devnull, "wb") as nowhere, os.fdopen(0, "rb") as asks:
+    with Connection(os.dup(1)) as build, open(os.devnull, "r+b") as nowhere:
+        os.dup2(nowhere.fileno(), 0)
         os.dup2(nowhere.fileno(), 1)
-        start = read_message(asks.read, _MAX_REQUEST_BYTES)
-        if start is None:
-            return
-        if engine := start[0]["engine"]:
+        start, _ = receive(build)
+        if engine := start["engine"]:
             load_ocr(engine)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
             score.write("1000")  # ends this process before the build
-        answers.write(pack_message({"confinement": confine(start[0]["memory"])}))
-        answers.flush()
-        while (message := read_message(asks.read, _MAX_REQUEST_BYTES)) is not None:
-            request, body = message
-            cpu_seconds = request["seconds"] + _GRACE_SECONDS  # per answer; the signal ends the process
-            signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
-            for fields, data in answer(request["reader"], request["argument"], body):
-                answers.write(pack_message(fields, data))
-                answers.flush()
+        send(build, {"confinement": confine(start["memory"])})
+        with suppress(EOFError):
+            while True:
+                request, body = receive(build, _MAX_REQUEST_BYTES)
+                cpu_seconds = request["seconds"] + _GRACE_SECONDS  # per answer; the signal ends the process
                 signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
-            if "error" in fields:
-                gc.collect()  # an exception may keep a large document in a cycle
+                for fields, data in answer(request["reader"], request["argument"], body):
+                    send(build, fields, data)
+                    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+                if "error" in fields:
+                    gc.collect()  # an exception may keep a large document in a cycle
         os._exit(0)  # cleanup is not allowed any more
 
 

@@ -12,9 +12,7 @@ import ctypes
 import json
 import math
 import os
-import select
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -22,7 +20,8 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache, partial
+from functools import cache
+from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from embedder import cpu
@@ -39,8 +38,6 @@ _MAX_DOCUMENTS = 5_000  # per process, so that leaks of libraries do not add up
 _MAX_PROCESSES = 4
 _MAX_JSON_BYTES = 64_000_000
 _MAX_BODY_BYTES = 1 << 30
-_PIECE_BYTES = 1 << 20
-_JSON_AND_BODY_LENGTHS = struct.Struct("!II")
 # One thread: the memory that numpy reserves per core would exceed the limit, and readers may not start threads, which
 # Tesseract does with OpenMP.
 _PROGRAM = (
@@ -49,6 +46,7 @@ _PROGRAM = (
 )
 _busy = {"seconds": 0.0}
 _busy_lock = threading.Lock()
+_Request = tuple[dict[str, Any], bytes] | None
 Lend = Callable[[], AbstractContextManager["ReaderProcess"]]
 
 
@@ -65,33 +63,28 @@ def busy_seconds() -> float:
     return _busy["seconds"]
 
 
-def pack_message(fields: dict[str, Any], body: bytes = b"") -> bytes:
-    """Return a message between the build and a reader."""
-    text = json.dumps(fields).encode()
-    return b"".join((_JSON_AND_BODY_LENGTHS.pack(len(text), len(body)), text, body))
+def send(connection: Connection, fields: dict[str, Any], body: bytes = b"") -> None:
+    """Send a message between the build and a reader."""
+    connection.send_bytes(json.dumps(fields).encode())
+    connection.send_bytes(body)
 
 
-def read_message(read: Callable[[int], bytes], longest_body: int) -> tuple[dict[str, Any], bytes] | None:
-    """Read one message, or return None at the end of the input; `read(n)` returns n bytes, or fewer at the end.
+def receive(connection: Connection, longest_body: int = _MAX_BODY_BYTES) -> tuple[dict[str, Any], bytes]:
+    """Receive a message.
 
-    Raises ParseError for an invalid message, or one that is too long.
+    Raises EOFError or OSError if the other process has ended, ParseError for a message that is invalid or too long.
     """
-    head = read(_JSON_AND_BODY_LENGTHS.size)
-    if len(head) < _JSON_AND_BODY_LENGTHS.size:
-        return None
-    length, after = _JSON_AND_BODY_LENGTHS.unpack(head)
-    if length > _MAX_JSON_BYTES or after > longest_body:
-        raise ParseError("more text than a document may have")
-    text, body = read(length), read(after)
-    if len(text) < length or len(body) < after:
-        return None
     try:
-        fields = json.loads(text)
+        fields = json.loads(connection.recv_bytes(_MAX_JSON_BYTES))
+        if isinstance(fields, dict):
+            return fields, connection.recv_bytes(longest_body)
     except (ValueError, RecursionError) as error:
         raise ParseError("the reader process returned invalid data") from error
-    if not isinstance(fields, dict):
-        raise ParseError("the reader process returned invalid data")
-    return fields, body
+    except OSError as error:
+        if "length" in str(error):
+            raise ParseError("more text than a document may have") from error
+        raise
+    raise ParseError("the reader process returned invalid data")
 
 
 @cache
@@ -100,17 +93,20 @@ def _starter(build: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="reader")
 
 
-def _start(before: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-I", "-X", "utf8", "-c", _PROGRAM.format(before), *map(os.path.abspath, sys.path)],
-        bufsize=0,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env={},
-        start_new_session=True,  # an interrupt from the keyboard goes to the build, which then ends this
-    )
+def _start(before: str) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Start a process; return it with the connection to its standard input and output."""
+    ours, theirs = Pipe()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-X", "utf8", "-c", _PROGRAM.format(before), *map(os.path.abspath, sys.path)],
+            stdin=theirs.fileno(),
+            stdout=theirs.fileno(),
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={},
+            start_new_session=True,  # an interrupt from the keyboard goes to the build, which then ends this
+        )
+    return process, ours
 
 
 def hide() -> None:
@@ -120,6 +116,8 @@ def hide() -> None:
 
 class ReaderProcess:
     """A process that reads documents; used by one thread at a time, except for `interrupt`."""
+
+    _connection: Connection
 
     def __init__(self, seconds: float = _TIMEOUT_SECONDS, memory: int = _MEMORY_LIMIT, before: str = "") -> None:
         """Set limits; the code in `before` runs first, for tests."""
@@ -146,10 +144,10 @@ class ReaderProcess:
         self._request_count += 1
         try:
             process = self.start()
-            message = pack_message({"reader": reader, "argument": argument, "seconds": self._seconds}, body)
+            request: _Request = {"reader": reader, "argument": argument, "seconds": self._seconds}, body
             while not done:
-                answer = self._exchange(process, message, self._seconds)
-                message = b""
+                answer = self._exchange(process, request, self._seconds)
+                request = None
                 done = "done" in answer[0] or "error" in answer[0]
                 if "error" in answer[0]:
                     raise ParseError(str(answer[0]["error"])[:200])
@@ -166,12 +164,13 @@ class ReaderProcess:
         hide()
         began = time.monotonic()
         try:
-            process = self._process = _starter(os.getpid()).submit(_start, self._before).result()
+            process, self._connection = _starter(os.getpid()).submit(_start, self._before).result()
         except OSError as error:
             raise ParseError(f"no process to read it in can be started: {error.strerror}") from error
+        self._process = process
         try:
-            message = pack_message({"memory": self._allowed, "engine": self._engine})
-            answer, _ = self._exchange(process, message, _START_TIMEOUT_SECONDS)
+            request = {"memory": self._allowed, "engine": self._engine}, b""
+            answer, _ = self._exchange(process, request, _START_TIMEOUT_SECONDS)
         except ParseError:
             self.close()
             raise
@@ -195,7 +194,7 @@ class ReaderProcess:
         """End the process."""
         process, self._process, self._request_count = self._process, None, 0
         if process is not None:
-            with process:
+            with process, self._connection:
                 process.kill()
 
     @property
@@ -203,28 +202,23 @@ class ReaderProcess:
         return self._memory + (_OCR_MEMORY_BYTES if self._engine else 0)
 
     def _exchange(
-        self, process: subprocess.Popen[bytes], message: bytes, seconds: float
+        self, process: subprocess.Popen[bytes], request: _Request, seconds: float
     ) -> tuple[dict[str, Any], bytes]:
-        assert process.stdin is not None  # noqa: S101 - both are pipes
-        assert process.stdout is not None  # noqa: S101
-        to, began = process.stdin.fileno(), time.monotonic()
-        end = began + seconds
-        os.set_blocking(to, False)
-        view = memoryview(message)
+        """Send a request, if any, and return the next answer; kill the process if that takes too long."""
+        began = time.monotonic()
+        deadline = threading.Timer(seconds, process.kill)
+        deadline.start()
         try:
-            while view:
-                _wait(to, select.POLLOUT, end)
-                view = view[os.write(to, view) :]
-            answer = read_message(partial(_read, process.stdout.fileno(), end), _MAX_BODY_BYTES)
-        except TimeoutError as error:
-            raise ParseError(f"reading it took longer than {seconds:g} seconds") from error
-        except OSError:
-            answer = None
+            if request is not None:
+                send(self._connection, *request)
+            return receive(self._connection)
+        except (OSError, EOFError) as error:
+            if time.monotonic() - began >= seconds:
+                raise ParseError(f"reading it took longer than {seconds:g} seconds") from error
         finally:
+            deadline.cancel()
             with _busy_lock:
                 _busy["seconds"] += time.monotonic() - began
-        if answer is not None:
-            return answer
         try:
             ended = process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
@@ -233,25 +227,6 @@ class ReaderProcess:
             raise ParseError("its reader was stopped: it made a forbidden system call")
         verb = "took" if ended == -signal.SIGABRT else "crashed, or took"  # libraries abort when out of memory
         raise ParseError(f"reading it {verb} more than {self._allowed >> 20:,} MB of memory")
-
-
-def _wait(pipe: int, event: int, end: float) -> None:
-    poll = select.poll()
-    poll.register(pipe, event)
-    if not poll.poll(max(0.0, end - time.monotonic()) * 1_000):
-        raise TimeoutError
-
-
-def _read(pipe: int, end: float, size: int) -> bytes:
-    pieces: list[bytes] = []
-    while size:
-        _wait(pipe, select.POLLIN, end)
-        piece = os.read(pipe, min(size, _PIECE_BYTES))
-        if not piece:
-            break
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)
 
 
 class _Shelf:
