@@ -63,7 +63,7 @@ def test_tokens_are_scored_in_slices(count: int, size: int, seed: int) -> None:
 
     rows: Any = chance.permutation(count)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{score_tokens.__module__}._SLICE", size, raising=False)
+        patch.setattr("rag.query.ranking._PASSAGES_PER_CHECK", size)
         scores = score_tokens(DummyEmbedder(), query, Tokens(), rows)  # type: ignore[arg-type]
     assert scores.tolist() == maxsim(query, signs, starts[rows], counts[rows]).tolist()
 
@@ -191,11 +191,12 @@ def test_what_a_cross_encoder_read_comes_first(ranking: Ranking, data: st.DataOb
     if not read:
         assert ranked.rows.tolist() == ranking.rows.tolist()
         return
-    blended = (scale(ranking.scores[read]) + scale(logits)) / 2
-    order = [ranking.rows[read[place]] for place in np.argsort(-blended, kind="stable")]
+    low, high = ranking.scores[read].min(), ranking.scores[read].max()
+    blended = low + (high - low) * (scale(ranking.scores[read]) + scale(logits)) / 2
+    assert ranked.scores.tolist()[: len(read)] == pytest.approx(sorted(blended.tolist(), reverse=True), abs=1e-5)
     unread = [row for index, row in enumerate(ranking.rows.tolist()) if index not in read]
     assert ranked.rows.tolist()[len(read) :] == unread
-    assert sorted(ranked.rows.tolist()[: len(read)]) == sorted(order)
+    assert sorted(ranked.rows.tolist()[: len(read)]) == sorted(ranking.rows[read].tolist())
     assert ranked.scores.tolist() == pytest.approx(sorted(ranked.scores.tolist(), reverse=True), abs=1e-6)
     assert np.isnan(ranked.columns["rerank"]).tolist() == [False] * len(read) + [True] * len(unread)
     places = [ranking.rows.tolist().index(row) + 1 for row in ranked.rows.tolist()[: len(read)]]

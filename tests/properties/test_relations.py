@@ -196,6 +196,12 @@ def test_at_most_so_many_of_a_document(live: LiveRetriever, queries: list[str]) 
         assert sum(hit.more for hit in one) == len(everything) - len(one)
 
 
+def test_a_batch_gives_what_each_query_gives_alone(live: LiveRetriever, queries: list[str]) -> None:
+    for query, embedded in zip(queries, live.embed_queries(queries), strict=True):
+        request = SearchRequest(query, collection="whole")
+        assert live.search(request, embedded).hits == live.search(request).hits
+
+
 def test_facets_and_highlights(live: LiveRetriever, queries: list[str]) -> None:
     for query in queries:
         answer = search(live, query, k=100, facets=True)

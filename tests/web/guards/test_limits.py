@@ -16,7 +16,7 @@ from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
-from web.guards.limits import MAX_BODY_BYTES, MAX_LARGE_BYTES
+from web.guards.limits import MAX_BODY_BYTES
 from web.guards.token_buckets import PLACES, TokenBuckets
 
 SEARCH = "/api/v1/search?q=index"
@@ -55,7 +55,8 @@ def test_no_caller_is_let_in_too_often_while_others_crowd(buckets):
 def test_a_file_of_buckets_is_as_large_as_ever(buckets, tmp_path):
     for number in range(3 * PLACES):
         buckets.take(f"caller {number}" * 50, now=100.0)
-    assert (tmp_path / "buckets").stat().st_size == PLACES * 16
+    status = (tmp_path / "buckets").stat()
+    assert (status.st_size, status.st_mode & 0o777) == (PLACES * 16, 0o600)
 
 
 def test_workers_share_the_buckets(tmp_path):
@@ -77,6 +78,14 @@ def test_too_many_requests(tmp_path):
         assert_problem(response, 429)
         assert 1 <= int(response.headers["Retry-After"]) <= 100
         assert client.get("/livez", **caller).status_code == 200
+    # a key is one caller wherever it is, and what pages show is a caller for each address
+    shown = {
+        "Origin": "https://a.test",
+        "Authorization": f"Bearer {file.add('page', 'read', origins=['https://a.test'])}",
+    }
+    for headers, status in ((callers[0]["headers"], 429), (shown, 200)):
+        for address in ("192.0.2.8", "192.0.2.9"):
+            assert client.get(SEARCH, headers=headers, environ_overrides={"REMOTE_ADDR": address}).status_code == status
     # a customer has a whole IPv6 network, and a proxy's word counts only where there is one
     assert client.get(SEARCH, environ_overrides={"REMOTE_ADDR": "2001:db8::ffff"}).status_code == 429
     forged = {"X-Forwarded-For": "198.51.100.1"}
@@ -85,7 +94,7 @@ def test_too_many_requests(tmp_path):
 
 def test_addresses_behind_a_proxy():
     client = make(rate_limit=0.01, proxies=1)
-    for address in ("198.51.100.1", "198.51.100.2:4711", "[2001:db8::1]:80", "::ffff:192.0.2.7", "not an address"):
+    for address in ("198.51.100.1", "198.51.100.2:4711", "[2001:db8::1]:80", "::ffff:192.0.2.7", "no address", "none"):
         # only the last is the proxy's own word
         header = {"X-Forwarded-For": f"203.0.113.9, {address}"}
         assert [client.get(SEARCH, headers=header).status_code for _ in range(2)] == [200, 429]
@@ -98,21 +107,28 @@ def test_addresses_behind_a_proxy():
 
 def test_large_bodies_are_bounded_together_and_leave_room_for_searches():
     """Thirty callers send 2 MiB each, of which a worker takes as many at a time as it has room for."""
-    retriever, statuses, go_on = FakeRetriever(), Counter[int](), threading.Event()
-    retriever.embed = lambda *_: go_on.wait(30) and FakeRetriever.embed(retriever, ["a"])  # type: ignore[method-assign]
+    retriever, statuses, arrived, go_on = FakeRetriever(), Counter[int](), threading.Semaphore(0), threading.Event()
     client = make(retriever)
     body = b'{"input": "a"}'.ljust(MAX_BODY_BYTES)
+
+    def embed(*_: Any) -> Any:
+        arrived.release()
+        assert go_on.wait(30)
+        return FakeRetriever.embed(retriever, ["a"])
 
     def send(**more: Any) -> None:
         reply = client.application.test_client().post("/v1/embeddings", content_type="application/json", **more)
         statuses[reply.status_code] += 1
-        if sum(statuses.values()) == 30 - MAX_LARGE_BYTES // MAX_BODY_BYTES:  # the others have been taken
-            go_on.set()
+        arrived.release()
 
+    retriever.embed = embed  # type: ignore[method-assign]
     callers = [threading.Thread(target=send, kwargs={"data": body}) for _ in range(30)]
     for caller in callers:
         caller.start()
+    for _ in callers:  # each is in the model, or refused
+        assert arrived.acquire(timeout=30)
     assert client.post("/api/v1/search", json={"query": "a" * 9000}).status_code == 200
+    go_on.set()
     for caller in callers:
         caller.join(60)
     assert statuses == {200: 16, 503: 14}

@@ -179,7 +179,7 @@ def test_rules_are_read_again(rules):
     assert client.get("/who", headers=named("bob", "red")).status_code == 200
     rules.write_text(RULES.replace("red", "pink"))
     assert_problem(client.get("/who", headers=named("bob", "red")), 403)
-    for broken in ("[[access", "[[access]]\nuser = 'bob'\n"):
+    for broken in ("[[access", "[[access]]\nuser = 'bob'\n", "access = ['bob']", "access = 'bob'"):
         rules.write_text(broken)
         assert_problem(client.get("/who", headers=named("bob", "pink")), 503)
     rules.unlink()
