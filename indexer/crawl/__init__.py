@@ -1,3 +1,3 @@
-"""A site in, its pages out, as bytes with headers: rules of robots.txt, limits, rendering, sessions.
+"""A site in, its pages out as bytes with headers. Applies robots.txt, limits, rendering and sessions.
 
 May import `read` for links and formats, and `generation` for the previous build."""

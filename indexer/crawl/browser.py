@@ -2,7 +2,7 @@
 
 The browser has no network: the crawler provides each document, and fetches the scripts and data that it requests. Other
 resources, such as images, are left out. Playwright drives the browser, with an event loop in a thread. When the build
-ends for any reason, Playwright's driver loses its standard input, and ends the browser and itself.
+ends for any reason, the standard input of Playwright's driver is closed, and the driver ends the browser and itself.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _FLAGS = [
     line for line in Path(__file__).with_name("chromium.flags").read_text("utf-8").splitlines() if line.startswith("-")
 ]
 _ERRORS_IN_LOG = ("FATAL", "No usable sandbox", "error while loading", "not permitted")
-_MAX_FOLDER_LENGTH = 48  # Chromium has sockets there, whose paths must be short
+_MAX_FOLDER_LENGTH = 48  # paths of Chromium's sockets in it must be short
 _START_TIMEOUT = 60.0
 _GRACE_SECONDS = 10.0
 _LOADER_THREADS = 6
@@ -51,7 +51,7 @@ _MAX_RESTLESS_MS = 2_000
 _CLOSE_TIMEOUT = 3.0
 _STORAGE_BYTES = 10_000_000
 _DOCUMENTS_PER_PAGE = 50
-_VIEWPORT = {"width": 1280, "height": 4000}  # tall, as many pages render only the visible part
+_VIEWPORT = {"width": 1280, "height": 4000}  # tall, because many pages render only the visible part
 
 # JavaScript functions that run in a page
 _WAIT_SCRIPT, _READ_SCRIPT = (Path(__file__).with_name(name).read_text("utf-8") for name in ("wait.js", "take.js"))
@@ -71,8 +71,8 @@ class Resource:
 class RenderJob:
     """A document to render, its content type with the charset, and its limits in seconds and characters.
 
-    The crawler waits for `delay` before each request, which does not count towards the timeout. `load` is called in
-    other threads, with the address of a resource, whether it is a script, and the browser's headers in lower case.
+    Before each request, the crawler waits for `delay`. This time does not count towards the timeout. `load` is called
+    in other threads, with the address of a resource, whether it is a script, and the browser's headers in lower case.
     """
 
     url: str
@@ -109,7 +109,7 @@ def check_installed() -> None:
 
 
 def installed_versions() -> dict[str, str | None]:
-    """Return the version of Playwright and the path of Chromium, None where one is not installed."""
+    """Return the version of Playwright and the path of Chromium. Each is None if it is not installed."""
     package = metadata.version(_PACKAGE) if find_spec(_PACKAGE) is not None else None
     program = None
     with suppress(RendererMissing):
@@ -118,7 +118,7 @@ def installed_versions() -> dict[str, str | None]:
 
 
 class Browser:
-    """Renders documents, a few at a time. Safe to share between threads."""
+    """Renders a few documents at a time. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._slots = threading.BoundedSemaphore(memory.share(max(2, cpu.detect().cores)))
@@ -189,7 +189,7 @@ class _Running:
             raise RendererMissing(f"Chromium does not start ({reason}); repair it, or set render to off") from error
 
     async def _run(self, program: str) -> None:
-        """Run Chromium without the environment and the network of the build, until the task is cancelled."""
+        """Run Chromium without the build's environment and network, until the task is cancelled."""
         self.loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         folder = tempfile.gettempdir()
         environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
@@ -317,7 +317,7 @@ class _Tab:
         with suppress(self._running.error):
             if not request.url.startswith(("http://", "https://")):
                 await route.abort()
-            elif job is None and kind == "document":  # an empty page of the site, see `clear`
+            elif job is None and kind == "document":  # requested by `clear`
                 await route.fulfill(content_type="text/html", body="")
             elif job is None:
                 await route.abort()

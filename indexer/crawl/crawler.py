@@ -1,7 +1,7 @@
 """Crawl one site, breadth first. The order of the pages depends only on the site, never on the timing of fetches.
 
-Threads fetch the first addresses of the frontier ahead of time. Pages are taken in the order of their addresses, and
-the links of a page join the frontier when the page is taken.
+Threads fetch the first addresses of the frontier ahead of time. Pages are processed in the order of their addresses,
+and only then do their links join the frontier.
 """
 
 from collections import deque
@@ -53,10 +53,10 @@ def crawl(
 ) -> Generator[Item, None, None]:
     """Read every page of a site that can be reached by links from the start page, or is in a sitemap, feed or llms.txt.
 
-    The source of the context is the address of the start page; its scheme, host and port bound the crawl. The browser
-    is started for the first page that needs rendering. Pages whose links are followed although they are not indexed are
-    yielded with `noindex`. Of pages with the same content all are yielded, but the links of only one are followed. An
-    unchanged or unavailable page is yielded as its record of the previous build.
+    The source of the context is the address of the start page. The crawl stays at its scheme, host and port. The
+    browser is started for the first page that needs rendering. Pages that are only followed, not indexed, are yielded
+    with `noindex`. Pages with the same content are all yielded, but the links of only one are followed. For an
+    unchanged or unavailable page, its record of the previous build is yielded.
 
     Raises:
         SourceError: the start page or the site's robots.txt cannot be read, or forbids reading.
@@ -86,7 +86,7 @@ class _Frontier:
         self.requested = 0
 
     def pop(self, *, is_idle: bool) -> _Due | None:
-        """Return the next address, or None. Collections come last, when no fetch is under way."""
+        """Return the next address, or None. Collections of pages come last, when no fetch is running."""
         if is_idle and not self.queue:
             self.queue, self._collections = self._collections, self.queue
         return self.queue.popleft() if self.queue else None
@@ -96,7 +96,7 @@ class _Frontier:
         return [due.url for due in (*self.queue, *self._collections)]
 
     def enqueue(self, links: Iterable[str], depth: int, referrer: str = "") -> list[Skip]:
-        """Add the new addresses that may be fetched; return the skips of the other new ones."""
+        """Add the new addresses that may be fetched, and return skips for the other new addresses."""
         limits, skips = self._context.limits, list[Skip]()
         for url in links if self.follows_links or depth == 0 else ():
             if url in self.visited:
@@ -120,16 +120,16 @@ class _Frontier:
 
 
 class _CanonicalReader:
-    """Reads pages under their canonical addresses, each of which is fetched once for all threads."""
+    """Reads pages under their canonical addresses. Threads share the visits, so each address is fetched once."""
 
     def __init__(self, reader: PageReader, texts: SiteTexts, yielded: Collection[str]) -> None:
         self._reader, self._texts, self._yielded_urls = reader, texts, yielded
-        self._doubted: set[str] = set()  # pages that are yielded although they name another address
+        self._doubted: set[str] = set()  # pages that are indexed although they name another canonical address
         self._visits: dict[str, Future[Visit]] = {}
         self._lock = Lock()
 
     def read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> _Result:
-        """Read a page, or the page at its canonical address if that has the same text and names no other address."""
+        """Read a page, or the page at its canonical address if that has the same text and names no third address."""
         visit = self._reader.read(url, types)
         page, canonical = visit.page, visit.canonical
         if canonical is None or isinstance(page, CarriedPage):
@@ -154,7 +154,7 @@ class _CanonicalReader:
         return _Result((target.requested_as(url),), page)
 
     def forget(self, url: str) -> None:
-        """Drop the visit to an address whose page is yielded."""
+        """Drop the visit to an address after its page was yielded."""
         with self._lock:
             self._visits.pop(url, None)
 
@@ -173,7 +173,7 @@ class _CanonicalReader:
 
 
 class _Crawl:
-    """The crawl of one site: its frontier, and the fetches that are under way."""
+    """The crawl of one site: its frontier and its running fetches."""
 
     def __init__(self, context: SourceContext, sessions: Mapping[str, Session], browser: Browser) -> None:
         self._context, self._limits, self._earlier = context, context.limits, context.earlier
@@ -255,7 +255,7 @@ class _Crawl:
         return [replace(item, note="; ".join(notes)) if isinstance(item, Page) else item for item in items]
 
     def submit_fetches(self) -> bool:
-        """Keep the fetcher threads busy; return False when no fetch is under way or due."""
+        """Keep the fetcher threads busy. Return False when no fetch is running or due."""
         window = memory.share(self._limits.concurrency * _PAGES_AHEAD_PER_THREAD)
         while len(self._fetches) < window and not self._limit_reached():
             due = self._frontier.pop(is_idle=not self._fetches)
@@ -279,7 +279,7 @@ class _Crawl:
             return [Failure(due.url, str(error))]
 
     def leftovers(self) -> list[Item]:
-        """Return the skips of scripts' refused requests, of unread views of pages, and of addresses over a limit."""
+        """Return skips for refused requests of scripts, for unread views of pages, and for addresses over a limit."""
         limit = self._limit_reached()
         rest = (Skip(url, limit) for url in self._frontier.remaining())
         return [*self._reader.refused_requests(), *self._unread_views, *rest]
@@ -291,7 +291,7 @@ class _Crawl:
         return f"over the limit of {self._limits.max_pages:,} pages" if is_full else ""
 
     def _take_result(self, due: _Due, result: _Result) -> list[Item]:
-        """Enqueue the links of fetched pages; return the pages and the skips of their links."""
+        """Enqueue the links of fetched pages, and return the pages and the skips for their links."""
         items = list[Item]()
         self._frontier.visited.update(visit.page.url for visit in result.visits)
         if result.alias is not None:
@@ -316,7 +316,7 @@ class _Crawl:
         return items
 
     def _repeat_reason(self, due: _Due, visit: Visit, page: Page) -> str:
-        """Return why a page that only repeats others is left out, or an empty string if the page has its own text."""
+        """Return the reason to leave out a page that only repeats others, or "" if the page has other text."""
         if page.noindex or page.content_hash in self._followed_hashes:
             return ""
         if page.url.endswith(_COLLECTION) and self._texts.is_collection(visit.text):
@@ -324,14 +324,14 @@ class _Crawl:
         return _VIEW if self._texts.is_view(page, visit.text, due.referrer) else ""
 
     def _follow(self, page: Page | CarriedPage, due: _Due) -> list[Skip]:
-        """Enqueue the links of a page, unless an equal page was followed: a site may answer all requests alike."""
+        """Enqueue the links of a page, unless an equal page was followed: some sites answer all requests alike."""
         if page.content_hash in self._followed_hashes:
             return []
         self._followed_hashes.add(page.content_hash)
         return self._frontier.enqueue(page.links, due.depth + 1, page.url)
 
     def _read_or_known(self, url: str) -> _Result:
-        """Read a page, or return its previous record if the page is unavailable; runs in a fetcher thread."""
+        """Read a page, or return its previous record if the page is unavailable. Runs in a fetcher thread."""
         try:
             return self._canonicals.read(url)
         except PageUnavailable as error:

@@ -49,8 +49,8 @@ class PageRequest:
     """Options of one request.
 
     `check_redirect` raises NotWanted to refuse the target of a redirect. `validators` returns headers for an address,
-    such as If-None-Match. A body over `max_length` bytes is truncated; without `max_length`, a body over the crawl's
-    limit is refused. Bodies of `long_types` may be as long as a sitemap. If types are None, all are meant.
+    such as If-None-Match. A body over `max_length` bytes is truncated. Without `max_length`, a body over the crawl's
+    limit is refused. Bodies of `long_types` may be as long as a sitemap. If types are None, all types are accepted.
     """
 
     check_redirect: Callable[[str], object] = str
@@ -79,7 +79,7 @@ class Fetcher:
         self._timeouts["connect"] = min(limits.timeout, _CONNECT_TIMEOUT)
         self._headers = {
             "User-Agent": limits.user_agent,
-            "Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1",  # some servers prefer Markdown if it is named
+            "Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1",  # some servers send Markdown if it is accepted
             "Accept-Encoding": content_codings.ACCEPT_ENCODING,
             "Connection": "keep-alive",
         }
@@ -182,7 +182,7 @@ class Fetcher:
         if split.scheme not in ("http", "https"):
             raise NotWanted(f"{split.scheme}: is not supported, use http or https")
         target = f"{split.path}?{split.query}" if split.query else split.path
-        # built of components, as httpcore's parser drops everything after a semicolon
+        # not parsed by httpcore, which drops everything after a semicolon
         address = httpcore.URL(scheme=split.scheme, host=split.hostname or "", port=split.port, target=target)
         all_headers = [("Host", split.netloc), *headers.items()]
         pool, hint = self._pool_for(url), unused_proxy(url, self._limits.http_proxy)
@@ -242,7 +242,7 @@ class Fetcher:
         max_length = max(limit, MAX_SITEMAP_LENGTH) if may_be_long else limit
         pieces = content_codings.decode_body(response.iter_stream(), headers.get("Content-Encoding", ""))
         if _TEXT.match(header):
-            pieces = content_codings.without_gzip(pieces)  # compressed without a header, or twice
+            pieces = content_codings.without_gzip(pieces)  # compressed twice, or without a header
         names = file_names(url, headers.get("Content-Disposition", ""))
         body, is_accepted = bytearray(), request.types is None or declared in request.types
         for piece in pieces:
@@ -268,7 +268,7 @@ class Fetcher:
 
 
 class RequestPacer:
-    """Keeps `delay` seconds between the requests of all threads to one site, and pauses when the site asks for it."""
+    """Keeps `delay` seconds between the requests of all threads to one site, and pauses if the site demands it."""
 
     def __init__(self, delay: float) -> None:
         self.delay = delay
@@ -294,7 +294,7 @@ class RequestPacer:
         return wait
 
     def pause(self, seconds: float) -> None:
-        """Make all threads wait, or let their requests fail at once if the pause is over `MAX_PAUSE_SECONDS`."""
+        """Make all threads wait. If the pause is over `MAX_PAUSE_SECONDS`, their requests fail at once."""
         with self._lock:
             until = time.monotonic() + seconds
             if seconds > MAX_PAUSE_SECONDS:

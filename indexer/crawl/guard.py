@@ -1,6 +1,6 @@
-"""The one way out to the network: TCP connections only to addresses that have been checked.
+"""The only access to the network: TCP connections to addresses that have been checked.
 
-A name is resolved once, and the connection goes to a checked address: no second look-up could answer differently.
+A name is resolved once, and the connection goes to a checked address, so a second look-up cannot change it.
 """
 
 import ipaddress
@@ -20,7 +20,7 @@ import httpcore
 from indexer.errors import NotWanted
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# public by Python's is_global, or with an IPv4 address inside
+# Networks that are not public although is_global accepts them, or that embed IPv4 addresses
 _NOT_PLAIN = [*map(ipaddress.ip_network, "192.88.99.0/24 2001::/23 2001:db8::/32 2002::/16 3fff::/20".split())]
 
 
@@ -51,11 +51,11 @@ def resolve_checked(host: str, port: int, *, allow_private: bool | tuple[str, ..
 
 
 class _Deadline(threading.local):
-    at = float("inf")  # monotonic time at which the requests of this thread end
+    at = float("inf")  # monotonic time of this thread's deadline
 
 
 class GuardedBackend(httpcore.NetworkBackend):
-    """Opens TCP connections to checked addresses only. Their reads and writes end at the deadline of the thread."""
+    """Opens TCP connections only to checked addresses. Reads and writes end at the deadline of their thread."""
 
     def __init__(self, *, allow_private: bool | tuple[str, ...], deadline: _Deadline | None = None) -> None:
         self.allow_private = allow_private
@@ -138,7 +138,7 @@ class _Stream(httpcore.NetworkStream):
 
 
 def _has_no_headers(record: logging.LogRecord) -> bool:
-    """Return whether a record of httpcore's debug log has no response headers, as these may hold cookies."""
+    """Return whether a record of httpcore's debug log has no response headers, which may contain cookies."""
     text = record.getMessage()
     return not text.startswith("receive_response_headers.") or text.startswith("receive_response_headers.started")
 

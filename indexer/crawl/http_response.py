@@ -27,7 +27,7 @@ _PAGE_HEADERS = frozenset(
 _AGENT_TOKEN = re.compile(r"\s*([\w-]+|\*(?=\s|$))")
 _WITH_VALUES = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+*-]+")
-# types that servers send with anything: application/octet-stream, binary/octet-stream, application/force-download, …
+# types that servers use for any content: application/octet-stream, binary/octet-stream, application/force-download, …
 _VAGUE = re.compile(
     r"$|(?!(?:application|audio|font|image|message|model|multipart|text|video)/)|.*(?:octet|download|unknown|binary)"
 )
@@ -93,7 +93,7 @@ def refresh_target(url: str, headers: httpx.Headers) -> str | None:
 
 
 def content_language(headers: httpx.Headers) -> str | None:
-    """Return the language in Content-Language, or None if there are several, which are those of readers."""
+    """Return the language in Content-Language, or None if there are several, which describe the audience."""
     languages = headers.get("Content-Language", "")[:_MAX_HEADER_LENGTH]
     return language_of(languages) if "," not in languages else None
 
@@ -116,7 +116,7 @@ def x_robots_directives(headers: httpx.Headers) -> set[str]:
         is_ours = True
         for word in value.lower().split(","):
             agent, colon, rest = map(str.strip, word.partition(":"))
-            if colon and agent[:1].isalpha() and agent not in _WITH_VALUES:  # not a time of day
+            if colon and agent[:1].isalpha() and agent not in _WITH_VALUES:  # not the colon of a time
                 is_ours, word = product_token(agent) == "pilotlight", rest
             if is_ours:
                 directives.add(word.strip())
@@ -124,7 +124,7 @@ def x_robots_directives(headers: httpx.Headers) -> set[str]:
 
 
 def product_token(agent: str) -> str | None:
-    """Return the name of a user agent in lower case and without its version, or `*`, or None if there is no name."""
+    """Return the name of a user agent in lower case without its version, or `*`. None if there is no name."""
     token = _AGENT_TOKEN.match(agent)
     return token[1].lower() if token else None
 
@@ -136,14 +136,14 @@ def parse_content_type(header: str) -> tuple[str, str | None]:
 
 
 def file_names(url: str, disposition: str) -> tuple[str, ...]:
-    """Return the file names in a Content-Disposition header and in an address, in lower case."""
+    """Return the lower-case file names in a Content-Disposition header and in an address."""
     paths = (_parameter(disposition, "filename"), urlsplit(url).path)
     names = (unquote(path).replace("\\", "/").rpartition("/")[2].lower() for path in paths)
     return tuple(name for name in names if name)
 
 
 def detect_media_type(declared: str, names: tuple[str, ...], body: bytes) -> str:
-    """Return the media type of a body: the declared one, or if that is vague or wrong, one by names and first bytes."""
+    """Return the media type of a body. If the declared type is vague or wrong, detect it by names and first bytes."""
     named_type = next(filter(None, map(content_type_of, names)), "")
     if (registered := declared.replace("/x-", "/", 1)) in CONTENT_TYPES:  # text/x-markdown
         declared = registered if declared not in CONTENT_TYPES else declared
@@ -173,7 +173,7 @@ def detect_media_type(declared: str, names: tuple[str, ...], body: bytes) -> str
 
 
 def looks_like_sitemap(body: bytes) -> bool:
-    """Return whether a body begins like a sitemap or feed, or is a text with an address on each line."""
+    """Return whether a body begins like a sitemap or feed, or has an address on each line."""
     head = body[:HEAD_LENGTH].lstrip(b"\xef\xbb\xbf" + _BLANKS)
     if head.startswith(b"<"):
         return _begins_with(_LIST, head)

@@ -22,8 +22,8 @@ _MAX_KIND_LENGTH = 50
 class Links:
     """The links of one page, in order and without duplicates; all addresses are normalised and on the page's site.
 
-    `refresh` is an address that readers are sent to at once. `leads_on` is the kind of a page that is followed but not
-    indexed, such as a frameset, and empty for other pages.
+    `refresh` is the target of an immediate redirect in the page. `leads_on` is the kind of a page that is only
+    followed, not indexed, such as a frameset. It is empty for other pages.
     """
 
     urls: tuple[str, ...]

@@ -43,7 +43,7 @@ class Moved(RedirectRefused):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One page as it was read, its canonical address if that is another one, and the shingles of its text."""
+    """A page that was read, its canonical address if that differs, and the shingles of its text."""
 
     page: Page | CarriedPage
     canonical: str | None = None
@@ -108,7 +108,7 @@ class PageReader:
     """Reads pages of one site; can be used by many threads once `enter_site` has been called."""
 
     def __init__(self, context: SourceContext, sessions: Mapping[str, Session], browser: Browser) -> None:
-        """Prepare to read pages of a source. Raises RendererMissing."""
+        """Prepare to read pages of a source. Raises RendererMissing if pages cannot be rendered."""
         self._context, self._limits, self._earlier = context, context.limits, context.earlier
         self._renderer = Renderer(context, browser)
         self._fetcher = Fetcher(context.limits, sessions)
@@ -132,7 +132,7 @@ class PageReader:
         self._fetcher.close()
 
     def enter_site(self, start: str) -> None:
-        """Read robots.txt of the start page's site, which may be the target of a redirect. Raises FetchError."""
+        """Read robots.txt of the start page's site, perhaps after a redirect. Raises FetchError."""
         if self.site and urlsplit(self.site).hostname != urlsplit(start).hostname:
             self.moved_from = self.moved_from or self.site
             self._fetcher.leave_site(self.site)
@@ -150,13 +150,13 @@ class PageReader:
         return self._renderer.refused_requests()
 
     def refusal(self, url: str) -> str | None:
-        """Return why an address of the site is left out, or None."""
+        """Return the reason to leave out an address of the site, or None."""
         refusal = self._limits.scope.refusal(url)
         session = self._fetcher.session(url)
         return refusal or (session.refusal(url) if session else None)
 
     def read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> Visit:
-        """Fetch one page with its links and text; a refresh to another page is followed like a redirect.
+        """Fetch one page with its links and text. A refresh to another page is followed like a redirect.
 
         Raises:
             NotWanted: the page is left out.
@@ -185,7 +185,7 @@ class PageReader:
             raise
 
     def _unchanged_visit(self, response: HttpResponse, requested: str) -> Visit | None:
-        """Return the visit of a page that is as in the previous build, or None if its links must be read."""
+        """Return the visit of a page that has not changed since the previous build, or None if it must be read."""
         noindex, _ = indexing_rules(x_robots_directives(response.headers))
         record, session = self._unchanging_record(response.url), self._fetcher.session(response.url)
         if record is None:
@@ -231,11 +231,11 @@ class PageReader:
         return Visit(page, links.canonical, text)
 
     def _unchanging_record(self, url: str) -> PageRecord | None:
-        """Return the record of a page, or None if all are read again because the rendering mode has changed."""
+        """Return the record of a page, or None if the rendering mode has changed and all pages are read again."""
         return None if self._renderer.mode_changed else self._earlier.unchanging_page(url)
 
     def _is_soft_404(self, page: Page) -> bool:
-        """Return whether a page is the site's answer for addresses that do not exist, one of which is requested."""
+        """Return whether a page is the site's response for missing pages. A made-up address is requested to compare."""
         with self._soft_404_lock:
             if self._soft_404 is None:
                 self._soft_404 = frozenset()
@@ -258,7 +258,7 @@ class PageReader:
         """Check the target of a redirect or refresh.
 
         Raises:
-            Moved: the start page is on another site, where the crawl may go on.
+            Moved: the start page is on another site, and the crawl may continue there.
             RedirectRefused: the target is not followed.
         """
         if origin(url) != self.site:

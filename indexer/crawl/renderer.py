@@ -1,7 +1,7 @@
 """Render the pages of one site that need it: decide which, render them in the browser, and read the documents.
 
-Scripts load resources by GET, as robots.txt and the guard allow, without credentials of other origins. The browser gets
-no secrets and has no network: its requests are sent by the crawler.
+Scripts load resources by GET if robots.txt and the guard allow it, without credentials of other origins. The browser
+has no secrets and no network: the crawler sends its requests.
 """
 
 import threading
@@ -38,7 +38,7 @@ class RenderBudget:
 
 
 class Renderer:
-    """Renders pages of one site as its `render` setting says; can be used by many threads."""
+    """Renders pages of one site according to its `render` setting. Safe to share between threads."""
 
     def __init__(self, context: SourceContext, browser: Browser) -> None:
         """Prepare to render pages of a source. Raises RendererMissing: the browser is needed but not installed."""
@@ -50,19 +50,19 @@ class Renderer:
         self._scripts: dict[str, Resource] = {}
         self._cache_left = _SCRIPT_CACHE_BYTES
         self._refused: dict[str, Skip] = {}
-        self.mode_changed = False  # since the previous build
+        self.mode_changed = False  # differs from the previous build
         if live is not None:
             before = live.settings.get("crawl", {})
             own_settings = before.get("own", {}).get(context.source, {})
             self.mode_changed = self._mode != (own_settings.get("render") or before.get("render") or "off")
         if self._mode != "off":
             check_installed()
-            # for other sites, private addresses are allowed only if they are in networks that the user names
+            # for other sites, only private addresses in networks that the user names are allowed
             private = limits.allow_private if isinstance(limits.allow_private, tuple) else False
             self._resource_fetcher = Fetcher(replace(limits, allow_private=private))
 
     def enter_site(self, site: str, robots: Robots, fetcher: Fetcher, lend: Lend) -> None:
-        """Set the site (`scheme://host:port`) with its rules and fetcher, and the pool of reader processes."""
+        """Set the site (`scheme://host:port`), its robots rules, its fetcher, and the pool of reader processes."""
         if self._mode != "off":
             self._site, self._fetcher, self._lend = site, fetcher, lend
             self._robots[site] = robots
@@ -88,8 +88,8 @@ class Renderer:
     def render_if_needed(self, page: Page, links: Links, parts_of: Callable[[Page], PageParts]) -> tuple[Page, Links]:
         """Return a page and its links, after rendering the page if it needs that.
 
-        A rendered page depends on more than its own address, so it has no validators: the next build fetches and
-        renders it again. `parts_of` returns the parts to read of the rendered page.
+        A rendered page has no validators, because it depends on other resources. The next build renders it again.
+        `parts_of` returns the parts to read of the rendered page.
 
         Raises:
             PageUnavailable: the page has no text without a resource that was unavailable, or cannot be rendered now.

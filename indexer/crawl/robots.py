@@ -41,13 +41,13 @@ class Robots:
                 self._allowed_by_prefix[pattern] = allows or self._allowed_by_prefix.get(pattern, False)
             elif wildcards_left >= 0:
                 self._patterns.append((len(pattern), allows, pattern))
-            elif not allows:  # forbid more rather than match slowly
+            elif not allows:  # too slow to match, so a shorter rule forbids more
                 self._allowed_by_prefix.setdefault(pattern.removesuffix("$").partition("*")[0], False)
         self._lengths = sorted({*map(len, self._allowed_by_prefix)}, reverse=True)
         self._patterns.sort(reverse=True)
 
     def allows(self, url: str) -> bool:
-        """Return whether an address may be fetched. The longest rule decides; of equally long ones, `allow` does."""
+        """Return whether an address may be fetched: the longest matching rule decides, and `allow` wins a tie."""
         url_parts = urlsplit(url)
         path = normalise_escapes(f"{url_parts.path}?{url_parts.query}" if url_parts.query else url_parts.path)
         length = next((n for n in self._lengths if n <= len(path) and path[:n] in self._allowed_by_prefix), 0)
@@ -61,7 +61,7 @@ class Robots:
 
 
 def _rules_for(name: str | None, text: str) -> tuple[list[tuple[str, str]], Iterable[str]]:
-    """Return the rules for a crawler, or if there are none the rules for `*`; and the addresses of sitemaps."""
+    """Return the rules for a crawler, or the rules for `*` if there are none, and the addresses of sitemaps."""
     groups: dict[str | None, list[tuple[str, str]]] = {}
     sitemaps: dict[str, None] = {}
     current, in_agents = set[str | None](), False

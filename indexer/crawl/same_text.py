@@ -1,8 +1,8 @@
 """Pages of one site with the same text: wrong canonical addresses, and other views of a page.
 
-Texts are compared by shingles of three words, of which each page has a sample: the lowest hashes (A. Broder, "On the
-resemblance and containment of documents", 1997). A view of a page is its source, its print version, or similar. It has
-the text of the page, and an address that is made from the page's address by a pattern that holds for all pages.
+Texts are compared by samples of their shingles of three words: the lowest hashes (A. Broder, "On the resemblance and
+containment of documents", 1997). A view of a page is its source, its print version, or similar. It has the text of the
+page, and its address is made from the page's address by a pattern that all pages share.
 """
 
 import re
@@ -22,7 +22,7 @@ from indexer.records import Extraction, Page
 _WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|[^\W_\u3040-\u9fff\uac00-\ud7a3]+")  # Chinese by character
 _MAX_CHARACTERS = 200_000
 _SAMPLE_SIZE = 128
-_SCATTER = 0x9E3779B1  # CRCs of similar words are close
+_SCATTER = 0x9E3779B1  # spreads the CRCs of similar words
 _MIN_TEXT_SHARE, _MIN_LINK_SHARE = 0.8, 0.95
 _MAX_DIFFERENT, _MAX_DIFFERENT_SHARE = 8, 0.25
 _MAX_WORD_LIKE_PATH = 3
@@ -60,7 +60,7 @@ def shingles_without_address(page: Page) -> frozenset[int]:
 
 
 def is_same_answer(page: Collection[int], missing: Collection[int]) -> bool:
-    """Return whether a response is the one for an address that does not exist, by the shingles of both."""
+    """Return whether a response equals the response for a missing page, by the shingles of both."""
     different = len({*page}.difference(missing))
     return bool(page) and different <= _MAX_DIFFERENT and different <= _MAX_DIFFERENT_SHARE * len(page)
 
@@ -106,7 +106,7 @@ class SiteTexts:
         self._url_by_name.setdefault(_base_name(url), url)
 
     def has_text(self, url: str, text: Collection[int]) -> bool:
-        """Return whether a page contains a text, by the shingles of both, or was not read."""
+        """Return whether a page contains a text, by the shingles of both. True also if the page was not read."""
         sample = self._sample(url)
         return sample is None or _is_in(Sample.of(text), sample)
 
@@ -123,11 +123,11 @@ class SiteTexts:
         return is_same
 
     def has_view_address(self, url: str, referrer: str) -> bool:
-        """Return whether enough pages have shown that addresses like that of a link are views."""
+        """Return whether a link has an address like that of views: enough pages have shown its pattern."""
         return bool(self._pattern_votes) and self._pattern_votes.get(view_pattern(referrer, url) or "", 0) >= _MIN_VOTES
 
     def is_collection(self, text: Collection[int]) -> bool:
-        """Return whether a text repeats those of most pages, like a file for language models."""
+        """Return whether a text contains the texts of most pages, like llms-full.txt."""
         hashes = {*text}
         samples = [sample.lowest for sample in self._texts.values()]
         inside = sum(len(hashes.intersection(lowest)) >= _MIN_TEXT_SHARE * len(lowest) for lowest in samples)
@@ -189,7 +189,7 @@ def _steps(path: str) -> list[str]:
 
 
 def _page_paths(path: str) -> list[list[str]]:
-    """Return the steps of a path without its suffix. For a folder, return them with `index` and without it."""
+    """Return the steps of a path without its suffix. A folder has two results, with `index` and without it."""
     *folder, last = [*_steps(path), *([""] if path.endswith("/") else [])]
     name = _SUFFIX.sub("", last) or "index"
     return [[*folder, name], folder] if name == "index" else [[*folder, name]]

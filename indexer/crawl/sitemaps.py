@@ -30,12 +30,12 @@ class SitemapPages:
 
     urls: tuple[str, ...]
     notes: tuple[Skip | Failure, ...]
-    unavailable: PageUnavailable | None  # the first such error, because of which addresses are missing
+    unavailable: PageUnavailable | None  # the first such error; some addresses are then missing
 
 
 @dataclass(frozen=True, slots=True)
 class SitemapReader:
-    """Reads the sitemaps of one site (`scheme://host:port`), up to `max_pages`, but at least one full sitemap."""
+    """Reads the sitemaps of one site (`scheme://host:port`), up to `max_pages` but at least one whole sitemap."""
 
     site: str
     robots: Robots
@@ -85,7 +85,7 @@ class SitemapReader:
         return SitemapPages(tuple(url for url in pages if origin(url) == self.site), tuple(notes), unavailable)
 
     def _with_site_scheme(self, url: str) -> str:
-        """Give an address on the site's host the site's scheme, as sitemaps mix http and https."""
+        """Give an address on the site's host the site's scheme, because sitemaps mix http and https."""
         (scheme, host, *_), (_, site_host, *_) = urlsplit(url), urlsplit(self.site)
         return self.site + url[len(f"{scheme}://{host}") :] if host == site_host else url
 

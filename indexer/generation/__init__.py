@@ -1,2 +1,3 @@
-"""An index on disk: written once, then only read. `writer` writes it, `generation` answers from it, `previous` takes
-over from the one before, `manifest` names its files. May import nothing of `crawl`, `read`, `pipeline`, `publish`."""
+"""An index on disk, never changed after it was written. `writer` writes it, `generation` searches it, `previous` reads
+it during a build, and `manifest` names its files. May not import `crawl`, `read`, `pipeline`, `publish`.
+"""

@@ -29,7 +29,7 @@ from indexer.generation.twins import TABLES, write_twins
 from indexer.records import Chunk, Document, PageRecord, TextBlock
 
 SCHEMA = Path(__file__).with_name("documents.sql").read_text("utf-8") + TABLES
-# Made at the end, so that they are sorted once instead of updated with every row.
+# Created after the rows, because sorting once is faster than an update for every row.
 _INDEXES = """
 CREATE INDEX documents_date ON documents (date, first_row, chunks);
 CREATE INDEX chunks_content_hash ON chunks (content_hash);
@@ -42,7 +42,7 @@ SELECT row, chunks.id, chunks.url, documents.url, title, section, text, position
     metadata, blocks
 FROM chunks JOIN documents ON documents.id = chunks.document WHERE row {_IN}
 """  # noqa: S608 - of fixed texts
-# Columns with the names and the order of the fields of records.
+# Columns, named and ordered like the fields of the records.
 DOCUMENT_FIELDS = (
     "url", "source", "title", "content_hash", "etag", "last_modified", "fetched_at", "content_type", "language", "date"
 )  # fmt: skip
@@ -91,7 +91,7 @@ class DocumentEntry(NamedTuple):
 
 
 class DocumentFacts(NamedTuple):
-    """The facts of a document by which searches are narrowed."""
+    """The facts of a document that filters test."""
 
     url: str
     source: str
@@ -140,7 +140,7 @@ class DocumentWriter:
             self._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608 - only marks
 
     def languages(self, sample: int) -> list[tuple[str | None, int, list[str]]]:
-        """Return each language with its number of chunks and its texts in a sample of all; most frequent first."""
+        """Return each language, its number of chunks, and its texts in a sample of all chunks; most frequent first."""
         counts = "SELECT language, sum(chunks) FROM documents GROUP BY language ORDER BY 2 DESC"
         sampled = f"SELECT language, text FROM chunks JOIN documents ON documents.id = document WHERE row {_IN}"  # noqa: S608
         rows = json.dumps(list(range(0, self.chunks, max(1, self.chunks // sample))))
@@ -161,7 +161,7 @@ class DocumentWriter:
 
 
 class Database:
-    """A connection to a published file for one thread at a time, in a `with` block or by `rows`.
+    """A connection to a published file, for one thread at a time. Use it in a `with` block, or call `rows`.
 
     Errors in the block become IndexCorrupt. The file may be deleted while it is open.
     """
@@ -175,8 +175,8 @@ class Database:
             self._connection.execute(_CHECK_COLUMNS)
         except sqlite3.Error as error:
             raise corrupt(path, f"is not a readable database ({error})") from error
-        # The connection and its statement cache refer to each other, so it would stay open until the garbage collector
-        # runs. It is not closed at exit, when a thread may still be reading.
+        # The connection and its statement cache refer to each other, so without this it would stay open until the
+        # garbage collector runs. It is not closed at exit, when a thread may still be reading.
         weakref.finalize(self, self._connection.close).atexit = False
 
     def __enter__(self) -> sqlite3.Connection:
@@ -251,7 +251,7 @@ class DocumentReader:
         return {number: DocumentFacts(*facts) for number, *facts in self._documents.rows(query, json.dumps(numbers))}
 
     def twins(self) -> dict[int, frozenset[int]]:
-        """Return for each twin, by number, the better documents with the same text. Raises IndexCorrupt."""
+        """Map each twin to the better documents with the same text, by number. Raises IndexCorrupt."""
         better: defaultdict[int, set[int]] = defaultdict(set)
         for number, other in self._documents.rows("SELECT document, better FROM twins"):
             better[number].add(other)
@@ -315,7 +315,7 @@ class DocumentReader:
         return entries
 
     def _numbers(self, id: str) -> list[int]:
-        """Return the numbers of the documents whose ids share the first half with an id: almost always one or none."""
+        """Return the numbers of the documents whose ids begin with the same half as this id, rarely more than one."""
         if not is_document_id(id):
             return []
         if self._id_prefixes is None:
@@ -380,7 +380,7 @@ def section_text(row: int, chunks: Iterable[Sequence[Any]]) -> SectionText | Non
                 for start, end, kind in chunk_blocks:
                     block = TextBlock(start + length, end + length, kind)
                     if blocks and blocks[-1].kind == kind and blocks[-1].end + 1 == block.start == length:
-                        block = TextBlock(blocks.pop().start, block.end, kind)  # it was cut there
+                        block = TextBlock(blocks.pop().start, block.end, kind)  # rejoins a block that was cut
                     blocks.append(block)
                 length += len(text) + 1
             return SectionText("\n".join(text for *_, text, _ in run), blocks)

@@ -44,7 +44,7 @@ class JointGeneration(Generation):
             for number, better in each.twins.items()
         }
         self.lexical = JointReader([each.lexical for each in self._members])
-        # only says whether all generations have tokens: `score_tokens` reads those of each
+        # not None if all generations have tokens, which `score_tokens` reads from each generation
         self.tokens = self._members[0].tokens if all(each.tokens for each in self._members) else None
         self.read_query = self.lexical.read
         self.terms_take_long = self.lexical.count >= MANY_CHUNKS
@@ -104,7 +104,7 @@ class JointGeneration(Generation):
         return editions
 
     def _split_numbers(self, numbers: Sequence[int]) -> Iterator[tuple[Generation, int, list[int]]]:
-        """Yield each generation, the number of its first document, and its documents by their numbers within it."""
+        """Yield each generation, the number of its first document, and its documents as it numbers them."""
         for each, (first, end) in zip(self._members, pairwise(self._numbers.tolist()), strict=True):
             yield each, first, [number - first for number in numbers if first <= number < end]
 
@@ -129,7 +129,7 @@ class JointGeneration(Generation):
 
 
 def _split(starts: Rows, rows: Rows) -> Iterator[tuple[int, npt.NDArray[np.intp], Rows]]:
-    """Yield each generation's number, the places of its rows in `rows`, and its rows by their numbers within it."""
+    """Yield the number of each generation, the indices of its rows in `rows`, and these rows as it numbers them."""
     numbers = np.searchsorted(starts, rows, side="right") - 1
     for number in np.unique(numbers).tolist():
         places = np.flatnonzero(numbers == number)

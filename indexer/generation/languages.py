@@ -25,7 +25,7 @@ NAMES = dict(
 
 
 class Spoken(msgspec.Struct, frozen=True):
-    """A language of a generation, or None if unknown; `broken` is the share of pieces that the model does not know."""
+    """A language of a generation (None if unknown). `broken` is the share of word pieces unknown to the model."""
 
     language: str | None
     passages: int

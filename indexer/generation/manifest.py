@@ -33,7 +33,7 @@ DEFAULT = "default"  # the collection in the index folder itself
 
 SCHEMA_VERSION = 3
 RESTRICTED_VERSION = 4
-ANALYSIS = 4  # raise it when texts become other terms; the next build writes them again
+ANALYSIS = 4  # raise it when terms change, so that the next build analyses all texts again
 MANIFEST = "manifest.json"
 DOCUMENTS = "documents.sqlite"
 VECTORS = "vectors.faiss"
@@ -187,7 +187,7 @@ def guarded(where: Path, function: Callable[..., Value]) -> Callable[..., Value]
     def read(*args: Any, **kwargs: Any) -> Value:
         try:
             return function(*args, **kwargs)
-        except BaseException as error:  # a panic in Rust is no Exception
+        except BaseException as error:  # a Rust panic is not an Exception
             if isinstance(error, ValueError | IndexError) or type(error).__name__ == "PanicException":
                 raise corrupt(where, f"cannot be read ({' '.join(str(error).split())[:100]})") from error
             raise

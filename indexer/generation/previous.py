@@ -42,7 +42,7 @@ _PAGE = "SELECT url, source, requested, etag, last_modified, content_hash, links
 
 
 def record_of(page: Page, outcome: Outcome) -> PageRecord:
-    """Return the record of a page for the next build, without an ETag or date that no header can carry."""
+    """Return the record of a page for the next build, without an ETag or date that is not valid in a header."""
     headers = (page.etag, page.last_modified)
     etag, last_modified = (value if value and value.isascii() and value.isprintable() else None for value in headers)
     return PageRecord(
@@ -59,7 +59,7 @@ def record_of(page: Page, outcome: Outcome) -> PageRecord:
 
 
 def conditions(record: PageRecord) -> Mapping[str, str]:
-    """Return the headers of a request that a server answers only if the page has changed."""
+    """Return the headers of a conditional request for a page."""
     if record.etag is not None:
         return {"If-None-Match": record.etag}
     return {"If-Modified-Since": record.last_modified} if record.last_modified is not None else {}
@@ -108,8 +108,8 @@ def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
 class PreviousGeneration:
     """Reads a generation whose files have been checked; safe to share between threads.
 
-    Without a folder it is empty, as the previous generation of a first build. It `is_trusted` if an unchanged page
-    would become the same chunks again.
+    Without a folder it is empty, for a first build. It `is_trusted` if unchanged pages would give the same chunks
+    again.
     """
 
     manifest: Manifest | None = None
@@ -158,7 +158,7 @@ class PreviousGeneration:
         return _record(rows[0]) if rows else None
 
     def resting(self, sources: Iterable[str], refresh: Collection[str]) -> set[str]:
-        """Return the sources that need not be read: they are in this generation and not to be refreshed."""
+        """Return the sources that need not be read again: those in this generation that `refresh` does not name."""
         stored = set(self.manifest.sources) if self.manifest is not None and self.is_trusted else set()
         return stored.intersection(sources).difference(refresh)
 
@@ -223,7 +223,7 @@ class PreviousGeneration:
 
     @cached_property
     def _access(self) -> dict[int, AccessLists]:
-        """The access lists of documents that have any, by number."""
+        """Return the access lists of documents by number, without documents that have none."""
         query = "SELECT document, term FROM terms WHERE term BETWEEN 'access.' AND 'access/' ORDER BY document, term"
         groups = groupby(self._database.rows(query), key=itemgetter(0))
         return {number: access_of([term for _, term in rows]) for number, rows in groups}

@@ -45,11 +45,11 @@ class RowSet:
 
     @classmethod
     def from_ranges(cls, total: int, ranges: Iterable[tuple[int, int]]) -> "RowSet":
-        """Return the union of ranges [start, end), which may overlap. Raises ValueError for one beyond `total`."""
+        """Return the union of ranges [start, end), which may overlap. Raises ValueError for a range beyond `total`."""
         ends = np.fromiter(chain.from_iterable(ranges), dtype=np.int64).reshape(-1, 2)
         if len(ends) and (ends.min() < 0 or ends.max() > total or (ends[:, 0] > ends[:, 1]).any()):
             raise ValueError(f"a range of rows is not within 0 and {total}")
-        # ranges that begin at each row, less those that end there: the sum up to a row counts the ranges that cover it
+        # ranges that begin at a row minus ranges that end there; the running sum is the number that cover a row
         steps = np.bincount(ends[:, 0], minlength=total + 1) - np.bincount(ends[:, 1], minlength=total + 1)
         return cls(np.cumsum(steps[:total]) > 0)
 

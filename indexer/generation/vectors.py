@@ -25,7 +25,7 @@ _METRIC = faiss.METRIC_INNER_PRODUCT
 _LARGEST = float(np.finfo(np.float16).max)
 _PAGE_BYTES = 4096
 
-# Numbers of vectors from which one kind is faster than the one before, as measured in "Index types" in docs/running.md.
+# Numbers of vectors from which each kind of index is the fastest; see "Index types" in docs/running.md.
 _PQ_FROM = 2_000
 _IVF_FROM = 131_072
 # Training
@@ -52,7 +52,7 @@ class VectorWriter:
 
     def __init__(self, dimension: int) -> None:
         self._dimension = dimension
-        # one quantiser for two dimensions loses least in relation to the cost of a scan
+        # one quantiser for two dimensions has the best ratio of recall to scan time
         self._quantisers = dimension // 2 if dimension % 2 == 0 else dimension
         self._store = _new_store(dimension)
 
@@ -235,7 +235,7 @@ class VectorReader:
             depth = math.ceil(_CANDIDATE_MARGIN * count * allowed.total / allowed.count)
             rows = self.base.search(query, min(depth, self.count))[1][0]
             rows = np.sort(rows[allowed.contains(rows)])
-        # There are too few if the query and the filter have different subjects.
+        # Too few of the candidates are allowed if the query and the filter have different subjects.
         return rows if len(rows) >= min(count, allowed.count) else allowed.rows()
 
     def _score(self, query: Vectors, k: int, rows: Rows) -> ScoredRows:
@@ -248,7 +248,7 @@ class VectorReader:
         codes, heap = faiss.swig_ptr(gathered), (faiss.swig_ptr(heap_scores), faiss.swig_ptr(heap_rows))
         for start in range(0, len(rows), _CODES_PER_CALL):
             some = rows[start : start + _CODES_PER_CALL]
-            np.take(self._codes, some, axis=0, out=gathered[: len(some)], mode="clip")  # "raise" would copy once more
+            np.take(self._codes, some, axis=0, out=gathered[: len(some)], mode="clip")  # mode "raise" would copy again
             scanner.scan_codes(len(some), codes, faiss.swig_ptr(some), *heap, k)
         order = np.lexsort((heap_rows, -heap_scores))
         return self._checked(heap_scores[order]), heap_rows[order]

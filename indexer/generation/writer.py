@@ -141,7 +141,7 @@ def signature_of(hashes: npt.NDArray[np.uint64]) -> int:
     for place, factor in enumerate(_WORD_FACTORS):
         products = hashes[place : place + len(shingles)] * factor
         shingles[: len(products)] += products
-    shingles ^= shingles >> np.uint64(32)  # products carry upwards only
+    shingles ^= shingles >> np.uint64(32)  # multiplication carries only to higher bits
     lowest = (shingles[:, np.newaxis] * _BIT_FACTORS).min(axis=0)
     bits = (lowest * _BIT_FACTORS) >> np.uint64(63)
     return int.from_bytes(np.packbits(bits.astype(np.uint8), bitorder="little").tobytes(), "little")

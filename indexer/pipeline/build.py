@@ -37,7 +37,7 @@ from indexer.sources.templates import Templates
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
-# A source that lost over half of its documents, and at least five, is assumed to be out of order.
+# A source is assumed to be broken if it lost over half of its documents, and at least five.
 _MIN_REMAINING_SHARE, _MIN_LOST_DOCUMENTS = 0.5, 5
 _MAX_ITEMS_AHEAD = 16
 
@@ -54,11 +54,11 @@ def build(
 ) -> BuildReport:
     """Index the sources, and make the result the live generation of `index_dir`.
 
-    Pushed documents are always included. If a source lost most of its documents, the index keeps them. If nothing
-    changed, or if the build fails or is stopped, the live generation stays.
+    Pushed documents are always included. If a source lost most of its documents, the index keeps them. The live
+    generation stays if nothing changed, or if the build fails or is stopped.
 
     Args:
-        sources: all addresses, repositories, buckets, folders and files that the index is to contain.
+        sources: addresses, repositories, buckets, folders and files; all that the index will contain.
         index_dir: folder of the index; created if missing.
         embedder: used only for new texts.
         config: the settings.
@@ -111,7 +111,7 @@ def remove_sources(
 ) -> BuildReport:
     """Publish the live generation without the documents of these sources. Nothing is fetched or embedded.
 
-    A page that another source has too is missing until the next build.
+    A page that is also in another source is missing until the next build.
 
     Raises:
         SourceError: the index has no such source.
@@ -256,7 +256,7 @@ class _Build:
             yield from ahead
 
     def _check_before(self, source: str | None) -> None:
-        """Compare the sources before this one with the live generation; None compares all. Raises _Shrunk."""
+        """Compare the sources before this one, or with None all sources, with the live generation. Raises _Shrunk."""
         config, live = self._plan.config, self._earlier.manifest
         while self._unchecked and source in {None, *self._unchecked} and self._unchecked[0] != source:
             complete_source = self._unchecked.popleft()
@@ -296,7 +296,7 @@ class _Build:
         self._draft.remember(record_of(page, outcome))
 
     def _add_read(self, page: Page, result: Document | ParseError) -> Outcome:
-        """Index the result of reading a page; return the outcome."""
+        """Index the document that was read from a page, and return the outcome."""
         if page.source == SOURCE:
             self._draft.differ()
         if isinstance(result, Unwanted):
@@ -326,7 +326,7 @@ class _Build:
         if page.failure is not None:
             self._report.fail(Failure(record.url, page.failure), is_kept=True)
         if record.noindex:
-            is_new = record.outcome.is_indexed  # only the new response says noindex
+            is_new = record.outcome.is_indexed  # only the new response has noindex
             outcome = self._skip(record.url, "noindex" if is_new else record.outcome.reasons[0])
         elif record.outcome.is_indexed and not self._earlier.is_trusted:
             number, _ = self._keep(record.url)
@@ -340,7 +340,7 @@ class _Build:
         self._draft.remember(replace(record, outcome=outcome))
 
     def _repeat(self, record: PageRecord, *, is_kept: bool = False) -> Outcome:
-        """Copy the outcome of a page from the previous build, with its document; return the outcome."""
+        """Copy the outcome and the document of a page from the previous build, and return the outcome."""
         state, reasons = record.outcome
         if state == PageState.FAILED:
             self._report.fail(Failure(record.url, *reasons))
@@ -356,7 +356,7 @@ class _Build:
         return record.outcome
 
     def _index(self, document: Document) -> Outcome:
-        """Cut a document into passages and add it to the draft; return the outcome."""
+        """Cut a document into passages, add it to the draft, and return the outcome."""
         chunker = self._chunker
         with self._report.timed("chunk"):
             chunks = chunker.split(document)
@@ -383,7 +383,7 @@ class _Build:
         return Outcome(PageState.SKIPPED, (reason,))
 
     def _keep(self, url: str) -> tuple[int, str]:
-        """Record that a document of the previous generation remains; return its number and source."""
+        """Record that a document of the previous generation remains, and return its number and source."""
         number, source = self._earlier.document(url)
         self._remaining_ids.add(number)
         return number, source
@@ -397,12 +397,12 @@ class _Build:
 def read_ahead(
     items: Iterator[Item], is_new: Callable[[Page], bool], report: BuildReport, ocr: Ocr = NO_OCR
 ) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
-    """Yield every item in order, with the document of each new page. Processes of this machine read the pages.
+    """Yield every item in order, with the document of each new page. Reader processes parse the pages.
 
     Args:
         items: from the sources.
-        is_new: tells whether a page must be read.
-        report: counts the seconds of waiting for pages as `fetch`, and the seconds of all reader processes as `read`.
+        is_new: returns whether a page must be read.
+        report: receives the seconds of waiting for pages as `fetch`, and of all reader processes as `read`.
         ocr: the engine for scanned pages.
     """
     queue: deque[tuple[Item, Future[Document] | None]] = deque()

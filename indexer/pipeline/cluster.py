@@ -1,7 +1,7 @@
 """A Ray cluster that embeds for a build. Needs the extra `ray`.
 
-Each block of texts is a task, which Ray runs again on another node if its node is lost. Tasks have no effect but their
-result, and results are taken in the order of the build, so nothing is duplicated or missing.
+Each block of texts is a task, which Ray repeats on another node if its node is lost. A task has no effect except its
+result, and the build takes results in order, so nothing is duplicated or missing.
 """
 
 import logging
@@ -58,7 +58,7 @@ def ray_session(address: str) -> Iterator[None]:
             raise ClusterError(
                 f"cannot use the Ray cluster {address}: {reason}; see that `ray start --head` runs there"
             ) from error
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray's ends the process without a message
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray's handler ends the process without a message
         yield
     finally:
         ray.shutdown()
@@ -78,12 +78,12 @@ class Cluster:
     """The nodes of the cluster that this process is connected to, see `ray_session`."""
 
     def __init__(self, load: Callable[[], Embedder], fingerprint: Mapping[str, Any], cores: int = 1) -> None:
-        """Prepare tasks for the nodes.
+        """Find the nodes that can run tasks.
 
         Args:
-            load: makes the embedder of a node; a function that the node can import, or a partial of one.
-            fingerprint: fingerprint of the embedder on this machine; the embedders of all nodes must have the same.
-            cores: cores of one task.
+            load: makes the embedder of a node. The node must be able to import the function, or the function of a
+            partial. fingerprint: fingerprint of the embedder on this machine, required of all nodes. cores: cores of
+            one task.
 
         Raises:
             ClusterError: no node has enough cores for a task.
@@ -96,7 +96,7 @@ class Cluster:
             raise ClusterError(f"no node of the cluster has {cores} cores for a task: lower --threads")
 
     def encode(self, texts: Sequence[str], *, tokens: bool = False) -> tuple[DocumentTokens, float]:
-        """Embed texts on a node, with `tokens` also their tokens; return the vectors and the seconds.
+        """Embed texts on a node, and with `tokens` also their tokens. Return the vectors and the seconds.
 
         Raises the error of the task, or ClusterError if no node is left to run it.
         """

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
 _EMBEDDED_CHUNKS = 512  # sorted by length, these batches have under 5 % padding
-_BLOCK_CHUNKS = 4096  # vectors in memory, if most are carried over
+_BLOCK_CHUNKS = 4096  # limits the vectors in memory if most are carried over
 _TO_EMBED = -1
-_REPEATED = -2  # minus the row of the same text in this generation
+_REPEATED = -2  # minus n: the text of row n of this generation
 _MIN_SAMPLE_TEXTS = 8
 Embedded = tuple[DocumentTokens, float]  # vectors of a block, seconds
 
@@ -79,7 +79,7 @@ def complete(plan: BuildPlan) -> BuildPlan:
     }
     config = inherit_limits(replace(config, refresh=refresh, metadata=metadata), sources, live)
     settings: dict[str, Any] = {
-        "crawl": asdict(replace(config.crawl, http_proxy="")),  # depends on the machine
+        "crawl": asdict(replace(config.crawl, http_proxy="")),  # differs between machines
         "chunk": asdict(config.chunk),
         "ocr": None if plan.ocr.obstacle else config.ocr.as_dict(),
         "keep_generations": config.keep_generations,
@@ -180,10 +180,10 @@ class Draft:
         self._created = datetime.now(UTC)
         plan.report.tokens = self._tokens_so_far()
         self._writer = GenerationWriter(folder, dimension, tokens=plan.report.tokens.kept)
-        self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None: something changed
+        self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None after a change
         self._together = memory.share(_EMBEDDED_CHUNKS)
         self._to_embed: list[Chunk] = []
-        self._rows: list[int] = []  # row of the earlier generation, _TO_EMBED or _REPEATED
+        self._rows: list[int] = []  # rows of the earlier generation, _TO_EMBED or _REPEATED
         self._placed = 0
         self._row_of: dict[int, int] = {}
         self._pending: deque[tuple[list[int], int, Future[Embedded] | None]] = deque()  # rows, texts, vectors
@@ -208,7 +208,7 @@ class Draft:
             self.carry(document_id, source)
 
     def add(self, document: Document, chunks: Sequence[Chunk]) -> int:
-        """Add a document and reuse vectors of the previous generation; return the signature of the first passage."""
+        """Add a document, reuse vectors of the previous generation, and return the signature of the first passage."""
         self.differ()
         with self._plan.report.timed("write"):
             signature = self._writer.add(document, chunks)
@@ -217,7 +217,7 @@ class Draft:
         return signature
 
     def carry(self, document_id: int, source: str) -> None:
-        """Add a document of the previous generation to a source, which may be another one than before."""
+        """Add a document of the previous generation to a source, perhaps a different source than before."""
         if self._to_copy is not None:
             self._to_copy.append((document_id, source))
             return
@@ -232,7 +232,7 @@ class Draft:
         self._writer.documents.remember(page)
 
     def publish(self, index_dir: Path, fingerprint: dict[str, Any], settings: Mapping[str, Any]) -> BuildReport:
-        """Complete the files and make the draft the live generation; return the report. Raises VectorError."""
+        """Complete the files, make the draft the live generation, and return the report. Raises VectorError."""
         report, counts = self._plan.report, self.counts
         self._embed()
         while self._pending:
@@ -273,12 +273,12 @@ class Draft:
         report.unknown = unknown_languages(report.languages, model)
 
     def close(self) -> None:
-        """Close the files. A block that a thread is embedding is completed."""
+        """Close the files. A thread still completes the block that it is embedding."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._writer.close()
 
     def _put(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
-        """Append chunks with their rows in the previous generation. A text without a row is embedded once."""
+        """Append chunks with their rows in the previous generation. A text without such a row is embedded once."""
         for chunk, row in zip(chunks, rows, strict=True):
             if row is None:
                 key = int(chunk.content_hash[:16], 16)
@@ -304,7 +304,7 @@ class Draft:
             self._to_embed, self._rows = [], []
 
     def _tokens_so_far(self) -> TokenUse:
-        """Return the decision on tokens before passages are added."""
+        """Return the decision on tokens, from the setting and the live generation."""
         config, live, tokens = self._plan.config, self._plan.earlier.manifest, self._plan.report.tokens
         before = tokens if live is None else token_use(live)
         if config.tokens is not None:

@@ -23,7 +23,7 @@ _MIN_ESTIMATE_SECONDS = 2.0
 _CLEAR = "\r\x1b[K"
 _MAX_EXAMPLES = 3
 _MAX_FAILURES_SHOWN, _MAX_FAILURES = 10, 1_000
-_MAX_REASONS = 300  # a hostile site can cause one for each page
+_MAX_REASONS = 300  # a hostile site can give every page its own reason
 _MAX_REASON_CHARACTERS = 300
 BY_HAND = "as the setting says"
 WITHOUT = "the index has none; --tokens yes embeds every passage again"
@@ -172,7 +172,7 @@ class TokenUse:
 
 
 def token_use(manifest: Manifest) -> TokenUse:
-    """Return the decision in the report of a generation; earlier versions kept tokens only by the setting."""
+    """Return the decision in the report of a generation. Earlier versions of Pilotlight decided only by the setting."""
     if use := manifest.report.get("tokens"):
         return msgspec.convert(use, TokenUse)
     sizes = [manifest.files[name].size for name in (TOKENS, TOKEN_OFFSETS) if name in manifest.files]
@@ -188,13 +188,13 @@ class BuildReport:
         self.documents = self.chunks = 0
         self.fetched = 0
         self.unchanged = 0
-        self.embedded = self.carried = 0  # chunks with new vectors and with those of the previous build
+        self.embedded = self.carried = 0  # chunks with new vectors, chunks with vectors of the previous build
         self.languages: list[Spoken] = []
         self.unknown = ""  # sentence on languages that the model does not know
         self.tokens = TokenUse(kept=True, by_hand=False, reason="the model knows the language")
         self.new, self.changed, self.gone = Tally("new"), Tally("changed"), Tally("gone")
         self.failed: list[Failure] = []
-        self.kept: list[Failure] = []  # failures whose previous version stays
+        self.kept: list[Failure] = []  # failed pages whose previous version stays
         self.sections: dict[str, int] = {}
         self.ocr = {"pages": 0, "lines": 0, "left_out": 0}
         self.seconds = dict.fromkeys(STAGES, 0.0)  # stages overlap
@@ -226,7 +226,7 @@ class BuildReport:
         _count(self._skips, skip.reason, skip.url)
 
     def fail(self, failure: Failure, *, is_kept: bool = False) -> None:
-        """Record a page that could not be read; with `is_kept`, its previous version stays."""
+        """Record a page that could not be read. With `is_kept`, its previous version stays."""
         failures = self.kept if is_kept else self.failed
         if len(failures) < _MAX_FAILURES:
             failures.append(Failure(failure.url, shorten(failure.reason, _MAX_REASON_CHARACTERS)))
@@ -248,14 +248,14 @@ class BuildReport:
             self.languages, self.unknown = languages_of(live.report), str(live.report.get("unknown", ""))
 
     def finish(self, generation: str, counts: Counts, *, published: bool = True) -> "BuildReport":
-        """Set the live generation and the total time; return the report."""
+        """Set the live generation and the total time, and return the report."""
         self.generation, self.published = generation, published
         self.documents, self.chunks = counts.documents, counts.chunks
         self.seconds["total"] = time.perf_counter() - self._started
         return self
 
     def troubles(self) -> str:
-        """Return the most frequent reasons for skipped and failed pages, in brackets, or nothing."""
+        """Return the most frequent reasons for skipped and failed pages, in brackets, or "" if there are none."""
         reasons = [group.reason for group in self.notes[:2]]
         reasons += [f"{group.count:,} skipped ({group.reason})" for group in self.skipped[:3]]
         reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failed[:2]]

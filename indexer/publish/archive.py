@@ -29,7 +29,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def export_archive(index_dir: Path, file: Path, generation_id: str | None = None) -> Manifest:
-    """Write a generation to an archive, by default the live one; return its manifest.
+    """Write a generation to an archive, by default the live generation, and return its manifest.
 
     Raises:
         IndexMissing, IndexCorrupt, IndexUnreadable: the generation cannot be read.
@@ -47,7 +47,7 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
                     raise manifests.corrupt(folder / member, "differs from its checksum")
             except OSError as error:
                 raise manifests.unreadable(folder / member, error) from error
-        # GNU's format needs no extended header for files over 8 GB
+        # the GNU format needs no extended header for files over 8 GB
         target = stack.enter_context(_replacing(file))
         tar = stack.enter_context(tarfile.open(fileobj=target, mode="w|", format=tarfile.GNU_FORMAT))
         for member, source in sources.items():
@@ -59,7 +59,7 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
 
 
 def export_documents(index_dir: Path, file: Path, generation_id: str | None = None) -> Manifest:
-    """Write the documents of a generation as JSON Lines, as `export_archive` does; return its manifest."""
+    """Write the documents of a generation as JSON Lines, and return its manifest. Raises as `export_archive` does."""
     with closing(Generation.open(index_dir, generation_id)) as generation, _replacing(file) as target:
         for document in generation.documents():
             target.write(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
@@ -67,9 +67,9 @@ def export_documents(index_dir: Path, file: Path, generation_id: str | None = No
 
 
 def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, keep_generations: int) -> Manifest:
-    """Make the generation in an archive the live one; return its manifest.
+    """Make the generation in an archive the live generation, and return its manifest.
 
-    Permissions to reach private addresses are removed. If the index has the generation already, it is made live, and
+    Permissions to reach private addresses are removed. If the index already has the generation, it becomes live, and is
     replaced if it is damaged.
 
     Raises:
@@ -110,7 +110,7 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
 
 
 def _admit(index_dir: Path, folder: Path) -> None:
-    """Publish an extracted generation, or make an intact one with its id live."""
+    """Publish an extracted generation. If the index has an intact generation with its id, make that live instead."""
     published = index_dir / GENERATIONS / folder.name
     if published.exists():
         if not problems_of(verify(published)):
@@ -121,10 +121,10 @@ def _admit(index_dir: Path, folder: Path) -> None:
 
 
 def _read_headers(raw: BufferedReader) -> Iterator[tarfile.TarInfo]:
-    """Yield the headers of an archive, with `raw` at the beginning of each one's content.
+    """Yield the headers of an archive. After each, `raw` is at the beginning of the member's content.
 
-    `tarfile.open` would also read extended headers into memory, whatever their size.
-    Raises ReadError for a header that is not of a regular file.
+    `tarfile.open` would also read extended headers of any size into memory. Raises ReadError unless all members are
+    regular files.
     """
     while (block := raw.read(tarfile.BLOCKSIZE)).strip(b"\0"):
         info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")

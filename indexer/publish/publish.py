@@ -1,7 +1,7 @@
 """Publish, verify and remove generations; the writer lock; collections.
 
 A generation is written, flushed and checked in `building/`, moved to `generations/`, and then named in `CURRENT`. So
-`CURRENT` names a complete generation or none, also after a crash or a power cut. Callers of functions that write must
+even after a crash or a power cut, `CURRENT` names a complete generation or none. Callers of functions that write must
 hold the writer lock, except for `roll_back` and `drop_collection`, which acquire it.
 """
 
@@ -34,9 +34,9 @@ _POLL_SECONDS = 0.05
 
 @contextmanager
 def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
-    """Hold the writer lock of an index, at most until the process ends. The file of the lock stays.
+    """Hold the writer lock of an index, which also ends with the process. The lock file stays.
 
-    Other writers wait for a brief lock, and fail at once if the lock is not brief.
+    Other writers wait while the lock `is_brief`, and otherwise fail at once.
 
     Raises:
         BuildLocked: another process holds the lock; the message names it.
@@ -57,7 +57,7 @@ def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
                     name = "process {pid} on {host}, since {since}".format(**holder)
                 raise BuildLocked(f"another process is writing {index_dir}: {name}; wait for it to end, or stop it")
             time.sleep(_POLL_SECONDS)
-        if not os.path.samestat(os.fstat(handle), os.stat(path)):  # dropped and created again
+        if not os.path.samestat(os.fstat(handle), os.stat(path)):  # the collection was dropped and created again
             raise BuildLocked(f"{index_dir} has just been dropped by another process; try again")
         since = datetime.now(UTC).isoformat(timespec="seconds")
         note = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, "brief": is_brief}
@@ -72,7 +72,7 @@ def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
 
 
 def _holder(handle: int) -> dict[str, object]:
-    """Return the note of the process that holds the lock, or an empty dictionary if there is no note yet."""
+    """Return the note that the holder of the lock wrote, or an empty dictionary if there is none yet."""
     try:
         note = json.loads(os.pread(handle, 1_000, 0))
         return {name: note[name] for name in ("pid", "host", "since")} | {"brief": note.get("brief", False)}
@@ -81,7 +81,7 @@ def _holder(handle: int) -> dict[str, object]:
 
 
 def prepare(index_dir: Path) -> None:
-    """Create the index folder if it is missing. Raises IndexUnwritable for a file, or a folder with other files."""
+    """Create the index folder if it is missing. Raises IndexUnwritable if it is a file or a folder with other files."""
     if index_dir.exists() and not index_dir.is_dir():
         raise IndexUnwritable(f"{index_dir} is a file; name a folder for the index")
     missing = [folder for folder in (index_dir, *index_dir.parents) if not folder.is_dir()]
@@ -100,7 +100,7 @@ def start(index_dir: Path, generation_id: str | None = None, size: int | None = 
 
     Args:
         index_dir: folder of the index.
-        generation_id: a new one by default.
+        generation_id: by default a new id.
         size: bytes that must be free on the disk, by default those of the live generation.
 
     Raises:
@@ -156,7 +156,7 @@ def flush(folder: Path, manifest: Manifest) -> None:
 def install(index_dir: Path, folder: Path) -> None:
     """Move a checked and flushed generation to `generations/`, and make it the live one; raises OSError.
 
-    Generations between the previous live one and this one are removed: they were rolled back from.
+    Also remove the generations between the previous live generation and this one, which a rollback had left.
     """
     before = live_id(index_dir)
     os.rename(folder, index_dir / GENERATIONS / folder.name)
@@ -204,7 +204,7 @@ def disk_errors(index_dir: Path) -> Iterator[None]:
 
 
 def remove_old(index_dir: Path, keep: int) -> None:
-    """Remove all generations but the live one and the newest others, `keep` in all."""
+    """Remove old generations, so that `keep` remain: the live generation and the newest others."""
     live = live_id(index_dir)
     old_ids = [name for name in generation_ids(index_dir) if name != live]
     for name in old_ids[keep - 1 :]:
@@ -219,7 +219,8 @@ def remove(index_dir: Path, name: str) -> None:
 
 
 def _new_id(index_dir: Path) -> str:
-    """Return an id above all others in an index: the time in UTC, or if the clock is behind, the id after the newest.
+    """Return an id above all others in an index: the time in UTC, or the successor of the newest if the clock is
+    behind.
 
     Seconds are decimal, microseconds and a random digit hexadecimal. Raises IndexUnwritable if no id is left, which
     only an imported generation can cause.
@@ -323,7 +324,7 @@ class SelfCheck:
 
 
 def list_collections(index_dir: Path) -> dict[str, Path]:
-    """Return the folders of the published collections by name: the default one, then the others in order."""
+    """Return the folders of the published collections by name: the default collection, then the others in order."""
     folder, names = index_dir / manifests.COLLECTIONS, list[str]()
     with suppress(FileNotFoundError, NotADirectoryError):
         names = sorted(filter(manifests.is_collection_name, os.listdir(folder)))
@@ -332,7 +333,7 @@ def list_collections(index_dir: Path) -> dict[str, Path]:
 
 
 def drop_collection(index_dir: Path, name: str) -> None:
-    """Remove a named collection. Raises ConfigError for the default one, IndexMissing or BuildLocked."""
+    """Remove a named collection. Raises IndexMissing, BuildLocked, or ConfigError for the default collection."""
     folder = manifests.collection_dir(index_dir, name)
     if name == manifests.DEFAULT:
         raise ConfigError(f"the default collection cannot be dropped: it is the index itself; delete {index_dir}")
@@ -368,7 +369,7 @@ class Published(NamedTuple):
 
     id: str
     live: bool
-    created_at: str | None  # ISO 8601, UTC; None, as the counts, if the manifest is unreadable
+    created_at: str | None  # ISO 8601, UTC; like the counts, None if the manifest is unreadable
     documents: int | None
     chunks: int | None
     bytes: int | None

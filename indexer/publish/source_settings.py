@@ -1,4 +1,4 @@
-"""The limits of each source. An index stores them, and later builds use them unless they have new ones."""
+"""The limits of each source. An index stores them, and later builds use them unless they have new limits."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -31,7 +31,7 @@ def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest
 
 
 def has_same_limits(config: BuildConfig, live: Manifest) -> bool:
-    """Return whether the limits of all sources are those of the live index."""
+    """Return whether the limits of all sources are the same as in the live index."""
     return bool(json.loads(json.dumps(config.crawl.own, default=dict)) == _limits_of(live.settings))
 
 
@@ -60,7 +60,7 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
 
 
 def config_of(manifest: Manifest) -> BuildConfig:
-    """Return the config of the build that made a generation; another build with it changes nothing.
+    """Return the config of the build that made a generation. A build with this config changes no setting.
 
     Raises:
         ConfigError: the index has a setting that is not valid.
@@ -91,7 +91,7 @@ def limits_as_text(manifest: Manifest, source: str) -> dict[str, str]:
 
 
 def without_private_access(manifest: Manifest) -> Manifest:
-    """Return a manifest from another machine without permission to reach private addresses."""
+    """Return a manifest from another machine without its permissions to reach private addresses."""
     stored = _limits_of(manifest.settings)
     limits = {source: {k: v for k, v in each.items() if k != "allow_private"} for source, each in stored.items()}
     return manifest if limits == stored else replace(manifest, settings=_with_limits(manifest.settings, limits))

@@ -16,7 +16,7 @@ _KINDS: dict[str, AddressKind] = {
     **dict.fromkeys(("s3", "gs", "az"), "bucket"),
 }
 _MAX_REF_CHARACTERS = 250
-# like `git check-ref-format`: neither options, ranges or patterns, nor characters of a shell or a refspec
+# like `git check-ref-format`, without options, ranges, patterns, and characters of shells and refspecs
 _REF = re.compile(r"(?![-/.])(?!.*(?:\.\.|@\{|//|/\.|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+(?<![/.])")
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{1,221}")  # $web and $root are containers of Azure
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -29,12 +29,12 @@ def address_kind(source: str) -> AddressKind | None:
 
 
 def full_name(source: str) -> str:
-    """Return a source with an absolute path; addresses stay as they are."""
+    """Return a source with an absolute path. Addresses stay unchanged."""
     if SCHEME.match(source) or not source.strip():
         return source
     try:
         return str(Path(source).expanduser().absolute())
-    except RuntimeError:  # no such user
+    except RuntimeError:  # unknown user
         return source
 
 

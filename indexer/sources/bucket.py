@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ClientConfig, RetryConfig
 
-# A store counts as down after this number of failed objects in a row, or after failed requests of this duration.
+# A store counts as down after this number of failed objects in a row, or if requests fail for this time.
 _MAX_FAILURES, _MAX_FAILED_SECONDS = 20, 7_200.0
 _LISTING_SECONDS = 600.0
 _MAX_ERROR_CHARACTERS = 10_000
@@ -45,7 +45,7 @@ _RETRY: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=30
 
 
 class _Store(NamedTuple):
-    """The class of a client, and names of environment variables: for advice, and all variables of its endpoint."""
+    """The class of a client, the environment variables that error messages advise, and those of its endpoint."""
 
     client_class: str
     credentials: str
@@ -60,7 +60,7 @@ _STORES = {
     "az": _Store("AzureStore", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ENDPOINT",
                  "AZURE_STORAGE_ENDPOINT AZURE_ENDPOINT"),
 }  # fmt: skip
-# prefixes of client errors, with times
+# prefixes of client errors, which contain times
 _REQUEST = re.compile(
     r"Generic \w+ error: |Error performing list request: |Error performing \w+ (?:\S+|REDACTED) in .*? - "
 )
@@ -100,7 +100,7 @@ class _Bucket:
             "timeout": timedelta(seconds=self._limits.timeout),
             "user_agent": self._limits.user_agent,
         }
-        if not self._limits.http_proxy:  # otherwise it reads the environment; `*` matches only names
+        if not self._limits.http_proxy:  # otherwise the client reads the environment, where `*` matches only names
             client |= {"proxy_url": "http://localhost", "proxy_excludes": "*,0.0.0.0/0,::/0"}
         elif self._limits.http_proxy != ENVIRONMENT:
             client |= {"proxy_url": self._limits.http_proxy, "proxy_excludes": "localhost,127.0.0.0/8,::1"}
@@ -130,7 +130,7 @@ class _Bucket:
                 yield from with_members(item, self._limits.max_bytes, context.no_images)
 
     def _list(self) -> Generator[list[StoredFile], None, None]:
-        """Yield the objects below the prefix, or the object with its name. Find access lists in folders above."""
+        """Yield the objects below the prefix, or the object with its name. Also find access lists in folders above."""
         import obstore
 
         prefix, is_empty = self._address.prefix, True
@@ -180,7 +180,7 @@ class _Bucket:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def _fetch(self, file: StoredFile) -> tuple[list[Item], str]:
-        """Return the page, skip or failure of an object; after a temporary error, its records and the error."""
+        """Return the page, skip or failure of an object. After a temporary error, return its records and the error."""
         url, began = self._files.url(file.path), time.monotonic()
         try:
             return [self._read(file)], ""
@@ -226,7 +226,7 @@ class _Bucket:
 async def _bounded(request: Callable[[], Awaitable[_Result]], end: float) -> _Result:
     """Send a request, and wait for the response until `end`. Raises SourceError if the response is too large."""
     limit = _resident() + _MAX_RESPONSE_BYTES
-    async with asyncio.timeout(end - time.monotonic()):  # a store may send empty pages for ever
+    async with asyncio.timeout(end - time.monotonic()):  # a store may send empty pages forever
         answer = asyncio.ensure_future(request())
         while not (await asyncio.wait([answer], timeout=_POLL_SECONDS))[0]:
             if _resident() > limit:  # the client reads the complete response

@@ -1,9 +1,9 @@
 """Read the files of a folder in sorted order, with their access lists.
 
 Every file is opened relative to the descriptor of its parent folder, and no link is followed. So nothing outside the
-folder is read. `.access.toml` names the readers of the files in its folder and below, and `NAME.access.toml` those of
-one file, without regard to case. The nearest list counts. A list that cannot be read gives access to no one, and so
-does a list without its file.
+folder is read. `.access.toml` names the readers of the files in its folder and below, and `NAME.access.toml` the
+readers of one file, regardless of case. The nearest list counts. An unreadable list, or a list without its file, gives
+access to no one.
 """
 
 import errno
@@ -62,7 +62,7 @@ class Tree:
 
     @contextmanager
     def _entered(self, folder: Path) -> Iterator[int]:
-        """Yield a descriptor of a folder. Each of its parents is opened in turn."""
+        """Yield a descriptor of a folder, after opening each of its parents in turn."""
         handle = os.dup(self._handle)
         try:
             for name in folder.relative_to(self.root).parts:
@@ -210,7 +210,7 @@ class _FolderReading:
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
     def _access_above(self) -> Readers:
-        """Return the readers in the nearest access list above the root, both by its name and by the target of links."""
+        """Return the readers in the nearest access list above the root, along its path both with links and resolved."""
         access: Readers = None
         root = Path(os.path.abspath(Path(self._context.source).expanduser()))
         for folder in dict.fromkeys([*reversed(root.parents), *reversed(self._tree.root.parents)]):
@@ -295,9 +295,9 @@ class _FolderReading:
 
 
 class Watcher:
-    """Looks for changes of folders and files every few seconds, which also works for network drives.
+    """Checks folders and files for changes every few seconds, which also works for network drives.
 
-    Hidden files are ignored, except for access lists. Nothing below `ignored` counts: this is the folder of the index,
+    Hidden files are ignored, except for access lists. Nothing below `ignored` counts. It is the folder of the index,
     and writing the index must not start the next build.
     """
 
@@ -307,7 +307,7 @@ class Watcher:
         self._last_states = self._states()
 
     def wait(self, seconds: float | None) -> set[str]:
-        """Wait for a change, at most `seconds` unless that is None; return the sources that have changed."""
+        """Wait for a change, at most `seconds` if that is not None, and return the sources that have changed."""
         end, took = time.monotonic() + (float("inf") if seconds is None else seconds), 0.0
         while True:
             time.sleep(max(_POLL_SECONDS, took / _MAX_BUSY_SHARE))

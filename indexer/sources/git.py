@@ -37,7 +37,7 @@ from indexer.sources.stored_files import StoredFile, StoredFiles, listing
 from indexer.text.cleaning import one_line
 
 _TIP = "refs/pilotlight/tip"
-_MIN_VERSION = (2, 37)  # the first with http.curloptResolve, which restricts it to checked addresses
+_MIN_VERSION = (2, 37)  # has http.curloptResolve, which restricts git to checked addresses
 _BLOCK_BYTES = 512
 _UNFINISHED = "objects/pack/tmp_*"
 _RUN_SECONDS, _FETCH_SECONDS = 60.0, 3_600.0
@@ -78,7 +78,7 @@ class Git:
         seconds: float | None = None,
         stdin: int = subprocess.DEVNULL,
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a command with these settings and yield its process, which is killed at the end of the block.
+        """Start a command with these settings and yield its process. It is killed at the end of the block.
 
         The command may write files of at most `max_bytes`. After `seconds` it is killed and returns `_LATE`.
         Raises SourceError if it cannot be started.
@@ -143,7 +143,7 @@ class Git:
             error_output = pool.submit(_pipe(process.stderr).read, _MAX_OUTPUT_BYTES)
             output = _pipe(process.stdout).read(_MAX_OUTPUT_BYTES)
             errors = error_output.result()
-            if is_endless := len(errors) == _MAX_OUTPUT_BYTES:  # a server may send messages for ever
+            if is_endless := len(errors) == _MAX_OUTPUT_BYTES:  # a server may send messages forever
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         if process.returncode == _LATE and not is_endless:
@@ -264,7 +264,7 @@ def read_repository(
 
 
 def _leads_elsewhere(folder: Path) -> bool:
-    """Return whether a repository belongs to another folder or borrows objects from one."""
+    """Return whether a repository is part of another folder, or borrows objects from another repository."""
     if not folder.is_dir() or folder.is_symlink():
         return folder.exists()
     objects = [str(folder / "objects")]
@@ -312,7 +312,7 @@ def _list_files(git: Git, commit: str) -> Iterator[Iterable[StoredFile]]:
             *lines, rest = (rest + piece).split(b"\0")
             yield map(_file, lines)
         _, errors = process.communicate()
-    if process.returncode == _LATE:  # a crafted tree may nest folders without end
+    if process.returncode == _LATE:  # a crafted tree may nest folders endlessly
         raise SourceError(f"its folders cannot be listed within {_RUN_SECONDS:,.0f} seconds")
     if process.returncode:
         raise SourceError(_first_error(errors.decode("utf-8", "replace")))

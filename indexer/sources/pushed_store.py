@@ -1,7 +1,7 @@
 """Pushed documents on disk: the latest version of each address, and its state in the index.
 
 Changes are numbered in the order in which they were accepted. The database keeps a withdrawn address without its
-document, so that the next build removes it from any generation, even after a rollback to an older one.
+document, so that the next build removes the document from any generation, even after a rollback to an older one.
 """
 
 import fcntl
@@ -37,7 +37,7 @@ _SUMS = "SELECT count(body), coalesce(sum(length(body)), 0) FROM documents"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A document that was sent or withdrawn at a time in UTC (ISO 8601); later changes have higher numbers.
+    """A document that was sent or withdrawn, with the time in UTC (ISO 8601). Later changes have higher numbers.
 
     `generation` was live when the change was settled, and `reason` says why the document was skipped or failed.
     """
@@ -78,7 +78,7 @@ class PushedStore:
         return self._path.exists()
 
     def put(self, page: Page, *, replace: bool = True) -> Change | None:
-        """Store a document on disk, and replace an earlier one with its address.
+        """Store a document on disk, and replace an earlier document of its address.
 
         Without `replace`, return None if the address has a document, so only the first of several senders succeeds.
         """
@@ -87,7 +87,7 @@ class PushedStore:
         return self._accept(page.url, _PUT, page.fetched_at, facts, replace=replace)
 
     def remove(self, url: str) -> Change:
-        """Withdraw the document of an address. The sender facts stay, because they name the readers."""
+        """Withdraw the document of an address. The facts from its sender stay, because they name its readers."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         last = self.described(url)
         content_type, stated = (last.content_type, json.dumps(last.sender_facts)) if last else ("", "[]")
@@ -123,7 +123,7 @@ class PushedStore:
         return int(self._one(failed)[0])
 
     def has(self, url: str) -> bool:
-        """Return whether an address has a document, here or in the live generation, which may have been imported."""
+        """Return whether an address has a document, here or only in the live generation, as after an import."""
         if (sent := self._one("SELECT body IS NOT NULL FROM documents WHERE url = ?", url)) is not None:
             return bool(sent[0])
         try:
@@ -135,7 +135,7 @@ class PushedStore:
             return row is not None
 
     def listed(self) -> Iterator[tuple[str, str, bool]]:
-        """Yield the address of every document, in order, its content hash, and False if it was withdrawn."""
+        """Yield the address of every document in order, with its content hash, and False if it was withdrawn."""
         columns = "url, content_hash, body IS NOT NULL"
         some = f"SELECT {columns} FROM documents WHERE url > ? ORDER BY url LIMIT 1000"  # noqa: S608 - no input
         last = ""
@@ -167,7 +167,7 @@ class PushedStore:
                 database.execute("UPDATE changes SET state = ? WHERE state = 'queued' AND id <= ?", done)
 
     def settle(self, last: int) -> None:
-        """Record that the live generation has the changes up to a number. Raises IndexMissing without a generation."""
+        """Record that the live generation has the changes up to a number. Raises IndexMissing if there is none."""
         generation = current_id(self._index_dir)
         of_due = f"{_CHANGE} WHERE state = 'queued' AND id <= ? AND NOT EXISTS ({_NEWER})"
         path = self._index_dir / GENERATIONS / generation / DOCUMENTS
@@ -225,7 +225,7 @@ class PushedStore:
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection for one use, as the file may be replaced together with its collection."""
+        """Yield a connection for one use, because the file may be replaced together with its collection."""
         if self.is_there:
             address = f"{self._path.absolute().as_uri()}?mode=rw"
             database = sqlite3.connect(address, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)

@@ -43,7 +43,7 @@ class Reading:
 
 
 def read_sources(sources: Sequence[str], reading: Reading) -> Items:
-    """Yield the pages of all sources, but a repeated address or repeated content of one source as a skip.
+    """Yield the pages of all sources. A repeated address, or repeated content within a source, becomes a skip.
 
     Pushed documents come first, and replace pages with the same address. Raises SourceError if a source cannot be read.
     """
@@ -114,12 +114,12 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
 
 
 class _Unique:
-    """Skips repeated addresses, and repeated content of one source unless it is another version of a manual."""
+    """Skips repeated addresses, and repeated content within a source unless it is another version of a manual."""
 
     def __init__(self, copied_urls: Collection[str]) -> None:
         self._rested = copied_urls
         self._urls: set[str] = set()
-        # Versions by page, for each source and content hash. Sources are separate, as they may have different readers.
+        # Versions by page, for each source and content hash. Each source is separate: its readers may be different.
         self._contents: dict[tuple[str, str], dict[tuple[str, str], set[str]]] = {}
 
     def item(self, item: Item) -> Item:
@@ -134,7 +134,7 @@ class _Unique:
         return item
 
     def _is_copy(self, url: str, content: tuple[str, str]) -> bool:
-        """Return whether a page that is no version of this one has the content; otherwise record this page."""
+        """Return whether a page other than a version of this page has the same content. If not, record this page."""
         pages = self._contents.get(content)
         editions = {edition.page: edition.version for edition in editions_of(url)}
         if pages is not None:

@@ -18,7 +18,7 @@ _MAX_FILES, _MAX_PATH_BYTES = 200_000, 32_000_000
 
 
 class StoredFile(NamedTuple):
-    """A file of a listing: its size in bytes, a version that changes with its content, and a reason not to read it."""
+    """A listed file: size in bytes, a version that changes with the content, and perhaps a reason not to read it."""
 
     path: bytes
     size: int
@@ -50,7 +50,7 @@ class StoredFiles:
         ref: str = "",
         closed: Collection[str] = (),
     ) -> None:
-        """Use the listing of a source.
+        """Compare the listing of a source with the records of the previous build.
 
         Args:
             context: the source.
@@ -95,7 +95,7 @@ class StoredFiles:
                 yield file
 
     def known(self, path: bytes, version: str) -> list[CarriedPage]:
-        """Return the records of a file and its members, or nothing if the previous build has another version."""
+        """Return the records of a file and its members if the previous build has this version, else an empty list."""
         record = self._earlier.page(self.url(path)) if self._earlier.is_trusted else None
         if record is None or record.source != self._source or record.etag != f'"{version}"':
             return []
@@ -108,7 +108,7 @@ class StoredFiles:
         return [CarriedPage(replace(record, source=self._source), failure=reason) for record in records]
 
     def page(self, file: StoredFile, body: bytes, content_type: str = "", charset: str | None = None) -> Page | Skip:
-        """Return the page of a file. `content_type` counts only if the name of the file tells no media type."""
+        """Return the page of a file. `content_type` counts only if the file name does not imply a media type."""
         name = file.path.decode("utf-8", "replace")
         content_type = content_type_of(name) or content_type or type_by_content(name, body) or ""
         if not content_type:
@@ -125,6 +125,6 @@ class StoredFiles:
         )
 
     def url(self, path: bytes) -> str:
-        """Return the address of a file in hits."""
+        """Return the address of a file that hits show."""
         template = self._limits.link_template
         return link_of(template, path, self._ref) if template else f"{self._root}/{quote(path)}"

@@ -21,7 +21,7 @@ from indexer.records import CarriedPage, Item, Page, PageBlocks, PageReading
 _SAMPLE_PAGES, _MAX_SAMPLE_BYTES, _MAX_SAMPLE_ITEMS = 40, 20_000_000, 200
 _MAX_READERS = 2
 _MIN_PAGES = 4
-# A text belongs to the template if this number of pages repeats it, and this share of the pages with its place.
+# A text belongs to the template if it is on this number of pages, and on this share of the pages with its place.
 _MIN_REPEATS, _MIN_SHARE, _MIN_LINKED_SHARE = 3, 0.5, 0.8
 _MIN_CHANGED_SHARE = 0.8
 _REPEATED_PLACES = 2
@@ -43,7 +43,7 @@ class Templates:
     """Learns the templates of sources, and attaches them to pages."""
 
     def __init__(self, kept: Mapping[str, str] | None = None, is_new: Callable[[Page], bool] = lambda _: True) -> None:
-        """Start with the templates of the previous build; `is_new` tells whether a page has changed since."""
+        """Start with the templates of the previous build. `is_new` returns whether a page has changed since then."""
         self._known = dict(kept or {})
         self._studied: set[str] = set()
         self._is_new = is_new
@@ -108,7 +108,7 @@ class Templates:
             return None
 
     def _with(self, source: str, item: Item, readings: Mapping[str, PageReading] | None = None) -> Item:
-        """Return an item with the template of its source, and with its reading if that fits the template."""
+        """Return an item with the template of its source, and with its reading if that was made for the template."""
         if not is_html(item):
             return item
         template = self._known.get(source, "")
@@ -134,7 +134,7 @@ def learn(pages: Iterable[PageBlocks]) -> Template | None:
         return None
     outer_place_of: dict[int, int] = {}
     place_of: dict[int, int] = {}
-    places, texts, linked = Counter[int](), Counter[int](), Counter[int]()  # pages that have them
+    places, texts, linked = Counter[int](), Counter[int](), Counter[int]()  # numbers of pages
     for blocks in blocks_by_headings.values():
         outer_place_of |= {place: outer for outer, place, _, _ in blocks}
         place_of |= {text: place for _, place, text, _ in blocks}

@@ -44,7 +44,7 @@ _SPACELESS = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff"
 )
-# In Thai, Lao, Tibetan, Burmese and Khmer, readers count a letter with these vowels, tones and letters as a character.
+# In Thai, Lao, Tibetan, Burmese and Khmer, a letter and these signs attached to it are one character for readers.
 # Pairs of code points instead of such characters cost 0.02 of nDCG@10 on XQuAD in Thai.
 _JOINED = (
     "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u0f71-\u0f87\u0f8d-\u0fbc"
@@ -75,7 +75,7 @@ _MAX_UNIT_LETTERS = 4
 _WITH_UNIT = re.compile(rf"([0-9]+)([^\W\d_]{{1,{_MAX_UNIT_LETTERS}}})")
 # Operators that no word touches: ===, ->, ??
 _OPERATOR = r"(?<![^\s(\"'`\[])(?:[=!<>]==?|[-=]>|<=>|<<|>>|&&|\|\||\?\?|\?\.|:=|::|\*\*|//)(?![^\s)\"'`,.;:?\]])"
-# Pictures, arrows and mathematical signs. Joiners, variants and skin colours after them do not count.
+# Pictures, arrows and mathematical signs. Joiners, variants and skin colours after them are ignored.
 _PICTURE = (
     "[\u2190-\u2211\u2213-\u23ff\u2600-\u27bf\u2b00-\u2bff"
     "\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
@@ -86,7 +86,7 @@ _PICTURES = f"{_FLAG}|{_PICTURE}[{_VARIANTS}]*(?:\u200d{_PICTURE}[{_VARIANTS}]*)
 _UNCOUNTED = re.compile(f"[{_VARIANTS}\u200c\u200d]+|(?<=^\\$){{")
 _END_SIGN = re.compile(_END)
 _SINGLE_PICTURE = re.compile(f"{_FLAG}|{_PICTURE}")
-# These two patterns only make the ones that use them three times as fast.
+# These two lookaheads only make the patterns that contain them three times as fast.
 _FIRST = r"(?=[^\s,;()\[\]{}\"'`])"
 _PLAIN = r"\w{3,}+(?![+#*])"
 _ASCII_WORD = re.compile(
@@ -143,7 +143,7 @@ def joined_terms(tokens: Iterable[str], language: str | None = ENGLISH) -> str:
 
 @lru_cache(1 << 8)
 def rules_for(language: str | None) -> str:
-    """Return the language whose stemming rules apply to documents in a language, None if unknown."""
+    """Return the language whose stemming rules apply to documents in `language`, which is None if unknown."""
     return language if language in STEMMERS else ENGLISH
 
 
@@ -208,12 +208,12 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
     if has_sign(word):
         return (sign_name(word), *chain.from_iterable(TERMS[language][inner] for inner in words_within(word)))
     is_english = language == ENGLISH
-    # the rules of other languages than English look at accents
+    # the stemming rules of other languages need accents
     pieces = _PIECE.findall(fold(word) if is_english else fold_case(word))
     terms: list[str] = []
     for piece in pieces:
         if _SPACELESS_RUN.match(piece):
-            # a character comes before its pair, so that the terms of a part of a run are a phrase in those of the run
+            # each character precedes its pair, so that part of a run is a phrase among the terms of the run
             characters = _CHARACTER.findall(piece)
             terms += [term for first, second in pairwise(characters) for term in (first, first + second)]
             terms.append(characters[-1])
@@ -222,7 +222,7 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
         if not is_english or piece.isascii():
             piece = _stem(piece, language)
         terms.append(piece if is_english else fold(piece))
-        if with_unit := _WITH_UNIT.fullmatch(terms[-1]):  # the same terms as with a space
+        if with_unit := _WITH_UNIT.fullmatch(terms[-1]):  # 10MB gives the terms of 10 MB
             terms += chain.from_iterable(map(TERMS[language].__getitem__, with_unit.groups()))
     if "_" in word and len(pieces) > 1 and not _SPACELESS_RUN.search(word):
         terms.insert(0, "_".join(map(fold, pieces))[:_MAX_WORD_CHARS])
@@ -326,7 +326,7 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
 
 
 def distinctive_pairs(words: Sequence[str], distinctive: Sequence[bool]) -> list[tuple[str, str]]:
-    """Return the stop words of a query, each with a neighbour, that are distinctive as a pair.
+    """Return pairs of neighbouring words that are distinctive together, though one of them is a stop word.
 
     These are the stop words of a short query, as in "it support", and single capitals, as in "vitamin A".
     """
@@ -361,7 +361,7 @@ _UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOT
 
 
 def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:
-    """Return the spans of the words of a text with a marked term, see `LexicalQuery.marked_in`, in order."""
+    """Return, in order, the spans of the words of a text that have a term in `marked`; see `LexicalQuery.marked_in`."""
     rules = rules_for(language)
     plain = text if text.isascii() else _FOREIGN_SIGN.sub(" ", text)
     beginnings, last_groups = _beginnings(marked)
@@ -410,7 +410,7 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str,
 
 @lru_cache(maxsize=64)
 def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
-    """Return strings, one of which is in each marked word of an ASCII text, or none if there are no such strings.
+    """Return strings so that each marked word of an ASCII text contains one; empty if this is impossible.
 
     Return also the last three digits of marked numbers that a text may write with thousands separators, with a space
     in front of them, where the last separator is.
@@ -423,7 +423,7 @@ def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
         for term in marked
         if term.isascii() and "_" not in term
     )
-    # a search for the shorter of two strings that begin alike also finds the longer one
+    # a search for a string also finds every longer string that begins with it
     shortest = [one for place, one in enumerate(beginnings) if not one.startswith(tuple(beginnings[:place]))]
     last_groups = [f" {term[-3:]}".encode() for term in marked if term.isdecimal() and len(term) > 3]
     return [one.encode() for one in shortest], last_groups

@@ -46,14 +46,14 @@ _MAX_TERMS = 32
 _MAX_POSTINGS = 300_000
 _MIN_CANDIDATES = 64
 _MAX_ROWS_FOR_ALL_TERMS = 20_000
-_MAX_CORRECTION_RATIO = 5  # passages of the likeliest correction to those of another that is searched for too
+_MAX_CORRECTION_RATIO = 5  # passages of the likeliest correction to passages of another that is also searched
 _FREQUENCY_CACHE = 1 << 16
 _QUERY_CACHE = 1 << 12
 _CORRECTION_CACHE = 1 << 12
 _BOUNDS_CACHE = 64
 _FILTER_CACHE, _FILTERED_TERMS_CACHE = 64, 1 << 10
 _LATER_FILTER_MARGIN = 1.3
-_ROWS_PER_HIT = 80  # a filter within a search costs as much for 80 rows as one more hit without it
+_ROWS_PER_HIT = 80  # filtering 80 rows costs as much as one more hit without a filter
 
 Bounds = tuple[tuple[Clause, ...], tuple[Clause, ...]]  # required and excluded
 

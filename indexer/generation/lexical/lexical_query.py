@@ -78,7 +78,7 @@ def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> Pa
     return ParsedQuery(words, tuple(phrases), tuple(excluded), without_joiners(meaning or text))
 
 
-# folded words → the texts to search for instead, the words themselves among them if both are searched for
+# folded words → texts to search for instead, including the words themselves if they are searched for too
 Synonyms = Mapping[tuple[str, ...], Sequence[str]]
 # term → the languages whose rules give this term; terms of all languages are not listed
 Rules = Mapping[str, frozenset[str]]
@@ -199,7 +199,7 @@ def read_query(
             forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
             compounds += [substitute.words] if substitute.is_split else []
         elif lookups and len(distinctive) > 1 and not word.isalnum() and has_sign(word):
-            # a sign alone, or a name also searched for without its sign, is dropped if the index lacks it
+            # a lone sign, or a name that is also searched for without its sign, is dropped if the index lacks it
             says_little = analysis.words_within(word) or not any(map(str.isalpha, word))
             if says_little and not lookups.is_known(sign_name(word)):
                 continue
@@ -246,7 +246,7 @@ def read_query(
 
 
 def _is_option(lookups: Lookups, languages: Languages, word: str) -> bool:
-    """Return whether the index has a word with a dash in front, or lacks the word without one."""
+    """Return whether the index has a word with a dash in front, or lacks the word without the dash."""
     if lookups.is_known(sign_name(f"-{word}")):
         return True
     return not any(_has_word(lookups, languages, each) for each in analysis.find_words(word))

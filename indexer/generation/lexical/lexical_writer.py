@@ -103,7 +103,7 @@ class LexicalWriter:
         """Stop writing a folder that is not finished, without removing its files."""
         if self._is_open:
             self._is_open = False
-            with contextlib.suppress(ValueError):  # the build has already failed, and says why
+            with contextlib.suppress(ValueError):  # the build has already reported its failure
                 self._writer.rollback()
                 self._writer.wait_merging_threads()
 

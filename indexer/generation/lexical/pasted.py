@@ -13,7 +13,7 @@ from indexer.cut.cuts import split_sentences
 _MIN_LINES, _MIN_WORDS = 3, 40
 MIN_PASTED_CHARS = 4 * _MIN_WORDS
 _MAX_TELLING_WORDS = 64
-# Ends of lines, also in a field for one line, which removes line ends but keeps tabs and indents.
+# Ends of lines. A one-line field removes line ends, but keeps the tabs and indents after them.
 _LINE = re.compile(
     r"(?<!\s)\s*\n|(?=\t)|(?=  \S)| (?=at [\w.$<>/]+\()| (?=Caused by: )"
     r"|(?<=[)\]])(?=Caused by: |[\w.]+(?:Error|Exception): )"

@@ -40,7 +40,7 @@ _MAX_COUNTED_SPELLINGS = 1 << 21
 _MAX_CORRECTIONS = 3
 _MIN_STEM_LETTERS, _MAX_ENDING_LETTERS = 4, 3
 _MAX_COMPOUNDS = 8
-# In a vocabulary of this size, nearly every mistake has a rare neighbour, which must begin with the same letter.
+# In a vocabulary of this size, nearly every mistake resembles a rare word. Such a word must begin with the same letter.
 _LARGE_VOCABULARY = 10_000
 
 _USE = np.dtype([("name", "<u4"), ("row", "<u4"), ("is_title", "?")])
@@ -184,7 +184,7 @@ class Vocabulary:
         letters = _letters(word)
         first, last = np.searchsorted(self._lengths, [len(word) - max_edits, len(word) + max_edits + 1])
         mask = np.bitwise_or.reduce(np.uint32(1) << (letters & 31).astype(np.uint32))
-        are_alike = np.bitwise_count(self._masks[first:last] ^ mask) <= 2 * max_edits  # two bits an edit
+        are_alike = np.bitwise_count(self._masks[first:last] ^ mask) <= 2 * max_edits  # an edit changes two bits
         if max_edits > 1:
             are_alike &= self._counts[first:last] >= self._min_count_for_two_edits
         places = np.flatnonzero(are_alike) + first
@@ -288,7 +288,7 @@ class HeadingWriter:
             np.save(folder / file, content, allow_pickle=False)
 
 
-# for each name the number of allowed documents, up to `_SITE_HEADING_DOCUMENTS`, and whether it is a title
+# by name: number of allowed documents, up to `_SITE_HEADING_DOCUMENTS`, and whether the name is a title
 _View = tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]
 
 
@@ -347,7 +347,7 @@ class Headings:
         return keys[order], places[order]
 
     def _beginning(self, text: str) -> npt.NDArray[np.int64]:
-        """Return the places of words at which a name continues with a text."""
+        """Return the places of the words from which a name continues with a text."""
         begun = text.encode()
         keys, places = self._words
         low = int.from_bytes(begun[:2].ljust(2, b"\0"), "big")

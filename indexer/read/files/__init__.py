@@ -1,3 +1,3 @@
-"""Files of text and mail in, content out: one module a format.
+"""Files of text and mail in, content out, with a module for each format.
 
-May import `html` and `markup`, which some of them hold."""
+May import `html` and `markup`, because these files may contain both."""

@@ -29,21 +29,21 @@ _UNREAD_TEXT_SUBTYPES = frozenset({"css", "calendar", "x-amp-html", "watch-html"
 _MARKED_UP = frozenset({"html", "xhtml", "enriched", "richtext"})
 _SIGNATURES = frozenset({"pgp-signature", "pkcs7-signature", "x-pkcs7-signature"})
 _ENCRYPTED = frozenset({"pgp-encrypted", "pkcs7-mime", "x-pkcs7-mime"})
-_MIN_LENGTH_RATIO = 1.3  # characters of HTML to those of plain text, to read the HTML instead
+_MIN_LENGTH_RATIO = 1.3  # characters of HTML / plain text; from this ratio on, HTML is read
 _ARMOUR = re.compile(r"^-----BEGIN PGP (?:SIGNATURE|(MESSAGE))-----", re.MULTILINE)
 _MAX_HEADER_CHARS = 1_000
 _HEADER_ERRORS = (ValueError, TypeError, IndexError, AttributeError, LookupError)
 
 
 class _Policy(EmailPolicy):
-    """A policy that parses only the beginning of a header, as its parser of parameters takes quadratic time."""
+    """A policy that parses only the beginning of a header, because parsing parameters takes quadratic time."""
 
     def header_fetch_parse(self, name: str, value: Any) -> Any:
         """Return a header as an object."""
         return super().header_fetch_parse(name, value[:_MAX_HEADER_CHARS])
 
 
-_PARSER = BytesParser(policy=_Policy(refold_source="none"))  # folding a long parameter again may never end
+_PARSER = BytesParser(policy=_Policy(refold_source="none"))  # refolding a long parameter may never end
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
@@ -77,7 +77,7 @@ def _content_of(entity: Message) -> bytes:
 
 
 def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Section]:
-    """Return the text of an entity and of the entities in it, in order; `main` is text even if it looks like a file."""
+    """Return the text of an entity and of the entities in it, in order. `main` is read even if it looks like a file."""
     if depth > _MAX_PART_DEPTH:
         raise ParseError(f"more than {_MAX_PART_DEPTH} parts of a message in one another")
     main_type, kind = entity.get_content_maintype(), entity.get_content_subtype()
@@ -88,8 +88,8 @@ def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Sec
         versions = [_sections(inner, main, depth + 1) for inner in _parts_of(entity)]
         if kind != "alternative":
             return [one for inner in versions for one in inner]
-        best: list[Section] = []  # the first version of a text, or a later one that says notably more
-        longest = 0.0  # letters and digits: white space and ruled lines differ between plain text and HTML
+        best: list[Section] = []  # the first alternative, or a later one with notably more text
+        longest = 0.0  # letters and digits, because white space and ruled lines vary
         for version in versions:
             length = sum(sum(map(str.isalnum, section.text)) for section in version)
             if length > longest:
@@ -128,7 +128,7 @@ def _header(message: Message, name: str) -> str:
         for word, charset in decode_header(unfolded):
             if isinstance(word, bytes) and charset is not None:
                 pieces.append(decode(word, charset))
-            else:  # bytes outside of encoded words are decoded as those of a text are
+            else:  # bytes outside of encoded words are decoded like other text
                 text = word.decode("raw_unicode_escape", "replace") if isinstance(word, bytes) else word
                 pieces.append(decode(text.encode("utf-8", "surrogateescape"), None))
     except _HEADER_ERRORS:
@@ -174,7 +174,7 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
 
 
 def _attached(message: Message) -> Iterator[Message]:
-    """Yield the attached files of a message, but no files of messages within it and no signatures."""
+    """Yield the attached files of a message, without signatures and without the files of messages in it."""
     shown = message.get_body(("plain", "html")) if isinstance(message, EmailMessage) else None
     todo: list[Message] = [message]
     while todo:
@@ -200,7 +200,7 @@ def _forwarded(entity: Message) -> Message | None:
 
 
 def _file_name(entity: Message) -> str:
-    """Return the file name of an attachment, or a name by its type if it has none; empty for other entities."""
+    """Return the file name of an attachment, or a name made from its type. Empty for other entities."""
     kind = entity.get_content_type()
     try:
         name = PurePosixPath((entity.get_filename() or "").replace("\\", "/")).name

@@ -23,7 +23,7 @@ _MAX_FIELDS = 100
 _MAX_REFERENCE_HOPS = 8
 _MAX_SCHEMA_VISITS = 2_000_000
 _MARKS = re.compile(r"!?\[([^\[\]]{1,300})\]\([^()\s]{0,500}\)|[`*]+(?=\S)|(?<=\S)[`*]+|</?\w[^<>]{0,200}>")
-_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # constructs nothing but texts; aliases share one object
+_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # only strings and containers; aliases share an object
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
@@ -55,7 +55,7 @@ class _Reader:
     def _rendered(
         self, path: Iterable[str], anchor: str | None, description: object, before: str = "", *after: str
     ) -> Iterator[Section]:
-        """Yield the sections of a description in Markdown; put the text of the first between `before` and `after`."""
+        """Yield the sections of a Markdown description. The first begins with `before` and ends with `after`."""
         path = tuple(filter(None, (self.title, *path)))
         first, *rest = render(_text(description)).extraction().sections or (Section((), None, ""),)
         text = "\n\n".join(filter(None, (before, first.text, *after)))

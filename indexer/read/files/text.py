@@ -1,4 +1,4 @@
-"""Read plain text, source code, notebooks, and tables; the text of each table row repeats the names of its columns."""
+"""Read plain text, source code, notebooks, and tables. The text of each table row repeats the names of the columns."""
 
 import csv
 import io
@@ -60,7 +60,7 @@ _C_FUNCTION = re.compile(
     r"(?![ \t]|return|else|typedef)(?:[A-Za-z_][\w:<>,]*[ \t*&]+){1,6}(?P<name>[A-Za-z_~][\w:~]*)\("
 )
 _ABOVE = re.compile(r"[ \t]*(?:#(?!include|define|if|endif)|//|/\*|\*|--|@|\"\"\")")
-_MAX_LINE_CHARS = 500  # longer lines are data or generated
+_MAX_LINE_CHARS = 500  # longer lines are data or generated code code
 _TAB_COLUMNS = 4
 
 
@@ -160,7 +160,7 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
 
 
 def _is_shown(text: str, html: str, data: dict[str, Any]) -> bool:
-    """Return whether a frontend shows the plain text of an output, rather than a picture or a widget."""
+    """Return whether a notebook viewer shows the plain text of an output, not a picture or a widget."""
     is_rich = any(name.startswith(("image/", "video/", "audio/", "application/")) for name in data)
     is_repr = "<" in text and _OBJECT_REPR.fullmatch(text)
     return bool(text) and not is_repr and ("<table" in html or not is_rich)
@@ -190,9 +190,9 @@ _MAX_COLUMNS = 16_384
 _SAMPLE_ROWS = 30
 _MAX_TABLES = 100
 _SAMPLE_CHARS = 20_000
-_DELIMITERS = "\t;|,"  # the first wins a tie: a comma may belong to numbers
+_DELIMITERS = "\t;|,"  # the earlier wins a tie: a comma may belong to numbers
 _MAX_FIELD_CHARS = 10_000_000
-# Excel's first line that names the delimiter
+# A first line for Excel that names the delimiter
 _DIALECT = re.compile(r'\A"?sep=([^\w\s"]|\t)"?[^\S\n\r]{0,9}(?:\r\n|\n|\r|\Z)', re.IGNORECASE)
 
 csv.field_size_limit(_MAX_FIELD_CHARS)
@@ -201,8 +201,8 @@ csv.field_size_limit(_MAX_FIELD_CHARS)
 def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
     """Return each non-empty row as a line such as `name: value | name: value`, with the names of the columns.
 
-    Titles, remarks, and the names of columns without values become separate lines. Below an empty row, a table with
-    other names may begin.
+    Titles, remarks, and the names of columns without values become separate lines. After an empty row, another table
+    with other names may begin.
 
     Raises:
         ParseError: the table is too long or too wide.
@@ -212,7 +212,7 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
     lines: list[str] = []
     names: list[str] = []
     empty: dict[int, str] = {}
-    heads: list[tuple[int, dict[int, str]]] = []  # line of each head, names of its columns without a value so far
+    heads: list[tuple[int, dict[int, str]]] = []  # each table: line of its head, columns without a value so far
     tables = length = 0
     while ahead:
         may_begin = not tables or not ahead[0]
@@ -274,7 +274,7 @@ def read_csv(body: bytes, charset: str | None) -> Extraction:
         return csv.reader(file, delimiter=delimiter, escapechar=escape, skipinitialspace=True)
 
     def consistency(delimiter: str) -> int:
-        """Return the largest number of sample rows that a delimiter splits into equally many cells, more than one."""
+        """Return the largest number of sample rows that a delimiter splits into equally many cells, at least two."""
         counts = Counter(len(row) for row in islice(rows(sample, delimiter), _SAMPLE_ROWS) if len(row) > 1)
         return max(counts.values(), default=0)
 

@@ -1,3 +1,3 @@
-"""Readers of hand-written markup, by way of HTML: Markdown in its dialects, reStructuredText, AsciiDoc.
+"""Readers that convert hand-written markup to HTML: Markdown in its dialects, reStructuredText, AsciiDoc.
 
 May import `html` and the modules of `indexer.read`."""

@@ -1,6 +1,6 @@
-"""Read AsciiDoc by converting it to HTML, after `indexer.read.markup.includes`, without any raw markup.
+"""Convert AsciiDoc to HTML, after `includes` has preprocessed it. Raw HTML in it is left out.
 
-Blocks are read line by line, marks within a text by one expression. Unknown macros and blocks keep their words.
+Blocks are read line by line, and inline marks by one regular expression. Unknown macros and blocks keep their words.
 """
 
 import csv
@@ -34,7 +34,7 @@ _CELL = r"(?<!\S)(?:(\d*)(?:\.(\d+))?([+*]))?[<^>]?(?:\.[<^>])?([adehlmsv]?)\%s|
 _CELLS = {sign: re.compile(_CELL % (sign, sign)) for sign in "|!"}
 _COLUMN = re.compile(r"(?:^|[,;])[ ]*(?:(\d+)\*)?[^,;a-z]*([a-z]?)")
 _COLUMNS = re.compile(r"\bcols=(?:\"([^\"]*)\"|([^,]*))")
-_INLINE = re.compile(  # text is HTML-escaped
+_INLINE = re.compile(  # matches escaped HTML
     r"""\\(?P<escaped>\{|[*_`\#+~^]{1,2}|&lt;&lt;|\[\[)
     |\+\+\+(?P<raw>.{1,1000}?)\+\+\+|pass:[a-z,]*\[(?P<passed>[^\]]{0,1000})\]
     |\$\$(?P<dollars>.{1,1000}?)\$\$|\+\+(?P<pluses>.{1,1000}?)\+\+|(?<![\w`])`\+(?P<literal>.{1,300}?)\+`(?!\w)
@@ -88,7 +88,9 @@ class _Reader:
         return "\n".join(html)
 
     def heading(self, lines: list[str], place: int) -> tuple[int, str, int, str] | None:
-        """Return the level and text of a title, the index of the line after it, and its id or ""; None without one."""
+        """Return the level and text of a title, the index of the line after it, and its id or "". None if there is no
+        title.
+        """
         line, below = lines[place], lines[place + 1] if place + 1 < len(lines) else ""
         if match := _HEADING.match(line):
             return len(match[1]), match[2], place + 1, match[3] or ""
@@ -145,7 +147,7 @@ class _Reader:
         return place
 
     def _replaced(self, text: str) -> str:
-        """Replace attributes by their values, up to a limit of characters; unknown ones stay."""
+        """Replace known attributes by their values, up to a limit of characters."""
 
         def value_of(match: re.Match[str]) -> str:
             value = self.attributes.get(match[1].lower(), match[0])
@@ -200,7 +202,7 @@ class _Reader:
 
     def _list(self, lines: list[str], place: int, depth: int) -> tuple[str, int]:
         """Return the HTML of a list with its nested lists and blocks, and the index of the line after it."""
-        html, stack = [], list[tuple[str, str]]()  # open lists: the sign of their items, and their end
+        html, stack = [], list[tuple[str, str]]()  # open lists: the marker of their items, and the closing tag
         while place < len(lines) and (item := _ITEM.match(lines[place]) or _TERM.match(lines[place])):
             is_term = item.re is _TERM
             sign = item[2] if is_term else re.sub(r"\d+|[a-zA-Z]", "1", item[1])
@@ -229,7 +231,7 @@ class _Reader:
         return bool(_ITEM.match(lines[place]) or _TERM.match(lines[place])) and not self.heading(lines, place)
 
     def _ends_text(self, lines: list[str], place: int, *, is_in_list: bool = True) -> bool:
-        """Return whether a line ends the text of a paragraph, or the text of a list item."""
+        """Return whether a line ends a paragraph, or the text of a list item."""
         line, match = lines[place], _META.match(lines[place])
         is_block = line == "+" or bool(_DELIMITER.match(line)) or (match is not None and not match["label"])
         return (is_block and line[:2] != "//") or (is_in_list and self._is_item(lines, place))
@@ -240,7 +242,7 @@ class _Reader:
             lines = ["".join("|" + cell.replace("|", "\\|") + " " for cell in row) for row in rows_of_cells]
         text, pattern = "\n".join(lines).strip("\n"), _CELLS["!" if sign == "!" else "|"]
         marks, line_end = list(pattern.finditer(text)), text.find("\n") % (len(text) + 1)
-        cells: list[tuple[int, int, str, str]] = []  # columns and rows that they span, style, text
+        cells: list[tuple[int, int, str, str]] = []  # column span, row span, style, text
         first = 0
         for mark, end in zip(marks, [*(mark.start() for mark in marks[1:]), len(text)], strict=False):
             count, rows = (min(int(span or 1), _MAX_SPAN) for span in mark.group(1, 2))
@@ -251,7 +253,7 @@ class _Reader:
         counts = _COLUMN.findall(spec[1] or spec[2] or "") if spec else []
         styles = [style for count, style in counts for _ in range(min(int(count[:3] or 1), _MAX_SPAN))] or [""] * first
         is_head = "header" in options or (len(styles) == first and len(lines) > 1 and lines[0] != "" == lines[1])
-        html, used, below = ["<table><tr>"], 0, [0] * (_MAX_SPAN + 1)  # columns filled by spans in the rows below
+        html, used, below = ["<table><tr>"], 0, [0] * (_MAX_SPAN + 1)  # columns that row spans fill in the next rows
         for width, rows, style, words in cells:
             if used >= len(styles):
                 html.append("</tr><tr>")

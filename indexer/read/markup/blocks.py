@@ -1,7 +1,6 @@
 """Read the blocks of Markdown dialects: directives, boxes, containers, properties, grid tables, and blocks of JSON.
 
-Text between an opening and a closing tag is Markdown like the rest. A block of an unknown name is read
-as its title and its content.
+Text between an opening and a closing tag is Markdown too. A block with an unknown name keeps its title and content.
 
 | dialect | blocks | within lines |
 |---|---|---|
@@ -83,7 +82,7 @@ _colon_fence = make_fence_rule(markers=(":",), disallow_marker_in_info=())
 
 
 def _line_at(state: StateBlock, line: int, signs: str = "") -> str:
-    """Return the text of a line. With `signs`, it is empty if the line is code or begins with none of them."""
+    """Return the text of a line. With `signs`, return "" if the line is code or begins with none of these."""
     text = state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
     return text if not signs or (text[:1] in signs and not state.is_code_block(line)) else ""
 
@@ -92,7 +91,7 @@ def _push_text(state: StateBlock, text: str, *, is_literal: bool = False, is_hid
     """Write a paragraph, without tags if it is hidden."""
     if not text.strip():
         return
-    # no type `paragraph_open`, because a tight list joins its paragraphs to one line
+    # not `paragraph_open`, because a tight list would join its paragraphs to one line
     opening = state.push("line_open", "p", 1)
     inline = state.push("inline", "", 0)
     inline.content, inline.children = ("", [Token("text", "", 0, content=text)]) if is_literal else (text, [])
@@ -113,7 +112,7 @@ def _push_code(state: StateBlock, code: str, language: str) -> None:
 
 
 def _push_table(state: StateBlock, rows: Iterable[tuple[str, Iterable[Any]]]) -> None:
-    """Write rows of a tag and cells. A cell has the numbers of further rows and columns that it spans, and Markdown."""
+    """Write the rows of a table, each a tag and cells. A cell has its extra rows, its extra columns, and Markdown."""
     state.push("table_open", "table", 1)
     for tag, cells in rows:
         state.push("tr_open", "tr", 1)
@@ -197,7 +196,7 @@ def _without_options(lines: Sequence[str]) -> Sequence[str]:
 
 
 def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a line that opens or closes a container; write only its title."""
+    """Read a line that opens or closes a container, and write only its title."""
     line = _line_at(state, start, ":/@").replace("@tab:active", "@tab")
     signs = _COLONS.match(line)
     if signs is None or silent:
@@ -234,10 +233,10 @@ def read_box(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def read_mark_line(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a line with a mark, an abbreviation or a property; write only the last two."""
+    """Read a line with a mark, an abbreviation or a property, and leave out marks."""
     match = None if state.is_code_block(start) else _MARK_LINE.fullmatch(_line_at(state, start))
     if match is None or silent:
-        return match is not None and match["comment"] is None  # a line of a paragraph may begin with a percent sign
+        return match is not None and match["comment"] is None  # within a paragraph, a percent sign begins no comment
     name, value = match["abbreviation"] or match["property"], match["value"] or ""
     if match["include"]:
         reader_notes.add("a file that Markdown includes was left out")
@@ -248,7 +247,7 @@ def read_mark_line(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 def read_module(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Leave out an import or export of JavaScript, up to an empty line outside of its brackets."""
+    """Leave out an import or export of JavaScript, which ends at an empty line outside of brackets."""
     if state.level or state.sCount[start] or not ESM.match(state.src, state.bMarks[start], state.eMarks[start]):
         return False
     depth, line = 0, start
@@ -278,7 +277,7 @@ def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 def _closing_line(state: StateBlock, start: int, end: int, closing: re.Pattern[str], key: str) -> int:
-    """Return the first line below `start` that matches, or 0; `key` in the environment stops further searches."""
+    """Return the first line below `start` that matches, or 0. The environment notes a failure under `key`."""
     for line in range(start + 1, 0 if state.env.get(key) else end):
         if closing.match(state.src, state.bMarks[line], state.eMarks[line]):
             return line
@@ -325,7 +324,7 @@ def read_html(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def read_json_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a block of ReadMe: its title, text, code, captions and table, which are values of JSON."""
+    """Read a JSON block of ReadMe: its title, text, code, captions and table."""
     if not _JSON_BLOCK.fullmatch(_line_at(state, start, "[")):
         return False
     line = _closing_line(state, start, end, re.compile(r"[ \t]*\[/block\][ \t]*$"), "unclosed_json")

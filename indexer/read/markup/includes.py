@@ -1,7 +1,7 @@
 """Preprocess AsciiDoc: evaluate its conditions, and insert the files that it includes from its own source.
 
-A file that another document includes as a whole is not indexed separately. Only files of the same source and with the
-same readers are inserted. Directives that are not followed are noted.
+A file that another document includes as a whole is not indexed separately. An included file must be in the same source
+and have the same readers. Other directives are only noted.
 """
 
 import re
@@ -44,7 +44,7 @@ _SIGNS = re.compile(
 
 
 def is_asciidoc(text: str) -> bool:
-    """Return whether a plain text is AsciiDoc: it has a title, and several marks that other texts do not have."""
+    """Return whether a plain text is AsciiDoc, which has a title and several marks that are rare elsewhere."""
     return _TITLE.match(text) is not None and len({sign[0][:3] for sign in _SIGNS.finditer(text[:50_000])}) > 1
 
 
@@ -78,7 +78,7 @@ class Includes:
         Args:
             files: the readers of each file, by its path from the top of the source.
             load: returns the content of a file, or None if it cannot be read.
-            max_bytes: the limit for a document with all that it includes.
+            max_bytes: the limit for a document with its includes.
             documents: the paths of the files that are indexed; by default all.
         """
         self.files, self.load, self.max_bytes = files, load, max_bytes
@@ -86,7 +86,7 @@ class Includes:
         self._targets = {path: targets for path in paths if (targets := self._targets_of(path))}
         self._included = set[str]()
         nested = set[str]().union(*self._targets.values())
-        # first the documents that nothing includes; then the files that include each other
+        # first the documents that no file includes, then files in a cycle of includes
         for path in [*(path for path in self._targets if path not in nested), *self._targets]:
             if path not in self._included:
                 self._included |= self._targets[path] - {path}
@@ -107,7 +107,7 @@ class Includes:
         return page if body is page.body else replace(page, body=body, charset="utf-8", content_hash="")
 
     def expand(self, path: str, body: bytes) -> tuple[bytes, set[str]]:
-        """Insert included files into a document; return it with the paths of files that are included whole."""
+        """Return a document with its includes inserted, and the paths of the files that it includes as a whole."""
         if b"include::" not in body or (_reader_of(path) == PLAIN and not is_asciidoc(decode(body, None))):
             return body, set()
         document = _Document(self, path)
@@ -126,7 +126,7 @@ class _Document:
         self._attributes = INTRINSIC | {"docdir": f"/{dirname(path)}"}
 
     def lines(self, lines: Sequence[str], paths: tuple[str, ...]) -> Iterator[str]:
-        """Yield the lines of a file whose conditions are true; `paths` are this file and the files that include it."""
+        """Yield the lines of a file whose conditions are true. `paths` are this file and the files that include it."""
         hidden = list[bool]()
         for line in lines:
             if condition := _CONDITION.match(line):
@@ -210,7 +210,7 @@ def _path_of(target: str, path: str) -> str:
 
 
 def _select(lines: list[str], options: Mapping[str, str]) -> list[str]:
-    """Return the lines that the ranges and tags of a directive name, without the lines that only mark tags."""
+    """Return the lines that a directive selects by ranges or tags, without the lines that mark tags."""
     if "lines" in options:
         ranges = _RANGE.findall(options["lines"])[:_MAX_RANGES]
         ends = [int(first if not dots else last if last.isdecimal() else len(lines)) for first, dots, last in ranges]
@@ -219,7 +219,7 @@ def _select(lines: list[str], options: Mapping[str, str]) -> list[str]:
     names = re.split("[;,]", options.get("tags") or options.get("tag") or "**")
     is_included = {name.lstrip("!"): name[:1] != "!" for name in names}
     is_selected = is_included.get("**", not any(is_included.values()))
-    selected, tags = [], list[tuple[str, bool]]()  # open tags, and whether lines before them are selected
+    selected, tags = [], list[tuple[str, bool]]()  # open tags, each with whether lines before it are selected
     for line in lines:
         tag = _TAG.search(line)
         if tag is None:

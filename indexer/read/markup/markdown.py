@@ -1,4 +1,4 @@
-"""Read Markdown in its dialects, and its front matter (YAML, TOML or JSON), which may restrict its readers."""
+"""Read Markdown in its dialects, and its front matter (YAML, TOML or JSON), which may name who may read it."""
 
 import json
 import re
@@ -55,7 +55,7 @@ _LITERAL = re.compile(
     r"(?<![^\W_])(?:\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$]))"
     r"|(?<!`)`([^`\n]+)\{:[\w.-]+\}`(?!`)"
 )
-_PAIR = re.compile(  # marked, lowered, raised or inserted text; critic marks; targets, variables; ids of blocks
+_PAIR = re.compile(  # marked, subscript, superscript or inserted text; critic marks; targets; variables; block ids
     r"(?<![\w=])==(?=[^\s=])((?:[^`\n=]{1,200}+|=(?!=)|`[^`\n]{1,60}+`){1,20}+(?<!\s))==(?![\w=])"
     r"|(?<![~/])~(?![~/])([^\s~`]{1,100})~(?![~/\d])|(?<!\^)\^(?!\^)([^\s^`]{1,100})\^(?!\^)"
     r"|\^\^(?=[^\s^])([^`\n^]{1,200}(?<!\s))\^\^|(?<!\S)\^[A-Za-z\d][\w-]+[ \t]*(?=\n|$)"
@@ -64,7 +64,7 @@ _PAIR = re.compile(  # marked, lowered, raised or inserted text; critic marks; t
     r"|<(?:<(?:glossary:)?(\w[\w :.-]{0,60})>|(?:xref|project|inv|path|doc):(?:[\w.-]*+:)*+#?([^\s<>?]++)[^\s<>]*+)>"
 )
 _emojize = emoji.emojize
-_emojize(":tada:", language="alias")  # loads its table, as readers may not open files
+_emojize(":tada:", language="alias")  # loads its table now, because reader processes may not open files
 
 
 class _Mark(NamedTuple):
@@ -117,7 +117,7 @@ def _role(match: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _attribute_list(match: re.Match[str], environment: Environment) -> _Mark | None:
-    """Leave out attributes that follow a text, or begin or end a line, but keep the words of a picture or link."""
+    """Leave out attributes after a text, or at the start or end of a line, but keep the words of a picture or link."""
     before, after = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
     is_apart = before.isspace() and before != "\n" and after not in ("", "\n")
     is_list = _attributes_in(match) is not None and (match[1] or not is_apart)
@@ -168,7 +168,7 @@ def _footnote(match: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _labelled(label: re.Match[str], environment: Environment) -> _Mark | None:
-    """Read the text of a link whose target a template names, or of a span with attributes."""
+    """Read the text of a link whose target is a template, or of a span with attributes."""
     target = _TEMPLATED.match(label.string, label.end(), min(label.endpos, label.end() + 400))
     if target is None or not ("{{" in target[0] or "{%" in target[0]):
         target = _ATTRIBUTES.match(label.string, label.end(), label.endpos)
@@ -206,9 +206,9 @@ _TAB = re.compile(r"\[(.*)\]\(#tab/.*\)")
 def _parser(*, is_mdx: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     deflist_plugin(parser)
-    # without blank lines, or the end of each formula would be searched for to the end of the text
+    # blank lines end a formula, so that the search for its end is short
     dollarmath_plugin(parser, allow_labels=False, allow_blank_lines=False)
-    parser.disable("math_inline")  # begins in code, and at amounts of money
+    parser.disable("math_inline")  # it would match within code, and at amounts of money
     ruler = parser.block.ruler
     everywhere: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     ruler.at("fence", blocks.read_fence, everywhere)
@@ -225,7 +225,7 @@ def _parser(*, is_mdx: bool) -> MarkdownIt:
 
 
 def _before_inline(state: StateCore) -> None:
-    """Take off the marks at the beginning and end of blocks."""
+    """Remove the marks at the beginning and end of blocks."""
     tokens = state.tokens
     for place, token in enumerate(tokens):
         if token.type != "inline" or not token.content or not place:
@@ -245,7 +245,7 @@ def _before_inline(state: StateCore) -> None:
 
 
 def _without_id(heading: Token, content: str) -> str:
-    """Return a heading without the attributes at its end; their id becomes that of the heading."""
+    """Return a heading without the attributes at its end, and give the heading their id."""
     begin = max(content.rfind("{"), content.rfind(" [") + 1)
     attributes = _attributes_in(_ATTRIBUTES.fullmatch(content, begin) if begin >= 0 else None)
     if comment := _HEADING_ID.match(content, begin - 1):
@@ -259,7 +259,7 @@ def _without_id(heading: Token, content: str) -> str:
 
 
 def _place_footnotes(state: StateCore) -> None:
-    """Move the text of footnotes to the end of the section in which they are noted first."""
+    """Move the text of each footnote to the end of the section with its first reference."""
     texts: dict[str, list[Token]] = {}
     body: list[Token] = []
     current = body
@@ -320,12 +320,12 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
         if match := _YAML.match(text):
             front = match[1] or ""
             try:
-                # the loader without any types: nothing to construct, no merge keys to multiply; aliases share
+                # a loader without types: no objects are made, and no merge keys or aliases multiply
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= MAX_FRONT_MATTER else {}  # noqa: S506 - safer
             except yaml.YAMLError:
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
             is_front = isinstance(fields, dict) or not front.strip() or any(access_keys(visible(front)))
-            end = match.end() if is_front else 0  # a slip in an access list must not make it text
+            end = match.end() if is_front else 0  # an access list with a typing error must not become text
         elif match := _TOML.match(text):
             front, end, is_toml = match[1] or "", match.end(), True
             fields = tomllib.loads(front) if len(front) <= MAX_FRONT_MATTER else {}
@@ -335,7 +335,7 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
 
 
 def _written(value: object) -> str:
-    """Return a single value as it is written in YAML, or an empty text."""
+    """Return a scalar as it is written in YAML, or "" for other values."""
     if isinstance(value, date | time):
         return value.isoformat()
     text = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, str | int | float) else ""
@@ -354,7 +354,7 @@ class Rendered(NamedTuple):
     declared: Declared
 
     def extraction(self) -> Extraction:
-        """Return the sections of the text, all of it: a `<main>` within is no main part of a page."""
+        """Return the sections of the whole text: a `<main>` in it has no meaning."""
         content = extract(f"<body><main>{self.html}</main></body>")
         return Extraction(self.title or content.title, content.sections, self.declared)
 
@@ -372,8 +372,7 @@ def read_mdx(body: bytes, charset: str | None) -> Extraction:
 def render(text: str, *, is_mdx: bool = False) -> Rendered:
     """Return Markdown as HTML, without its front matter; raises ParseError if it has too many lines.
 
-    Headings get the ids they name, else those GitHub would give them. An import or export of JavaScript at the
-    beginning tells MDX from Markdown.
+    Headings have the ids they name, else those of GitHub. A text that begins with a JavaScript import or export is MDX.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.count("\n") > _MAX_LINES:

@@ -35,7 +35,7 @@ OPTION = re.compile(r":[\w-]+:(?:\s|$)")
 _CHANGES = {"added": "added in", "changed": "changed in", "deprecated": "deprecated since", "removed": "removed in"}
 _CHANGE = re.compile("|".join(_CHANGES))
 _VERSION = re.compile(r"(?=[^\d|]*+[\d|])[\w.+|-]++|next")
-_METADATA = re.compile(  # fields before everything but comments, which Sphinx shows nowhere
+_METADATA = re.compile(  # fields at the top or after comments, which Sphinx does not show
     r"\A((?:[ \t]*+\n|\.\.(?![ ][^\n]*::)[^\n]*+\n(?:[ \t][^\n]*+\n)*+)*+)"
     r"(?::[\w -]++:(?:[ \t][^\n]*+)?(?:\n|\Z)(?:[ \t]++\S[^\n]*+(?:\n|\Z))*+)++(?=[ \t]*(?:\n|\Z))"
 )
@@ -88,7 +88,7 @@ class _Unknown(Directive):
 def change_of(directive: str, argument: str) -> str:
     """Return the opening sentence of a directive such as `versionadded`; empty for other directives.
 
-    The argument begins with a version for each change in the name, and may go on with a text.
+    The argument has a version for each change that the directive names, then perhaps a text.
     """
     changes, words = _CHANGE.findall(directive), argument.split(maxsplit=4)
     versions = list(takewhile(_VERSION.fullmatch, words))[: len(changes)]
@@ -113,13 +113,13 @@ def _role(
 
 
 _learned: set[str] = set()
-# code blocks of docutils have no captions, and its `class` is a CSS class, while that of Sphinx is one of a program
+# code blocks of docutils have no captions, and its `class` names a CSS class, but in Sphinx a class of a program
 for _name in ("code-block", "sourcecode", "class"):
     directives.register_directive(_name, _Unknown)
 
 
 class _Options(dict[str, Any]):
-    """Options of a directive that accept unknown names, for which docutils would drop the whole directive."""
+    """Options of a directive. Unknown names are accepted, because docutils would drop the whole directive."""
 
     def __missing__(self, name: str) -> Any:
         """Return a validator that accepts any value of an unknown option."""
@@ -133,10 +133,10 @@ for _name in en.directives.values():
 
 
 class _Writer(html5_polyglot.Writer):
-    """A writer of the body of a page that reads no template file, because reader processes may not open files."""
+    """A writer of only the body of a page. It reads no template, because reader processes may not open files."""
 
     def apply_template(self) -> str:
-        """Return no page around the body."""
+        """Return only the body, without a page around it."""
         return ""
 
 

@@ -48,7 +48,7 @@ Tag = tuple[int, str]
 def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
     """Return the tag, comment or expression that begins at `start` and ends before `end`, or None.
 
-    The `environment` of the parser counts characters of failed searches, so that hostile texts take linear time.
+    The parser's `environment` counts the characters of failed searches, to keep the time linear for hostile texts.
     """
     opening = source[start : start + 3]
     if opening.startswith("{{"):

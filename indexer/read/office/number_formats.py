@@ -21,13 +21,13 @@ _TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|[_*].|\[\$(?P<currency>[^\]-]*)[^\]]*\]|'
     r"(?P<field>y+|m+|d+|h+|s+)|\[[^\]]*\]|(?P<half>AM/PM|A/P)|(?P<general>General|@)|"
     r"(?P<digits>[0#?][0#?,]*(?:\.[0#?]*)?|\.[0#?]+)|(?P<other>.)",
-    re.IGNORECASE | re.DOTALL | re.ASCII,  # a long s is no field of seconds
+    re.IGNORECASE | re.DOTALL | re.ASCII,  # otherwise ſ would match s
 )
 # conditions, powers of ten, scaling by thousands, hours over 24
 _PLAIN = re.compile(r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)
 _DAY_ZERO = datetime(1899, 12, 30)
 _LAST_DAY = 2_958_466  # end of year 9999
-_MAX_EXACT, _MAX_INTEGER = 1e15, 1e21  # digits between them are not exact
+_MAX_EXACT, _MAX_INTEGER = 1e15, 1e21  # digits of numbers between these are not exact
 _ROUNDING = 1 + 4e-16  # rounds half a unit up, as workbooks do: 2.675 is stored as slightly less
 _NOT_ZERO = re.compile("[1-9]")
 _FIELDS = {  # strftime codes; `n` is minutes, `i` hours up to twelve

@@ -1,6 +1,6 @@
 """Read documents that are a zip of XML files, with limits and without entities: EPUB, and the base of Office files.
 
-The base has properties, diagrams, titles of charts, descriptions of pictures, equations and symbols of fonts.
+For Office files, read properties, diagrams, titles of charts, descriptions of pictures, equations and symbols.
 """
 
 import io
@@ -36,7 +36,7 @@ _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}Rela
 
 
 def refuse_ole(body: bytes, *, is_workbook: bool = False) -> None:
-    """Raise ParseError for an OLE file that is encrypted, or is not an old workbook."""
+    """Raise ParseError for an OLE file unless it is an unencrypted old workbook."""
     if any(name.encode("utf-16-le") in body for name in _ENCRYPTED_STREAMS) or (is_workbook and _LOCKED.search(body)):
         raise ParseError("encrypted: it opens only with a password")
     if not is_workbook:
@@ -90,7 +90,7 @@ class Package:
         return parse_xml(_STRICT_NAMESPACE.sub(_TRANSITIONAL, data) if _STRICT_NAMESPACE.search(data) else data)
 
     def relations(self, name: str) -> dict[str, tuple[str, str]]:
-        """Return the kind and name of every related entry of an entry, by id."""
+        """Return the kind and name of each entry that an entry refers to, by the id of the relation."""
         folder, _, file = name.rpartition("/")
         listing = f"{folder}/_rels/{file}.rels".lstrip("/")
         if listing not in self:
@@ -103,7 +103,7 @@ class Package:
 
 
 def parse_xml(data: bytes) -> Any:
-    """Return the root element of XML. Raises ParseError if it cannot be read, or has a document type."""
+    """Return the root element of XML. Raises ParseError if it is malformed or has a document type."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, dtd_validation=False)
     try:
         root = etree.fromstring(data, parser)
@@ -215,12 +215,12 @@ def _character(code: int, font: str) -> str:
 
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _NEEDS_NO_PARENTHESES = re.compile(r"(?:[^\W\d_][\u0300-\u036f]*)+|\d+(?:[.,]\d+)?|\S?|√?\([^()]*\)")
-_SHAPES = {  # templates of equations; upper case: with parentheses if necessary
+_SHAPES = {  # templates of equations; upper case adds parentheses if necessary
     "f": "{NUM}/{DEN}", "sSub": "{E}{limits}", "sSup": "{E}{limits}", "sSubSup": "{E}{limits}", "sPre": "{limits}{e}",
     "limLow": "{e}_{LIM}", "limUpp": "{e}^{LIM}", "rad": "{deg}√({e})", "nary": "{chr}{limits} {e}",
     "func": "{fName} {e}",
 }  # fmt: skip
-_BETWEEN = {"mr": ", ", "m": "; ", "eqArr": "; "}  # cells of a row; rows; lines
+_BETWEEN = {"mr": ", ", "m": "; ", "eqArr": "; "}  # separators of cells, rows, lines
 
 
 def equation_text(node: Any) -> str:
@@ -261,7 +261,7 @@ _NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif
 
 
 def visible_children(node: Any) -> Iterator[Any]:
-    """Yield the child elements that are not deleted; of alternative content, yield only the first with text."""
+    """Yield the child elements that are not deleted. Of alternatives, yield only the first with text."""
     for child in node.iterchildren(tag=etree.Element):
         if child.tag != f"{_MC}AlternateContent":
             if child.tag not in DELETED:
@@ -293,7 +293,7 @@ def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[
             if point.get("type", "node") in ("node", "asst") and (text := _drawing_words(point)):
                 yield text
     elif element.get("hidden") not in ("1", "true"):
-        around = element.getparent()  # the shape has the alternative text of imagedata
+        around = element.getparent()  # the parent shape has the alternative text
         description = around.get("alt", "") if kind == "imagedata" else element.get("descr", "")
         description = " ".join(description.split())
         if description and not _NAME_ONLY.fullmatch(description):

@@ -1,8 +1,8 @@
 """Read workbooks (XLSX, XLS, ODS): a section for each sheet, with its values as displayed.
 
 Calamine reads the values of XLSX and XLS. Formats and text boxes of XLSX come from its XML, which is searched instead
-of parsed: 5 times as fast for large sheets. Numbers of XLS are not formatted. Hidden rows and columns are read, as one
-click shows them.
+of parsed: 5 times as fast for large sheets. Numbers of XLS are not formatted. Hidden rows and columns are read, because
+a click shows them.
 """
 
 import re

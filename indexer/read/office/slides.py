@@ -1,4 +1,4 @@
-"""Read PPTX files: a section for each slide, with notes and comments, without hidden slides."""
+"""Read PPTX files: a section with notes and comments for each slide that is not hidden."""
 
 from collections.abc import Iterator
 from typing import Any

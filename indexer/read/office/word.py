@@ -1,4 +1,4 @@
-"""Convert DOCX files to HTML, so that headings and tables are read as those of HTML.
+"""Convert DOCX files to HTML, so that the HTML reader finds their headings and tables.
 
 Text that Word does not show is left out: hidden runs, deletions, field codes. Libraries for DOCX miss insertions and
 content controls, or show hidden text.
@@ -77,7 +77,7 @@ class _Walker:
         self._is_hidden = False
         self._after: list[str] = []  # HTML after the open paragraph: text boxes, notes, diagrams
         self._carried = ""
-        self._fields: list[bool] = []  # open fields: whether their result has begun
+        self._fields: list[bool] = []  # whether the result of each open field has begun
 
     def letterhead(self) -> dict[str, None]:
         """Return the distinct paragraphs of headers and footers, without bare page numbers."""
@@ -290,4 +290,4 @@ class _Styles:
         numbering = properties.find(f"{W}numPr")
         if numbering is None:
             numbering = self.inherited(properties, "numbering")
-        return numbering is not None and _attribute(numbering.find(f"{W}numId")) != "0"  # 0 turns a list off
+        return numbering is not None and _attribute(numbering.find(f"{W}numId")) != "0"  # 0 means no list

@@ -1,7 +1,7 @@
 """Read a PDF: sections under headings in reading order, each with the page on which it begins.
 
-PDFium is the engine of a browser: fast, and fuzzed every day. Text outside of the visible page is left out; invisible
-text is read, because it is how scanned pages carry their recognised text.
+PDFium is the engine of a browser: fast, and fuzzed every day. Text outside of the visible page is left out. Invisible
+text is read, because scanned pages have their recognised text as such.
 """
 
 import logging
@@ -82,7 +82,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _headings_by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
-    """Return the blocks that bookmarks refer to: for each, the first block on its page with its title."""
+    """Return the block of each bookmark: the first on its page with its title."""
     headings: dict[Place, Level] = {}
     on_page: defaultdict[int, list[Level]] = defaultdict(list)
     for mark in islice(document.get_toc(max_depth=8), _MAX_BOOKMARKS):
@@ -156,7 +156,7 @@ class _Draft:
         return self.path == (f"Page {self.page + 1}",)
 
     def add(self, block: PdfBlock, page: int | None) -> None:
-        """Append a block; `page` is the page that it begins, or None if it is not the first block there."""
+        """Append a block. If it is the first on a page, `page` is that page, else None."""
         last, gap = self.last, "\n\n"
         if last:
             is_text = last.kind == block.kind == "text" and last.size == block.size

@@ -17,8 +17,8 @@ _MAX_GAPS = 24
 _EDGE_TOLERANCE_POINTS = 3.0
 _MIN_CARD_LINES = 6
 _BASE_TOLERANCE_POINTS = 0.7
-_MIN_FULL_WIDTH = 0.55  # share of a column's width, for half its lines
-_NEAR_PAGES = 4  # heads alternate by side and change by chapter
+_MIN_FULL_WIDTH = 0.55  # share of a column's width; half of its lines are at least this long
+_NEAR_PAGES = 4  # running heads alternate by side and change by chapter
 _EDGE_HEIGHT_SHARE = 0.17
 _MIN_WORDS = 30
 _HEIGHT_TOLERANCE_POINTS = 6.0
@@ -69,7 +69,7 @@ def _column_gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
 
 
 def _empty_strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the middle of the widest empty strip between texts without common base lines, and the outer edges.
+    """Return the middle of the widest empty strip between texts, and their outer edges, if they share no base lines.
 
     Such a strip separates cards, whose lines are short, but not the columns of tables, whose rows share base lines.
     """
@@ -105,7 +105,7 @@ def _separates_terms(pairs: Sequence[tuple[Unit, Unit]], x: float) -> bool:
 
 
 def _count_parallel_lines(units: Sequence[Unit], x: float, west: float, east: float) -> int:
-    """Return the number of parallel lines left and right of `x`, or 0 if these are no columns."""
+    """Return the number of parallel lines left and right of `x`, or 0 if they do not form columns."""
     total = 0
     widths: tuple[list[float], list[float]] = [], []
     for band in _split_bands(units, x, west, east)[1]:
@@ -146,7 +146,7 @@ def _split_bands(
 
 
 class Edge(NamedTuple):
-    """A row at an edge of a page; `depth` 0 is the outermost row, and `is_apart` means far from the next row."""
+    """A row at the top or bottom of a page. `depth` 0 is outermost, and `is_apart` means far from the next row."""
 
     is_top: bool
     depth: int
@@ -183,10 +183,10 @@ def _edge_rows(page: PdfPage) -> list[Edge]:
 def _running_lines(
     page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[int], count: int, is_short: bool
 ) -> set[int]:
-    """Return the identities of the lines of a page that are a running head or foot.
+    """Return the `id` of each line of a page that belongs to a running head or foot.
 
     The rows of `twins`, which are pages with the same layout, are ignored. In a short document, only page numbers are
-    heads. On a short page, a row with letters such as `Room 3` may be a title: it is no head unless repeated.
+    heads. A row with letters on a short page, such as `Room 3`, may be a title, so it must be repeated to be a head.
     """
     if count <= 3:
         outer = [edge for edge in edges[page] if not edge.depth and _is_page_number(edge.text, page + 1, count)]
@@ -197,26 +197,26 @@ def _running_lines(
         rows = [edge for edge in edges[page] if edge.is_top == is_top]
         near = [(pages, edge) for pages, edge in rivals if edge.is_top == is_top]
         deepest = max((edge.depth for edge in rows if _recurs(edge, near, is_short)), default=-1)
-        # rows outside of a running head belong to it, as in a letterhead
+        # rows further out than a running head belong to it, as in a letterhead
         gone = [edge for edge in rows if edge.depth <= deepest]
-        # keep the head of the first page, so that the document has it once
+        # the head stays on the first page, so that the document has it once
         heads |= {line for edge in gone if page or _DIGITS.search(edge.text) for line in edge.line_ids}
     return heads
 
 
 def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
-    """Return whether a row is among the rows of other pages, which have their distance in pages."""
-    if edge.depth and not edge.is_apart:  # the first lines of forms and tables may be alike
+    """Return whether a row recurs among `candidates`: rows of other pages with their distance in pages."""
+    if edge.depth and not edge.is_apart:  # forms and tables may begin alike
         return False
     near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE_POINTS]
     if is_short and any(map(str.isalpha, edge.text)):
         return edge.is_small and any(other.text == edge.text for _, other in near)
-    if any(  # the same except for a page number
+    if any(  # equal except for the page number
         other.pattern == edge.pattern and any(number + pages in other.numbers for number in edge.numbers)
         for pages, other in near
     ):
         return True
-    if not edge.is_small:  # a title of a slide
+    if not edge.is_small:  # slide title
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     alike = {pages for pages, other in outer if other.is_apart and abs(other.y - edge.y) <= 1.0}
@@ -244,10 +244,10 @@ _INDENT_EM = 0.6
 
 
 class Hyphens:
-    """The decision which hyphens at line ends stay, by the spellings in a document."""
+    """Decides which hyphens at line ends stay, by the spellings in a document."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Count the spellings of the divided words, with and without a hyphen."""
+        """Count the spellings with and without a hyphen of words divided at line ends."""
         texts = list(texts)
         parted = [match.groups() for text in texts if HYPHEN in text for match in _PARTED.finditer(text)]
         spellings = {(a + hyphen + b).casefold() for a, b in parted for hyphen in ("", "-")}
@@ -308,10 +308,10 @@ def read_pages(document: Any, scanned: list[int]) -> Iterator[list[PdfBlock]]:
 
 
 def _lay_out(page: PdfPage, heads: Collection[int]) -> list[PdfBlock]:
-    """Return the blocks of a page in reading order; `heads` are identities of lines to leave out."""
+    """Return the blocks of a page in reading order; `heads` has the `id` of each line to leave out."""
     blocks = [PdfBlock("page", page.text)] if page.text.strip() else []
     if page.lines:
-        lines = [line for line in page.lines if id(line) not in heads] or page.lines  # a whole page is no head
+        lines = [line for line in page.lines if id(line) not in heads] or page.lines  # not all lines can be heads
         in_boxes, lines, rules = find_boxed_tables(lines, page.drawn)
         tables, lines = find_ruled_tables(lines, rules)
         for column in _order_columns([*in_boxes, *tables, *lines]):
@@ -389,7 +389,7 @@ def _ends_sentence(line: PdfLine) -> bool:
 
 
 def _is_wrapped(line: PdfLine, after: PdfLine, right: float) -> bool:
-    """Return whether a line continues in the next because the first word there would not have fitted."""
+    """Return whether a line was wrapped: the first word of the next line would not have fitted."""
     word = after.words[0]
     if line.is_row or after.is_row:
         return False

@@ -21,7 +21,7 @@ _NUMBER_SEPARATORS = frozenset(".,:/\u066b\u066c")
 _NUMBER_SIGNS = frozenset("+%$€£#°\u066a\u20aa")
 _MIRRORED = dict(zip("()[]{}<>«»‹›", ")(][}{><»«›‹", strict=True))
 _OPENING = frozenset("([{<«‹")
-_SHADOW_EM = 0.17  # the letters of `ll` are further apart
+_SHADOW_EM = 0.17  # the two letters of `ll` are further apart
 _STOPS = frozenset(".,:;!?\u060c\u061b\u061f")
 _KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}
 _LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")
@@ -43,7 +43,7 @@ Sequenced = tuple[Glyph | None, bool]  # None is a space; whether it is read fro
 
 
 def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
-    """Return whether a page reads from right to left, and its words, measured from its right edge if it does.
+    """Return whether a page reads from right to left, and its words. Such a page is measured from its right edge.
 
     A third of letters from right to left is enough, as names and addresses on such a page are often in Latin letters.
     """
@@ -76,7 +76,7 @@ def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
 
 
 def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
-    """Group letters by base line, from the top down and from left to right; a mark joins the nearest letter."""
+    """Group letters by base line, from the top down and from left to right. Marks join the nearest letter."""
     rows: list[list[Glyph]] = []
     marks: list[Glyph] = []
     for glyph in sorted(glyphs, key=lambda glyph: -glyph.base):
@@ -183,7 +183,7 @@ def _mirror_brackets(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
 
 
 def _base_letters(text: str) -> str:
-    """Return letters without presentation forms, and ligatures in reading order."""
+    """Replace presentation forms by plain letters, and put ligatures in reading order."""
     if _PRESENTATION_FORMS.search(text):
         text = "".join(unicodedata.normalize("NFKC", letter).strip() for letter in text)
     return text[::-1] if _LIGATURE.fullmatch(text) else text
@@ -201,7 +201,7 @@ _TIGHT_GAP_EM = 0.45
 
 
 class Word(NamedTuple):
-    """A run of characters without a space; in points, from the lower left of the page as it is read."""
+    """A run of characters without a space; in points, from the lower left of the turned page."""
 
     text: str
     x0: float
@@ -253,14 +253,14 @@ def join_spaced_words(words: Sequence[Word]) -> list[Word]:
 
 
 def _word_gap(word: Word, after: Word) -> float | None:
-    """Return the distance to the next word of a line in points, or None if it is far away or on another line."""
+    """Return the distance to the next word in points, or None if that word is far away or on another line."""
     size = max(word.size, after.size)
     gap = after.x0 - word.x1
     return gap if abs(after.base - word.base) <= 0.1 * size and -0.2 * size < gap <= 2.0 * size else None
 
 
 def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
-    """Return short words joined where their gaps show that they are spaced letters."""
+    """Join short words whose gaps show that they are spaced letters."""
     size = max(word.size for word in run)
     if 2 * sum(len(word.text) == 1 for word in run) < len(run) or any(_FORMULA.search(word.text) for word in run):
         return run

@@ -97,7 +97,7 @@ def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[An
 
 
 def _line_between(start: Point, end: Point) -> Rule | Upright | None:
-    """Return the line that a stroke or a narrow box between two corners draws, or None if the box is wide."""
+    """Return the line of a stroke or of a narrow box, given by two corners, or None if the box is wide."""
     (x0, x1), (bottom, top) = sorted((start[0], end[0])), sorted((start[1], end[1]))
     if x1 - x0 >= _MIN_LINE_LENGTH_POINTS and top - bottom <= _MAX_LINE_WIDTH_POINTS:
         return Rule(x0, x1, (bottom + top) / 2)
@@ -224,7 +224,7 @@ _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w{0,9}bx|bx\d|[a-z]TB
 _STANDARD_NAME = re.compile("(?:helvetica|arial|courier|times)", re.ASCII)
 _RIGHT_TURNS: tuple[Turn, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))
 
-Frames = dict[int | None, tuple[bool, list[Word]]]  # quarter turns: whether it is read from right to left, words
+Frames = dict[int | None, tuple[bool, list[Word]]]  # quarter turns → whether it reads from right to left, words
 Style = Callable[[int], tuple[bool, bool]]  # is bold, is monospaced
 
 
@@ -272,14 +272,14 @@ def read_page(document: Any, index: int) -> PdfPage:
 
 
 def _has_too_many_texts(page: Any) -> bool:
-    """Return whether PDFium, which sorts the text objects of a line by insertion, may take over a second."""
+    """Return whether PDFium may take over a second, because it sorts the text objects of a line by insertion."""
     kinds = (kind for _, kind, _ in _objects(page, (1, 0, 0, 1, 0, 0), math.inf))
     texts = (kind for kind in kinds if kind == pdfium.FPDF_PAGEOBJ_TEXT)
     return next(islice(texts, _MAX_TEXT_OBJECTS, None), None) is not None
 
 
 def _words_in_boxes(boxes: Sequence[BoxText], turn: Turn, sizes: Sequence[float]) -> Iterator[Word]:
-    """Yield the words in boxes of a turned page, at most in the usual size of its other words."""
+    """Yield the words in the boxes of a turned page, with a size of at most that of its other words."""
     a, b, c, d = turn
     usual = sizes[len(sizes) // 2] if sizes else 10.0
     for text, *sides in boxes:
@@ -328,7 +328,7 @@ def _plain_text(text_page: Any) -> str:
 
 
 def _all_text(text_page: Any, count: int) -> str:
-    """Return the text with one character for each UTF-16 unit, as PDFium counts."""
+    """Return the text with one character for each UTF-16 unit, because PDFium counts these."""
     buffer = (ctypes.c_ushort * (count + 1))()
     if pdfium.FPDFText_GetText(text_page, 0, count, buffer) == count + 1:
         return "".join(map(chr, buffer[:count]))
@@ -337,7 +337,7 @@ def _all_text(text_page: Any, count: int) -> str:
 
 
 def _quarter_turns(a: float, b: float, c: float, d: float) -> int | None:
-    """Return the quarter turns to the right that set text upright, or None if it is slanted."""
+    """Return the number of quarter turns to the right that make a text upright, or None if it is slanted."""
     if abs(b) <= _MAX_SLOPE * abs(a):
         return 0 if a > 0 else 2
     if abs(a) <= _MAX_SLOPE * abs(b):
@@ -381,7 +381,7 @@ def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style)
 def _join_words(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: float, b: float) -> list[Word]:
     """Join words that PDFium divides at wide gaps between letters, as in `Nort h`."""
     joined: list[Word] = []
-    start, spaced = 0, (0.0, 0.0)  # first word of a run; base line of the last run of several words, its letter gap
+    start, spaced = 0, (0.0, 0.0)  # first word of a run; base line and letter gap of the last run of several words
     for end in range(1, len(words) + 1):
         if end < len(words) and _may_be_one(text_page, words[end - 1 : end + 1], spans[end - 1 : end + 1]):
             continue
@@ -402,7 +402,7 @@ def _join_words(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a:
 
 
 def _may_be_one(text_page: Any, words: Sequence[Word], spans: Sequence[Span]) -> bool:
-    """Return whether a gap between words may be one between letters."""
+    """Return whether a gap between words may be a gap between letters."""
     (word, after), ((_, end), (begin, _)) = words, spans
     return (
         (len(word.text) <= 2 or len(after.text) <= 2)
@@ -416,7 +416,7 @@ def _may_be_one(text_page: Any, words: Sequence[Word], spans: Sequence[Span]) ->
 
 
 def _gap_between(text_page: Any, place: int, after: int, a: float, b: float) -> float:
-    """Return the distance between the advance box of a letter and the origin of the next, along a line."""
+    """Return the distance along a line from the advance box of a letter to the origin of the next letter."""
     box, x, y = pdfium.FS_RECTF(), ctypes.c_double(), ctypes.c_double()
     pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
     pdfium.FPDFText_GetCharOrigin(text_page, after, x, y)
@@ -439,14 +439,14 @@ def _read_glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int 
         turn = _quarter_turns(matrix.a, matrix.b, matrix.c, matrix.d)
         a, b, c, d = _RIGHT_TURNS[turn or 0]
         start, base = a * x.value + b * y.value, c * x.value + d * y.value
-        if MARK.match(match[0]):  # has ink, but no width
+        if MARK.match(match[0]):  # drawn, but without width
             pdfium.FPDFText_GetCharBox(text_page, place, *sides)
             across, along = west_side.value + east_side.value, south_side.value + north_side.value
             start = x0 = x1 = (a * across + b * along) / 2
         else:
             pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
             x0, x1 = sorted((a * box.left + b * box.bottom, a * box.right + b * box.top))
-        if last == (x.value, y.value) and glyphs[turn]:  # the rest of a ligature, or printed twice
+        if last == (x.value, y.value) and glyphs[turn]:  # rest of a ligature, or a letter printed twice
             one = glyphs[turn][-1]
             if one.text != match[0]:
                 glyphs[turn][-1] = one._replace(text=one.text + match[0], x1=max(one.x1, x1))
@@ -481,7 +481,7 @@ def _style_reader(text_page: Any) -> Style:
             text = buffer.value.decode("latin-1").rpartition("+")[2]
             name = text if text.endswith(("TB", "-B")) else text.lower()
             is_bold = bool(_BOLD_NAME.search(name))
-            if not is_bold and not _STANDARD_NAME.match(name):  # other fonts may show it by their weight
+            if not is_bold and not _STANDARD_NAME.match(name):  # a font of another name may be bold by its weight
                 is_bold = pdfium.FPDFText_GetFontWeight(text_page, place) >= 600
             styles[key] = is_bold, bool(flags.value & 1) or name.startswith("courier")
         return styles[key]

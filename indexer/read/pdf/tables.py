@@ -1,4 +1,4 @@
-"""Find the tables of a page: by the cells drawn around their texts, or by horizontal lines and the space between."""
+"""Find the tables of a page: by drawn cells, or by horizontal lines with columns of space between them."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from indexer.text import reader_notes
 _TOLERANCE_POINTS = 4.0
 _MIN_RULE_LENGTH = 15.0
 _MAX_STROKE_GAP_POINTS = 2.0
-_MAX_CELL_LINES = 3  # more lines, if all cells have as many, are rows
+_MAX_CELL_LINES = 3  # cells that all have the same larger number of lines hold several rows
 
 Place = tuple[int, int]
 S = TypeVar("S", Rule, Upright)
@@ -36,7 +36,7 @@ class Table:
 
 
 def _make_table(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[PdfLine]) -> Table:
-    """Return a table of rows of cells, around its lines; the first `heads` rows name the columns."""
+    """Make a table from rows of cells and the lines in it. The first `heads` rows name the columns."""
     rows = [COLUMNS.join(row).rstrip(" |") if any(row) else "" for row in cells]
     head = "\n".join(filter(None, rows[:heads]))
     return Table(
@@ -66,7 +66,7 @@ class _Box:
 def find_boxed_tables(
     lines: Sequence[PdfLine], drawn: Sequence[Rule | Upright]
 ) -> tuple[list[Table], list[PdfLine], list[Rule]]:
-    """Return the tables with drawn cells, and the text and the rules outside of them."""
+    """Return the tables with drawn cells, and the lines and rules outside of these tables."""
     tables: list[Table] = []
     free = _join_strokes([line for line in drawn if isinstance(line, Rule)])
     ordered = sorted(lines, key=lambda line: -_middle(line))
@@ -79,7 +79,7 @@ def find_boxed_tables(
         xs = _cluster_positions([*(line.x for line in uprights), *(x for line in rules for x in (line.x0, line.x1))])
         if len(ys) < 2 or len(xs) < 3 or (len(ys) - 1) * (len(xs) - 1) > 10_000:
             continue
-        if len(ys) == 2 and len(uprights) < len(xs):  # a single row has both sides
+        if len(ys) == 2 and len(uprights) < len(xs):  # a single row needs both sides
             continue
         boxes = _find_cells(rules, uprights, xs, ys)
         near = ordered[bisect_left(middles, -ys[0]) : bisect_right(middles, -ys[-1])]
@@ -88,7 +88,7 @@ def find_boxed_tables(
         if not inside or sum(map(bool, texts)) < 0.4 * len(boxes):
             continue
         gone.update(map(id, rules))
-        if max(map(len, texts)) <= 2_000:  # else boxes around columns of text
+        if max(map(len, texts)) <= 2_000:  # longer texts are columns in boxes
             tables.append(_grid_table(boxes, len(ys) - 1, inside))
             gone.update(map(id, inside))
     return tables, [line for line in lines if id(line) not in gone], [rule for rule in free if id(rule) not in gone]
@@ -169,7 +169,7 @@ def _find_cells(
         missing = sum((bottom, column) not in floors for column in range(left, right) if bottom < height)
         missing += sum((right, row) not in walls for row in range(top, bottom) if right < width)
         if drawn or missing or cell & covered:
-            if len(boxes) >= 5:  # else a drawing
+            if len(boxes) >= 5:  # fewer are a drawing
                 reader_notes.add(
                     "a table in a PDF with cells that are no rectangles: its merged cells were not read as such"
                 )
@@ -182,7 +182,7 @@ def _find_cells(
 def _drawn_sides(
     lines: Sequence[tuple[float, float, float]], across: Sequence[float], along: Sequence[float]
 ) -> set[Place]:
-    """Return the drawn sides of cells, each as an index in `across` and an index of an interval of `along`."""
+    """Return the drawn sides of cells: each is an index in `across` and the index of an interval of `along`."""
     middles = [(a + b) / 2 for a, b in pairwise(along)]
     drawn: set[Place] = set()
     for at, start, end in lines:
@@ -223,7 +223,7 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) ->
         texts = [[box.text for box in row]]
         cells = [group_rows(box.lines) for box in row]
         lengths = set(map(len, cells))
-        if number not in spanned and len(lengths) == 1 and max(lengths) > _MAX_CELL_LINES:  # rows without lines between
+        if number not in spanned and len(lengths) == 1 and max(lengths) > _MAX_CELL_LINES:  # undivided rows
             texts = [[" ".join(line.text for line in cell) for cell in level] for level in zip(*cells, strict=True)]
         spans = [(box.bottom - box.top, box.right - box.left) for box in row]
         rows += ([Cell(text, *span) for text, span in zip(one, spans, strict=True)] for one in texts)
@@ -289,7 +289,7 @@ def _are_cells(lines: Sequence[PdfLine]) -> bool:
 
 
 def _keep_within(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
-    """Return whether pieces of lines are in several columns of other rows, and none reaches far across a border."""
+    """Return whether these pieces of lines fit the columns of other rows: several columns, no border crossed far."""
     if any(min(x - line.x0, line.x1 - x) > 0.25 * (line.x1 - line.x0) for line in lines for x in borders):
         return False
     return len({sum(x < (line.x0 + line.x1) / 2 for x in borders) for line in lines}) > 1
@@ -321,7 +321,7 @@ def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]])
 
 
 def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether lines are one row: the first cell fills at most half of them, and at most one cell all."""
+    """Return whether lines are one row: its first cell is in at most half of the lines, and at most one cell in all."""
     filled = [place for place, cells in enumerate(rows) if cells[0]]
     is_short = 0 < 2 * len(filled) <= len(rows) and filled[-1] - filled[0] + 1 == len(filled)
     return is_short and sum(all(column) for column in zip(*rows, strict=True)) <= 1
