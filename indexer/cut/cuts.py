@@ -54,7 +54,6 @@ _EMPTY_ITEM = re.compile(r"[-*•]|\d{1,3}[.)]")
 _PROMPT = re.compile(r"[^\w\s]{1,4} ")
 _CLOSING = frozenset(")]}")
 _MIN_PROSE_LINE_CHARACTERS = 200
-_MIN_UNITS_FOR_NUMPY = 40
 _MAX_UNITS, _MAX_ROWS = 4_000, 1_000
 _MIN_UNITS_PER_PIECE = 8
 _MAX_HEAD_SHARE = 0.25
@@ -294,17 +293,11 @@ def _cheapest_ends(costs: Sequence[float], counts: Sequence[int], size: int) -> 
     for end in range(1, len(tokens_before)):
         while tokens_before[end] - tokens_before[first] > size and first < end - 1:
             first += 1
-        if end - first > _MIN_UNITS_FOR_NUMPY:
-            missing = np.maximum(0.0, 1 - 2 * (tokens_before[end] - np.array(tokens_before[first:end])) / size)
-            totals = np.array(best_cost[first:end]) + _SHORT_COST * missing * missing
-            start = end - 1 - int(totals[::-1].argmin())  # the last of equals, as in the loop below
-            lowest = float(totals[start - first])
-        else:
-            start, lowest = first, np.inf
-            for begin in range(first, end):
-                lack = max(0.0, 1 - 2 * (tokens_before[end] - tokens_before[begin]) / size)
-                if (total := best_cost[begin] + _SHORT_COST * lack * lack) <= lowest:
-                    start, lowest = begin, total
+        start, lowest = first, np.inf
+        for begin in range(first, end):
+            lack = max(0.0, 1 - 2 * (tokens_before[end] - tokens_before[begin]) / size)
+            if (total := best_cost[begin] + _SHORT_COST * lack * lack) <= lowest:
+                start, lowest = begin, total
         best_cost.append(lowest + _PIECE_COST + costs[end - 1])
         best_start.append(start)
     ends = [len(counts)]

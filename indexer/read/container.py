@@ -18,12 +18,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from posixpath import normpath
 from typing import IO, BinaryIO, cast
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from indexer.errors import ParseError
 from indexer.read.access_list import LISTED, closed_paths, has_list
 from indexer.read.formats import (
-    ASCIIDOC,
     ATTACHMENTS,
     CONTAINER,
     MAIL,
@@ -33,7 +32,6 @@ from indexer.read.formats import (
     refusal_of,
     type_by_content,
 )
-from indexer.read.markup.includes import Includes
 from indexer.read.reader_process import borrowed
 from indexer.records import Failure, Item, Page, Skip
 from indexer.text.charsets import decode_names
@@ -70,20 +68,7 @@ def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterat
     if reader != CONTAINER:
         yield item
     if isinstance(item, Page) and reader in (CONTAINER, MAIL):
-        members = expand(item, max_bytes, no_images)
-        yield from members if reader == MAIL else _with_includes(members, len(f"{item.url}!/"), max_bytes)
-
-
-def _with_includes(items: Iterator[Item], name_start: int, max_bytes: int) -> Iterator[Item]:
-    """Yield the members of an archive, with AsciiDoc files last, as they may include each other."""
-    pages: dict[str, Page] = {}
-    for item in items:
-        if isinstance(item, Page) and reader_of(item.content_type) == ASCIIDOC:
-            pages[unquote(item.url[name_start:])] = item
-        else:
-            yield item
-    includes = Includes(dict.fromkeys(pages), lambda name: pages[name].body, max_bytes)
-    yield from (includes.resolve(name, page) for name, page in pages.items())
+        yield from expand(item, max_bytes, no_images)
 
 
 def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Page | Skip | Failure]:

@@ -21,7 +21,7 @@ from indexer.errors import ParseError, SourceError
 from indexer.generation.manifest import BUILDING, GENERATIONS, LOCK
 from indexer.read.access_list import FILE, NOBODY, closed_paths, read_list
 from indexer.read.container import with_members
-from indexer.read.formats import ASCIIDOC, reader_of, refusal_of, type_by_content
+from indexer.read.formats import refusal_of, type_by_content
 from indexer.read.markup.includes import Includes
 from indexer.records import NO_SENDER_FACTS, Failure, Item, Page, Readers, Skip
 from indexer.source_context import SourceContext
@@ -145,8 +145,6 @@ class _FolderReading:
         page = [*self._list_failures, self._page(_File(path, files.get(path.name.casefold(), access)))][0]
         if isinstance(page, Skip | Failure):
             raise SourceError(f"cannot read {self._context.source}: {page.reason}")
-        if reader_of(page.content_type) == ASCIIDOC:
-            page = self._includes(self._walk(), ()).resolve(path.name, page)
         yield from with_members(page, self._context.limits.max_bytes, self._context.no_images)
 
     def all_files(self) -> Iterator[Item]:
@@ -160,7 +158,7 @@ class _FolderReading:
                 item = includes.resolve(self._name(entry.path), item)
             yield from with_members(item, self._context.limits.max_bytes, self._context.no_images)
 
-    def _includes(self, entries: Iterable[Item | _File], documents: Iterable[str] | None = None) -> Includes:
+    def _includes(self, entries: Iterable[Item | _File]) -> Includes:
         files = {self._name(entry.path): entry for entry in entries if isinstance(entry, _File)}
 
         def load(name: str) -> bytes | None:
@@ -168,7 +166,7 @@ class _FolderReading:
             return page.body if isinstance(page, Page) else None
 
         readers = {name: file.access for name, file in files.items()}
-        return Includes(readers, load, self._context.limits.max_bytes, documents)
+        return Includes(readers, load, self._context.limits.max_bytes)
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self._tree.root).as_posix()

@@ -63,12 +63,12 @@ class _Reader:
             if section.text:
                 yield Section((*path, *section.path), anchor, section.text)
 
-    def _operations(self, path: str, item: dict[str, Any], event: str = "") -> Iterator[Section]:
+    def _operations(self, path: str, item: dict[str, Any]) -> Iterator[Section]:
         for method in _METHODS:
             operation = _dict(item.get(method))
             if not operation:
                 continue
-            name, identity = f"{event}{method.upper()} {path}", _line(operation.get("operationId"))
+            name, identity = f"{method.upper()} {path}", _line(operation.get("operationId"))
             either = {**item, **operation}
             head = f"{name}: {_line(either.get('summary'))}".rstrip(": ")
             inputs = [
@@ -88,9 +88,6 @@ class _Reader:
             group = map(_line, _list(operation.get("tags"))[:1])
             text = "\n\n".join(filter(None, (head, f"Operation: {identity}" * bool(identity))))
             yield from self._rendered((*group, name), identity or None, either.get("description"), text, *after)
-            for label, callback in _dict(operation.get("callbacks")).items() if not event else ():
-                for address, inner in self._resolved(callback).items():
-                    yield from self._operations(str(address), self._resolved(inner), f"{label}: ")
 
     def _parameter(self, parameter: dict[str, Any]) -> str:
         schema = {**self._resolved(parameter.get("schema")), **parameter}

@@ -19,13 +19,11 @@ Text between an opening and a closing tag is Markdown too. A block with an unkno
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from itertools import groupby, takewhile
+from collections.abc import Callable, Iterable, Sequence
+from itertools import dropwhile, groupby
 from operator import itemgetter
 from typing import Any
 
-import yaml
 from docutils.parsers.rst.tableparser import GridTableParser, TableMarkupError
 from docutils.statemachine import StringList
 from markdown_it.rules_block import StateBlock
@@ -34,7 +32,7 @@ from markdown_it.rules_block.html_block import html_block
 from markdown_it.token import Token
 
 from indexer.read.markup.restructured import CODE, NOT_HERE, OPTION, to_html
-from indexer.read.markup.tags import ELEMENT, IS_MDX, element_at, is_text, shown_words, tag_at, unescaped
+from indexer.read.markup.tags import ELEMENT, IS_MDX, element_at, shown_words, tag_at, unescaped
 from indexer.text import reader_notes
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)")
@@ -65,7 +63,6 @@ _SHOWS_TEMPLATES = frozenset({"", "md", "markdown", "mdx", "handlebars", "hbs", 
 _HIGHLIGHT = re.compile(r"\{(?:\{[<%]|%)-?[ ]*(highlight|codeblock|code-block)(?:[ ]++[\"']?([\w+-]*+))?[^{}\n]*+\}+$")
 _HIGHLIGHT_END = r"[ \t]*\{(?:\{[<%%]|%%)-?[ ]*(?:/|end)%s[ ]*-?[%%>]\}?\}[ \t]*$"
 _CELL_OPTION = re.compile(r"(?:#|//|--|%%?|;)\|[ ]?")
-_MAX_OPTIONS_LENGTH = 4_000
 _HIGHLIGHTER_NOTE = re.compile(
     r"(?:(?:(?P<line>^[ \t]*+)|(?<![ \t])[ \t]*+)(?://|#|--|%|;|'|/\*|<!--|\{/\*)[ \t]*+(?:\[!code\b[^\[\]\n]*\]|"
     r"highlight-(?:next-line|start|end)\b|\(\d+\)!)[ \t]*+(?:\*/\}?|-->)?)(?(line)[ \t]*(?:\n|\Z)|)",
@@ -170,20 +167,9 @@ def read_fence(
     else:
         label = _BRACKETED.match(info)
         _push_text(state, shown_words(f" {info}") or (label[1] if label else ""), is_literal=True)
-        options = [_CELL_OPTION.sub("", line, count=1) for line in takewhile(_CELL_OPTION.match, lines)]
-        for caption in _captions("\n".join(options)):
-            _push_text(state, caption, is_literal=True)
-        _push_code(state, _HIGHLIGHTER_NOTE.sub("", "\n".join(lines[len(options) :])), language)
+        code = "\n".join(dropwhile(_CELL_OPTION.match, lines))
+        _push_code(state, _HIGHLIGHTER_NOTE.sub("", code), language)
     return True
-
-
-def _captions(options: str) -> Iterator[str]:
-    """Yield the captions, titles and descriptions among the options of a cell, which are YAML."""
-    with suppress(yaml.YAMLError, RecursionError):
-        fields = yaml.load(options[:_MAX_OPTIONS_LENGTH], Loader=yaml.BaseLoader)  # noqa: S506 - constructs no objects
-        for name, value in fields.items() if isinstance(fields, dict) else ():
-            if isinstance(value, str) and is_text(str(name), value):
-                yield value
 
 
 def _without_options(lines: Sequence[str]) -> Sequence[str]:

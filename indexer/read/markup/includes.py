@@ -5,7 +5,7 @@ and have the same readers. Other directives are only noted.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from posixpath import dirname, join, normpath
 
@@ -33,7 +33,6 @@ _REFERENCE = re.compile(r"\{(\w[\w-]*)\}")
 _OPTION = re.compile(r"(?<!\w)(\w++)=(?:\"([^\"]*)\"|([^,]*))")
 _RANGE = re.compile(r"(\d{1,9})(?:(\.\.)(-?\d{0,9}))?")
 _TAG = re.compile(r"(?<![\w:])(tag|end)::([^\s\[\]:]++)\[\](?!\S)")
-_ANTORA_RESOURCE = re.compile(r"(?:(?:[\w.@-]+:)?([\w-]+):)?(partial|page|example)\$(.+)")
 _TITLE = re.compile(r"\s*(?:=[ ]\S.*\n|(\S.*)\n(={2,})[ ]*\n)")
 _SIGNS = re.compile(
     r"^(?:\[\[[\w:.-]+\]\]|\[(?:source|verse|quote|NOTE|TIP|WARNING|CAUTION|IMPORTANT)\b[^\]\n]*\]|\|===|={2,5} \S.*|"
@@ -66,24 +65,16 @@ def preprocess(lines: Sequence[str]) -> Iterator[str]:
 class Includes:
     """The files of one source that AsciiDoc documents may include."""
 
-    def __init__(
-        self,
-        files: Mapping[str, Readers],
-        load: Callable[[str], bytes | None],
-        max_bytes: int,
-        documents: Iterable[str] | None = None,
-    ) -> None:
+    def __init__(self, files: Mapping[str, Readers], load: Callable[[str], bytes | None], max_bytes: int) -> None:
         """Find the documents that include others.
 
         Args:
             files: the readers of each file, by its path from the top of the source.
             load: returns the content of a file, or None if it cannot be read.
             max_bytes: the limit for a document with its includes.
-            documents: the paths of the files that are indexed; by default all.
         """
         self.files, self.load, self.max_bytes = files, load, max_bytes
-        paths = files if documents is None else documents
-        self._targets = {path: targets for path in paths if (targets := self._targets_of(path))}
+        self._targets = {path: targets for path in files if (targets := self._targets_of(path))}
         self._included = set[str]()
         nested = set[str]().union(*self._targets.values())
         # first the documents that no file includes, then files in a cycle of includes
@@ -161,7 +152,7 @@ class _Document:
 
     def _included(self, directive: re.Match[str], paths: tuple[str, ...]) -> Iterator[str]:
         options = {name: quoted or value for name, quoted, value in _OPTION.findall(directive[2])}
-        path = _path_of(self._replaced(directive[1]), paths[-1]) if paths else ""
+        path = normpath(join(dirname(paths[-1]), self._replaced(directive[1]))).lstrip("/") if paths else ""
         lines = self._load(path, paths)
         if lines is None:
             if "optional" not in options.get("opts", ""):
@@ -198,15 +189,6 @@ class _Document:
 
 def _reader_of(path: str) -> str | None:
     return reader_of(content_type_of(path) or "")
-
-
-def _path_of(target: str, path: str) -> str:
-    """Return the path of the file that `target` names in the file at `path`."""
-    if resource := _ANTORA_RESOURCE.fullmatch(target):
-        before, modules, below = f"/{path}".rpartition("/modules/")
-        module = resource[1] or below.partition("/")[0]
-        return normpath(f"{before}{modules}{module}/{resource[2]}s/{resource[3]}").lstrip("/")
-    return normpath(join(dirname(path), target)).lstrip("/")
 
 
 def _select(lines: list[str], options: Mapping[str, str]) -> list[str]:

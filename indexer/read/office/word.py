@@ -121,9 +121,7 @@ class _Walker:
         self._is_hidden, self._after, self._fields = outer
         if properties is None:
             return f"<p>{text}</p>{following}"
-        frame = properties.find(f"{W}framePr")
-        is_large_letter = frame is not None and frame.get(f"{W}dropCap", "none") != "none"
-        if is_large_letter or any(properties.find(f"{W}rPr/{mark}") is not None for mark in DELETED):
+        if any(properties.find(f"{W}rPr/{mark}") is not None for mark in DELETED):
             self._carried = text
             return following
         outline = _attribute(properties.find(f"{W}outlineLvl"))
@@ -184,7 +182,6 @@ class _Walker:
                     yield from self._inline(child)
             elif tag == _FIELD:
                 self._field(child.get(f"{W}fldCharType", ""))
-                yield escape(_form_value(child))
             elif tag in _REFERENCES:
                 note = self._notes.pop((tag.removesuffix("Reference"), child.get(f"{W}id", "")), None)
                 self._after += self.blocks(note) if note is not None else ()
@@ -212,17 +209,6 @@ class _Walker:
             self._fields[-1] = True
         elif kind == "end" and self._fields:
             self._fields.pop()
-
-
-def _form_value(field: Any) -> str:
-    box, choices = (field.find(f"{W}ffData/{W}{name}") for name in ("checkBox", "ddList"))
-    if box is not None:
-        ticked = [_is_on(box.find(f"{W}{name}")) for name in ("checked", "default")]
-        return "☒" if next((state for state in ticked if state is not None), False) else "☐"
-    if choices is None:
-        return ""
-    number = _attribute(choices.find(f"{W}result")) or _attribute(choices.find(f"{W}default"))
-    return dict(enumerate(map(_attribute, choices.iterchildren(f"{W}listEntry")))).get(_number(number, 0), "")
 
 
 def _within(node: Any, tag: str) -> Iterator[Any]:

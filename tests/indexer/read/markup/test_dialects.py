@@ -119,7 +119,7 @@ CODE = [  # notes to highlighters, options of cells
     ("```yaml\n# highlight-start\na: 1 # (1)!\n# highlight-end\nb: 2 # kept\n```", ["a: 1\nb: 2 # kept"],
      ["highlight", "(1)"]),
     ("```{r}\n#| label: fig-tide\n#| fig-cap: \"Height of the tide\"\n#| echo: false\nplot(tide)\n```",
-     ["Height of the tide", "plot(tide)"], ["echo", "label"]),
+     ["plot(tide)"], ["echo", "label"]),
     ("```html\n<i></i> <!-- [!code highlight] -->\n<u></u>\n```\n\n```{=html}\n<p>Raw words</p>\n```",
      ["<i></i>\n<u></u>", "Raw words"], ["[!code", "<p>"]),
 ]  # fmt: skip

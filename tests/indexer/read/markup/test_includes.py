@@ -1,6 +1,5 @@
 """Files that AsciiDoc documents include."""
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -65,12 +64,6 @@ def test_conditions_and_optional_files() -> None:
     assert not Includes(dict.fromkeys(files), {k: v.encode() for k, v in files.items()}.get, 1_000).involve("b.adoc")
 
 
-def test_resources_of_antora() -> None:
-    files = {"modules/ROOT/pages/sub/a.adoc": "include::partial$b.adoc[]\ninclude::other:example$c.txt[]"}
-    files |= {"modules/ROOT/partials/b.adoc": "part", "modules/other/examples/c.txt": "example"}
-    assert expand(files, "modules/ROOT/pages/sub/a.adoc").split() == ["part", "example"]
-
-
 def test_files_for_other_readers() -> None:
     files = {"a.adoc": "include::b.adoc[]", "b.adoc": "text"}
     ann: Readers = ("user:ann",)
@@ -89,15 +82,10 @@ def test_bombs_end() -> None:
 
 
 def documents(tmp_path: Path, kind: str, files: Mapping[str, str]) -> dict[str, Page | Skip]:
-    """Read the files from a folder, an archive, a repository or the first file alone."""
+    """Read the files from a folder or a repository."""
     source = tmp_path / "source"
     limits = CrawlLimits(max_bytes=10_000)
-    if kind == "archive":
-        with zipfile.ZipFile(source.with_suffix(".zip"), "w") as archive:
-            for name, text in files.items():
-                archive.writestr(name, text)
-        items = read_path(SourceContext(str(source.with_suffix(".zip")), limits))
-    elif kind == "repository":
+    if kind == "repository":
         repository = Repository(source)
         repository.commit_files(files)
         items = read_repository(SourceContext(f"git+{source.as_uri()}", limits))
@@ -105,15 +93,15 @@ def documents(tmp_path: Path, kind: str, files: Mapping[str, str]) -> dict[str, 
         for name, text in files.items():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_text(text)
-        items = read_path(SourceContext(str(source / (next(iter(files)) if kind == "file" else "")), limits))
+        items = read_path(SourceContext(str(source), limits))
     return {item.url.rpartition("/")[2]: item for item in items if isinstance(item, Page | Skip)}
 
 
-@pytest.mark.parametrize("kind", ["folder", "archive", "repository", "file"])
+@pytest.mark.parametrize("kind", ["folder", "repository"])
 def test_chapters_are_part_of_their_book(tmp_path: Path, kind: str) -> None:
     found = documents(tmp_path, kind, BOOK)
     pages = {name for name, item in found.items() if isinstance(item, Page)}
-    assert pages == ({"book.adoc"} if kind == "file" else {"book.adoc", "notes.md"})
+    assert pages == {"book.adoc", "notes.md"}
     book = found["book.adoc"]
     assert isinstance(book, Page)
     assert [(section.path[-1], section.text) for section in read(book.body, book.charset).sections] == [

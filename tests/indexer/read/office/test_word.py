@@ -166,21 +166,6 @@ def test_headers_and_footers_are_read_once_without_page_numbers() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        ('<w:ddList><w:result w:val="1"/><w:listEntry w:val="Bow"/><w:listEntry w:val="Stern"/></w:ddList>', "Stern"),
-        ('<w:ddList><w:listEntry w:val="Bow"/><w:listEntry w:val="Stern"/></w:ddList>', "Bow"),
-        ('<w:ddList><w:result w:val="7"/><w:listEntry w:val="Bow"/></w:ddList>', ""),
-        ('<w:checkBox><w:default w:val="1"/><w:checked w:val="0"/></w:checkBox>', "☐"),
-        ('<w:checkBox><w:default w:val="0"/><w:checked/></w:checkBox>', "☒"),
-    ],
-)
-def test_form_fields_have_the_value_that_is_chosen(data: str, expected: str) -> None:
-    begin = run(f'<w:fldChar w:fldCharType="begin"><w:ffData>{data}</w:ffData></w:fldChar>')
-    assert text(line(words("Cabin:"), begin, run('<w:fldChar w:fldCharType="end"/>'))) == f"Cabin:{expected}"
-
-
 def test_the_strict_form_of_the_format() -> None:
     strict = rb"http://purl.oclc.org/ooxml/\1/\2"
     body = files.docx(paragraph("Boats", "H1") + line(math(letters("a=b"))))
@@ -217,10 +202,6 @@ MORE = {
         line(math("<m:d><m:dPr><m:begChr m:val='{'/><m:endChr m:val=''/></m:dPr><m:e>"
                   f"<m:eqArr>{part('e', 'x=1')}{part('e', 'y=2')}</m:eqArr></m:e></m:d>")),
         "{x=1; y=2",
-    ),
-    "a large first letter": (
-        line("<w:pPr><w:framePr w:dropCap='drop' w:lines='3'/></w:pPr>", words("T")) + paragraph("he boat sails."),
-        "The boat sails.",
     ),
     "other signs": (
         line(run('<w:sym w:font="Wingdings 2" w:char="F052"/>'), words(" x "),
