@@ -16,10 +16,10 @@ from PIL import Image, ImageChops, ImageFilter, ImageOps
 from indexer.config import MIN_OCR_CONFIDENCE
 from indexer.errors import ParseError
 from indexer.read.extraction import detect_language
+from indexer.read.pdf.page import LINE_END_IN_SENTENCE
 
 PDF = "application/pdf"
 _LINE_END_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\n(?=[^\W\d_A-Z])")
-_LINE_END_IN_SENTENCE = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")
 _WORD = re.compile(r"[^\W_]")
 DOTS = 200  # per inch of rendered pages; more are slower and no better
 _POINTS_PER_INCH = 72
@@ -110,7 +110,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
     sure = [line for line in lines if line.confidence >= MIN_OCR_CONFIDENCE]
     # an empty line before each paragraph; words divided at line ends are joined
     text = "".join(f"\n\n{line.text}" if line.begins_paragraph else f"\n{line.text}" for line in sure).strip()
-    text = _LINE_END_IN_SENTENCE.sub(" ", _LINE_END_HYPHEN.sub("", text))
+    text = LINE_END_IN_SENTENCE.sub(" ", _LINE_END_HYPHEN.sub("", text))
     length = sum(len(line.text) for line in sure)
     return {
         "text": text,

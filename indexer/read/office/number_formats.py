@@ -1,12 +1,14 @@
 """Format numbers and dates of workbooks by the format of their cell: `0.25` as `25.0%`.
 
-Fractions, powers of ten, scaling by thousands and conditions are formatted as plain numbers.
+Fractions, powers of ten, scaling by thousands and conditions are formatted as plain numbers. The format of positive
+numbers is that of all numbers.
 """
 
 import re
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from itertools import takewhile
 from typing import NamedTuple
 
 Value = float | int | bool | str | date | datetime | time | timedelta
@@ -37,10 +39,9 @@ _FIELDS = {  # strftime codes; `n` is minutes, `i` hours up to twelve
 _LONG_FIELDS = {"y": "%Y", "m": "%B", "d": "%A"}
 
 
-class _FormatSection(NamedTuple):
-    """The format of positive numbers, negative ones, zero, or texts; an empty one is General."""
+class _Format(NamedTuple):
+    """A format of dates or numbers; an empty one is General."""
 
-    text: str | None = None
     strftime_format: str = ""
     format_spec: str = ""
     before: str = ""
@@ -72,7 +73,7 @@ def _format_date(value: date | datetime | time | timedelta, code: str) -> str:
     if isinstance(value, timedelta):
         minutes, seconds = divmod(abs(round(value.total_seconds())), 60)
         return f"{'-' * (value < timedelta(0))}{minutes // 60}:{minutes % 60:02}:{seconds:02}"
-    if strftime_format := _parse_format(code)[0].strftime_format:
+    if strftime_format := _parse_format(code).strftime_format:
         return _format_moment(datetime.combine(_DAY_ZERO, value) if isinstance(value, time) else value, strftime_format)
     if isinstance(value, datetime | time):
         has_seconds = value.second or value.microsecond
@@ -87,50 +88,36 @@ def _format_moment(moment: date, strftime_format: str) -> str:
 
 
 def _format_number(value: float, code: str) -> str:
-    sections = _parse_format(code)
-    place = 1 if value < 0 else 2 if value == 0 else 0
-    section = sections[place] if place < len(sections[:3]) else sections[0]
-    is_signed = value < 0 and section is not sections[0]
-    if section.strftime_format and 0 <= value < _LAST_DAY:
-        return _format_moment(_DAY_ZERO + timedelta(days=value), section.strftime_format)
-    if not section.format_spec:
-        return (
-            _format_plain(value) if section.text is None or (len(sections) == 1 and not section.text) else section.text
-        )
-    text = format(abs(value) * section.factor, section.format_spec)
+    parsed = _parse_format(code)
+    if parsed.strftime_format and 0 <= value < _LAST_DAY:
+        return _format_moment(_DAY_ZERO + timedelta(days=value), parsed.strftime_format)
+    if not parsed.format_spec:
+        return _format_plain(value)
+    text = format(abs(value) * parsed.factor, parsed.format_spec)
     integer, point, rest = text.partition(".")
-    if section.min_integer_digits != 1 or section.min_decimals < len(rest):
-        integer = integer.zfill(section.min_integer_digits) if section.min_integer_digits else integer.removeprefix("0")
-        rest = rest[: section.min_decimals] + rest[section.min_decimals :].rstrip("0")
+    if parsed.min_integer_digits != 1 or parsed.min_decimals < len(rest):
+        integer = integer.zfill(parsed.min_integer_digits) if parsed.min_integer_digits else integer.removeprefix("0")
+        rest = rest[: parsed.min_decimals] + rest[parsed.min_decimals :].rstrip("0")
         text = f"{integer}{point if rest else ''}{rest}"
-    text = f"{section.before}{text}{section.after}"
-    return f"-{text}" if value < 0 and not is_signed and _NOT_ZERO.search(text) else text
+    text = f"{parsed.before}{text}{parsed.after}"
+    return f"-{text}" if value < 0 and _NOT_ZERO.search(text) else text
 
 
 @lru_cache(maxsize=512)
-def _parse_format(code: str) -> tuple[_FormatSection, ...]:
-    sections: list[list[tuple[str, str]]] = [[]]
-    for token in _TOKEN.finditer("@" if _PLAIN.search(code) else code[:_MAX_FORMAT_LENGTH]):
-        kind = token.lastgroup
-        if kind == "other" and token[0] == ";":
-            sections.append([])
-        elif kind is not None:
-            sections[-1].append((kind, token[kind]))
-    return tuple(map(_parse_section, sections))
-
-
-def _parse_section(tokens: list[tuple[str, str]]) -> _FormatSection:
+def _parse_format(code: str) -> _Format:
+    matches = takewhile(lambda token: token[0] != ";", _TOKEN.finditer(code[:_MAX_FORMAT_LENGTH]))
+    tokens = [(token.lastgroup, token[token.lastgroup]) for token in matches if token.lastgroup]
     kinds = [kind for kind, _ in tokens]
+    if _PLAIN.search(code) or "general" in kinds:
+        return _Format()
     if "field" in kinds:
-        return _FormatSection(strftime_format=_date_format(tokens))
+        return _Format(strftime_format=_date_format(tokens))
     texts = [text for kind, text in tokens if kind != "digits"]
-    if "general" in kinds or kinds.count("digits") > 1:
-        return _FormatSection()
-    if "digits" not in kinds:
-        return _FormatSection(text="".join(texts).strip())
+    if kinds.count("digits") != 1:
+        return _Format()
     place = kinds.index("digits")
     integer, _, behind = tokens[place][1].partition(".")
-    return _FormatSection(
+    return _Format(
         format_spec=f"{',' if ',' in integer else ''}.{len(behind)}f",
         before="".join(texts[:place]).lstrip(),
         after="".join(texts[place:]).rstrip(),

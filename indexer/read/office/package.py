@@ -250,7 +250,7 @@ def equation_text(node: Any) -> str:
     return _SHAPES[name].format_map(pieces)
 
 
-_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
 _D = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
@@ -307,7 +307,7 @@ def _local_name(element: Any) -> str:
 
 
 def _drawing_words(element: Any) -> str:
-    paragraphs = ("".join(text.text or "" for text in lines.iter(f"{_A}t")) for lines in element.iter(f"{_A}p"))
+    paragraphs = ("".join(text.text or "" for text in lines.iter(f"{A}t")) for lines in element.iter(f"{A}p"))
     return " ".join(" ".join(paragraphs).split())
 
 

@@ -20,7 +20,7 @@ from python_calamine import CalamineError, CalamineWorkbook, PasswordError, Shee
 from indexer.errors import ParseError
 from indexer.read.files.text import rows_to_text
 from indexer.read.office.number_formats import BUILT_IN, GENERAL, format_value
-from indexer.read.office.package import OLE, Package, document_properties, main_part, refuse_ole
+from indexer.read.office.package import OLE, A, Package, document_properties, main_part, refuse_ole
 from indexer.records import Declared, Extraction, Section
 from indexer.text import reader_notes
 
@@ -129,7 +129,6 @@ def _read_sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
         yield sheet
 
 
-_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _SHAPE = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}sp"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _PLACE = rb'(?=[^<>]*?\br="([A-Z]{1,3})(\d{1,7})")'
@@ -166,8 +165,8 @@ def _text_boxes(package: Package, related: Iterable[tuple[str, str]]) -> Iterato
             continue
         if kind == "drawing":
             for shape in package.xml(name).iter(_SHAPE):
-                for paragraph in shape.iter(f"{_A}p"):
-                    yield "".join(text.text or "" for text in paragraph.iter(f"{_A}t")).strip()
+                for paragraph in shape.iter(f"{A}p"):
+                    yield "".join(text.text or "" for text in paragraph.iter(f"{A}t")).strip()
         elif kind in ("comments", "threadedComment"):
             root = package.xml(name)
             authors = [author.text or "" for author in root.iter("{*}author")]

@@ -5,6 +5,7 @@ from typing import Any
 
 from indexer.read.office.package import (
     DRAWN,
+    A,
     M,
     Package,
     decode_font_text,
@@ -17,7 +18,6 @@ from indexer.read.office.package import (
 from indexer.read.table_grid import Cell, column_names, find_head, spread_cells
 from indexer.records import COLUMNS, Extraction, Section
 
-_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _PROPERTIES = tuple(f"{_P}nv{kind}Pr" for kind in ("Sp", "GrpSp", "GraphicFrame", "Pic", "CxnSp"))
@@ -71,7 +71,7 @@ def _blocks(node: Any, package: Package, relations: _Relations) -> Iterator[tupl
             kind = str(placeholder.get("type", "")) if placeholder is not None else ""
             if kind not in _SKIPPED_PLACEHOLDERS and (lines := _lines(child)):
                 yield kind, lines
-        elif child.tag == f"{_A}tbl":
+        elif child.tag == f"{A}tbl":
             yield "", _table(child)
         elif child.tag in DRAWN:
             yield from (("", [text]) for text in drawing_texts(child, package, relations))
@@ -87,10 +87,10 @@ def _table(table: Any) -> list[str]:
     grid = spread_cells(
         [
             Cell(" ".join(_lines(cell)), span(cell, "rowSpan"), span(cell, "gridSpan"))
-            for cell in row.iterchildren(f"{_A}tc")
+            for cell in row.iterchildren(f"{A}tc")
             if not any(cell.get(mark) in ("1", "true") for mark in ("hMerge", "vMerge"))
         ]
-        for row in table.iterchildren(f"{_A}tr")
+        for row in table.iterchildren(f"{A}tr")
     )
     begin, end = find_head(grid)
     names = [column_names(grid[begin:end])] if end > begin else []
@@ -98,16 +98,16 @@ def _table(table: Any) -> list[str]:
 
 
 def _lines(shape: Any) -> list[str]:
-    paragraphs = ("".join(_run_texts(paragraph)) for paragraph in shape.iter(f"{_A}p"))
+    paragraphs = ("".join(_run_texts(paragraph)) for paragraph in shape.iter(f"{A}p"))
     return [line for paragraph in paragraphs for line in paragraph.split("\n") if line.strip()]
 
 
 def _run_texts(node: Any) -> Iterator[str]:
     for child in visible_children(node):
-        if child.tag == f"{_A}t":
-            fonts = node.find(f"{_A}rPr/{_A}sym")
+        if child.tag == f"{A}t":
+            fonts = node.find(f"{A}rPr/{A}sym")
             yield decode_font_text(child.text or "", fonts.get("typeface", "") if fonts is not None else "")
-        elif child.tag == f"{_A}br":
+        elif child.tag == f"{A}br":
             yield "\n"
         elif child.tag.startswith(M):
             yield equation_text(child)

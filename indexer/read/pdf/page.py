@@ -219,7 +219,7 @@ _OVERPRINTED = re.compile(  # doubled letters, as in `HHaarrbboouurr`, `HHarbour
 )
 _HALF = re.compile("[\ud800-\udfff]")
 _HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
-_LINE_END_IN_SENTENCE = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")
+LINE_END_IN_SENTENCE = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")
 _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w{0,9}bx|bx\d|[a-z]TB|-B\b", re.ASCII)
 _STANDARD_NAME = re.compile("(?:helvetica|arial|courier|times)", re.ASCII)
 _RIGHT_TURNS: tuple[Turn, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))
@@ -324,7 +324,7 @@ def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
 
 def _plain_text(text_page: Any) -> str:
     text = _HYPHEN.sub("", text_page.get_text_bounded()).replace("\r\n", "\n")
-    return _LINE_END_IN_SENTENCE.sub(" ", tidy(text))
+    return LINE_END_IN_SENTENCE.sub(" ", tidy(text))
 
 
 def _all_text(text_page: Any, count: int) -> str:
