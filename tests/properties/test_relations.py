@@ -161,8 +161,9 @@ def test_pages_of_hits(live: LiveRetriever, queries: list[str], mode: str) -> No
         fifty, five = (search(live, query, mode=mode, k=k).hits for k in (50, 5))
         assert [hit.id for hit in five] == [hit.id for hit in fifty[:5]]
         pages: list[Hit] = []
-        answer = search(live, query, mode=mode, k=10)
+        answer = first = search(live, query, mode=mode, k=10)
         while True:
+            assert answer.close == first.close
             assert [hit.rank for hit in answer.hits] == list(range(len(pages) + 1, len(pages) + len(answer.hits) + 1))
             pages += answer.hits
             if answer.next is None:

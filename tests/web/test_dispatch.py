@@ -16,7 +16,7 @@ from web.dispatch import Dispatcher, Head, _Turns, read_head
 
 SEARCH = b"GET /api/v1/search?q=x HTTP/1.1\r\nHost: a\r\n\r\n"
 PAGE = b"GET / HTTP/1.1\r\nAccept: text/html\r\n\r\n"
-LIMIT = 20.0
+LIMIT = 30.0
 
 
 @pytest.mark.parametrize(
@@ -202,17 +202,17 @@ def test_a_request_that_cannot_be_answered_in_time_is_refused_at_once(
     for seconds in (100.0, 10.0):  # a tenth of the difference goes into the mean
         spend(dispatcher, request_of, clock, seconds)
     with busy():
-        waiting = [dispatcher.submit(lambda _: False, request_of(SEARCH)[1]) for _ in range(2)]
+        waiting = [dispatcher.submit(lambda _: False, request_of(SEARCH)[1]) for _ in range(3)]
         client, connection = request_of(SEARCH + SEARCH)
         refused = dispatcher.submit(lambda _: pytest.fail("it was answered"), connection)
         assert refused.result(30) is True
         answer = client.recv(4096)
         assert answer.startswith(b"HTTP/1.1 503 ")
-        assert b"Retry-After: 10\r\n" in answer  # (2 + 1) requests of 10 s, less the 20 s that it may wait
+        assert b"Retry-After: 10\r\n" in answer  # (3 + 1) requests of 10 s, less the 30 s that it may wait
         assert (connection.sock.recv(4096), connection.opened) == (SEARCH, True), "the next request is still there"
         assert counted.refused == ["search"]
         waiting.append(dispatcher.submit(lambda _: False, request_of(PAGE)[1]))  # says so itself
-    assert [future.result(30) for future in waiting] == [False] * 3
+    assert [future.result(30) for future in waiting] == [False] * 4
 
 
 def test_slow_searches_are_answered_as_long_as_few_wait(
@@ -237,7 +237,7 @@ def test_a_request_that_waited_too_long_is_refused(
         clock.now += seconds
     assert future.result(30) is is_refused  # a refusal leaves the connection open
     if is_refused:
-        assert b"Retry-After: 3\r\n" in client.recv(4096)  # a tenth of 21 s
+        assert b"Retry-After: 4\r\n" in client.recv(4096)  # a tenth of 31 s
     assert counted.refused == ["search"] * is_refused
     assert counted.waits[1:] == [("search", seconds)] * (not is_refused)
     assert began == [seconds] * (not is_refused)

@@ -367,7 +367,7 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
     beginnings, last_groups = _beginnings(marked)
     if rules == ENGLISH and beginnings and plain.isascii():
         spaced = plain.encode().translate(_SPACED) + b" "
-        if not any(group in spaced for group in last_groups):
+        if not (last_groups and any(group in spaced for group in last_groups)):
             # In ASCII text, a search for the few marked words is ten times as fast as a look at every word.
             return _find_marked(beginnings, marked, plain, spaced)
     matches: list[Span] = []

@@ -180,19 +180,20 @@ def test_weights_follow_the_signals_and_add_up_to_one() -> None:
     assert describe(dict.fromkeys(SIGNALS, 0.0)) == "words and meaning count as usual"
 
 
-def test_weights_do_not_depend_on_the_order_of_rows_with_equal_scores() -> None:
+def test_weights_depend_neither_on_the_order_of_rows_with_equal_scores_nor_on_the_scale_of_bm25() -> None:
     random = np.random.default_rng(3)
     cosines = random.choice([0.7, 0.5, 0.3], 40).astype(np.float32)
     bm25 = random.choice([9.0, 6.0, 3.0], 40).astype(np.float32)
     facts = QueryFacts(CollectionFacts(0.0, (EN,), 0.0), (0, 5))
 
-    def signals(order):
-        dense, lexical = cosines[order], bm25[order]
+    def signals(order, scale=1):
+        dense, lexical = cosines[order], scale * bm25[order]
         nearest, best = np.argsort(-dense, kind="stable"), np.argsort(-lexical, kind="stable")
         hits = TermHits(lexical[best], best)
         return measure_signals(facts, (dense[nearest], nearest), hits)
 
     assert all(signals(random.permutation(40)) == signals(np.arange(40)) for _ in range(20))
+    assert signals(np.arange(40), 0.125) == signals(np.arange(40))
 
 
 def test_close_counts_from_the_cosine_of_unrelated_texts() -> None:

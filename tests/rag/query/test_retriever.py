@@ -14,12 +14,14 @@ from indexer.errors import SynonymsError
 from indexer.generation.documents import DocumentFacts
 from indexer.generation.generation import Generation
 from indexer.generation.joint import JointGeneration
+from indexer.generation.lexical.vocabulary import Heading
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag import deadline
 from rag.errors import DeadlinePassed
+from rag.query.headings import suggestions, without_number
 from rag.query.request import MODES, SearchRequest
-from rag.query.results import as_text, count_facets
+from rag.query.results import Suggestion, as_markdown, as_text, count_facets
 from rag.query.retriever import Retriever
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
@@ -306,3 +308,31 @@ def test_questions_for_the_start_page_are_headings_of_different_documents(site) 
     found = Retriever(Generation.open(site.index), DummyEmbedder()).questions
     assert len(found) == len(set(found)) == 4
     assert all(re.fullmatch(r"How is \d+ made\?", each) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("heading", "plain"),
+    [
+        ("4.2. Vacuum", "Vacuum"), ("Chapter 12: Vacuum  in  rows", "Vacuum in rows"), ("Appendix B Vacuum", "Vacuum"),
+        ("A) Vacuum", "Vacuum"), ("A vacuum", "A vacuum"), ("Part of it", "Part of it"), ("4.2", "4.2"),
+    ],
+)  # fmt: skip
+def test_a_heading_is_suggested_without_its_number(heading: str, plain: str) -> None:
+    assert without_number(heading) == plain
+
+
+def test_suggestions_are_few_and_not_what_is_typed_already() -> None:
+    texts = ("1. Vacuum", "Vacuum", "VACUUM  rows", "Vacuum tables", "Vacuum pages")
+    headings = [Heading(order, text, order == 0) for order, text in enumerate(texts)]
+    assert suggestions("vacuum  ROWS ", headings, 2) == [
+        Suggestion("Vacuum", "title"), Suggestion("Vacuum tables", "heading"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "fence"), [("x = 1", "```"), ("a ``` b", "````"), ("a `` b", "```"), ("`````\n```", "``````")]
+)
+def test_code_stands_between_fences_that_it_does_not_have(code: str, fence: str) -> None:
+    text = f"See:\n{code}\nand go."
+    blocks = [(0, 5, "table"), (5, 5 + len(code), "code")]
+    assert as_markdown(text, blocks) == f"See:\n{fence}\n{code}\n{fence}\nand go."
