@@ -1,1 +1,1 @@
-"""Sources in, an immutable index generation out."""
+"""Sources in, an immutable generation of an index out."""

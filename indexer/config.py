@@ -45,7 +45,7 @@ def settings_of(source: str) -> list[str]:
 
 
 def package_version() -> str:
-    """Return the version of this package, 0 where it is not installed."""
+    """Return the version of this package, or 0 if it is not installed."""
     from importlib import metadata
 
     try:
@@ -157,7 +157,7 @@ class ChunkConfig:
 
 @dataclass(frozen=True, slots=True)
 class OcrConfig:
-    """Settings of OCR for images and scanned pages. The mode `auto` uses Tesseract if it is installed."""
+    """Settings of OCR for images and scanned pages. The mode `auto` runs Tesseract if it is installed."""
 
     mode: str = "auto"
     languages: tuple[str, ...] = ("deu", "eng")
@@ -183,10 +183,10 @@ class OcrConfig:
 class BuildConfig:
     """Settings of a build.
 
-    `keep_generations` includes the live one. `tokens` tells whether tokens are kept for late interaction; None keeps
-    them where they help, unless `no_tokens` is a reason against it. `full` reads, cuts and publishes everything again.
-    `allow_shrink` accepts a source that lost most of its documents. Only the sources in `refresh` are read again; None
-    means all. `model` records the options of the embedder. `credentials` are not stored.
+    `keep_generations` includes the live generation. `tokens` decides whether tokens are kept for late interaction. None
+    keeps them if they help and `no_tokens` gives no reason against it. `full` reads, cuts and publishes everything
+    again. `allow_shrink` accepts a source that lost most of its documents. Only the sources in `refresh` are read
+    again, or all if it is None. `model` records the options of the embedder. `credentials` are not stored.
     """
 
     crawl: CrawlLimits = field(default_factory=CrawlLimits)
@@ -209,7 +209,7 @@ def patterns(text: str) -> tuple[str, ...]:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Return whether the beginning of a path, or all of it before a `$`, matches a pattern of robots.txt."""
+    """Return whether the beginning of a path matches a pattern of robots.txt. Before `$`, the whole path must match."""
     *_, last = pieces = pattern.removesuffix("$").split("*")
     if not path.startswith(pieces[0]):
         return False
@@ -217,7 +217,7 @@ def matches(pattern: str, path: str) -> bool:
     if len(pieces) == 1:
         return not ends or path == pieces[0]
     place = len(pieces[0])
-    for piece in pieces[1:-1]:  # the first match leaves the longest rest, so no other needs to be tried
+    for piece in pieces[1:-1]:  # the first match leaves the longest rest, so it is the only one to try
         place = path.find(piece, place)
         if place < 0:
             return False

@@ -35,11 +35,11 @@ class RendererMissing(SourceError):
 
 
 class SessionEnded(SourceError):
-    """A site asks for a login, although it got credentials."""
+    """A site asks for a login, although credentials were sent."""
 
 
 class FetchError(IndexerError):
-    """A page could not be fetched; `status` is the HTTP status, and `retry` whether another request may succeed."""
+    """A page could not be fetched. `status` is the HTTP status, and `retry` is True if another request may succeed."""
 
     def __init__(self, reason: str, *, status: int | None = None, retry: bool = False) -> None:
         super().__init__(one_line(reason))
@@ -59,15 +59,15 @@ class ParseError(IndexerError):
 
 
 class NothingToIndex(IndexerError):
-    """The sources have no text; the live generation stays."""
+    """The sources have no text. The live generation stays."""
 
 
 class SynonymsError(IndexerError):
-    """A rule in a file of synonyms is not valid; the message names file and line."""
+    """A rule in a file of synonyms is not valid. The message names file and line."""
 
 
 class FilterError(IndexerError):
-    """A filter is not valid; `field` is the path of the error, such as "filter.language"."""
+    """A filter is not valid. `field` is the path of the error, such as "filter.language"."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(f"{field} {detail}")
@@ -76,7 +76,7 @@ class FilterError(IndexerError):
 
 
 class MemoryShort(IndexerError):
-    """A build may not use enough memory; the message names the limit."""
+    """A build may not use enough memory. The message names the limit."""
 
 
 class VectorError(IndexerError):
@@ -92,11 +92,11 @@ class IndexCorrupt(IndexerError):
 
 
 class IndexUnreadable(IndexerError):
-    """A file of a generation cannot be read now; it may be intact."""
+    """A file of a generation cannot be read now, but may be intact."""
 
 
 class IndexUnwritable(IndexerError):
-    """The index folder cannot be written, is full, or is no index."""
+    """The index folder cannot be written, or is not an index, or its disk is full."""
 
 
 class BuildLocked(IndexerError):
@@ -116,11 +116,11 @@ class StoreError(IndexerError):
 
 
 class StoreAddressError(StoreError):
-    """An address names no store, or one whose extra is not installed."""
+    """An address is not that of a store, or the extra for its store is not installed."""
 
 
 class StoreUnreachable(StoreError):
-    """A store does not respond, or not in time."""
+    """A store does not respond in time."""
 
 
 class StoreRefused(StoreError):

@@ -30,7 +30,7 @@ _LANGUAGE = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")
 
 
 class HasTerm(NamedTuple):
-    """A document has one of these terms; false without terms."""
+    """A document has one of these terms. Without terms, no document matches."""
 
     terms: tuple[str, ...]
 
@@ -42,14 +42,14 @@ class LacksTerm(NamedTuple):
 
 
 class Dated(NamedTuple):
-    """A document has a date from the first to the last day; one may be None."""
+    """A document has a date from the first to the last day, either of which may be None."""
 
     first: str | None
     last: str | None
 
 
 class AnyOf(NamedTuple):
-    """Matches if all conditions of at least one alternative hold."""
+    """All conditions of at least one alternative hold."""
 
     alternatives: tuple[tuple["Condition", ...], ...]
 
@@ -59,11 +59,11 @@ Condition = HasTerm | LacksTerm | Dated | AnyOf
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A condition on documents: every field matches with one of its values. Filters are hashable.
+    """A condition on documents: each field must match with one of its values. Filters are hashable.
 
     `path` is like `url_prefix`, without scheme and host. `versions.resolve_versions` replaces `version` with addresses.
     `metadata` has names and values, and their case matters. `readers` are names of the caller, and each access list of
-    a document must have one of them; None ignores access lists. One filter of each set in `also` must match too.
+    a document must have one of these names. None ignores access lists. One filter of each set in `also` must match too.
     """
 
     source: tuple[str, ...] = ()
@@ -128,12 +128,12 @@ class Filter:
 
     @classmethod
     def any_of(cls, filters: "Iterable[Filter]") -> "Filter":
-        """Return the union of filters; without filters, it allows nothing."""
+        """Return the union of filters. The union of no filters allows nothing."""
         alternatives = frozenset(filters)
         return next(iter(alternatives)) if len(alternatives) == 1 else cls(also=frozenset([alternatives]))
 
     def __and__(self, other: "Filter") -> "Filter":
-        """Return the intersection of two filters; its `as_dict` is that of the first."""
+        """Return the intersection of two filters. Its `as_dict` is that of the first filter."""
         return replace(self, also=self.also | {frozenset([other])})
 
     def as_dict(self) -> dict[str, Any]:
@@ -176,9 +176,8 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class EachFilter(Filter):
-    """One filter for each of several collections; None allows all documents of a collection.
-
-    Used as a single filter, it is the union of these.
+    """One filter for each of several collections. None allows all documents of a collection. As a single filter, it is
+    the union of its filters.
     """
 
     parts: tuple[Filter | None, ...] = ()
@@ -204,7 +203,7 @@ def terms_of(document: Document) -> list[str]:
     terms += [_term("metadata", value, name) for name, values in document.metadata.items() for value in values]
     for lists, names in document.access._asdict().items():
         if names is not None:
-            # the first term marks a list; names are not hashed, as the next build reads them from here
+            # the first term marks a list; names are not hashed, because the next build reads them from the terms
             terms += [f"{ACCESS_PREFIX}{lists}:{name}" for name in ("", *names)]
     return list(dict.fromkeys(terms))
 
@@ -242,7 +241,7 @@ def is_day(value: object) -> bool:
 
 
 def _term(field: str, value: str, name: str = "") -> str:
-    # the length separates any name from its value; the mark separates digests from values
+    # the length marks where the name ends; the mark tells digests from values
     value = f"{len(name)}:{name}={value}" if field == "metadata" else value
     data = value.encode("utf-8", "replace")
     if len(data) <= _MAX_TERM_BYTES:

@@ -15,7 +15,7 @@ from indexer.errors import MemoryShort
 
 MIN_BUILD_BYTES = 600 << 20
 _PLENTY_BYTES = 4 << 30
-_BUILD_BYTES = 450 << 20  # process of the build
+_BUILD_BYTES = 450 << 20  # the process of the build
 _READER_BYTES = 350 << 20
 _MIN_FREE_BYTES = 96 << 20  # a batch, and buffers of libraries
 _STACK_BYTES = 1 << 20
@@ -27,7 +27,7 @@ SHORT = "out of memory; a build that this ends publishes nothing"
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The lowest memory limit of this process: that of a cgroup, or of the address space if `cgroup` is None."""
+    """The lowest memory limit of this process: of a cgroup, or of the address space if `cgroup` is None."""
 
     bytes: int
     name: str
@@ -76,7 +76,7 @@ def prepare() -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     if lowest.cgroup is None:
         threading.stack_size(_STACK_BYTES)
-        with suppress(AttributeError):  # only glibc has it
+        with suppress(AttributeError):  # only glibc has mallopt
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _MAX_ARENAS)
 
 
@@ -91,19 +91,19 @@ def check() -> None:
 
 
 def readers(maximum: int) -> int:
-    """Return how many reader processes fit into memory, from 1 to `maximum`."""
+    """Return the number of reader processes that fit into memory, from 1 to `maximum`."""
     lowest = limit()
     room = math.inf if lowest is None or lowest.cgroup is None else (lowest.bytes - _BUILD_BYTES) // _READER_BYTES
     return int(max(1, min(maximum, room)))
 
 
 def share(maximum: int) -> int:
-    """Return how many items to keep in memory: `maximum`, or down to an eighth of it under a limit."""
+    """Return the number of items to keep in memory: `maximum`, or less under a limit, down to an eighth."""
     lowest = limit()
     return maximum if lowest is None else max(1, maximum // 8, int(maximum * lowest.bytes / _PLENTY_BYTES))
 
 
 def trim() -> None:
-    """Return freed memory to the system (glibc); takes a few milliseconds without the GIL."""
+    """Return freed memory to the system (glibc). Takes a few milliseconds without the GIL."""
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

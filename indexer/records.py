@@ -31,7 +31,7 @@ EVERYBODY = AccessLists()
 
 
 class SenderFacts(NamedTuple):
-    """Facts from the sender of a document. They override those in the document."""
+    """Facts from the sender of a document, which override the facts in the document."""
 
     title: str = ""
     language: str | None = None
@@ -70,12 +70,12 @@ class PageBlocks(NamedTuple):
     """Hashes of the headings and blocks of a page, from which the template of its site is learnt."""
 
     headings_hash: int
-    blocks: tuple[tuple[int, int, int, bool], ...]  # outer place, place, text, mostly links
+    blocks: tuple[tuple[int, int, int, bool], ...]  # hashes of outer place, place and text; whether mostly links
 
 
 @dataclass(frozen=True, slots=True)
 class PageReading:
-    """The text, without the template of the site, of a page that was read together with its links."""
+    """The text and blocks of a page that was read together with its links. The text is without the site's template."""
 
     content: Extraction | ParseError | None  # None if only the blocks were read
     template: str = ""
@@ -87,7 +87,7 @@ class Page:
     """One fetched resource, as bytes.
 
     Local files have an address with `file://`. `requested` is the address before redirects or a link template, and
-    empty for files. `links` are on the same site. `note` belongs to `indexer.text.reader_notes`. `language` is the
+    empty for files. `links` are on the same site. `note` is for `indexer.text.reader_notes`. `language` is the
     primary subtag of the Content-Language header. `content_hash` covers everything that parsing uses.
     """
 
@@ -129,7 +129,7 @@ class PageState(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """The state of a page after a build, with the notes on an indexed one, or the reason for another."""
+    """The state of a page after a build, with the notes on an indexed page, or the reason for another state."""
 
     state: PageState
     reasons: tuple[str, ...] = ()
@@ -157,7 +157,7 @@ class PageRecord:
 
 @dataclass(frozen=True, slots=True)
 class CarriedPage:
-    """A page of the previous build that was not read again: it is unchanged, or reading it was a failure."""
+    """A page of the previous build that was not read again, because it is unchanged or reading it failed."""
 
     record: PageRecord
     failure: str | None = None
@@ -217,12 +217,12 @@ class SectionBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A run of text under one heading."""
+    """The text under one heading."""
 
     path: tuple[str, ...]  # headings, outermost first
     anchor: str | None
     text: str
-    marks: tuple[tuple[int, str], ...] = ()  # (character, fragment) of ids in the text
+    marks: tuple[tuple[int, str], ...] = ()  # (character, fragment) of each id in the text
     blocks: tuple[SectionBlock, ...] = ()
 
 
@@ -233,7 +233,7 @@ def anchor_at(section: Section, place: int) -> str | None:
 
 
 class ScanCounts(NamedTuple):
-    """Results of OCR on the pages of a document without text. Lines with little confidence are left out."""
+    """Results of OCR on the scanned pages of a document. Lines with little confidence are left out."""
 
     pages: int = 0
     lines: int = 0
@@ -258,7 +258,7 @@ class Document:
     fetched_at: str
     content_type: str = "text/html"  # media type in lower case, without parameters
     language: str | None = None  # primary subtag in lower case: "en", not "en-GB"
-    date: str | None = None  # YYYY-MM-DD, of the last change or else of publication
+    date: str | None = None  # YYYY-MM-DD of the last change, else of publication
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scans: ScanCounts = NO_SCANS
     access: AccessLists = EVERYBODY
@@ -269,7 +269,7 @@ class Document:
 class Chunk:
     """A passage short enough for the model. Its content hash and number of tokens are those of `embedded_text`."""
 
-    id: str  # hash of document url, text and repetition count
+    id: str  # hash of document url, text and repetition number
     url: str
     document_url: str
     title: str

@@ -44,7 +44,7 @@ class Chunker:
     """Cuts documents into chunks that fit the model."""
 
     def __init__(self, embedder: Embedder, config: ChunkConfig) -> None:
-        """Raise ConfigError if the model reads too few tokens."""
+        """Set the token budgets for a model. Raises ConfigError if the model reads too few tokens."""
         self._embedder = embedder
         self._config = config
         self._cache = TokenCache(embedder.tokenizer)
@@ -108,7 +108,7 @@ class Chunker:
             longest = max((len(passage.token_ids) for passage in passages), default=0)
             if budget <= _MIN_TEXT_TOKENS or longest <= self._embedder.max_length:
                 return passages
-            budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # a piece has more tokens than its units
+            budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # a piece can have more tokens than the sum of its units
 
     def _tokenize(self, text: str, tokens: TextTokens, piece: Piece, context: str) -> _Passage:
         """Return the passage of a piece. Only a piece that begins or ends within a word is tokenized again."""
@@ -127,8 +127,8 @@ class Chunker:
         """Return title and heading path for the first or a later passage of a section, shortened in the middle."""
         path = section.path
         if is_first and path and section.text.startswith(path[-1]):
-            path = path[:-1]  # a definition repeats its term
-        # section numbers make headings look alike to the model
+            path = path[:-1]  # the text of a definition already has its term
+        # section numbers make different headings similar to the model
         names = [_NUMBER.sub("", name, count=1) or name for name in (title, *path) if name]
         names = [name for name, before in zip(names, ["", *names], strict=False) if name != before]
         names = [*names[:_MAX_HEADINGS], *names[_MAX_HEADINGS:][-_MAX_HEADINGS:]]
@@ -171,14 +171,14 @@ class TokenCache:
         return max(count, min_tokens(text))
 
     def _paragraphs(self, text: str) -> list[str]:
-        """Return the parts of a text that have the same tokens alone as within the text."""
+        """Split a text where a separate tokenization of the parts gives the same tokens."""
         if not self._tokenizer.splits_at_space:
             return [text]
         return [paragraph.rstrip() for paragraph in text.split(_PARAGRAPH_BREAK)]
 
 
 def _divide(section: Section) -> Iterator[Section]:
-    """Yield a section, or shorter ones that end with a line or word if it is too long for memory."""
+    """Yield a section, or if it is too long for memory, shorter sections that end with a line or word."""
     if len(section.text) <= _MAX_SECTION_CHARACTERS:
         yield section
         return
@@ -205,7 +205,7 @@ def _divide(section: Section) -> Iterator[Section]:
 def _blocks(section: Section, place: int, text: str) -> tuple[TextBlock, ...]:
     """Return the code and tables of a passage that starts at a character of its section.
 
-    The passage has a repeated table head in front if its text differs from the section at that character.
+    If the text of the passage differs from the section there, the passage begins with a repeated table head.
     """
     inside = section.blocks[bisect_right(section.blocks, place, key=itemgetter(1)) :]
     head_length = 0 if section.text.startswith(text, place) else len(inside[0].head or "") + 1
@@ -228,11 +228,11 @@ def _hash(text: str) -> str:
 
 
 def join_short(sections: Iterable[Section], size: int, count_tokens: Callable[[str], int]) -> list[Section]:
-    """Join short sections with their neighbours; alone, a single line below a matching heading would rank first.
+    """Join short sections with their neighbours, because a single line below a matching heading would rank first.
 
     A short introduction joins the subsection after it. Short sections with the same parent become one section of at
-    most `size` tokens. This section has the path of the parent, the anchor of the first, and headings in its text. Any
-    other short section is appended to the section before it.
+    most `size` tokens. That section has the path of the parent, the anchor of its first member, and headings in its
+    text. Other short sections are appended to the section before them.
     """
     introduced: list[_Group] = []
     for section in sections:
@@ -293,7 +293,7 @@ class _Group:
 
 
 def _common_length(path: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Return the number of headings with which two paths begin alike."""
+    """Return the number of headings that two paths have in common at their beginning."""
     return sum(takewhile(bool, map(eq, path, other)))
 
 

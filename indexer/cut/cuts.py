@@ -1,4 +1,4 @@
-"""Cut a text into few pieces, none of them short, between paragraphs and statements where possible.
+"""Cut a text into few pieces of similar length, between paragraphs and statements where possible.
 
 All cuts of a text are chosen together, as in Knuth and Plass, Breaking Paragraphs into Lines, 1981.
 """
@@ -19,7 +19,7 @@ _MAX_CHARACTERS_PER_TOKEN = 12
 # Costs. A piece shorter than half the maximum costs up to _SHORT_COST more.
 _PIECE_COST = 0.2
 _SHORT_COST = 2.0
-# Costs of a cut by its place. List items include table rows, and lines at the end of a sentence.
+# Costs of a cut by its place. A table row, or a line that ends a sentence, counts as a list item.
 _BLOCK_COST = 0.0
 _ITEM_COST = 0.05
 _LINE_COST = 0.2
@@ -60,7 +60,7 @@ _MAX_HEAD_SHARE = 0.25
 
 
 class _Unit(NamedTuple):
-    """A text that is not cut, with the white space after it; a piece that begins with it repeats the table head."""
+    """A text that is not cut, and the white space after it. A piece that begins with it also repeats its table head."""
 
     text: str
     cost_after: float
@@ -124,7 +124,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def min_tokens(text: str) -> int:
-    """Return the least tokens that a text counts as: some tokenizers make one token of a word of any length."""
+    """Return the tokens to count at least for a text, because some tokenizers make one token of any long word."""
     return len(text.strip()) // _MAX_CHARACTERS_PER_TOKEN
 
 
@@ -142,9 +142,9 @@ def _split(pattern: re.Pattern[str], text: str, limit: int = _MAX_UNITS) -> list
 
 
 def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
-    """Return whether a sentence ends before a gap. None ends before a number or after an abbreviation."""
+    """Return whether a sentence ends before a gap. It does not end before a number or after an abbreviation."""
     end, after = gap.start(), text[gap.end()]
-    if end == gap.end():  # a script without spaces
+    if end == gap.end():  # no gap: a script without spaces
         return True
     if after.islower() or after.isdigit():
         return False
@@ -213,7 +213,7 @@ def _to_units(texts: Sequence[str], cost: float, last_cost: float, head: str | N
 
 
 def _code_units(code: _Paragraph) -> list[_Unit]:
-    """Return lines of code. Cuts before statements are cheap, and cheaper after a blank line."""
+    """Return lines of code. Cuts before statements cost little, and after a blank line even less."""
     lines = _split(_NEWLINES, code.text)
     indent = min(map(_indent, lines))
     prompt = _PROMPT.match(lines[0])
@@ -240,7 +240,7 @@ def _indent(line: str) -> int:
 
 
 def _split_long_units(units: list[_Unit], tokens: TextTokens, size: int) -> tuple[list[_Unit], list[int]]:
-    """Split units longer than `size` into sentences, clauses, words and characters; return units and their lengths."""
+    """Split units longer than `size` into sentences, clauses, words or characters. Return units and lengths."""
     splits = iter(_FINER_SPLITS)
     counts = _count_tokens(units, tokens)
     while max((n for unit, n in zip(units, counts, strict=True) if len(unit.text) > 1), default=0) > size:
@@ -285,7 +285,7 @@ def _join_small_units(units: list[_Unit], counts: list[int], size: int) -> tuple
 
 
 def _cheapest_ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
-    """Return the index of the unit after each piece, for the pieces with the lowest total cost."""
+    """Return the pieces with the lowest total cost, each by the index of the unit after it."""
     tokens_before = [0, *accumulate(counts)]
     best_cost = [0.0]
     best_start = [0]

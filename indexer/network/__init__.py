@@ -1,3 +1,3 @@
 """Addresses, proxies, credentials and content codings, for crawlers and clients.
 
-May import `text` alone."""
+May import only `text`."""

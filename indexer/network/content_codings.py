@@ -1,4 +1,4 @@
-"""Undo content codings of HTTP in bounded steps, so that a caller can stop at its limit."""
+"""Undo content codings of HTTP in steps of limited size, so that a caller can stop at its own limit."""
 
 import zlib
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from indexer.errors import FetchError
 
 ACCEPT_ENCODING = "gzip, deflate"
 _MAX_CODINGS = 3
-_MAX_RATIO = 200  # human text has less than 50
+_MAX_RATIO = 200  # written text has less than 50
 _MIN_BYTES_FOR_RATIO = 1_000_000
 _MAX_DECODED_BYTES = 1 << 18
 _SLICE_BYTES = 1 << 14
@@ -26,8 +26,8 @@ class CutShort(FetchError):
 def decode_body(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     """Undo the codings that a Content-Encoding header names, at most 256 KiB at a time.
 
-    A body that is not compressed by its first bytes is returned unchanged. Raises CutShort if the body is truncated,
-    and FetchError if its coding is unknown, or if it is damaged or grows more than 200-fold.
+    A body whose first bytes show no compression is returned unchanged. Raises CutShort if the body is truncated, and
+    FetchError if its coding is unknown, or if it is damaged or grows more than 200-fold.
     """
     names = [name for word in encoding.lower().split(",") if (name := word.strip()) not in ("", "identity")]
     if len(names) > _MAX_CODINGS:
@@ -46,7 +46,7 @@ def decode_limited(pieces: Iterable[bytes], encoding: str, max_length: int) -> b
 
 
 def without_gzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Decode gzip that no header names, if the first bytes show it. Raises as `decode_body` does."""
+    """Decode gzip that the first bytes show, although no header names it. Raises as `decode_body` does."""
     return _decode_all(pieces, [""])
 
 
@@ -111,7 +111,7 @@ def _window_bits(name: str, head: bytes, is_plain: bool) -> int:
 
 
 def _inflate(pieces: Iterator[bytes], wbits: int) -> Iterator[bytes]:
-    """Decode zlib, raw deflate, or gzip, which may have several members and padding."""
+    """Decode zlib, raw deflate or gzip. Gzip may have several members and padding."""
     decoder = zlib.decompressobj(wbits)
     slices = (piece[start : start + _SLICE_BYTES] for piece in pieces for start in range(0, len(piece), _SLICE_BYTES))
     for data in slices:

@@ -34,10 +34,10 @@ _HTTP_ONLY = "#HttpOnly_"
 _COOKIE_FIELDS = 7
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]+")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
-_MIN_SECRET_CHARS, _MIN_COOKIE_CHARS = 8, 16  # shorter ones may be words, and are not redacted
+_MIN_SECRET_CHARS, _MIN_COOKIE_CHARS = 8, 16  # shorter values may be words, and are not redacted
 _MAX_COOKIE_VALUES = 200
 _MAX_WITNESSES = 3
-# whole path steps and query words, such as logout, sign_out, Logout.action and Special:UserLogout
+# path segments and query words, such as logout, sign_out, Logout.action and Special:UserLogout
 _LOGOUT = re.compile(r"(?:special:)?(?:user)?[-_]?(?:log|sign)[-_]?(?:out|off)(?:\.\w+)?", re.IGNORECASE)
 
 
@@ -60,7 +60,7 @@ class InEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class InFile:
-    """A file with a secret that only its owner may read, who must be this user or root."""
+    """A file with a secret. Only its owner may read it, who must be this user or root."""
 
     path: Path
 
@@ -104,7 +104,7 @@ class Basic:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Credentials of one origin. Without a secret, only the cookies that the site sets are sent back."""
+    """Credentials of one origin. Without a secret, only cookies that the site has set are sent."""
 
     origin: str
     bearer: SecretPlace | None = None
@@ -156,7 +156,7 @@ class Session:
         self._certain_witness = ""
 
     def headers(self, url: str) -> dict[str, str]:
-        """Return the headers of a request to an address of the origin. Raises CredentialsError naming the origin."""
+        """Return the headers of a request to an address of the origin. Raises CredentialsError, naming the origin."""
         with self._lock:
             if self._headers is None:
                 try:
@@ -171,7 +171,7 @@ class Session:
         return {**self._headers, "Cookie": cookie} if cookie else self._headers
 
     def take_cookies(self, url: str, lines: Iterable[str]) -> None:
-        """Store the cookies of Set-Cookie headers, apart from cookies that the origin may not set."""
+        """Store the cookies of Set-Cookie headers, except cookies that the origin may not set."""
         message = Message()
         for line in islice(lines, _MAX_COOKIES):
             if len(line) <= _MAX_COOKIE_CHARS:
@@ -183,13 +183,13 @@ class Session:
                 self._learn_cookies()
 
     def redact(self, text: bytes) -> bytes:
-        """Remove the secrets of the origin from a response: a site may repeat anything."""
+        """Remove the secrets of the origin from a response, because a site may repeat them."""
         for secret in self._redacted_texts:
             text = text.replace(secret, b"")
         return text
 
     def refusal(self, url: str) -> str | None:
-        """Return why an address is not fetched with the session, such as a logout link, or None."""
+        """Return the reason not to fetch an address with the session, such as that it logs out, or None."""
         url_parts = urlsplit(url)
         words = [*url_parts.path.split("/"), *(word for pair in parse_qsl(url_parts.query) for word in pair)]
         return "a link that logs out" if self.kinds and any(map(_LOGOUT.fullmatch, words)) else None
@@ -202,7 +202,7 @@ class Session:
     def is_alive(self, is_refused: Callable[[str, bool], bool]) -> bool | None:
         """Return whether a page that needs the session can still be read, or None if no such page is known.
 
-        `is_refused` fetches an address, without the session if its second argument is True; its errors are passed on.
+        `is_refused` fetches an address, without the session if its second argument is True. Its errors are raised.
         """
         for url in [self._certain_witness] if self._certain_witness else [*self._witnesses]:
             if self._certain_witness or is_refused(url, True):
@@ -230,7 +230,7 @@ class Session:
         place, host = self._credential.cookies, urlsplit(self._credential.origin).hostname or ""
         if place is None:
             return
-        for number, line in enumerate(place.read().split("\n"), start=1):  # other line ends may be part of a value
+        for number, line in enumerate(place.read().split("\n"), start=1):  # splitlines would also split within values
             line = line.removesuffix("\r").removeprefix(_HTTP_ONLY)
             if not line.strip() or line.startswith("#"):
                 continue
@@ -253,7 +253,7 @@ class Session:
             raise CredentialsError(f"{lacks}: export it again, or check the host")
 
     def _learn_cookies(self) -> None:
-        """Add the values of cookies to the redacted texts. The last 200 values stay, as they may still appear."""
+        """Add the values of cookies to the redacted texts. The last 200 values stay: pages may still contain them."""
         for cookie in self._cookies:
             if cookie.value and len(cookie.value) >= _MIN_COOKIE_CHARS:
                 self._cookie_values.pop(cookie.value, None)

@@ -32,7 +32,7 @@ def unused_proxy(url: str, setting: str) -> str:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return a context that trusts the authorities of this machine, or of SSL_CERT_FILE, and those of certifi."""
+    """Return a context that trusts the authorities of certifi, and those of this machine or of SSL_CERT_FILE."""
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     return context

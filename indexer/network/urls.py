@@ -1,7 +1,7 @@
-"""Addresses in one normal form, so that each page has one.
+"""Addresses in one normal form, so that each page has only one address.
 
-They are parsed and serialised as browsers do, by the URL standard. `normalise` also removes parts that never lead to
-another page: fragment, user name, tracking parameters, session ids, an empty query, the root dot, needless escapes.
+Addresses are parsed and serialised by the URL standard, as in browsers. `normalise` also removes parts that never lead
+to another page: fragment, user name, tracking parameters, session ids, an empty query, the root dot, needless escapes.
 """
 
 import ipaddress
@@ -20,7 +20,7 @@ _IN_FRAGMENT = "!$&'()*+,;=:@/?-._~"
 _MAX_LENGTH = 2_000
 _DROPPED = str.maketrans("", "", "\t\r\n")
 
-# parameters that hold a session id: always, and if their value looks random
+# parameters that always hold a session id, and parameters that do if their value looks random
 _SESSION = re.compile(
     r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid|cfid|cftoken", re.IGNORECASE
 )
@@ -34,9 +34,9 @@ def normalise(base: str, href: str, *, keep_session: bool = False) -> str | None
     """Join a link to its base, which may be empty, and normalise it.
 
     Args:
-        keep_session: keep session ids, for servers that redirect to the same page with one.
+        keep_session: keep session ids, for servers that redirect to the same page with a session id.
 
-    Returns None for addresses that are not http or https, or too long.
+    Returns None for an address that is too long, or is not http or https.
     """
     try:
         url = join_url(base, href) if base else normalize_url(href)
@@ -63,7 +63,7 @@ def origin(url: str) -> str:
 
 
 def on_site(url: str, site: str) -> str:
-    """Return a normalised address over https if it is on a site (`scheme://host:port`) that has moved to https."""
+    """Return a normalised address, over https if the site (`scheme://host:port`) of the address has moved to https."""
     is_plain = url.startswith("http://") and site.startswith("https://") and origin(url)[7:] == site[8:]
     return f"https{url[4:]}" if is_plain else url
 
@@ -75,7 +75,7 @@ def has_user(url: str) -> bool:
 
 @lru_cache(256)
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine: a loopback address, or the name localhost; no name is resolved."""
+    """Return whether a host is a loopback address or localhost. No name is resolved."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

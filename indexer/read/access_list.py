@@ -1,8 +1,8 @@
 """Access lists: the readers of a document, named in front matter, by a file next to it, or by its sender.
 
-Lists count in front matter (Markdown, notebooks), in files named `.access.toml` and for pushed documents. A list that
-cannot be read closes the document: a slip must not make it public. Elsewhere `access` is text, and the summary of a
-build counts documents whose text looks like a list.
+Lists are valid in front matter (Markdown, notebooks), in `.access.toml` files and with pushed documents. An invalid
+list gives access to no one, so that an error does not make a document public. Elsewhere `access` is text, and the
+summary of a build counts documents with text like a list.
 """
 
 import re
@@ -23,7 +23,7 @@ NOBODY: tuple[str, ...] = ()
 MAX_NAMES = 256
 MAX_NAME_LENGTH = 256
 _KINDS = {"users": "user", "groups": "group"}
-MAX_FRONT_MATTER = 16_000  # characters; its parsers take a millisecond for each few hundred
+MAX_FRONT_MATTER = 16_000  # characters; parsing takes a millisecond for a few hundred
 _SEARCHED_CHARACTERS = 4_000
 _SHAPE = 'users = ["ann"], groups = ["staff"], or everybody = true'
 
@@ -31,8 +31,8 @@ _SHAPE = 'users = ["ann"], groups = ["staff"], or everybody = true'
 def closed_paths(names: Iterable[str]) -> frozenset[str]:
     """Return the paths that have access lists, in lower case, given the paths of all files.
 
-    The path of a folder ends with a slash; that of the top folder is empty. A list for a file that does not exist is
-    taken for the list of its folder: its name is probably a slip.
+    The path of a folder ends with a slash; that of the top folder is empty. A list for a missing file counts for the
+    whole folder, because its name is probably misspelt.
     """
     folded_names = [name.casefold() for name in names]
     targets = [name.removesuffix(FILE) for name in folded_names if name.endswith(FILE)]
@@ -41,7 +41,7 @@ def closed_paths(names: Iterable[str]) -> frozenset[str]:
 
 
 def has_list(path: str, closed: Collection[str]) -> bool:
-    """Return whether a file is an access list, or one covers it; `closed` is the result of `closed_paths`."""
+    """Return whether a file is an access list or has one. `closed` is the result of `closed_paths`."""
     path = path.casefold()
     folders = accumulate(f"{step}/" for step in path.split("/")[:-1])
     return path.endswith(FILE) or not {path, "", *folders}.isdisjoint(closed)
@@ -81,7 +81,7 @@ def read_list(body: bytes) -> Readers:
 
 
 def checked_names(names: Any) -> Readers:
-    """Return the readers in an answer of a reader process, or an empty list if the answer is invalid."""
+    """Return the readers in the response of a reader process, or an empty list if the response is invalid."""
     if names is None:
         return None
     try:
@@ -116,12 +116,12 @@ def access_keys(text: str) -> Iterator[int]:
 
 
 def readers_in_fields(fields: Mapping[Any, Any], front: str, *, is_toml: bool) -> Readers:
-    """Return the readers that front matter names, or an empty list if it has several lists or an invalid one.
+    """Return the readers that front matter names, or an empty list if it has several lists or an invalid list.
 
     Args:
         fields: parsed front matter.
         front: its text.
-        is_toml: whether it is TOML, which has no duplicate keys; parsers of YAML and JSON take the last value.
+        is_toml: whether it is TOML, which forbids duplicate keys. Parsers of YAML and JSON take the last value.
     """
     keys = [key for key in _keys_within(fields) if visible(str(key)).strip().casefold() == ACCESS]
     key_count = sum(1 for _ in access_keys(visible(front)))
@@ -134,7 +134,7 @@ def readers_in_fields(fields: Mapping[Any, Any], front: str, *, is_toml: bool) -
 
 
 def _keys_within(fields: Any) -> Iterator[Any]:
-    """Yield the keys of all nested tables; a table that YAML refers to several times is visited once."""
+    """Yield the keys of all nested tables. A table with several YAML references is visited once."""
     todo, visited = [fields], set[int]()
     while todo:
         value = todo.pop()
@@ -146,7 +146,7 @@ def _keys_within(fields: Any) -> Iterator[Any]:
 
 
 def begins_with_list(text: str) -> bool:
-    """Return whether a text begins with fields or front matter, valid or not, that have the key `access`."""
+    """Return whether a text begins with fields or front matter, even if invalid, that have the key `access`."""
     head = visible(text[:MAX_FRONT_MATTER]).lstrip()
     if not _KEY.search(head):
         return False

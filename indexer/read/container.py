@@ -1,7 +1,7 @@
 """Archives of documents (zip, tar, and tar compressed with gzip, bzip2 or xz), and attachments of mails.
 
 Every member is a page, `file:///folder/archive.zip!/member`, so that unchanged members are not read again, and a
-damaged one does not affect others. Archives inside archives are not opened.
+damaged member does not affect others. Archives inside archives are not opened.
 """
 
 import bz2
@@ -39,7 +39,7 @@ from indexer.text.charsets import decode_names
 _MAX_MEMBERS = 10_000
 _MAX_HEADERS = 1_000
 _MAX_TOTAL_BYTES = 200_000_000
-_MAX_RATIO = 200  # decompressed to compressed bytes; 3 to 20 for text
+_MAX_RATIO = 200  # decompressed / compressed bytes; 3 to 20 for text
 _MIN_LIMIT_BYTES = 10_000_000
 _MAX_NAME_LENGTH = 1_000
 _UTF8_FLAG = 0x800
@@ -54,7 +54,7 @@ DAMAGED: tuple[type[Exception], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One file of an archive, or the reason why it is not read."""
+    """One file of an archive, or the reason not to read it."""
 
     name: str
     body: bytes = b""
@@ -63,7 +63,7 @@ class Member:
 
 
 def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
-    """Yield an item of a source unless it is an archive, then the members of an archive or a mail."""
+    """Yield an item of a source unless it is an archive. Then yield the members of an archive or mail."""
     reader = reader_of(item.content_type) if isinstance(item, Page) else None
     if reader != CONTAINER:
         yield item
@@ -74,7 +74,7 @@ def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterat
 def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Page | Skip | Failure]:
     """Yield the pages of an archive or the attachments of a mail, or one failure if it is damaged or a bomb.
 
-    Members over `max_bytes` are not read, and no images if `no_images` has a reason against it.
+    Members over `max_bytes` are not read. Images are not read if `no_images` has a reason.
     """
     is_mail = reader_of(page.content_type) == MAIL
     reader, limits = ATTACHMENTS if is_mail else CONTAINER, f"{max_bytes}\n{no_images}"
@@ -175,7 +175,7 @@ def _zip_members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member
 def _tar(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
     entries = (info.name + "/" * info.isdir() for info, _ in _tar_members(body))
     names = decode_names([name.encode("utf-8", "surrogateescape") for name in entries], is_dos=False)
-    # read all names first, as access lists may come after their files
+    # read all names first, because access lists may come after their files
     lists = closed_paths(normpath(name) for name in names if not name.endswith("/"))
     for (info, archive), name in zip(_tar_members(body), names, strict=True):
         if info.isdir():
@@ -211,7 +211,7 @@ def _read_member(name: str, file: IO[bytes] | _Metered, max_bytes: int) -> Membe
 
 
 def skip_reason(name: str, no_images: str, lists: Collection[str] = ()) -> str:
-    """Return why a member is not read, or an empty string. See `expand` for `no_images`."""
+    """Return the reason not to read a member, or an empty string. See `expand` for `no_images`."""
     steps = name.split("/")
     if len(name) > _MAX_NAME_LENGTH or ":" in steps[0] or not name.isprintable():
         return "a name that is not for a file"

@@ -30,7 +30,7 @@ class Unwanted(ParseError):
 
 @dataclass(frozen=True, slots=True)
 class PageParts:
-    """The parts of a page of HTML or Markdown to read together; the text leaves out the site's `template`."""
+    """The parts of an HTML or Markdown page to read together. The text is without the site's `template`."""
 
     links: bool = False
     needs_rendering: bool = False
@@ -45,10 +45,10 @@ ReadParts = tuple[Mapping[str, Any], bool, PageReading | None]  # links, needs r
 def read_page_parts(page: Page, requested: PageParts, process: ReaderProcess) -> ReadParts:
     """Read the requested parts of a page of HTML or Markdown in one pass.
 
-    The links of `indexer.read.web_page` are not checked yet. There is no reading if the page only refers to others,
-    must not be indexed or needs rendering. If its text cannot be read, the reading has the error instead.
+    The links of `indexer.read.web_page` are not checked yet. There is no PageReading if the page only refers to others,
+    must not be indexed, or needs rendering. If the text cannot be read, its `content` is the error.
 
-    Raises ParseError: its links, or whether it needs rendering, cannot be read.
+    Raises ParseError if the links, or the need for rendering, cannot be read.
     """
     reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
     argument = asdict(requested) | {"charset": page.charset, "reader": reader}
@@ -72,7 +72,7 @@ def read_page_parts(page: Page, requested: PageParts, process: ReaderProcess) ->
 
 
 def validate_blocks(answer: Mapping[str, Any]) -> PageBlocks | None:
-    """Return the blocks in an answer of the reader process, or None if it is invalid."""
+    """Return the blocks in the response of a reader process, or None if they are invalid."""
     try:
         blocks = tuple(
             (int(outer) % _HASH_COUNT, int(place) % _HASH_COUNT, int(text) % _HASH_COUNT, bool(is_linked))
@@ -86,8 +86,8 @@ def validate_blocks(answer: Mapping[str, Any]) -> PageBlocks | None:
 def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR) -> Document:
     """Read a page's title, sections and metadata.
 
-    The default of `process` is any free one. Raises ParseError if the page does not match its media type, cannot be
-    read, or takes too much time or memory.
+    By default, `process` is any free reader process. Raises ParseError if the page does not match its media type,
+    cannot be read, or takes too much time or memory.
     """
     path = urlsplit(page.url).path
     content_type = effective_type(page.content_type, path)
@@ -133,7 +133,7 @@ def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = N
 
 
 def _read_content(reader: str, page: Page, process: ReaderProcess, ocr: Ocr) -> tuple[Extraction, Scans]:
-    """Read a page in a reader process; return its text, and the recognised texts of its scanned pages."""
+    """Read a page in a reader process. Return its text, and the recognised texts of its scanned pages."""
     if reader == SCANS:
         if ocr.obstacle:
             raise Unwanted(f"an image: {ocr.obstacle}")

@@ -1,7 +1,7 @@
-"""The text of a document, and the form in which it leaves the reader process.
+"""The text of a document, and its conversion to and from the JSON of reader processes.
 
-That process has read an untrusted file, so its answer in JSON is not trusted either. For all formats, `from_json`
-checks every field and removes invisible characters from every text.
+A reader process has read an untrusted file, so its response is not trusted either. For all formats, `from_json` checks
+every field and removes invisible characters from every text.
 """
 
 import re
@@ -27,7 +27,7 @@ _MAX_NOTE_LENGTH = 120
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _MAX_REFRESH_SECONDS = 60
 _MAX_REFRESH_LENGTH = 3_000
-# seconds without fractions, separator, url=, address with or without quotes
+# whole seconds, separator, url=, address with or without quotes
 _REFRESH = re.compile(r"(\d{0,9})[\d.]*[\s;,]*(url\s*=\s*)?(.*)", re.IGNORECASE | re.DOTALL)
 _NO_LANGUAGE = ("und", "mul", "zxx")  # unknown, several, none
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
@@ -55,7 +55,7 @@ def to_json(content: Extraction) -> dict[str, Any]:
 
 
 def from_json(answer: Mapping[str, Any]) -> Extraction:
-    """Return a cleaned extraction from an answer. Raises ParseError if it is invalid."""
+    """Return a cleaned extraction from a response. Raises ParseError if the response is invalid."""
     try:
         pairs = [(name, value) for name, values in answer["metadata"].items() for value in values]
         access = checked_names(answer.get("access"))
@@ -91,7 +91,7 @@ def _checked_section(path: list[Any], anchor: Any, text: Any, marks: list[Any], 
 
 
 def clean_notes(untrusted: object) -> tuple[str, ...]:
-    """Return the notes of an untrusted answer as short single lines. Raises TypeError if they are not a list."""
+    """Return the notes of an untrusted response as short single lines. Raises TypeError if they are not a list."""
     if not isinstance(untrusted, list | tuple):
         raise TypeError("notes are not a list")
     texts = (one_line(str(note)).replace(";", ",") for note in untrusted[: reader_notes.MAX_NOTES])
@@ -105,7 +105,7 @@ def clean(text: str) -> str:
     start, end = len(shown) - len(shown.lstrip()), len(shown.rstrip())
     if start >= end:
         return ""
-    # keep the indentation of the first line and spaces at the end of the last
+    # keep the indentation of the first line, and spaces at the end of the last line
     begin, newline = shown.rfind("\n", 0, start) + 1, shown.find("\n", end)
     return shown[begin : newline if newline >= 0 else len(shown)]
 
@@ -131,7 +131,7 @@ def language_of(tag: str | None) -> str | None:
 
 
 def refresh_in(value: str) -> tuple[int, str] | None:
-    """Return the delay in seconds and the address of a refresh, or None without an address or after a long delay."""
+    """Return the delay in seconds and the address of a refresh. None if there is no address, or the delay is long."""
     match = _REFRESH.match(value[:_MAX_REFRESH_LENGTH].strip())
     if match is None or not (match[1] or match[2]):
         return None
@@ -158,7 +158,7 @@ def first_day(moments: Iterable[str | None]) -> str | None:
 
 
 def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
-    """Group values by name, in order. Drop blank and overlong texts, and those over the limits on their number."""
+    """Group values by name, in order. Drop texts that are blank or too long, and more values than the limits allow."""
     result: dict[str, list[str]] = {}
     for name, value in ((folded(visible(name)), folded(visible(value))) for name, value in pairs):
         if not 0 < len(name) <= MAX_NAME_LENGTH or not 0 < len(value) <= MAX_VALUE_LENGTH:
@@ -173,9 +173,9 @@ def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
 
 _LANGUAGE_SAMPLE = 2_000
 _MIN_LANGUAGE_SAMPLE = 40
-_MIN_CONFIDENCE = 0.8  # lower for code, tables and mixtures
-_MAX_FOREIGN_SHARE = 0.01  # 0.001 in English
-_DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}  # share the probability of their language
+_MIN_CONFIDENCE = 0.8  # probability; lower for code, tables and mixtures
+_MAX_FOREIGN_SHARE = 0.01  # share of foreign letters; 0.001 in English
+_DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}  # their probability counts for the language
 
 
 def detect_language(text: str) -> str | None:

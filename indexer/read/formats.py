@@ -24,7 +24,7 @@ MAX_SITEMAP_LENGTH = 50 * 1024 * 1024  # bytes, decompressed; limit of sitemaps.
 MAX_ENTRIES = 50_000
 FUNCTIONS = {reader: table["function"] for reader, table in _READERS.items() if "function" in table}
 TEXT_READERS = _TYPED_BY_NAME | {HTML, PLAIN}  # formats without NUL bytes
-# sites are read without archives, often copies of pages or programs, and without images, often decoration
+# not for sites: archives, which are often copies of pages or programs, and images, which are often decoration
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))
 OPENAPI = "application/openapi+json"
 _DATA_TYPES = {".json": OPENAPI} | dict.fromkeys((".yaml", ".yml"), "application/openapi+yaml")
@@ -43,7 +43,7 @@ def content_type_of(name: str) -> str | None:
 
 
 def type_by_content(name: str, body: bytes) -> str | None:
-    """Return the media type of a file by its suffix, or by its content if it has none or may be OpenAPI."""
+    """Return the media type of a file by its suffix. If it has no suffix or may be OpenAPI, decide by its content."""
     suffix = PurePosixPath(name.lower()).suffix
     if suffix in _DATA_TYPES:
         return _DATA_TYPES[suffix] if is_openapi(body) else None
@@ -56,7 +56,7 @@ def is_openapi(body: bytes) -> bool:
 
 
 def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False) -> str:
-    """Return why a file is not read, by its suffix, or `no_images` if it is an image; empty if it is read.
+    """Return the reason not to read a file, by its suffix, or `no_images` for an image. Empty if the file is read.
 
     With `is_by_name`, files that have to be recognised by their content are refused too.
     """
@@ -68,7 +68,7 @@ def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False)
 
 
 def effective_type(content_type: str, name: str) -> str:
-    """Return the media type; if it is plain text, the type that the file name implies."""
+    """Return the media type. For plain text, return the type that the file name implies."""
     if content_type != "text/plain":
         return content_type
     type_of_name = content_type_of(name)

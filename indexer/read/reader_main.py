@@ -1,4 +1,4 @@
-"""The program of a reader process: it confines itself, then reads documents until its input ends.
+"""The program of a reader process, which confines itself and then reads documents until its input ends.
 
 Not imported by the build.
 """
@@ -46,8 +46,8 @@ def main() -> None:
     hide()
     preload()
     gc.freeze()
-    gc.set_threshold(100_000)  # a page has 100,000 objects without a cycle: collections take a sixth of the time
-    # the build must not take output of libraries for an answer
+    gc.set_threshold(100_000)  # a page has 100,000 objects in no cycle, so most collections are useless
+    # libraries may print, and the build must not read that as a response
     with Connection(os.dup(1)) as build, open(os.devnull, "r+b") as nowhere:
         os.dup2(nowhere.fileno(), 0)
         os.dup2(nowhere.fileno(), 1)
@@ -55,23 +55,25 @@ def main() -> None:
         if engine := start["engine"]:
             load_ocr(engine)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
-            score.write("1000")  # ends this process before the build
+            score.write("1000")  # short memory then ends this process before the build
         send(build, {"confinement": confine(start["memory"])})
         with suppress(EOFError):
             while True:
                 request, body = receive(build, _MAX_REQUEST_BYTES)
-                cpu_seconds = request["seconds"] + _GRACE_SECONDS  # per answer; the signal ends the process
+                cpu_seconds = (
+                    request["seconds"] + _GRACE_SECONDS
+                )  # limit for each message, kept by a signal
                 signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
                 for fields, data in answer(request["reader"], request["argument"], body):
                     send(build, fields, data)
                     signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
                 if "error" in fields:
                     gc.collect()  # an exception may keep a large document in a cycle
-        os._exit(0)  # cleanup is not allowed any more
+        os._exit(0)  # the filter forbids cleanup
 
 
 def preload() -> None:
-    """Load all modules and files that readers may use, as none can be opened later."""
+    """Load all modules and files that readers may use, because no file can be opened later."""
     detect_language("The model of languages writes files, and sets memory aside when it is first used. " * 50)
     import_module("_strptime")
     for reader, place in FUNCTIONS.items():
@@ -91,7 +93,7 @@ def preload() -> None:
 
 
 def load_ocr(engine: str) -> None:
-    """Load the OCR engine; errors are reported to requests for pages."""
+    """Load the OCR engine. Later requests for pages report an error."""
     try:
         scans = import_module("indexer.read.ocr.scans")
         scans.load(engine)
@@ -102,12 +104,12 @@ def load_ocr(engine: str) -> None:
 
 
 def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Yield the results of a reader as messages; the last message has `done` or `error`."""
+    """Yield the results of a reader as messages. The last message has `done` or `error`."""
     read = _readers.get(reader)
     if read is None:
         yield {"error": f"its reader cannot be loaded ({_import_errors.get(reader)}); install pilotlight again"}, b""
         return
-    reader_notes.take()  # drops those of a failed document
+    reader_notes.take()  # drops the notes of a failed document
     last: dict[str, Any] = {}
     try:
         if reader in (CONTAINER, ATTACHMENTS):
@@ -133,7 +135,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
 
 
 def _note_lists(content: Extraction) -> Extraction:
-    """Return a document, with a note if its text outside of code looks like an access list but is none."""
+    """Return a document, with a note if text outside of code looks like an access list, but is not valid as one."""
     sections = content.sections[:_SECTIONS_SEARCHED]
     texts = list(filter(str.strip, map(_outside_code, sections))) or [section.text for section in sections]
     if content.declared.access is None and looks_like_list("\n".join(texts)):
@@ -152,7 +154,7 @@ def _outside_code(section: Section) -> str:
 
 def _failure_reason(error: BaseException) -> str:
     cause: BaseException | None = error
-    visited: list[BaseException] = []  # an error may be its own cause
+    visited: list[BaseException] = []  # causes may form a cycle
     while cause is not None and cause not in visited:
         # lxml reports a lack of memory as a syntax error
         is_xml = isinstance(cause, etree.XMLSyntaxError) and cause.code == etree.ErrorTypes.ERR_NO_MEMORY
@@ -167,15 +169,15 @@ def _failure_reason(error: BaseException) -> str:
     return f"damaged, or not what it says it is ({type(error).__name__})"
 
 
-# The process confines itself before the first document, by system calls of the C library: packages such as
-# `py-landlock` only wrap them.
+# The process confines itself before the first document, by system calls of the C library, which packages such as
+# `py-landlock` only wrap.
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _NEW_IPC, _NEW_USER, _NEW_NET = 0x08000000, 0x10000000, 0x40000000
 _CAPABILITY_VERSION_3 = 0x20080522
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 _CREATE_RULESET_VERSION = 1
-_FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # Landlock version: rights over files since then
+_FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # version of Landlock, and the rights over files that it added
 _NET_FROM, _NET_RIGHTS = 4, 0b11  # bind and connect, TCP
 _SCOPES_FROM, _SCOPES = 6, 0b11  # abstract sockets, signals
 _EMPTY = "/proc/self/fdinfo"  # a folder that contains only numbers
@@ -183,12 +185,12 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def confine(memory: int) -> dict[str, str]:
-    """Drop the rights that a reader does not need, after its files have been opened and its modules loaded.
+    """Drop the rights that a reader does not need. Call this after all files are opened and modules loaded.
 
     Args:
         memory: limit of the address space in bytes.
 
-    Returns: the restriction by each mechanism of the kernel, or an empty text if that is not available.
+    Returns: the restriction by each mechanism of the kernel, or "" for an unavailable mechanism.
     """
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
@@ -204,7 +206,7 @@ def confine(memory: int) -> dict[str, str]:
     head = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
     sets = ctypes.create_string_buffer(24)
     has_none = capset is not None and _LIBC.syscall(capset, head, sets) == 0
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # last, as other changes of rights unset it
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # last, because other changes of rights unset it
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     version = _apply_landlock()
     return {
@@ -217,7 +219,7 @@ def confine(memory: int) -> dict[str, str]:
 
 
 def _apply_landlock() -> int:
-    """Forbid access to files, connections and signals; return the version of Landlock, or 0 if there is none."""
+    """Forbid access to files, connections and signals. Return the version of Landlock, or 0 if there is none."""
     version: int = _LIBC.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _CREATE_RULESET_VERSION)
     if version < 1:
         return 0
@@ -237,10 +239,10 @@ def _apply_landlock() -> int:
 _CALLS: dict[str, dict[str, list[int]]] = tomllib.loads(
     Path(__file__).with_name("system_calls.toml").read_text("utf-8")
 )
-_SIGNALS = ((200, 130), (234, 131))  # tkill, tgkill: only to itself, for `abort`
+_SIGNALS = ((200, 130), (234, 131))  # tkill, tgkill: only to this process, for `abort`
 _MAPPING = ((9, 222), (10, 226))  # mmap, mprotect: not executable
 _STATUS = (262, 79)  # newfstatat: only for open files
-_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column in the tables, kernel's number
+_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # index in the pairs above, kernel's number
 _PROT_EXEC, _AT_EMPTY_PATH = 4, 0x1000
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000 | errno.EACCES
 _LOAD, _EQUAL, _HAS, _RETURN = 0x20, 0x15, 0x45, 0x06
@@ -254,7 +256,7 @@ class _Program(ctypes.Structure):
 
 
 def _restrict_calls() -> bool:
-    """Allow only the system calls on the list; return False if the system has no filter."""
+    """Allow only the listed system calls. Return False if the kernel has no filter."""
     architecture = _ARCHITECTURES.get(platform.machine())
     if architecture is None:
         return False

@@ -1,10 +1,10 @@
 """The processes in which documents are read, so that a hostile document cannot harm the build.
 
-It is started when it is first needed, loads all that readers use, see `reader_main`, and is kept. It may use only so
-much memory, is confined, and is killed when an answer takes too long; the next document gets a new one. What it says is
-JSON, see `indexer.read.extraction`.
+A process starts when it is needed, loads everything that readers use (see `reader_main`), and is reused. It is
+confined, has a limit of memory, and is killed when a response takes too long. Responses are JSON, see
+`indexer.read.extraction`.
 
-Everything is read there, HTML and plain text too: that leaves the build's own process to fetching and embedding.
+All formats are read there, even plain text, so that the process of the build only fetches and embeds.
 """
 
 import atexit
@@ -38,8 +38,8 @@ _MAX_DOCUMENTS = 5_000  # per process, so that leaks of libraries do not add up
 _MAX_PROCESSES = 4
 _MAX_JSON_BYTES = 64_000_000
 _MAX_BODY_BYTES = 1 << 30
-# One thread: the memory that numpy reserves per core would exceed the limit, and readers may not start threads, which
-# Tesseract does with OpenMP.
+# Readers have one thread. Memory that numpy reserves for each core would exceed the limit, and the filter forbids the
+# threads of Tesseract's OpenMP.
 _PROGRAM = (
     "import os, sys; os.environ |= dict(OPENBLAS_NUM_THREADS='1', OMP_THREAD_LIMIT='1'); sys.path[:] = sys.argv[1:]; {}"
     "from indexer.read.reader_main import main; main()"
@@ -51,7 +51,7 @@ Lend = Callable[[], AbstractContextManager["ReaderProcess"]]
 
 
 def most_at_once() -> int:
-    """Return how many documents to read at the same time: one per core, if there is memory for it."""
+    """Return the number of documents to read at the same time: one for each core, if memory suffices."""
     return memory.readers(min(_MAX_PROCESSES, cpu.detect().cores))
 
 
@@ -72,7 +72,7 @@ def send(connection: Connection, fields: dict[str, Any], body: bytes = b"") -> N
 def receive(connection: Connection, longest_body: int = _MAX_BODY_BYTES) -> tuple[dict[str, Any], bytes]:
     """Receive a message.
 
-    Raises EOFError or OSError if the other process has ended, ParseError for a message that is invalid or too long.
+    Raises EOFError or OSError if the other process has ended, and ParseError if a message is invalid or too long.
     """
     try:
         fields = json.loads(connection.recv_bytes(_MAX_JSON_BYTES))
@@ -89,12 +89,12 @@ def receive(connection: Connection, longest_body: int = _MAX_BODY_BYTES) -> tupl
 
 @cache
 def _starter(build: int) -> ThreadPoolExecutor:
-    """Return the thread of a build process that starts its readers: the kernel kills them when this thread ends."""
+    """Return the thread of a build process that starts all its readers. The kernel kills them when this thread ends."""
     return ThreadPoolExecutor(1, thread_name_prefix="reader")
 
 
 def _start(before: str) -> tuple[subprocess.Popen[bytes], Connection]:
-    """Start a process; return it with the connection to its standard input and output."""
+    """Start a process. Return it, and the connection to its standard input and output."""
     ours, theirs = Pipe()
     with theirs:
         process = subprocess.Popen(
@@ -104,7 +104,7 @@ def _start(before: str) -> tuple[subprocess.Popen[bytes], Connection]:
             stderr=subprocess.DEVNULL,
             cwd="/",
             env={},
-            start_new_session=True,  # an interrupt from the keyboard goes to the build, which then ends this
+            start_new_session=True,  # a keyboard interrupt ends only the build, which then ends readers
         )
     return process, ours
 
@@ -115,12 +115,12 @@ def hide() -> None:
 
 
 class ReaderProcess:
-    """A process that reads documents; used by one thread at a time, except for `interrupt`."""
+    """A process that reads documents. Only one thread at a time may use it, except for `interrupt`."""
 
     _connection: Connection
 
     def __init__(self, seconds: float = _TIMEOUT_SECONDS, memory: int = _MEMORY_LIMIT, before: str = "") -> None:
-        """Set limits; the code in `before` runs first, for tests."""
+        """Set limits. The process first runs the code in `before`, which is for tests."""
         self._seconds = seconds
         self._memory = memory
         self._before = before
@@ -131,10 +131,9 @@ class ReaderProcess:
         self.confinement: dict[str, str] = {}
 
     def ask(self, reader: str, argument: Any, body: bytes) -> Generator[tuple[dict[str, Any], bytes], None, None]:
-        """Read a document with one of `formats.FUNCTIONS`, and yield its answers, each with a body.
-
-        That function is called with `argument`, such as the charset of a text or the size limit of archive members.
-        Raises ParseError if the document cannot be read, or takes too long or too much memory.
+        """Read a document with one of `formats.FUNCTIONS`, and yield its messages, each with a body. The function
+        receives `argument`, such as the charset of a text or the size limit of archive members. Raises ParseError if
+        the document cannot be read, or takes too much time or memory.
         """
         done = False
         if self.is_interrupted:
@@ -154,7 +153,7 @@ class ReaderProcess:
                 if answer[0].keys() != {"done"}:
                     yield answer
         finally:
-            if not done:  # the next request would read the rest
+            if not done:  # the next request would receive the remaining messages
                 self.close()
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -179,13 +178,13 @@ class ReaderProcess:
         return process
 
     def use(self, engine: str) -> None:
-        """Load an OCR engine until the process is lent again, see `indexer.read.ocr.pages`."""
+        """Load an OCR engine for the current loan of the process, see `indexer.read.ocr.pages`."""
         if engine != self._engine:
             self.close()
             self._engine = engine
 
     def interrupt(self) -> None:
-        """End the current document from another thread; nothing is read until the process is lent again."""
+        """Stop reading, from another thread. Nothing is read until the process is lent again."""
         self.is_interrupted = True
         if (process := self._process) is not None:
             process.kill()
@@ -204,7 +203,7 @@ class ReaderProcess:
     def _exchange(
         self, process: subprocess.Popen[bytes], request: _Request, seconds: float
     ) -> tuple[dict[str, Any], bytes]:
-        """Send a request, if any, and return the next answer; kill the process if that takes too long."""
+        """Send a request, if any, and return the next message. Kill the process if that takes too long."""
         began = time.monotonic()
         deadline = threading.Timer(seconds, process.kill)
         deadline.start()
@@ -225,12 +224,12 @@ class ReaderProcess:
             ended = 0
         if ended == -signal.SIGSYS:
             raise ParseError("its reader was stopped: it made a forbidden system call")
-        verb = "took" if ended == -signal.SIGABRT else "crashed, or took"  # libraries abort when out of memory
+        verb = "took" if ended == -signal.SIGABRT else "crashed, or took"  # libraries abort if memory is short
         raise ParseError(f"reading it {verb} more than {self._allowed >> 20:,} MB of memory")
 
 
 class _Shelf:
-    """The unused processes. Starting another takes a second, so callers first wait that long for a free one."""
+    """The unused processes. Starting a process takes a second, so callers first wait a second for a free process."""
 
     def __init__(self) -> None:
         self.free: list[ReaderProcess] = []
@@ -240,7 +239,7 @@ class _Shelf:
         self._changed = threading.Condition()
 
     def take(self, *, is_patient: bool) -> ReaderProcess:
-        """Return a process, a new one if none is free; a patient caller first waits for one."""
+        """Return a free process, or a new process if none is free. If `is_patient`, first wait for a free process."""
         with self._changed:
             while is_patient and not self.free and self._lent and self._waited_seconds < self.start_seconds:
                 began = time.monotonic()
@@ -266,7 +265,7 @@ _shelf = _Shelf()
 
 @contextmanager
 def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
-    """Lend a process without a limit on their number, for callers that already have one."""
+    """Lend a process. The number of lent processes has no limit, so callers must limit it."""
     process = _shelf.take(is_patient=is_patient)
     process.is_interrupted = False
     try:
@@ -276,7 +275,7 @@ def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
 
 
 class ReaderPool:
-    """A pool that lends processes, and can end the lent ones."""
+    """A pool that lends processes, and can end lent processes."""
 
     def __init__(self) -> None:
         self._lent: set[ReaderProcess] = set()
@@ -303,6 +302,6 @@ class ReaderPool:
 
 @atexit.register
 def close_all() -> None:
-    """End the unused processes; the next document starts a new one."""
+    """End the unused processes. The next document starts a new process."""
     while _shelf.free:
         _shelf.free.pop().close()

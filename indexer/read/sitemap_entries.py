@@ -1,4 +1,4 @@
-"""Addresses in sitemaps, feeds and lists of text; runs in reader processes."""
+"""Read the addresses in sitemaps, feeds and plain text lists. Runs in reader processes."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F
 def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
     """Return the addresses of a sitemap, each with the name of its element, JSON-ready.
 
-    Raises ParseError: it has an unknown format, is damaged, too large, or defines entities.
+    Raises ParseError if the sitemap has an unknown format, is damaged or too large, or defines entities.
     """
     try:
         for _ in range(2):
@@ -83,7 +83,7 @@ def _xml_entries(body: bytes) -> Iterator[tuple[str, str]]:
                 return
             about = element.getroottree().docinfo
             defined = about.internalDTD.entities() if about.internalDTD is not None else []
-            if about.doctype and (defined or not about.public_id):  # RSS 0.91 names a public one
+            if about.doctype and (defined or not about.public_id):  # RSS 0.91 has a public document type
                 raise ParseError("a list of pages with a document type is not read: it may define entities")
             if name not in _ROOTS:
                 raise ParseError(f"neither a page nor a sitemap or feed: its first element is {name[:40]}")
@@ -100,7 +100,7 @@ def _xml_entries(body: bytes) -> Iterator[tuple[str, str]]:
                 has_address = True
                 yield above, address
                 continue
-        if name in _ENTRIES:  # memory does not grow with the list
+        if name in _ENTRIES:  # frees the entry, so that memory does not grow
             ids = [
                 child
                 for child in element

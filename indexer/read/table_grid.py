@@ -1,6 +1,6 @@
-"""The grid of a table of any format: spread cells that span several places, and find the rows that name columns.
+"""The grid of a table in any format: spread cells over their spans, and find the rows that name columns.
 
-With `begin, end = find_head(grid)`, `grid[:begin]` has titles, `grid[begin:end]` the names of columns, the rest values.
+With `begin, end = find_head(grid)`, `grid[:begin]` has titles, `grid[begin:end]` names of columns, and the rest values.
 """
 
 import re
@@ -45,8 +45,8 @@ def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     not repeated. After `_MAX_REPEATS` repeated cells, the rest is not spread, and a note says so.
     """
     grid: list[list[str]] = []
-    reaches: list[tuple[int, str]] = []  # end of the last cell of each row, its repeated text
-    above: dict[int, tuple[int, int, str]] = {}  # column: rows to fill, end of the cell, its text
+    reaches: list[tuple[int, str]] = []  # each row: end of the last cell, and its repeated text
+    above: dict[int, tuple[int, int, str]] = {}  # column → rows to fill, end of the cell, text
     repeats = 0
     for cells in rows:
         repeats += len(above)
@@ -87,9 +87,9 @@ def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
 
 
 def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tuple[int, int]:
-    """Return the first row that names columns and the row after the last; both are 0 if there is none.
+    """Return the range of rows [first, end) that name columns, or (0, 0) if there are none.
 
-    `by_numbers` is for tables that may have no names: then a single row of words above words does not name columns.
+    `by_numbers` is for tables that may lack column names. Then a single row of words names columns only above numbers.
     """
     sample = rows[:_SAMPLE_ROWS]
     counts = sorted(sum(map(bool, row)) for row in sample)
@@ -119,7 +119,7 @@ def column_names(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _is_title(row: Sequence[str]) -> bool:
-    """Return whether a row is a title: one text, from the first column on, that fills one cell or more than two."""
+    """Return whether a row is a title: one text from the first column on, in one cell or in more than two."""
     filled = [text for text in row if text]
     return bool(row[0]) and len(set(filled)) == 1 and len(filled) != 2 and all(row[: len(filled)])
 
@@ -142,7 +142,7 @@ def _end_of_head(rows: Sequence[Sequence[str]], begin: int, by_numbers: bool) ->
 
 
 def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
-    """Return whether a row names columns below the groups of the row above, and nothing else."""
+    """Return whether a row only names the columns of the groups in the row above."""
     divides = False
     for column, text in enumerate(lower if len(set(upper)) > 1 else ()):
         above = _cell_at(upper, column)
@@ -155,7 +155,7 @@ def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
 
 
 def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
-    """Return whether a row has words above numbers, and no new words next to them."""
+    """Return whether a row has words above numbers: one, or two if it has other words that differ from `above`."""
     words, is_new = 0, False
     for column, text in enumerate(row):
         if not text:

@@ -1,4 +1,4 @@
-"""Read a page of HTML or Markdown once: links, blocks of its site's template, text; runs in reader processes."""
+"""Read the links, the template blocks and the text of an HTML or Markdown page in one pass, in a reader process."""
 
 import re
 from collections.abc import Generator, Mapping
@@ -25,8 +25,8 @@ def page_parts(
 ) -> Generator[tuple[dict[str, Any], bytes], None, Extraction | None]:
     """Yield a page's `links`, whether it `needs_rendering`, and its `blocks`, as requested; return its text.
 
-    Only the links of a page are read if it refers to other pages or must not be indexed. Nothing is read after a
-    `needs_rendering` that is true. `requested` has the fields of `PageParts`, and `charset` and `reader`.
+    If a page only refers to other pages or must not be indexed, only its links are read. After a true
+    `needs_rendering`, nothing else is read. `requested` has the fields of `PageParts`, `charset` and `reader`.
 
     Raises:
         ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read, or has too many links.
@@ -123,7 +123,7 @@ def _collect_links(tree: HtmlTree) -> dict[str, Any]:
 _MAX_MOVED_LENGTH = 500
 _MAX_BARE_LENGTH = 100
 _UNSEEN = frozenset({"script", "style", "template", "noframes", "iframe", "title"})
-# titles by Apache, nginx and lighttpd; by Python, Tomcat and Jetty; by IIS
+# titles of directory listings by Apache, nginx, lighttpd, Python, Tomcat and Jetty, and by IIS
 _LISTING = re.compile(r"(?:index of|directory:|directory listing for) \[?/.*|[\w.:-]+ - /.*/", re.IGNORECASE)
 _MAX_ENTRY_LENGTH = 120
 _MIN_PROSE_LENGTH = 300
@@ -132,8 +132,8 @@ _MIN_PROSE_LENGTH = 300
 def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
     """Measure a page that may only refer to another page.
 
-    Returns: the characters of text outside of links, the characters of them that exceed a date and a size between two
-    links, the address of the refresh, and whether browsers follow it before the page can be read.
+    Returns: the characters of text outside of links; of these, the characters that exceed a date and a size between two
+    links; the address of the refresh; and whether browsers follow it before the page can be read.
     """
     text_length = prose = between = 0
     refresh, is_for_all = None, False
@@ -165,8 +165,7 @@ _TEXT_BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split(
 
 def needs_rendering(tree: HtmlTree) -> bool:
     """Return whether a page with scripts has hardly any words outside of navigation, or few words and no block of text.
-
-    Short pages are rendered needlessly rather than lost.
+    Some short pages are rendered needlessly, so that none is lost.
     """
     sizes = single_page.measure(tree.body, with_noise=False)
     length = sizes[id(tree.body)].text

@@ -1,3 +1,3 @@
-"""Stores of generations, an index folder or a Milvus server, with the same methods.
+"""Stores of generations: an index folder and a Milvus server, with the same methods.
 
 May import `generation` and `publish`."""

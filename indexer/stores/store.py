@@ -1,6 +1,6 @@
-"""Stores of generations: the index folder, and Milvus, to which a build can publish.
+"""The interface of stores of generations, and the store in an index folder.
 
-Every build writes into an index folder, which keeps pages and vectors for the next build.
+Every build writes to an index folder, because only it keeps pages for the next build. Then it may publish to Milvus.
 """
 
 from pathlib import Path

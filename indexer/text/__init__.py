@@ -1,3 +1,3 @@
 """Bytes to plain text: charsets, invisible characters, TOML, and notes on guesses.
 
-May import nothing of the other rooms."""
+May not import other rooms."""

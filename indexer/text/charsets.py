@@ -9,7 +9,7 @@ import webencodings
 
 from indexer.text import reader_notes
 
-_MARKS = (  # UTF-32 first: its mark begins like that of UTF-16
+_MARKS = (  # UTF-32 first, because its mark begins with that of UTF-16
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -28,7 +28,7 @@ _META_BYTES = 32_768
 _ASCII_NAMES = frozenset({"us-ascii", "ascii", "ansi_x3.4-1968"})
 _MARKUP = re.compile(rb"<(script|style)\b.*?(?:</\1|\Z)|<[^<>]*>?", re.DOTALL | re.IGNORECASE)
 _HIGH_RUN = re.compile(rb"[\x80-\xff]+")
-_NOT_WINDOWS = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # undefined in windows-1252, letters in DOS code pages
+_NOT_WINDOWS = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # undefined in windows-1252, but letters in DOS code pages
 _NOT_TEXT = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _LETTER = re.compile(rb"[A-Za-z]")
 _JAPANESE = re.compile(rb"\x1b\$[@B]")
@@ -36,7 +36,7 @@ _REPLACEMENT = "\ufffd".encode()
 _BINARY_SAMPLE_BYTES = 2_000
 _GUESS_SAMPLE_BYTES = 100_000
 _LATIN = ("windows-1252", "windows-1250", "iso-8859-2", "windows-1254", "windows-1257", "windows-1258")
-_BY_LANGUAGE = {  # likeliest first, other than windows-1252
+_BY_LANGUAGE = {  # languages with other encodings than windows-1252, likeliest first
     **dict.fromkeys("bs cs hr hu pl ro sk sl sq".split(), ("windows-1250", "iso-8859-2")),
     **dict.fromkeys("az tr".split(), ("windows-1254",)),
     **dict.fromkeys("lt lv".split(), ("windows-1257",)),
@@ -62,7 +62,7 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
 
 
 def is_binary(body: bytes, charset: str | None) -> bool:
-    """Return whether bytes are binary: some are zero, and nothing declares UTF-16 or UTF-32."""
+    """Return whether bytes are binary: they contain zeros, and nothing declares UTF-16 or UTF-32."""
     if not body[:_BINARY_SAMPLE_BYTES].count(0):
         return False
     name = _declared_encoding(body, charset, markup=False)
@@ -81,7 +81,7 @@ def _declared_encoding(body: bytes, charset: str | None, markup: bool) -> str | 
         if markup or charset.lower() not in _ASCII_NAMES:
             return name
         broken = body.decode("utf-8", "replace").count("\ufffd") - body.count(_REPLACEMENT)
-        return name if broken else "utf-8"  # some programs send mail like this
+        return name if broken else "utf-8"  # some mail programs declare UTF-8 as ASCII
     for label in _labels_in_markup(body[:_META_BYTES]) if markup else ():
         if name := encoding_name(label.decode("latin-1"), is_page=True):
             # the declaration was read as ASCII, so the document is not UTF-16
@@ -121,7 +121,7 @@ def _guess_encoding(body: bytes, markup: bool) -> str:
 
 
 def _guess(body: bytes) -> str:
-    """Guess the encoding of bytes as Firefox does, and by language if they have Latin letters."""
+    """Guess the encoding of bytes as Firefox does. For Latin letters, also use the language."""
     first = _HIGH_RUN.search(body)
     start = max(first.start() - _BINARY_SAMPLE_BYTES, 0) if first else 0
     sample = body[start : start + _GUESS_SAMPLE_BYTES]
@@ -132,7 +132,7 @@ def _guess(body: bytes) -> str:
         return detected
     # single high bytes between ASCII letters are Latin letters
     language = detect_language(decode_as("windows-1252", sample)) if detect_language else None
-    is_unsure = language in (None, "en")  # English has no such letters
+    is_unsure = language in (None, "en")  # English has no accented letters
     likely = _LATIN if is_unsure else _BY_LANGUAGE.get(language or "", _LATIN[:1])
     detected = detected if detected in likely else likely[0]
     return "cp850" if detected == "windows-1252" and _NOT_WINDOWS.search(sample) else detected
@@ -140,7 +140,7 @@ def _guess(body: bytes) -> str:
 
 def _detect(sample: bytes) -> str:
     try:
-        from chardetng_py import detect  # not installed for serving, nor available on every machine
+        from chardetng_py import detect  # not installed for serving, and not available everywhere
     except ImportError:
         return "windows-1252"
     return encoding_name(detect(sample)) or "windows-1252"
@@ -150,7 +150,7 @@ _CODE_PAGES = ("cp850", "cp852")
 
 
 def decode_names(names: Iterable[bytes], *, is_dos: bool) -> list[str]:
-    """Return the file names of an archive, with slashes, decoded as UTF-8 or in one encoding that fits all others.
+    """Return the file names of an archive, with slashes. All names that are not UTF-8 are decoded in one encoding.
 
     Args:
         is_dos: whether a program of DOS or Windows made the archive.
@@ -180,7 +180,7 @@ _STANDARD_NAMES = {
     "cp874": "windows-874", "cp932": "shift_jis", "cp949": "euc-kr", "euc_jp": "euc-jp", "big5hkscs": "big5",
     "iso2022_jp": "iso-2022-jp", "mac-roman": "macintosh", "mac-cyrillic": "x-mac-cyrillic",
 }  # fmt: skip
-# encodings of mail and text that the standard lacks; others of Python, such as unicode_escape, are not safe
+# encodings of mail and text that the standard lacks, without unsafe ones of Python such as unicode_escape
 _BEYOND = frozenset(
     "utf-7 utf-32 utf-32-be utf-32-le hz iso2022_kr johab kz1048 ptcp154 koi8-t tis-620 mac-latin2 mac-greek "
     "mac-turkish cp437 cp720 cp737 cp775 cp850 cp852 cp855 cp857 cp858 cp860 cp861 cp862 cp863 cp864 cp865 cp869 "
@@ -231,7 +231,7 @@ def _decode_iso_2022_jp(body: bytes) -> str:
 
 
 _HIGH = bytes(byte | 0x80 if 0x20 < byte < 0x7F else byte for byte in range(256))
-# Python's codecs that are nearest to the encodings of the standard
+# Python's nearest codecs for encodings of the standard
 _SUPERSETS = {
     "big5": "big5hkscs", "euc-jp": "euc_jis_2004", "euc-kr": "cp949", "gbk": "gb18030", "shift_jis": "cp932",
 }  # fmt: skip

@@ -34,7 +34,7 @@ def visible(text: str) -> str:
 
 
 def without_joiners(text: str) -> str:
-    """Remove the joiners and variation selectors that `visible` keeps: searches ignore them."""
+    """Remove the joiners and variation selectors that `visible` keeps, because searches ignore them."""
     return text if text.isascii() else _JOINERS.sub("", text)
 
 

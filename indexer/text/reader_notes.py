@@ -1,7 +1,7 @@
 """Notes on guesses and omissions while a document is read.
 
-A process reads one document at a time, so one list is enough. The summary of a build counts notes by their text, so a
-note names a kind ("an encoding was guessed: windows-1252"), never the place or the words of one document.
+A process reads one document at a time, so one list is enough. The summary of a build counts notes by their text. So a
+note names a kind ("an encoding was guessed: windows-1252"), and never quotes one document.
 """
 
 MAX_NOTES = 20
@@ -9,7 +9,7 @@ _notes: dict[str, None] = {}
 
 
 def add(note: str) -> None:
-    """Add a note on the document that is being read, which has at most `MAX_NOTES` different ones."""
+    """Add a note on the document that is being read, up to `MAX_NOTES` different notes."""
     if len(_notes) < MAX_NOTES:
         _notes[note] = None
 

@@ -1,4 +1,4 @@
-"""Read untrusted TOML: in linear time, and of limited length and depth."""
+"""Read untrusted TOML of limited length and depth, in linear time."""
 
 import re
 import tomllib
@@ -9,10 +9,10 @@ _MANY_PARTS = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){32
 
 
 def load_toml(text: str) -> dict[str, Any]:
-    """Parse TOML. Raises ValueError if it is not valid, too long or too deep, or if a name has too many parts."""
+    """Parse TOML. Raises ValueError if it is invalid, too long or too deep, or if a name has too many parts."""
     if len(text) > _MAX_CHARACTERS:
         raise ValueError(f"it has over {_MAX_CHARACTERS:,} characters")
-    if _MANY_PARTS.search(text):  # the parser takes quadratic time
+    if _MANY_PARTS.search(text):  # the parser takes quadratic time for them
         raise ValueError("a name has over 32 parts")
     try:
         return tomllib.loads(text)

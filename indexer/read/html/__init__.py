@@ -1,1 +1,1 @@
-"""An HTML page in, its text by sections out, without the interface around it."""
+"""An HTML page in, the sections of its text out, without the interface around the text."""

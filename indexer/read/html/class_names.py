@@ -6,7 +6,7 @@ from functools import lru_cache
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 
 _MAX_NAME_CHARS = 300
-# matched at the start of each word of a class name
+# each matches at the start of a word in a class name
 _STRONG = (
     r"comments\b|comment.?(?:list|area|form|section|wrap|thread|block|container)|kommentare|commentaires|comentarios"
     r"|commenti\b|reacties|disqus|respond\b|livefyre"
@@ -25,7 +25,7 @@ _WEAK = (
     r"|masthead|toolbar|copyright|article.?(?:meta|info|tools)|pop.?up|modal|overlay|lightbox"
     r"|comment\b|(?:next|prev|previous)\b|info.?items?\b"
 )
-_POSTERS = (  # author and controls of a post in a thread
+_POSTERS = (  # author and controls of a forum post
     r"\w*profile\b|user\b|user.?(?:info|details|cell|card|name|title)|poster\b|joined"
     r"|(?:post|message).?(?:author|buttons|menu|stats|user|meta|info)|author\b|answers.?sub.?header"
 )
@@ -62,7 +62,7 @@ def declares_article(tree: HtmlTree, markup: str) -> bool:
 
 
 def kind_of(element: Element) -> str:
-    """Return the kind of furniture that the class or id of an element names: strong, weak, poster or ""."""
+    """Return the kind of furniture in the class or id of an element: strong, weak, poster or ""."""
     attributes = element.attributes
     if element.name in _NEVER_NAMED or not ("class" in attributes or "id" in attributes):
         return ""
@@ -80,7 +80,7 @@ def kind_named(names: str) -> str:
 
 
 def is_text(element: Element) -> bool:
-    """Return whether the class, id or itemprop of an element says that it is the main text."""
+    """Return whether the class, id or itemprop of an element declares it as the main text."""
     names = f"{element.get('class')} {element.get('id')}"
     return _is_text_named(names[:_MAX_NAME_CHARS]) or "articleBody" in element.get("itemprop")
 

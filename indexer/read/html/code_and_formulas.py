@@ -22,10 +22,10 @@ def is_code(tag: Element) -> bool:
 
 
 def code_of(tag: Element) -> str:
-    """Return the text of a block of code, or "" if it only numbers the lines of another block."""
+    """Return the text of a block of code, or "" for a block of line numbers."""
     pieces: list[str] = []
     loose = tag.name != "pre" and _is_fragment(tag)
-    # children that are not lines are tooltips
+    # other children than lines are tooltips
     lines_only = [node for node in tag.tags if _is_line(node)] if loose else None
     todo: list[Element | str | tuple[int]] = list(reversed(lines_only or tag.children))
     while todo:
@@ -73,7 +73,7 @@ def _is_line(tag: Element) -> bool:
 
 
 def _numbers_lines(tag: Element, words: list[str]) -> bool:
-    """Return whether a block only numbers the lines of the code in the next table cell."""
+    """Return whether a block has only the line numbers of the code in the next table cell."""
     first = int(words[0]) if words and words[0].isdecimal() and len(words[0]) < 9 else -1
     cell = next((parent for parent in tag.parents() if parent.name in ("td", "th")), None) if first >= 0 else None
     if cell is None or cell.parent is None or words != [str(first + offset) for offset in range(len(words))]:
@@ -115,7 +115,7 @@ def replace_formulas(tree: HtmlTree, markup: str) -> None:
 
 
 def _formula(element: Element) -> str | None:
-    """Return the TeX of an element, or None if the element is no formula."""
+    """Return the TeX of a formula, or None for other elements."""
     if element.name == "math":
         return _tex_of(element)
     if element.name == "script" and element.get("type").startswith("math/"):
@@ -135,7 +135,7 @@ def _is_rendered(names: str) -> bool:
 
 
 def _unhide(formula: Element, text: str) -> None:
-    """Show the hidden ancestors of a formula that hold nothing else, and remove its image."""
+    """Show the hidden ancestors of a formula that contain nothing else, and remove its image."""
     around, content = formula, "".join(text.split())
     for parent in formula.parents(3):
         if len(parent.children) < 12:
@@ -174,7 +174,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def alternative_text(image: Element) -> str:
-    """Return the alternative text of an image if it belongs to the text, else an empty string."""
+    """Return the alternative text of an image if that belongs to the text of the page, else ""."""
     attributes = image.attributes
     alt = fold(attributes.get("alt", ""))
     if not alt or len(alt) > 1_000 or attributes.get("role") in ("presentation", "none"):

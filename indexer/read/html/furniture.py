@@ -1,4 +1,4 @@
-"""Empty furniture that its position or its neighbours give away: bars of links, footers, messages of controls."""
+"""Empty furniture that is recognised by its position or neighbours: bars of links, footers, messages of controls."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -53,7 +53,7 @@ def drop_furniture(tree: HtmlTree) -> None:
 
 @lru_cache(maxsize=4_096)
 def _kinds_named(names: str) -> tuple[bool, bool]:
-    """Return whether class names name a footer, and whether they name a popup."""
+    """Return whether class names mean a footer, and whether they mean a popup."""
     return _FOOTER.search(names) is not None, POPUP.search(names) is not None
 
 
@@ -84,7 +84,7 @@ def _drop_bars(tree: HtmlTree) -> None:
 
 
 def _is_repeated(bar: Element, targets: Collection[str], targets_of_others: Iterable[Collection[str]]) -> bool:
-    """Return whether a bar is only links, and another bar repeats most of them."""
+    """Return whether a bar has only links, most of which another bar repeats."""
     pages = {target for target in targets if not target.startswith("#")}
     repeats = max((len(pages.intersection(other)) for other in targets_of_others), default=0)
     if repeats < 2 or 2 * repeats < len(pages):
@@ -98,7 +98,7 @@ def _is_relation(link: Element) -> bool:
 
 
 def _is_bar(tag: Element) -> bool:
-    """Return whether an element is a short line of links, with no more other words than links."""
+    """Return whether an element is a short line of links, with at most as many other words as links."""
     if tag.name in _NO_BARS or tag.short_text(_MAX_BAR_CHARS) is None:
         return False
     elements = list(tag.elements(MAX_NODES))
@@ -124,7 +124,7 @@ def _ends_page(tag: Element) -> bool:
 
 
 def _is_state_message(tag: Element) -> bool:
-    """Return whether an element is a few words with an icon before or within it."""
+    """Return whether an element has only a few words and an icon before or among them."""
     if tag.short_text(MAX_LABEL_CHARS) is None or tag.holds(("a", *PAGE_ELEMENTS)) or tag.parent is None:
         return False
     before = next((other for other, node in pairwise(tag.parent.tags) if node is tag), None)
@@ -133,7 +133,7 @@ def _is_state_message(tag: Element) -> bool:
 
 
 def _hidden_states(placeholder: Element) -> list[Element]:
-    """Return the messages next to an empty element, such as "Loading", of which a script would show one."""
+    """Return the messages next to an empty element, such as "Loading". A script would show one of them."""
     siblings = placeholder.parent.tags if placeholder.parent is not None else []
     states = [tag for tag in siblings if tag is not placeholder]
     alike = len({(tag.name, tag.classes) for tag in states}) == 1 and all("id" in tag.attributes for tag in states)

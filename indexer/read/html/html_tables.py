@@ -26,7 +26,7 @@ class _HtmlCell:
 
 @dataclass(slots=True)
 class Row:
-    """A table row while it is being filled. Its anchor is the nearest id, which may stand before the row."""
+    """A table row while it is being filled. Its anchor is the nearest id, in the row or before it."""
 
     tag: Element
     anchor: str | None
@@ -51,9 +51,9 @@ class Row:
 
 
 def table_lines(rows: Sequence[Row]) -> Iterator[tuple[Row, str, str]]:
-    """Yield each row of a table with its text and the line of column names that applies to it, which may be empty.
+    """Yield each row of a table, its text, and its line of column names, which may be empty.
 
-    In a row of a single cell, every block is a line. Several rows of column names are joined into one.
+    In a row with only one cell, every block is a line. Consecutive rows of column names are joined.
     """
     grid = _grid(rows)
     if any("(" in texts for texts in grid):  # a function signature laid out in cells
@@ -82,7 +82,7 @@ def table_lines(rows: Sequence[Row]) -> Iterator[tuple[Row, str, str]]:
 
 
 def _grid(rows: Sequence[Row]) -> list[list[str]]:
-    """Return the texts of the cells by row; a merged cell repeats its text."""
+    """Return the texts of the cells by row. A merged cell repeats its text."""
     if all(cell.rowspan == cell.colspan == 1 for row in rows for cell in row.cells):
         return [[" ".join(cell.blocks) for cell in row.cells] for row in rows]
     cells: list[list[Cell]] = []
@@ -94,7 +94,7 @@ def _grid(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _heads(rows: Sequence[Row], grid: Sequence[Sequence[str]]) -> dict[int, int]:
-    """Map the first row of each run of rows with column names to the row after the run."""
+    """Find the runs of rows with column names. Map the first row of each run to the row after it."""
     heads_by_row: dict[int, int] = {}
     filled = [sum(map(bool, texts)) > 1 for texts in grid]
     are_heads = [full and _is_head(row) for full, row in zip(filled, rows, strict=True)]
@@ -140,7 +140,7 @@ _MAX_GRID_COLUMNS = 6
 
 
 def build_tables(tree: HtmlTree) -> None:
-    """Turn elements with the ARIA roles of tables, and grids with a class for each column, into tables."""
+    """Turn elements with ARIA roles of tables, and grids with a class for each column, into tables."""
     for element in tree.elements:
         if element.attributes and "role" in element.attributes:
             element.name = _TAGS_BY_ROLE.get(element.attributes["role"], element.name)
@@ -168,7 +168,7 @@ def _make_rows(grid: Element) -> None:
 
 
 def _is_width(names: Sequence[frozenset[str]], width: int) -> bool:
-    """Return whether the cells of each of `width` columns share a class that no other column has."""
+    """Return whether each of `width` columns has a class that all its cells share and no other column has."""
     if len(names) % width or len(names) < 2 * width:
         return False
     for column in range(width):

@@ -1,4 +1,4 @@
-"""Build a tree of plain objects from libxml2's parser events: libxml2's own tree is limited to 2,048 levels."""
+"""Build a tree of plain objects from libxml2's parser events, because libxml2's own tree is limited to 2,048 levels."""
 
 import sys
 import weakref
@@ -38,7 +38,7 @@ class Element:
 
     @property
     def parent(self) -> "Element | None":
-        """Return the parent element; the root has none."""
+        """Return the parent element, or None for the root."""
         return self._parent() if self._parent is not None else None
 
     def parents(self, limit: int = 20) -> Iterator["Element"]:
@@ -54,7 +54,7 @@ class Element:
         return [node for node in self.children if isinstance(node, Element)]
 
     def get(self, name: str) -> str:
-        """Return the value of an attribute; empty if there is none."""
+        """Return the value of an attribute, or "" if it is missing."""
         return self.attributes.get(name, "")
 
     @property
@@ -71,7 +71,7 @@ class Element:
         return _class_names(self.get("class"))
 
     def nodes(self, without: Collection[str] = ()) -> Iterator["Element | str"]:
-        """Yield the descendants in document order; elements named in `without` are left out with their content."""
+        """Yield the descendants in document order, without elements named in `without` and their content."""
         todo = self.children[::-1]
         while todo:
             node = todo.pop()
@@ -86,7 +86,7 @@ class Element:
         return (node for node in islice(self.nodes(), limit) if isinstance(node, Element))
 
     def first_elements(self) -> Iterator["Element"]:
-        """Yield the elements among the first few thousand descendants, or of a deep element among the first 20."""
+        """Yield the elements among the first few thousand descendants. For a deep element, only among the first 20."""
         return self.elements(5_000 if self.depth < MAX_SEARCH_DEPTH else MAX_FIRST_NODES)
 
     def holds(self, names: Collection[str]) -> bool:
@@ -94,11 +94,11 @@ class Element:
         return any(node.name in names for node in self.first_elements())
 
     def leading_texts(self) -> Iterator[tuple[str, bool]]:
-        """Yield each text among the first few hundred descendants, and whether it is in a link."""
+        """Yield each text among the first few hundred descendants, with whether it is in a link."""
         return texts([self], lambda node: node.name in NOT_TEXT, MAX_NODES)
 
     def remove(self, ids: Collection[int]) -> None:
-        """Remove the children that have one of these `id()`s."""
+        """Remove the children with these Python `id()`s."""
         self.children = [node for node in self.children if id(node) not in ids]
 
     def text(self) -> str:
@@ -127,7 +127,7 @@ def _class_names(value: str) -> frozenset[str]:
 def texts(
     nodes: Sequence[Element | str], is_left_out: Callable[[Element], bool], limit: int = sys.maxsize
 ) -> Iterator[tuple[str, bool]]:
-    """Yield each text among the first `limit` nodes, and whether it is in a link."""
+    """Yield each text among the first `limit` nodes, with whether it is in a link."""
     todo = [(node, False) for node in reversed(nodes)]
     while todo and limit > 0:
         node, is_link = todo.pop()
@@ -140,7 +140,7 @@ def texts(
 
 
 class HtmlTree:
-    """A parsed page: its elements in document order, and the length of all text, scripts included."""
+    """A parsed page: its elements in document order, and the length of all text, including scripts."""
 
     def __init__(self) -> None:
         self.root = Element("", {}, None)
@@ -155,7 +155,7 @@ class HtmlTree:
         return by_name
 
     def find_all(self, name: str) -> list[Element]:
-        """Return the elements with this name in document order, except those renamed to it after the first call."""
+        """Return the elements with this name in document order, except elements renamed to it after the first call."""
         return [element for element in self._by_name[name] if element.name == name]
 
     def first(self, name: str) -> Element | None:
@@ -164,19 +164,19 @@ class HtmlTree:
 
     @property
     def body(self) -> Element:
-        """Return the body, or the root of a page without one."""
+        """Return the body, or the root of a page without a body."""
         return self.first("body") or self.root
 
     @property
     def redirects(self) -> bool:
-        """Return whether the page sends a browser to another page at once."""
+        """Return whether the page redirects a browser immediately."""
         metas = (tag.get("content") for tag in self.find_all("meta") if tag.get("http-equiv").lower() == "refresh")
         return (refresh_in(next(metas, "")) or (1, ""))[0] == 0
 
 
 def _show_shadow_roots(elements: Sequence[Element]) -> None:
-    """Put the children of each shadow host into the slots of its declarative shadow root, which replaces them."""
-    for root in reversed(elements):  # the innermost first
+    """Replace the children of each shadow host by its declarative shadow root, with these children in its slots."""
+    for root in reversed(elements):  # innermost first
         host = root.parent
         if root.name != "template" or "shadowrootmode" not in root.attributes or host is None:
             continue
@@ -230,12 +230,12 @@ def parse_html(markup: str) -> HtmlTree:
             open_elements.pop()
 
     target = SimpleNamespace(start=start, end=end, data=pieces.append, comment=end_text, close=end_text)
-    # "huge" lifts the limits of depth and length: the size of the page is limited already
+    # "huge" lifts the limits of depth and length, because the size of the page is already limited
     parser = etree.HTMLParser(target=target, huge_tree=True, no_network=True, encoding="utf-8")
     try:
         etree.fromstring(markup.encode("utf-8", "replace"), parser)
         if "shadowrootmode" in markup:
             _show_shadow_roots(elements)
         return tree
-    finally:  # the parser and its target are a reference cycle, which must not hold the page
+    finally:  # breaks the reference cycle of parser and target, so that it does not keep the page
         tree, elements, open_elements = HtmlTree(), [], []

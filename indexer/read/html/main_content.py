@@ -18,7 +18,7 @@ _MIN_SHARE_READ = 0.5
 
 
 def read(body: bytes, argument: str | None) -> Extraction:
-    """Read a page with `extract`; `argument` is the charset and, on a second line, the template of the site."""
+    """Read a page with `extract`. `argument` is the charset and, on a second line, the template of the site."""
     charset, _, template = (argument or "").partition("\n")
     markup = decode(body, charset or None, markup=True)
     return extract(markup, read_template(template) if template else None, is_page=True)
@@ -35,7 +35,7 @@ def extract(
         markup: the page.
         template: the template of its site. Its text is left out, unless the page has no other text.
         tree: the tree that `prepare` returned for the markup.
-        is_page: whether the markup is a page of a site, which has furniture.
+        is_page: whether the markup is a page of a site, which may have furniture.
 
     Raises:
         lxml.etree.LxmlError, ValueError: the markup cannot be parsed.
@@ -66,7 +66,7 @@ def extract(
 
 
 def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
-    """Turn formulas into text, drop furniture, mark tables, and unfold_panels hidden panels."""
+    """Turn formulas into text, drop furniture, mark tables, and unfold hidden panels."""
     replace_formulas(tree, markup)
     drop_furniture(tree)
     build_tables(tree)
@@ -75,7 +75,7 @@ def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
 
 
 def _title(tree: HtmlTree, headings: list[str]) -> str | None:
-    """Return the title of the page, or its heading if the title is like `Heading - Site name`."""
+    """Return the title of the page. If it is like `Heading - Site name`, return the heading."""
     title = tree.first("title")
     page_title = fold(title.text()) if title is not None else ""
     for heading in headings[:3]:

@@ -1,4 +1,4 @@
-"""Recognise elements that are not part of a page's text, by at most a few hundred of their nodes."""
+"""Recognise elements that are not part of a page's text. At most a few hundred nodes of each are examined."""
 
 import re
 
@@ -65,7 +65,7 @@ def is_noise(tag: Element) -> bool:
         return _is_control(tag)
     if name in ("ul", "ol"):
         return _is_contents(tag)
-    if name == "header":  # not that of an article
+    if name == "header":  # except the header of an article
         return not any(around.name in ("main", "article", "section") for around in tag.parents())
     if name == "aside":
         return not _is_box(tag)
@@ -76,7 +76,7 @@ def is_noise(tag: Element) -> bool:
             return False
         controls = [node for node in tag.elements() if node.name in FIELDS or node.name == "button"]
         return bool(controls or tag.get("for")) and all("disabled" not in node.attributes for node in controls)
-    # the short summary of open <details> only closes them
+    # a short summary of open <details> is only a button to close them
     is_open = tag.parent is not None and "open" in tag.parent.attributes
     return is_open and is_brief(tag) and not tag.holds(HEADINGS | _CODE | {"div", "p", "a"})
 
@@ -87,7 +87,7 @@ def is_brief(tag: Element) -> bool:
 
 
 def _is_contents(tag: Element) -> bool:
-    """Return whether a list is a table of contents, made of links to fragments of the page."""
+    """Return whether a list is a table of contents with links to fragments of the page."""
     first = next((node for node in tag.elements(MAX_FIRST_NODES) if node.name == "a"), None)
     if tag.depth > MAX_SEARCH_DEPTH or first is None or not first.get("href").startswith("#"):
         return False
@@ -98,7 +98,7 @@ def _is_contents(tag: Element) -> bool:
 
 
 def _is_box(tag: Element) -> bool:
-    """Return whether an aside is a note within the text, rather than a menu or a form."""
+    """Return whether an aside is a note within the text, not a menu or a form."""
     is_note = "epub:type" in tag.attributes or tag.get("role").startswith("doc-")
     if tag.parent is not None:
         is_note = is_note or sum(sibling.name == "p" for sibling in tag.parent.tags[:MAX_NODES]) > 1
@@ -119,7 +119,7 @@ def is_menu(tag: Element, share: float = _MIN_LINK_SHARE) -> bool:
 
 
 def is_permalink(link: Element) -> bool:
-    """Return whether a link is a sign such as "#" that leads to the element around it."""
+    """Return whether a link is a sign such as "#" that refers to the element around it."""
     sign = link.short_text(_MAX_BUTTON_CHARS)
     if sign is None or WORD.search(sign) or _METHOD_NAME.match(sign):
         return False
@@ -152,7 +152,7 @@ def _is_alone(link: Element) -> bool:
 
 
 def _is_in_sentence(link: Element) -> bool:
-    """Return whether a link is part of a sentence, rather than a button next to it."""
+    """Return whether a link is part of a sentence, not a button next to a sentence."""
     line = link.parent
     if line is not None and line.name in _INLINE and len(line.children) == 1:
         link, line = line, line.parent
@@ -177,7 +177,7 @@ def content_of(tag: Element) -> list[Element | str]:
     is_frame = "pre" in names or (names <= _HEADING_FRAME and not names.isdisjoint(HEADINGS))
     if not is_frame or any(isinstance(node, str) and not node.isspace() for node in children):
         return children
-    if "pre" in names:  # drop the name of the language, which a class has too
+    if "pre" in names:  # drop the name of the language, which is also in a class
         near = (tag, *tag.elements(MAX_FIRST_NODES))
         languages = {name.rpartition("-")[2] for element in near for name in element.classes if "-" in name}
         return [
@@ -198,7 +198,7 @@ def _is_badge(tag: Element) -> bool:
     text = tag.short_text(MAX_LABEL_CHARS) if tag.name in _LABELS else None
     if not text or text.isspace() or tag.holds(_NOT_IN_LABELS):
         return False
-    # signatures have links to types among other words
+    # links to types in a signature are among other words
     return not LETTER.search(text) or (is_menu(tag) if tag.name == "div" else _has_link(tag))
 
 
@@ -207,7 +207,7 @@ def _has_link(tag: Element) -> bool:
 
 
 def has_noise_class(tag: Element) -> bool:
-    """Return whether a class of an element names furniture."""
+    """Return whether a class of an element is a name of furniture."""
     return not tag.classes.isdisjoint(_NOISE_CLASSES)
 
 

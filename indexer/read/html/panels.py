@@ -1,6 +1,6 @@
 """Unfold hidden panels, such as tabs, accordions and carousels, and keep their titles.
 
-A panel is recognised by the control that refers to it, by the title before it, or by similar siblings. Menus, dialogs,
+A panel is recognised by a control that refers to it, a title before it, or similar siblings. Menus, dialogs,
 tooltips and messages stay hidden.
 """
 
@@ -51,7 +51,7 @@ def unfold_panels(tree: HtmlTree) -> None:
         names = {name for element in hidden for name in _ids_of(element)}
         naming = (tag for name in _CONTROL_ELEMENTS for tag in tree.find_all(name)) if names else ()
         _show_panels(hidden, _named_by_controls((*controls, *naming), names))
-    for element in controls:  # elements around headings or panels are no controls
+    for element in controls:  # an element around a heading or panel is not a control
         inside = element.elements(MAX_NODES) if element.get("role") in _CONTROL_ROLES else ()
         is_around = any(tag.name in HEADINGS or tag.get("role") == "tabpanel" for tag in inside)
         if is_around or element.name in _TITLES:
@@ -76,7 +76,7 @@ def _is_opener(element: Element) -> bool:
 
 
 def _is_content(control: Element) -> bool:
-    """Return whether the text of a button is content: a sentence, a heading, code, an API operation, or blocks."""
+    """Return whether a button contains content: a sentence, a heading, code, an API operation, or blocks."""
     if "button" not in (control.name, control.get("role")) or control.name == "a" or _opens_popup(control):
         return False
     texts = [text for text, _ in control.leading_texts()]
@@ -89,7 +89,7 @@ def _is_content(control: Element) -> bool:
 
 
 def _name_panels(controls: Sequence[Element]) -> None:
-    """Put the name of each tab before its panel, if the next element has a panel for each tab."""
+    """If the element after a tab list has a panel for each tab, put the name of each tab before its panel."""
     tabs = (control for control in controls if control.name == "label" or control.get("role") == "tab")
     tabs_by_bar: dict[int, list[Element]] = defaultdict(list)
     for tab in tabs:
@@ -110,7 +110,7 @@ def _name_panels(controls: Sequence[Element]) -> None:
 
 
 def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> None:
-    """Show the hidden elements that are panels; `shown` are the ids and classes that controls name."""
+    """Show the hidden elements that are panels. `shown` has the ids and classes that controls refer to."""
     folded = {id(element) for element in hidden}
     panels: list[Element] = []
     prose: set[int] = set()
@@ -193,7 +193,7 @@ def _leading_words(element: Element) -> str:
 
 
 def _is_title(element: Element) -> bool:
-    """Return whether an element is a heading or a control, or a short text with one."""
+    """Return whether an element is a heading or control, or a short text that contains one."""
     if "onclick" in element.attributes:
         return True
     inside = element.elements(MAX_FIRST_NODES) if element.short_text(_MAX_TITLE_CHARS) is not None else ()
@@ -201,7 +201,7 @@ def _is_title(element: Element) -> bool:
 
 
 def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
-    """Turn each control into text that is the only text of a title, or the title of one of several similar panels."""
+    """Turn a control into text if it is the whole text of a title, or the title of one of several similar panels."""
     next_siblings: dict[int, Element] = {}
     for parent in {id(control.parent): control.parent for control in controls}.values():
         next_siblings |= {id(tag): after for tag, after in pairwise(parent.tags if parent is not None else ())}

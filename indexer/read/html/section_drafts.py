@@ -1,6 +1,6 @@
 """Gather blocks of text into drafts of sections, and turn the drafts into sections.
 
-Long lists of links are left out. So are short blocks of links that are repeated, or stand before or after all text.
+Long lists of links are left out. Short blocks of links are left out if they are repeated, or before or after all text.
 """
 
 import re
@@ -27,7 +27,7 @@ _FLOW = frozenset({"p", "li", "dd", "dt", "blockquote", "figcaption", "caption",
 
 @dataclass(slots=True)
 class Block:
-    """A paragraph, list item, table row or block of code, with the last id before it.
+    """A paragraph, list item, table row or block of code, and the last id before it.
 
     `kind` is the name of the innermost block element, and `head` the line of column names of a table row. A tight block
     follows the block before it without a blank line.
@@ -44,12 +44,12 @@ class Block:
     tight: bool = False
 
     def is_linked(self, share: float) -> bool:
-        """Return whether links have more than this share of the text."""
+        """Return whether more than this share of the text is in links."""
         return self.link_length > share * self.length
 
     @property
     def is_pointer(self) -> bool:
-        """Return whether the block has only links; a signature has words or signs between its links."""
+        """Return whether the block has only links, unlike a signature, which has words or signs between its links."""
         return self.is_linked(_MIN_POINTER_SHARE) and not _SIGNATURE.search(self.unlinked_text)
 
 
@@ -76,8 +76,9 @@ class Line:
 class SectionDraft:
     """A section while it is being filled.
 
-    `list_path` is the path of the section around the list or table that the section comes from. A draft that `resumes`
-    continues such a section after the list. A draft that `leads` is a summary that belongs to the next section.
+    In a list or table, `list_path` is the path of the section around it. A draft
+    that `resumes` continues such a section after the list. A draft that `leads` is a summary that belongs to the next
+    section.
     """
 
     path: tuple[str, ...]
@@ -110,7 +111,7 @@ class SectionDraft:
 
 
 def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> list[SectionDraft]:
-    """Drop labels of the interface and long lists of links. A short page with nothing else stays as it is."""
+    """Drop labels of the interface and long lists of links. A short page with nothing else is not changed."""
     linked_blocks = (block for draft in drafts for block in draft.blocks if block.link_length)
     label_counts = Counter(block.text for block in linked_blocks if len(block.text) <= _MAX_LABEL_CHARS)
 
@@ -141,7 +142,7 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> l
 
 
 def _cut_last_links(blocks: Sequence[Block]) -> None:
-    """Cut the last link off blocks if its text, such as "source", has other targets in other blocks."""
+    """Remove the last link of a block if its text, such as "source", has other targets in other blocks."""
     last_links = [(block, fold(link[0]), link[1]) for block in blocks if (link := block.last_link) is not None]
     targets: dict[str, set[str]] = defaultdict(set)
     for _, text, target in last_links:
@@ -153,7 +154,7 @@ def _cut_last_links(blocks: Sequence[Block]) -> None:
 
 
 def _drop_ends(drafts: Sequence[SectionDraft], block_lists: Sequence[list[Block]]) -> None:
-    """Drop links before the first heading, such as breadcrumbs, and links after all text."""
+    """Drop links before the first heading, such as breadcrumbs, and links after the text."""
     first = next((index for index, draft in enumerate(drafts) if draft.path), 0)
     texts_at_start: set[str] = set()
     for blocks in block_lists[:first]:
@@ -170,14 +171,14 @@ def _drop_ends(drafts: Sequence[SectionDraft], block_lists: Sequence[list[Block]
 
 
 def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
-    """Return the drafts with text; a heading without text becomes a line of the draft before it."""
+    """Return the drafts that have text. A heading without text becomes a line of the draft before it."""
     filled: list[SectionDraft] = []
     next_path: tuple[str, ...] = ()
     first = next((draft for draft in drafts if draft.path), None)
     for draft in reversed(drafts):
         heading = draft.heading
         is_above = len(next_path) > len(draft.path) and next_path[: len(draft.path)] == draft.path
-        # the last heading of a page, of the same level as the first: a script would write the content below it
+        # the last heading of a page, of the same level as the first: a script would add its content
         ends = first and first is not draft and not filled and len(draft.path) == len(first.path) == 1 and first.blocks
         if draft.blocks:
             filled.append(draft)
@@ -190,7 +191,7 @@ def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
 
 
 def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
-    """Turn drafts into sections; short drafts join their neighbours."""
+    """Turn drafts into sections, and join short drafts with their neighbours."""
     filled = [draft for draft in drafts if draft.blocks]
     joined: list[SectionDraft] = []
     homes: dict[tuple[str, ...], SectionDraft] = {}

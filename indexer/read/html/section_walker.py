@@ -58,7 +58,7 @@ class Walker:
         self._is_anchor_of_block = False
         self._last_anchor: str | None = None
         self._sections_around_lists: list[SectionDraft] = []
-        # of each open table: the section around it, its rows (None in a layout table), and the ids of heading rows
+        # by open table: the section around it, its rows (None in a layout table), and the ids of heading rows
         self._tables: list[tuple[SectionDraft, list[Row] | None, set[int]]] = []
         self._open_rows: list[Row] = []
         self._note_anchor(root)
@@ -88,7 +88,7 @@ class Walker:
         self._flush()
 
     def sections(self) -> tuple[Section, ...]:
-        """Return the sections in document order; can be called only once."""
+        """Return the sections in document order. Can be called only once."""
         return join_drafts(drop_pointers(self._drafts, is_mostly_links=self.is_mostly_links))
 
     @property
@@ -109,7 +109,7 @@ class Walker:
         if name in HEADINGS:
             self._flush()
             parent = tag.parent
-            if parent is None or not parent.classes & _BOXES:  # titles of notes open no section
+            if parent is None or not parent.classes & _BOXES:  # the title of a note opens no section
                 self._in_heading = True
                 around = parent.anchor if parent is not None and parent.name not in _BLOCKS else None
                 self._title_anchor = tag.anchor or around
@@ -120,7 +120,7 @@ class Walker:
         elif name == "br":
             self._line.pieces.append(BREAK)
         elif name == "img":
-            links, self._open_links = self._open_links, 0  # the text of a link to a larger picture counts as text
+            links, self._open_links = self._open_links, 0  # alternative text in a link counts as unlinked
             self._add(alternative_text(tag))
             self._open_links = links
         elif name == "li":
@@ -251,7 +251,7 @@ class Walker:
             term.kind, term.last_link = "dd", block.last_link
             term.unlinked_text = f"{term.unlinked_text} {block.unlinked_text}".strip()
             draft.is_defined, self._is_next_tight = True, False
-            if not draft.blocks or draft.blocks[-1] is not term:  # a term of punctuation was not written
+            if not draft.blocks or draft.blocks[-1] is not term:  # a term that is only punctuation was not written
                 draft.blocks.append(term)
             return
         block.tight = self._is_next_tight
@@ -317,14 +317,14 @@ class Walker:
         self._is_next_tight = True
 
     def _resume(self, home: SectionDraft) -> None:
-        """Continue the section around a list or table whose terms or rows have opened sections."""
+        """Continue the section around a list or table after its terms or rows have opened sections."""
         if self._drafts[-1].list_path is not None and self._drafts[-1] is not home:
             self._drafts.append(SectionDraft(home.path, None, list_path=home.list_path, resumes=True, is_defined=True))
         self._is_next_tight = False
 
 
 def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
-    """Return an empty list to fill with rows, or None for a layout table, and the ids of rows with only a heading."""
+    """Return a list to fill with rows (None for a layout table), and the ids of rows with only a heading."""
     headings: set[int] = set()
     if table.get("role") in _LAYOUT_ROLES:
         return None, headings

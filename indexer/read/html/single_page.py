@@ -42,7 +42,7 @@ _PAGE_ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".sp
 class Size:
     """The numbers of characters in an element: of all text, inside links, and of prose.
 
-    The fields named direct, and `has_prose`, are about the text outside nested blocks.
+    The fields named direct, and `has_prose`, describe the text outside nested blocks.
     """
 
     text: int = 0
@@ -105,7 +105,7 @@ def measure(root: Element, *, with_noise: bool = True) -> Sizes:
 def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
     """Remove the furniture of a page, and return the element with its text.
 
-    Boxes within the text are removed only from articles: on other pages, lists of links may be the text.
+    Boxes within the text are removed only from articles, because lists of links may be the text of other pages.
     """
     body = tree.body
     sizes = measure(body)
@@ -126,7 +126,7 @@ def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
 
 
 def _named_element(start: Element, sizes: Sizes) -> Element:
-    """Return the innermost element that is named like a main text and has most of the text, or `start`."""
+    """Return the innermost element with a name for main text that has most of the text, or else `start`."""
     total = sizes[id(start)]
     text_elements: list[Element] = []
     times = Counter[str]()
@@ -144,7 +144,7 @@ def _named_element(start: Element, sizes: Sizes) -> Element:
 def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Element]:
     """Remove the furniture around the prose of an element.
 
-    Returns: the element with all text that is left, and the one with most of the prose.
+    Returns: the element with all remaining text, and the element with most of the prose.
     """
     outer = inner = start
     only_furniture_around = True
@@ -181,7 +181,7 @@ def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
         return True
     if is_article:
         return size.linked > _MAX_LINK_SHARE * size.text or _is_teaser_box(element)
-    links = sum(tag.name == "a" for tag in element.elements())  # signatures have a few links to types
+    links = sum(tag.name == "a" for tag in element.elements())  # a signature has only a few links to types
     return size.linked > _LINK_BOX_SHARE * size.text and links >= _MIN_MENU_LINKS
 
 
@@ -205,7 +205,7 @@ def _is_teaser_box(box: Element) -> bool:
         return False
     headings = [tag for tag in box.elements() if tag.name in HEADINGS and not tag.text().isspace()]
     leading = sum(any(map(_leads_elsewhere, (*tag.parents(4), *tag.tags))) for tag in headings)
-    if leading >= 2 and leading >= len(headings) - 1:  # one may be the title of the box
+    if leading >= 2 and leading >= len(headings) - 1:  # one heading may be the title of the box
         return box.short_text(_MAX_TEASER_CHARS * leading) is not None
     items = [tag for tag in box.tags if tag.name not in HEADINGS]
     return len(items) >= 3 and all(map(_is_teaser, items)) and len({tag.name for tag in items}) == 1
@@ -226,7 +226,7 @@ def _leads_elsewhere(element: Element) -> bool:
 
 
 def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
-    """Remove all articles of a page but the one with the main heading, and return whether there were others."""
+    """Remove all articles of a page except the article with the main heading. Return whether any were removed."""
     articles = [tag for tag in start.elements() if tag.name == "article" and id(tag) in sizes]
     titled = [tag for tag in articles if sizes[id(tag)].has_h1 and sizes[id(tag)].prose]
     if len(titled) != 1 or len(articles) < 3:
@@ -243,7 +243,7 @@ def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
 
 
 def _remove_teasers(start: Element, sizes: Sizes) -> None:
-    """Remove boxes of links and teasers from an article, except boxes with half of its text."""
+    """Remove boxes of links and teasers from an article, except boxes with at least half of its text."""
     half = 0.5 * sizes[id(start)].text
     todo = [start]
     while todo:
@@ -284,7 +284,7 @@ def _remove_repeats(start: Element, sizes: Sizes) -> None:
 
 
 def unwrap(body: Element, sizes: Sizes) -> None:
-    """Rename elements that look like furniture, but hold nearly all text of a page, to <div>."""
+    """Rename elements to <div> if they look like furniture but contain nearly all text of a page."""
     around = body
     for _ in range(MAX_SEARCH_DEPTH):
         total = sizes[id(around)]
@@ -323,7 +323,7 @@ def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Ele
 
 
 def _remove_boxes(start: Element, sizes: Sizes) -> None:
-    """Remove boxes with names of furniture, unless boxes of that name hold most of the page."""
+    """Remove boxes with names of furniture, unless boxes of that name contain most of the page."""
     total = remaining = sizes[id(start)].bare
     prose = sizes[id(start)].prose
     boxes: list[tuple[Element, Element, str, int]] = []
@@ -356,7 +356,7 @@ def _remove_boxes(start: Element, sizes: Sizes) -> None:
 
 
 def _inner(outer: Element, sizes: Sizes) -> Element | None:
-    """Return the child that holds nearly all prose of an element, or None."""
+    """Return the child that contains nearly all prose of an element, or None."""
     total = sizes[id(outer)]
     for node in outer.tags:
         inner = sizes.get(id(node)) if node.name in _CONTAINERS else None
@@ -373,7 +373,7 @@ def _is_thread(box: Element) -> bool:
 
 
 def layout_cell(tree: HtmlTree) -> Element | None:
-    """Return the cell with the text of a page that is laid out as a table, or None."""
+    """Return the cell with the text if a page is laid out as a table, or None."""
     first = tree.first("p") or tree.first("br")
     if first is None or all(around.name != "td" for around in first.parents(12)):
         return None
@@ -386,7 +386,7 @@ def layout_cell(tree: HtmlTree) -> Element | None:
 
 
 def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
-    """Return the only <main>, <article> or similar element of a page, if it has enough of the text, or None."""
+    """Return the only <main>, <article> or similar element of a page if it has enough of the text, else None."""
     candidates = {"main": tree.find_all("main"), "role": [], "article": tree.find_all("article"), "id": []}
     for element in tree.elements:
         attributes = element.attributes
@@ -408,7 +408,7 @@ def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None
 
 
 def _with_title(element: Element) -> Element:
-    """Return the element, or its parent if the title and the first section of the page stand before the element."""
+    """Return the element, or its parent if the title and the first section of the page are before the element."""
     parent = element.parent
     if element.name in ("main", "article") or parent is None or element.holds(("h1",)):
         return element

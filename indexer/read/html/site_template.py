@@ -35,7 +35,7 @@ _ROOT = 0
 class Template:
     """The text and links that the pages of a site share, as hashes.
 
-    `link_places` are those of links that differ by page; `all_places` are both kinds, and the places around them.
+    `link_places` are the places of links that differ by page. `all_places` adds `text_places` and the places around.
     """
 
     texts: frozenset[int]
@@ -55,7 +55,7 @@ def read_template(text: str) -> Template:
 
 
 class _Unit(NamedTuple):
-    """A block, or a run of text and inline elements between blocks."""
+    """A block, or text and inline elements between two blocks."""
 
     parent: Element
     nodes: list[Element | str]
@@ -102,7 +102,7 @@ def _blocks(parent: Element, place: int, depth: int = 1) -> Iterator[tuple[int, 
 
 
 def _matches(parent: Element, place: int, template: Template) -> Iterator[_Unit | None]:
-    """Yield each unit that the template has too, and None for each other unit with text."""
+    """Yield each unit that is in the template, and None for each other unit with text."""
     for unit in _units(parent):
         block_place, block = _place(place, unit.block), unit.block
         if block_place in template.all_places and not (block is not None and is_noise(block)):
@@ -135,7 +135,7 @@ def _units(parent: Element) -> Iterator[_Unit]:
 
 
 def _measure(nodes: list[Element | str]) -> tuple[str | None, int, str]:
-    """Return the text as one line (None if it is long), its characters inside links, and the text outside links."""
+    """Return the text as one line (None if it is long), its number of characters inside links, and the rest of it."""
     pieces: list[str] = []
     bare: list[str] = []
     length = linked = 0

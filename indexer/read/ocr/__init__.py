@@ -1,3 +1,3 @@
-"""Read scanned pages with Tesseract: `pages` finds it and requests each page, `scans` reads one in a reader process.
+"""Read scanned pages: `pages` finds Tesseract and requests each page, `scans` reads a page in a reader process.
 
-May import nothing of the other formats."""
+May not import other formats."""

@@ -1,4 +1,4 @@
-"""Find Tesseract, and read scanned pages with it, one by one.
+"""Find Tesseract, and read scanned pages one by one.
 
 Each page has its own limits of time and memory, so a long scan takes no more memory than a short one.
 """
@@ -27,7 +27,7 @@ _MAX_FAILED_PAGES = 3
 
 
 class Ocr(NamedTuple):
-    """The OCR engine of a build, as the argument of `indexer.read.ocr.scans.load`, or why there is none."""
+    """The OCR engine of a build, as the argument of `indexer.read.ocr.scans.load`, or the reason for none."""
 
     engine: str = ""
     obstacle: str = ""

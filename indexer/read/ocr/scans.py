@@ -1,7 +1,7 @@
 """Read a scanned page: convert an image or a page of a PDF to greyscale, and recognise its text with Tesseract.
 
-Runs only in reader processes. Sizes are checked before anything is decoded, as an image may claim any size. The models
-are loaded before the process is confined.
+Runs only in reader processes. Sizes are checked before decoding, because an image may claim any size. The models are
+loaded before the process is confined.
 """
 
 import io
@@ -21,11 +21,11 @@ from indexer.read.pdf.page import LINE_END_IN_SENTENCE
 PDF = "application/pdf"
 _LINE_END_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\n(?=[^\W\d_A-Z])")
 _WORD = re.compile(r"[^\W_]")
-DOTS = 200  # per inch of rendered pages; more are slower and no better
+DOTS = 200  # per inch of rendered pages; more are slower, not better
 _POINTS_PER_INCH = 72
 _MAX_PIXELS = 40_000_000  # A4 at 600 dots per inch has 35 million
 _MAX_READ_PIXELS = 9_000_000  # A4 at 300 dots per inch has 8.7 million
-_NOISE_LEVEL = 4  # shades: median difference to the neighbours on a scanned sheet
+_NOISE_LEVEL = 4  # shades of grey; median difference of neighbours on a scanned sheet
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP")
 _DAMAGED = "truncated or damaged: it is not a readable image"
 _DECODER_ERRORS = (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError)
@@ -49,7 +49,7 @@ class Raster(NamedTuple):
 
 
 class Tesseract:
-    """The engine with its languages; it recognises the language word by word."""
+    """The engine with its languages. It decides the language of each word."""
 
     def __init__(self, folder: str, languages: str) -> None:
         import tesserocr
@@ -81,21 +81,21 @@ _loaded: dict[str, Tesseract] = {}
 
 
 def load(engine: str) -> None:
-    """Load the decoders and the engine that `pages.find_engine` returns. Raises ImportError or RuntimeError."""
+    """Load the decoders and the engine that `pages.find_engine` found. Raises ImportError or RuntimeError."""
     if engine not in _loaded:
         folder, _, languages = engine.partition("\n")
         tesseract = Tesseract(folder, languages)
         _loaded.clear()
         _loaded[engine] = tesseract
-    Image.init()  # no file can be opened afterwards
+    Image.init()  # loads decoders, because no file can be opened later
 
 
 def find(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Read a page of a PDF or image file; for page 0 of an image file, return the number of its pages.
+    """Read a page of a PDF or image file. Page 0 of an image file returns the number of its pages.
 
-    `argument` has the media type and the page on a line each. Returns `pages`, or `text`, its `language`, the numbers
-    of `lines` and of uncertain ones `left_out`, and the mean `confidence` of the others. Raises ParseError: the file
-    or page is damaged or too large.
+    `argument` has a line with the media type and a line with the page. Returns `pages`, or the `text`, its `language`,
+    the number of `lines`, the number of uncertain lines `left_out`, and the mean `confidence` of the other lines.
+    Raises ParseError: the file or page is damaged or too large.
     """
     content_type, _, number = (argument or "").partition("\n")
     page = int(number)
@@ -187,7 +187,7 @@ def _grey(image: Any) -> Any:
 
 
 def _raster(image: Any) -> Raster:
-    """Return a greyscale image, blurred if it is noisy, which makes reading faster."""
+    """Return a greyscale image. A noisy image is blurred, to make reading faster."""
     blurred = image.filter(ImageFilter.BoxBlur(1))
     differences = ImageChops.difference(image, blurred).histogram()
     image = blurred if sum(differences[:_NOISE_LEVEL]) < sum(differences) / 2 else image

@@ -1,4 +1,4 @@
-"""Call a Milvus server with a timeout for every call, at an address whose NAME is the alias of the live generation."""
+"""Call a Milvus server with a timeout for every call. The NAME in its address is the alias of the live generation."""
 
 import logging
 import re
@@ -28,7 +28,7 @@ _CHANNEL = {"grpc.initial_reconnect_backoff_ms": 200, "grpc.max_reconnect_backof
 
 @dataclass(frozen=True, slots=True)
 class MilvusAddress:
-    """The address of a store for messages, without credentials, and its parts for pymilvus."""
+    """The address of a store, without credentials: as text for messages, and as parts for pymilvus."""
 
     uri: str
     name: str
@@ -133,7 +133,7 @@ class MilvusConnection:
         return list(self.read("query", collection, filter=test, output_fields=list(fields), **options))
 
     def close(self) -> None:
-        """Close the connection; a later call makes another."""
+        """Close the connection. A later call opens a new one."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
@@ -142,7 +142,7 @@ class MilvusConnection:
     def _connect(self) -> Any:
         from pymilvus import MilvusClient
 
-        for name in ("pymilvus", "grpc._server"):  # they log the tracebacks of errors that they raise
+        for name in ("pymilvus", "grpc._server"):  # both log the tracebacks of errors that they raise
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         client = MilvusClient(
             self.address.uri,

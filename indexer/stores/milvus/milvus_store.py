@@ -57,7 +57,7 @@ class MilvusStore:
     """A `Store` in Milvus; safe to share between threads."""
 
     def __init__(self, url: str, *, token: str = "", seconds_left: Callable[[], float] = lambda: math.inf) -> None:
-        """Prepare a connection; the first call opens it.
+        """Prepare a connection, which the first call opens.
 
         Args:
             url: the address, see `MilvusAddress.parse`.
@@ -85,7 +85,7 @@ class MilvusStore:
         return generation_id
 
     def published(self) -> list[Published]:
-        """Describe the complete generations, newest first; `bytes` are not known."""
+        """Describe the complete generations, newest first, without `bytes`."""
         live, generations = None, []
         with suppress(IndexMissing, IndexCorrupt):
             live = self.live_id()
@@ -114,7 +114,7 @@ class MilvusStore:
         self._milvus.call(method, collection, name)
 
     def write(self, manifest: Manifest, documents: Iterable[ScannedDocument]) -> None:
-        """Store a generation without making it live, after removing the rest of an interrupted attempt.
+        """Remove the remains of an interrupted attempt, and store a generation without making it live.
 
         The manifest is stored without its `files`. Raises IndexCorrupt if Milvus has not stored every passage.
         """
@@ -144,7 +144,7 @@ class MilvusStore:
             raise
 
     def keep(self, count: int) -> None:
-        """Remove generations older than the live one until `count` are left, the live one included."""
+        """Remove generations older than the live generation until `count` are left, including it."""
         live = self.live_id()
         for id in [id for id in self._all() if id < live][max(0, count - 1) :]:
             self.remove(id)
@@ -153,11 +153,11 @@ class MilvusStore:
         """Remove a generation, complete or not."""
         if generation_id in self._all():
             collection = self._address.collection(generation_id)
-            for name in (records_of(collection), collection):  # the records first: without them it is incomplete
+            for name in (records_of(collection), collection):  # records first: they mark a generation as complete
                 self._milvus.call("drop_collection", name, timeout=_WRITE_TIMEOUT_S)
 
     def close(self) -> None:
-        """Close the connection; a later call makes another."""
+        """Close the connection. A later call opens a new one."""
         self._milvus.close()
 
     def _all(self) -> list[str]:
@@ -181,7 +181,7 @@ class MilvusGeneration:
         self._where = f"{milvus.address} collection {self._name}"
         self.manifest: Manifest = read_manifest(milvus, generation_id)
         languages = self.manifest.languages or (ENGLISH,)
-        # the manifest has only the order of languages by passages, which decreasing numbers express
+        # the manifest has only the order of languages by passages, so descending numbers replace the counts
         self._passages = {language: 1 << (len(languages) - place) for place, language in enumerate(languages)}
         [count] = self._rows("", ["count(*)"], consistency_level="Strong")
         self._count = self.manifest.counts.chunks
@@ -195,7 +195,7 @@ class MilvusGeneration:
         is_word: Callable[[str], bool] | None = None,
         only: Filter | None = None,
     ) -> LexicalQuery:
-        """Parse a query; spelling is not corrected, because Milvus has no list of its words."""
+        """Parse a query. Spelling is not corrected, because Milvus has no list of words."""
         return read_query(query, self._passages, synonyms=synonyms)
 
     def search_vectors(
@@ -252,7 +252,7 @@ class MilvusGeneration:
         return RowFacts(documents, signatures.view(np.uint64))
 
     def collections(self, rows: Sequence[int]) -> list[str] | None:
-        """Return None: all rows are of one collection."""
+        """Return None, because all rows are in one collection."""
         return None
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
@@ -262,7 +262,7 @@ class MilvusGeneration:
         return {row["document"]: DocumentFacts(*map(row["about"].get, DocumentFacts._fields)) for row in stored}
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Return the version of each document, by number; None for a document without one."""
+        """Return the edition of each document by number, or None for a document without one."""
         versions = self.manifest.versions
         return {number: edition_at(each.url, each.source, versions) for number, each in self.facts(numbers).items()}
 
@@ -300,7 +300,7 @@ class MilvusGeneration:
             yield DocumentEntry({"id": document_id(facts["url"]), **facts}, range(row["row"], row["row"] + count))
 
     def entry_of(self, chunk_id: str, only: Filter | None = None) -> tuple[DocumentEntry, int] | None:
-        """Return the document that has a chunk, and the row of the chunk; None if the filter does not allow it."""
+        """Return the document that has a chunk, and the row of the chunk, or None if the filter excludes it."""
         if not is_document_id(chunk_id):  # ids of chunks have the same form
             return None
         for row in self._rows(f'id == "{chunk_id}"', ["row", "document_id"]):
@@ -330,7 +330,7 @@ class MilvusGeneration:
     def _select(
         self, fields: Sequence[str], only: Filter | None, id: str | None = None, test: str = "row >= 0"
     ) -> Iterator[dict[str, Any]]:
-        """Yield fields of passages by row: of all documents, or of the one with an id, that a filter allows."""
+        """Yield fields of the passages that a filter allows, by row. An `id` selects one document."""
         test = f"{test} and {expression(only.conditions() if only else ())}"
         if id is None:
             yield from self._in_range(range(self._count), fields, test)
@@ -339,7 +339,7 @@ class MilvusGeneration:
             yield from sorted(rows, key=itemgetter("row"))
 
     def _in_range(self, rows: range, fields: Sequence[str], test: str = "row >= 0") -> Iterator[dict[str, Any]]:
-        """Yield fields of the passages in a range of rows that pass a test, by row."""
+        """Yield fields of the passages in a range of rows that match an expression, in order of rows."""
         for start in range(rows.start, rows.stop, _ROWS_PER_BATCH):
             batch = f"row >= {start} and row < {min(start + _ROWS_PER_BATCH, rows.stop)} and {test}"
             yield from sorted(self._rows(batch, ["row", *fields]), key=itemgetter("row"))

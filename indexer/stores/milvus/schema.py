@@ -1,6 +1,6 @@
 """The two collections of a generation in Milvus: passages, and records with the parts of its manifest.
 
-All that a hit shows is stored with its passage, so that one call fetches it.
+Everything that a hit shows is stored with its passage, so that one call fetches it.
 """
 
 import hashlib
@@ -64,7 +64,7 @@ def records_schema() -> Any:
 
 
 def passages_indexes(count: int) -> Any:
-    """Return the indexes of the collection of passages, which Milvus Lite takes only with nested `params`."""
+    """Return the indexes of the collection of passages. Milvus Lite requires nested `params`."""
     links = {"params": {"M": _HNSW_M, "efConstruction": _HNSW_EF_CONSTRUCTION}}
     weights = {"params": {"bm25_k1": _BM25_K1, "bm25_b": _BM25_B}}
     vector = {"index_type": "FLAT"} if count < _MIN_HNSW_PASSAGES else {"index_type": "HNSW", "params": links}
@@ -126,7 +126,7 @@ def _token(term: str) -> str:
 
 
 def _number_of(term: str) -> int:
-    """Hash a term of a filter to 63 bits, so that its characters cannot become part of an expression."""
+    """Hash a term of a filter to 63 bits, so that no text of a user gets into an expression."""
     return int.from_bytes(hashlib.sha256(term.encode("utf-8", "replace")).digest()[:8], "big") >> 1
 
 
