@@ -60,9 +60,7 @@ def main() -> None:
         with suppress(EOFError):
             while True:
                 request, body = receive(build, _MAX_REQUEST_BYTES)
-                cpu_seconds = (
-                    request["seconds"] + _GRACE_SECONDS
-                )  # limit for each message, kept by a signal
+                cpu_seconds = request["seconds"] + _GRACE_SECONDS  # limit for each message, kept by a signal
                 signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
                 for fields, data in answer(request["reader"], request["argument"], body):
                     send(build, fields, data)
