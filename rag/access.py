@@ -1,8 +1,9 @@
-"""Scopes of callers, the keys that have them, and the rules that give them to users.
+"""Access: the documents that each key and each user may read and write.
 
-A scope is a filter that is ANDed to every request of its caller (`rag.serving.live`), nothing more: scores
-and counts of words are those of the whole collection. Only a separate collection tells nothing of its documents.
-Keys are random, so that their SHA-256 cannot be turned back by guessing, and no slow hash is needed.
+A scope is only a filter, which `rag.serving.live` adds to every request of a caller. Scores and word counts still come
+from the whole collection, so documents whose existence is secret belong in a separate collection.
+
+Keys are random, so their SHA-256 cannot be reversed by guessing, and no slow hash is needed.
 """
 
 import fcntl
@@ -35,7 +36,7 @@ T = TypeVar("T")
 ROLES = ("read", "write")
 MUST_BE_WHOLE = "writing needs a whole collection: use a separate collection for the documents that are written"
 ORIGINS_ARE = "it is written as https://docs.example.org or http://localhost:3000, and nothing after that"
-MAX_GROUPS = 256  # each is a term of every search of the user
+MAX_GROUPS = 256  # every search of the user has a term for each
 MAX_NAME_CHARS = 256
 _PREFIX = "pl_"  # leaked keys are recognisable
 _MIN_KEY_BYTES = 16
@@ -48,15 +49,15 @@ _OBJECTS = ("collections", "filter", "everything")
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The documents of some collections that a filter allows and whose access lists have one of some names."""
+    """Some documents of some collections: they match a filter, and their access lists have one of the readers."""
 
-    collections: frozenset[str] | None = None  # names, whether or not these collections exist; None: all
-    filter: Filter | None = None  # None: all documents
-    readers: frozenset[str] | None = None  # such as group:staff; None: whatever access lists documents have
+    collections: frozenset[str] | None = None  # names of collections, which may not exist; None for all
+    filter: Filter | None = None
+    readers: frozenset[str] | None = None  # such as group:staff; None ignores access lists
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the grant has every document of its collections."""
+        """Return whether the grant includes every document of its collections."""
         return self.filter is None and self.readers is None
 
 
@@ -65,31 +66,31 @@ ANYTHING = Grant()
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The documents that any of its parts has; without parts, none."""
+    """The documents that any of its grants includes; none without grants."""
 
     grants: tuple[Grant, ...] = (ANYTHING,)
 
     @property
     def is_all(self) -> bool:
-        """Return whether the scope has everything."""
+        """Return whether the scope includes every document."""
         return ANYTHING in self.grants
 
     def has(self, collection: str) -> bool:
-        """Return whether it has documents of a collection of this name, if there are any."""
+        """Return whether the scope may include documents of a collection."""
         return bool(self._of(collection))
 
     def has_whole(self, collection: str) -> bool:
-        """Return whether it has every document of a collection."""
+        """Return whether the scope includes every document of a collection."""
         return any(grant.is_whole for grant in self._of(collection))
 
     def narrowed(self, collection: str, requested: Filter | None) -> Filter | None:
-        """Return a filter of a request to a collection, ANDed with that of the scope; None for all documents."""
+        """Return the filter of a request to a collection, ANDed with that of the scope; None for all documents."""
         if (allowed := _allowed(self, collection)) is None:
             return requested
         return requested & allowed if requested else allowed
 
     def without_lists(self) -> "Scope":
-        """Return the scope that it is where no document has an access list."""
+        """Return the scope without its conditions on access lists."""
         return Scope(tuple(Grant(grant.collections, grant.filter) for grant in self.grants))
 
     def _of(self, collection: str) -> list[Grant]:
@@ -98,7 +99,7 @@ class Scope:
 
 @lru_cache(1000)
 def _allowed(scope: Scope, collection: str) -> Filter | None:
-    """Return the filter of a scope in a collection; None for all documents."""
+    """Return the filter that a scope sets for a collection; None for all documents."""
     if scope.has_whole(collection):
         return None
     allowed = []
@@ -114,12 +115,12 @@ NOTHING = Scope(())
 
 
 def reader_names(users: Iterable[str], groups: Iterable[str]) -> frozenset[str]:
-    """Return the names by which access lists know users and groups."""
+    """Return the names of users and groups as access lists spell them."""
     return frozenset([f"user:{name}" for name in users] + [f"group:{name}" for name in groups])
 
 
 class _FollowedFile(Generic[T]):
-    """The content of a file, read again when it has changed. Safe to share between threads."""
+    """The content of a file, read again after the file changes. Safe to share between threads."""
 
     def __init__(self, path: Path, read: Callable[[], T]) -> None:
         self._path = path
@@ -127,7 +128,7 @@ class _FollowedFile(Generic[T]):
         self._cached: tuple[tuple[int, int, int], T] | None = None
 
     def content(self) -> T:
-        """Return the current content; raises OSError, and the errors of its reader."""
+        """Return the current content. Raises OSError, and the errors of `read`."""
         now = self._path.stat()
         version = (now.st_ino, now.st_mtime_ns, now.st_size)
         if self._cached is None or self._cached[0] != version:
@@ -136,7 +137,7 @@ class _FollowedFile(Generic[T]):
 
 
 class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
-    """The record of a key in the file, without the key itself; empty fields are left out of the file."""
+    """The record of a key in the file, with a hash in place of the key. Empty fields are omitted."""
 
     name: Annotated[str, Meta(pattern=rf"\A{_NAME}\Z")]
     role: Annotated[str, Meta(pattern=r"\A(read|write)\Z")]
@@ -149,13 +150,13 @@ class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, d
 
     @cached_property
     def grant(self) -> Grant:
-        """The documents that the key was made for. Raises FilterError."""
+        """The documents that the key was created for. Raises FilterError."""
         collections, readers = (None if of is None else frozenset(of) for of in (self.collections, self.readers))
         return Grant(collections, Filter.parse(self.filter) or None if self.filter is not None else None, readers)
 
     @cached_property
     def sees(self) -> Scope:
-        """The documents that it reads; access lists never name keys in pages or with a filter."""
+        """The documents that the key reads. With origins or a filter, access lists apply unless it names readers."""
         is_passed_on = self.origins or self.grant.filter
         return Scope((replace(self.grant, readers=self.grant.readers or frozenset()) if is_passed_on else self.grant,))
 
@@ -166,17 +167,17 @@ class _Content(Struct):
 
 
 class KeyFile:
-    """The keys in a file; a file that is not there has none. Safe to share between threads."""
+    """The keys in a file; a missing file has none. Safe to share between threads."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._followed = _FollowedFile(path, self.read)
 
     def current(self) -> tuple[Key, ...] | None:
-        """Return the current keys, read again when the file has changed.
+        """Return the current keys, reading the file again if it has changed.
 
-        Returns None without a file, which is not the same as a file without keys. Raises KeysError while the file is
-        invalid: then no key is valid.
+        Returns None if there is no file, and () if the file has no keys. Raises KeysError while the file is invalid, so
+        that no key works.
         """
         try:
             return self._followed.content()
@@ -186,7 +187,7 @@ class KeyFile:
             return self.read()
 
     def find(self, key: str) -> Key | None:
-        """Return the record of a key, or None for an unknown one, after a time that does not depend on the key."""
+        """Return the record of a key, or None if it is unknown. The comparison takes constant time."""
         key_digest, match = digest(key), None
         for candidate in self.current() or ():
             if hmac.compare_digest(candidate.sha256, key_digest):
@@ -194,7 +195,7 @@ class KeyFile:
         return match
 
     def read(self) -> tuple[Key, ...]:
-        """Return the keys, oldest first. Raises KeysError if the file cannot be read or is not one of keys."""
+        """Return the keys, oldest first. Raises KeysError if the file is unreadable or invalid."""
         try:
             with self.path.open("rb") as file:
                 keys = json.decode(file.read(_MAX_FILE_BYTES), type=_Content).keys
@@ -216,10 +217,11 @@ class KeyFile:
     def add(
         self, name: str, role: str, key: str | None = None, origins: Iterable[str] = (), grant: Grant = ANYTHING
     ) -> str:
-        """Add a key, a new random one unless it is given; return it. Only its hash is kept: it cannot be shown again.
+        """Add a key, by default a new random one, and return it.
 
-        Pages of `origins` may show it, and it is good for searches from them alone. Raises KeysError: something of it
-        cannot be, the name or the key is there already, or the file cannot be written.
+        The file keeps only a hash, so the key cannot be shown again. A key with `origins` may appear in pages of these
+        sites, and only allows their searches. Raises KeysError for an invalid or duplicate name or key, or if the file
+        cannot be written.
         """
         origins = tuple(dict.fromkeys(origins))
         key = _PREFIX + secrets.token_urlsafe(32) if key is None else key
@@ -255,7 +257,7 @@ class KeyFile:
         return key
 
     def remove(self, name: str) -> Key:
-        """Remove a key; running servers refuse it from the next request on. Raises KeysError."""
+        """Remove a key, which running servers then refuse at once. Raises KeysError."""
         with self._changing() as keys:
             if name not in (by_name := {key.name: key for key in keys}):
                 raise KeysError(f"there is no key called {name[:80]!r}; there are: {', '.join(by_name) or 'none'}")
@@ -264,7 +266,7 @@ class KeyFile:
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[Key, ...]]:
-        """Lock the file against other writers."""
+        """Lock the file against other writers, and yield its keys."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -296,7 +298,7 @@ class KeyFile:
 
 
 def is_origin(text: str) -> bool:
-    """Return whether a text is an origin as browsers write it."""
+    """Return whether a text has the form of an origin that browsers send."""
     return bool(_ORIGIN.fullmatch(text))
 
 
@@ -306,9 +308,10 @@ def digest(key: str) -> str:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Raise SettingsError if strangers could search without the consent of the operator.
+    """Refuse settings with which anyone on the network could search.
 
-    They could on another address than loopback, without keys. Raises KeysError if the file of keys cannot be used.
+    Raises SettingsError if the server listens on another address than loopback, has no keys, and `anonymous` is not
+    set; KeysError if the key file cannot be used.
     """
     keys = KeyFile(settings.keys_file).current()
     if keys is None and settings.anonymous == "auto" and not settings.user_header and not is_loopback(settings.host):
@@ -319,11 +322,11 @@ def check_exposure(settings: Settings) -> None:
 
 
 class Rights(NamedTuple):
-    """The role of a user and the documents that they read and write."""
+    """The role of a user, and the documents that the user reads and writes."""
 
     role: str
     sees: Scope
-    writes: Scope  # nothing with the role read
+    writes: Scope  # empty for the role read
 
 
 class AccessRules:
@@ -345,9 +348,9 @@ class AccessRules:
             raise SettingsError(f"{self._path} is not valid TOML: {error}") from error
 
     def rights(self, user: str, groups: Iterable[str] = ()) -> Rights | None:
-        """Return the rights of a user by all rules that apply; None without any.
+        """Combine the rules that apply to a user into the user's rights; None if no rule applies.
 
-        Raises KeysError while the file is invalid: then no rule applies.
+        Raises KeysError while the file is invalid, so that no rule applies.
         """
         try:
             rules = self.rules()
@@ -383,7 +386,7 @@ class _Rule(NamedTuple):
 
 
 def _rule(table: Mapping[str, Any], where: str) -> _Rule:
-    """Read a table. Raises SettingsError naming the file, the place in it and the allowed values."""
+    """Read a table `[[access]]`. Raises SettingsError, which names the file, the table and the allowed values."""
     refuse_unknown(table, (*_SUBJECTS, *_OBJECTS, "role"), where)
     everything, role, everybody = table.get("everything", False), table.get("role", "read"), table.get("everybody")
     users, groups, collections = (_texts(table, name, where) for name in ("user", "group", "collections"))

@@ -1,4 +1,4 @@
-"""A client of a running server: its API, typed by `rag.messages`. Nothing here loads a model or an index."""
+"""A client of a running server's API, typed by `rag.messages`. It loads neither a model nor an index."""
 
 import base64
 import math
@@ -29,14 +29,14 @@ _UNDER_WAY = ("queued", "running", "cancelling")
 
 
 class _Problem(msgspec.Struct):
-    """The fields of a problem that errors show; all are None for another response."""
+    """The fields of a problem (RFC 9457) that errors show; None for a response without them."""
 
     detail: str | None = None
     field: str | None = None
     status: int | None = None
 
     def as_error(self, status: int | None, otherwise: str, retry_after: float | None = None) -> ClientError:
-        """Return the error for a status, with the detail of the problem or `otherwise`."""
+        """Return the error for a status; its message is the detail of the problem, or `otherwise`."""
         kind = ClientError
         if status in BUSY:
             kind = Unavailable
@@ -49,20 +49,20 @@ class _Problem(msgspec.Struct):
 
 
 class Client:
-    """Asks one server; safe to use from many threads, and a context manager.
+    """A client of one server, safe to use from many threads, and a context manager.
 
-    Every method raises `rag.errors.ClientError`: Unavailable where the server cannot be reached or is too busy, Refused
-    where the key does not open what is asked for, Rejected where the request cannot be met as it stands.
+    Every method raises a `rag.errors.ClientError`: Unavailable if the server cannot be reached or is too busy, Refused
+    if the key is missing or lacks the permission, Rejected if the request is invalid.
     """
 
     def __init__(self, url: str, key: str | None = None, *, timeout: float = 75.0, patience: float = 30.0) -> None:
-        """Connects when it is first used.
+        """Prepare a client, which connects on first use.
 
         Args:
             url: address of the server, such as http://127.0.0.1:8642.
-            key: as `pilotlight keys add` showed it; None where the server asks for none.
-            timeout: seconds of silence after which a request has failed; an answer may be written for 60.
-            patience: most seconds in all that one request waits for a server that is busy and says for how long.
+            key: a key from `pilotlight keys add`; None if the server requires none.
+            timeout: seconds without data after which a request fails; the server may write an answer for 60.
+            patience: total seconds that a request waits and retries while the server is busy and sends Retry-After.
         """
         try:
             address = httpx.URL(url)
@@ -97,16 +97,16 @@ class Client:
     def search(self, query: str | SearchRequest, **options: Any) -> Answer:
         """Find the passages that answer a query best; the options are the fields of `SearchRequest`.
 
-        An option that is left out is as the server is set.
+        The server chooses the options that are left out.
         """
         return self._ask(f"{API}/search", Answer, _fields(query, options))
 
     def answer(self, query: str, **options: Any) -> AnswerInWords:
-        """Write an answer from the hits, which its `citations` number; the server needs `answer_url`."""
+        """Answer in words, with `citations` that number the hits; requires `answer_url` on the server."""
         return self._ask(f"{API}/answer", AnswerInWords, _fields(query, options))
 
     def call_tool(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, list[str]]:
-        """Call a tool of `/mcp`; return its text, and the ids of its passages if the arguments have `shown`."""
+        """Call a tool of `/mcp`; return its text, and the ids of its passages if `shown` is among the arguments."""
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
         result = self._ask("/mcp", dict[str, Any], body).get("result") or {}
         text = "".join(block.get("text", "") for block in result.get("content", ()))
@@ -115,11 +115,11 @@ class Client:
         return text, result.get("_meta", {}).get("shown", [])
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> DocumentListing:
-        """Return a document by its id, which hits have in `document`."""
+        """Return a document by its id, the `document` of a hit."""
         return self._ask(f"{API}/documents/{quote(id, safe='')}", DocumentListing, params={"collection": collection})
 
     def documents(self, collection: str = DEFAULT_COLLECTION) -> Iterator[DocumentListing]:
-        """Yield every document of a collection, from one generation throughout."""
+        """Yield every document of a collection, all from one generation."""
         params = {"collection": collection}
         with self._stream("GET", f"{API}/documents", params=params, accept="application/jsonl") as response:
             rest = b""
@@ -129,11 +129,11 @@ class Client:
                     yield self._decode(line, DocumentListing)
 
     def push(self, url: str, content: str | bytes, **facts: Any) -> IndexChange:
-        """Push a document, in place of any that was pushed for its address; needs a key that may write.
+        """Push a document, replacing an earlier one at its address; requires a key with the role write.
 
-        The server has it on its disk when this returns, and finds it within seconds; `wait` waits for that. The facts
-        are further fields of `rag.messages.Push`, and go before those which the document states itself: for bytes,
-        `content_type` has a charset too, and `date` is YYYY-MM-DD.
+        The server has stored the document when this returns, and finds it within seconds; `wait` waits until then.
+        `facts` are further fields of `rag.messages.Push`, such as `date`, and override those in the document. Bytes
+        need a `content_type`, which may name a charset.
         """
         body = {"text": content} if isinstance(content, str) else {"base64": base64.b64encode(content).decode("ascii")}
         return self._ask(f"{API}/documents", IndexChange, {"url": url, **body, **facts})
@@ -147,7 +147,7 @@ class Client:
         return self._ask(f"{API}/changes/{id}", IndexChange, params={"collection": collection})
 
     def index(self, *, full: bool = False, collection: str = DEFAULT_COLLECTION) -> Job:
-        """Rebuild the index, including unchanged pages with `full`; needs a key that may write."""
+        """Rebuild the index, including unchanged pages with `full`; requires a key with the role write."""
         return self._ask(f"{API}/index", Job, {"full": full, "collection": collection})
 
     def job(self, id: str) -> Job:
@@ -161,7 +161,7 @@ class Client:
     def wait(self, work: Work, timeout: float = math.inf) -> Work:
         """Wait until a change or a build has ended, and return it.
 
-        Raises Unavailable if it still waits after so many seconds, and ClientError for a build that did not succeed.
+        Raises Unavailable after `timeout` seconds, and ClientError if the build failed.
         """
         end = monotonic() + timeout
         while work.state in _UNDER_WAY:
@@ -197,7 +197,7 @@ class Client:
         params: Mapping[str, str] | None = None,
         accept: str = "application/json",
     ) -> Iterator[httpx.Response]:
-        """Send a request, again where the server is busy and says for how long; give the open answer."""
+        """Send a request, retrying while the server is busy and sends Retry-After, and yield the open response."""
         headers = {"Accept": accept}
         request = self._http.build_request(method, self.url + path, json=body, params=params, headers=headers)
         try:

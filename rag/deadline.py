@@ -1,6 +1,6 @@
-"""The deadline of a request: set when it arrives, checked before each wait.
+"""The deadline of a request, which is set on arrival and checked before each wait.
 
-It belongs to the context of the request: functions between the server and the queue of the model do not pass it on.
+A context variable holds it, so functions do not pass it along.
 """
 
 import math
@@ -14,7 +14,7 @@ _arrival: ContextVar[float | None] = ContextVar("arrival", default=None)
 
 
 def arrive(moment: float) -> None:
-    """Note when the request of this context arrived, by `time.monotonic`."""
+    """Record when the request of this context arrived, in seconds of `time.monotonic`."""
     _arrival.set(moment)
 
 
@@ -25,7 +25,7 @@ def waited() -> float:
 
 
 def begin(seconds: float) -> None:
-    """Set the deadline of this context to so many seconds after its request arrived, or from now."""
+    """Set the deadline of this context: `seconds` after the request arrived, or from now if that is unknown."""
     _end.set(time.monotonic() - waited() + seconds)
 
 
@@ -35,16 +35,16 @@ def lift() -> None:
 
 
 def end() -> float:
-    """Return the time at which the deadline passes, of `time.monotonic`; infinity without one."""
+    """Return the deadline in seconds of `time.monotonic`, infinity if there is none."""
     return _end.get()
 
 
 def remaining() -> float:
-    """Return the seconds left, 0 once it has passed; infinity without a deadline."""
+    """Return the seconds until the deadline, 0 if it has passed, infinity if there is none."""
     return max(0.0, _end.get() - time.monotonic())
 
 
 def check() -> None:
-    """Raise DeadlinePassed if there is no time left."""
+    """Raise DeadlinePassed if the deadline has passed."""
     if time.monotonic() >= _end.get():
         raise DeadlinePassed

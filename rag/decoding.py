@@ -1,6 +1,6 @@
-"""Checks of values against structs, whose errors name the field and its allowed values.
+"""Conversion of JSON fields to structs, with errors that name the field and its allowed values.
 
-The words are made from the JSON Schema of the struct, which `/openapi.json` shows: both change with the struct alone.
+The words of an error come from the JSON Schema of the struct, which `/openapi.json` shows too.
 """
 
 import re
@@ -16,17 +16,17 @@ T = TypeVar("T", bound=msgspec.Struct)
 Schema = Mapping[str, Any]
 
 REF = "#/components/schemas/"
-# White space, controls and characters without a mark on the page; spelled out, as JSON Schema has no names for them.
+# A visible character. The invisible ones are listed, because JSON Schema has no names for classes of characters.
 SOMETHING = (
     "[^\\u0000-\\u0020\\u007f-\\u00a0\\u00ad\\u061c\\u115f\\u1160\\u1680\\u180e\\u2000-\\u200f\\u2028-\\u202f"
     "\\u205f-\\u206f\\u3000\\ufeff\\ufff9-\\ufffb]"
 )
-# Text that is more than what Python takes for white space.
+# A character that Python does not count as white space.
 NOT_ONLY_SPACE = "[^\\t-\\r\\u001c-\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]"
 _VISIBLE = re.compile(SOMETHING)
 _FIELD_PROBLEM = re.compile(r"Object (?P<problem>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
 _TOO_LONG = re.compile(r"Expected `str` of length <= (\d+)")
-# type of a schema: its words, its limits `min…` and `max…`, and the words before and after these
+# JSON type: its name in errors, the suffix of its limits `min…` and `max…`, and the words around these limits
 _KINDS = {
     "boolean": ("true or false", "", "", ""),
     "string": ("text", "Length", " of", " characters"),
@@ -39,17 +39,17 @@ _KINDS = {
 
 
 def is_blank(text: str) -> bool:
-    """Return whether nothing in the text would be visible."""
+    """Return whether a text has no visible character."""
     return not _VISIBLE.search(text)
 
 
 def quoted(name: str) -> str:
-    """Return a name that a client has sent, fit to be shown."""
+    """Return a client's text in quotation marks for an error: ASCII, and at most 40 characters."""
     return ascii(name if len(name) <= 40 else name[:39] + "…")
 
 
 def refuse_unknown(names: Iterable[str], fields: Iterable[str], owner: str) -> None:
-    """Raise FieldError for the first unknown name; `owner` has the known fields."""
+    """Raise FieldError for the first of `names` that is not among `fields`, the fields of `owner`."""
     fields = tuple(fields)
     for name in names:
         if name not in fields:
@@ -57,13 +57,13 @@ def refuse_unknown(names: Iterable[str], fields: Iterable[str], owner: str) -> N
 
 
 def decode(fields: Mapping[str, Any], kind: type[T], owner: str = "this request", *, strict: bool = True) -> T:
-    """Return the struct that JSON fields describe, in which null is a field left out.
+    """Convert JSON fields to a struct; a field that is null counts as absent.
 
     Args:
-        fields: by the names of JSON.
-        kind: the struct.
-        owner: what has these fields, for an error.
-        strict: whether a number must be a number; without it, a text may be one, as in a query string.
+        fields: values by field name.
+        kind: type of the struct.
+        owner: the thing that has these fields, for an error.
+        strict: whether a number must be a JSON number; without it, a text may be a number, as in a query string.
 
     Raises:
         FieldError: a field is missing, unknown or has a value that is not allowed.
@@ -77,13 +77,13 @@ def decode(fields: Mapping[str, Any], kind: type[T], owner: str = "this request"
             refuse_unknown(fields, names, owner)
         raise _in_words(str(error), kind) from None
     for field, name in () if strict else zip(kind.__struct_fields__, names, strict=True):
-        if name in present and getattr(struct, field) is None:  # the word null in a query string
+        if name in present and getattr(struct, field) is None:  # a query string says null
             raise _in_words(f" - at `$.{name}`", kind)
     return struct
 
 
 def check(struct: msgspec.Struct) -> None:
-    """Raise FieldError for a field that `decode` would refuse, of a struct that was made in Python."""
+    """Raise FieldError for a field that `decode` would refuse; Python code can create such a struct."""
     try:
         msgspec.convert(msgspec.structs.asdict(struct), type(struct))
     except msgspec.ValidationError as error:
@@ -92,12 +92,12 @@ def check(struct: msgspec.Struct) -> None:
 
 @cache
 def components(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON Schemas of a struct and of its fields' structs, by name."""
+    """Return the JSON Schemas of a struct and of the structs in its fields, by name."""
     return msgspec.json.schema_components([kind], ref_template=REF + "{name}")[1]
 
 
 def _in_words(message: str, kind: type[msgspec.Struct]) -> FieldError:
-    """Return the error for a message of msgspec, such as "Expected `int`, got `str` - at `$.filter.k`"."""
+    """Return the FieldError for a message of msgspec, such as "Expected `int`, got `str` - at `$.filter.k`"."""
     text, _, place = message.partition(" - at `")
     place = place.removesuffix("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
     path = place.replace("[...]", "")
@@ -114,7 +114,7 @@ def _in_words(message: str, kind: type[msgspec.Struct]) -> FieldError:
 
 
 def _must_be(schema: Schema, schemas: Schema) -> str:
-    """Return the allowed values in words."""
+    """Describe the allowed values of a schema."""
     if "$ref" in schema:
         return _must_be(schemas[schema["$ref"].removeprefix(REF)], schemas)
     if "anyOf" in schema:

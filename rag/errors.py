@@ -1,4 +1,4 @@
-"""Errors of the application; `status` is that of HTTP. See `embedder.errors` for the whole tree.
+"""Errors of the application; `status` is the HTTP status. `embedder.errors` shows the whole tree.
 
 RagError
 ├── SettingsError, KeysError, DatasetError, FingerprintMismatch, NotPublished
@@ -18,7 +18,7 @@ from embedder.errors import PilotlightError
 class RagError(PilotlightError):
     """Base of the application's errors."""
 
-    status: int | None = None  # 500, and the error is not shown
+    status: int | None = None  # None: 500, without the message
 
     def __init_subclass__(cls, status: int | None = None) -> None:
         cls.status = status or cls.status
@@ -41,7 +41,7 @@ class FieldError(QueryError):
 
 
 class NotThere(RagError, status=404):
-    """A thing of this name does not exist; `field` is the field with the name."""
+    """Something that a request names does not exist; `field` is the field with its name."""
 
     def __init__(self, detail: str, field: str = "id") -> None:
         super().__init__(detail)
@@ -85,7 +85,7 @@ class JobConflict(RagError, status=409):
 
 
 class NotConfigured(RagError, status=501):
-    """A feature that the settings of this server leave off."""
+    """A feature that the settings of this server do not enable."""
 
 
 class NotReady(RagError, status=503):
@@ -100,15 +100,15 @@ class DeadlinePassed(RagError, status=503):
 
 
 class KeysError(RagError):
-    """An invalid key, name of a key, or file of keys."""
+    """An invalid key, key name or key file."""
 
 
 class FingerprintMismatch(RagError):
-    """The index was built by an embedder with other vectors; the message names the fields."""
+    """The index was built by an embedder with different vectors; the message names the differing fields."""
 
 
 class NotPublished(RagError):
-    """A generation that was built, but did not reach its store."""
+    """A generation was built, but could not be published to its store."""
 
 
 class InsightsError(RagError, status=503):
@@ -124,7 +124,7 @@ class AnswerError(RagError, status=502):
 
 
 class EndpointFailed(AnswerError):
-    """The endpoint cannot be reached, refused, or did not speak the protocol (502)."""
+    """The endpoint cannot be reached, refuses requests, or violates the protocol (502)."""
 
 
 class EndpointSlow(AnswerError, status=504):
@@ -148,7 +148,7 @@ class Unavailable(ClientError):
 
 
 class Refused(ClientError):
-    """The key is missing, unknown, or does not open this."""
+    """The key is missing, unknown, or lacks the permission."""
 
 
 class Rejected(ClientError):

@@ -4,17 +4,17 @@ import json
 from typing import Any, NamedTuple
 
 MEDIA_TYPE = "text/event-stream"
-BEAT = b": still there\n\n"  # a comment, which readers skip; writing it shows whether there still is a reader
+BEAT = b": still there\n\n"  # a comment, which clients ignore; sending it detects closed connections
 
 
 class Event(NamedTuple):
-    """One event; `data` is JSON where Pilotlight wrote it."""
+    """One event. `data` is JSON if Pilotlight created the event."""
 
     name: str
     data: str
 
     def encode(self) -> bytes:
-        """Return the event as it is sent; the data may not hold line breaks, as JSON does not."""
+        """Return the event as bytes to send; `data` must not have line breaks, and JSON has none."""
         return f"event: {self.name}\ndata: {self.data}\n\n".encode()
 
 

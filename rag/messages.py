@@ -1,7 +1,7 @@
-"""The bodies of the REST API: one struct for each request and answer, from which check, schema and client come.
+"""The bodies of the REST API, a struct for each: `web` decodes and `rag.client` returns them.
 
-`web` decodes requests into these and `rag.client` answers; `/openapi.json` is made of their schemas. Searches and their
-answers are `rag.query.request.SearchRequest` and `rag.query.results.Answer`.
+`/openapi.json` consists of their schemas. Searches and their results are `rag.query.request.SearchRequest` and
+`rag.query.results.Answer`.
 """
 
 from typing import Annotated, Any, Literal
@@ -57,8 +57,8 @@ Url = Annotated[
         description="http or https address without a fragment; it is not fetched",
     ),
 ]
-# These patterns are shown only, and checked by `Filter.parse`: msgspec 0.20 to 0.22 corrupts memory where a union has a
-# text with a checked pattern and a list. tests/rag/test_client.py looks for such unions.
+# `Filter.parse` checks these patterns; the schema only shows them. msgspec 0.20 to 0.22 corrupts memory if a union has
+# a text with a checked pattern and a list. tests/rag/test_client.py looks for such unions.
 _Value = Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS, extra_json_schema={"pattern": NOT_ONLY_SPACE})]
 _Values = _Value | Annotated[list[_Value], Meta(min_length=1, max_length=MOST_VALUES)]
 _MetadataFilter = Annotated[dict[_Value, _Values | None], Meta(max_length=MOST_VALUES)]
@@ -74,18 +74,18 @@ _OUTCOMES = {"items": {"oneOf": [{"$ref": f"#/components/schemas/{name}"} for na
 
 
 class Request(Struct, forbid_unknown_fields=True):
-    """Base of the requests: an unknown field is refused, and a field that is null is one left out."""
+    """The base of requests. Unknown fields are refused, and null counts as absent."""
 
 
 class Days(Request, rename={"first": "from", "last": "to"}):
-    """The first and the last of some days; without one, all before or after."""
+    """A period of days; open at the end that is left out."""
 
     first: Day | None = None
     last: Day | None = None
 
 
 class FilterFields(Request):
-    """The documents that may be found: all fields must match, each by any one of its values."""
+    """A filter of documents: every field must match, by any of its values."""
 
     source: Annotated[_Values | None, Meta(description="from this source, spelled as it was indexed")] = None
     url_prefix: Annotated[_Addresses | None, Meta(description="at this address or below it")] = None
@@ -98,7 +98,7 @@ class FilterFields(Request):
 
 
 class SearchBatch(Request):
-    """Searches to be answered together."""
+    """Several searches in one request."""
 
     queries: Annotated[list[SearchRequest], Meta(min_length=1, max_length=MAX_BATCH_QUERIES)]
 
@@ -111,7 +111,7 @@ class BatchAnswer(Struct):
 
 
 class SuggestRequest(Request):
-    """Something typed that suggestions begin with or continue."""
+    """The text typed so far, which suggestions complete."""
 
     q: Query
     k: Annotated[int, Meta(ge=1, le=MAX_SUGGESTIONS, description="most suggestions to return")] = DEFAULT_SUGGESTIONS
@@ -133,21 +133,21 @@ class Exchange(Request):
 
 
 class AnswerRequest(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A search whose hits an answer is written from, with the conversation so far."""
+    """A question to answer from the hits of a search, with the conversation so far."""
 
-    # a short question continues it
+    # a short question refers to it
     history: Annotated[list[Exchange], Meta(max_length=MAX_EXCHANGES, description="the latest one last")] = field(
         default_factory=list
     )
 
     @property
     def search(self) -> SearchRequest:
-        """The search alone."""
+        """The search, without the conversation."""
         return SearchRequest(**{name: getattr(self, name) for name in SearchRequest.__struct_fields__})
 
 
 class Citation(Struct, frozen=True):
-    """A hit that a written answer rests on."""
+    """A hit that an answer cites."""
 
     number: Annotated[int, Meta(ge=1, description="in the text, [1] is the first hit")]
     id: str
@@ -183,7 +183,7 @@ class Proof(Struct, frozen=True):
 
 
 class AnswerInWords(Answer, frozen=True, kw_only=True):
-    """An answer to a search, and the text that was written from its hits."""
+    """The results of a search, and the answer that was written from its hits."""
 
     answer: str
     citations: list[Citation]
@@ -192,7 +192,7 @@ class AnswerInWords(Answer, frozen=True, kw_only=True):
 
 
 class VerifyRequest(Request):
-    """A text whose quotations and facts are looked for in an index."""
+    """A text whose quotations and facts are compared with an index."""
 
     text: Annotated[str, Meta(min_length=1, max_length=MAX_PROVED_CHARS, pattern=SOMETHING)]
     collection: Collection = DEFAULT_COLLECTION
@@ -238,7 +238,7 @@ class DocumentChange(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """Documents as a generation or a version has them."""
+    """The documents of one generation or version."""
 
     generation: str
     created_at: Annotated[str, Meta(description="ISO 8601, UTC")]
@@ -278,7 +278,7 @@ _FEEDBACK = (
 
 
 class FeedbackRequest(Request):
-    """The judgement of a hit, or that it was opened."""
+    """Feedback on a hit: a judgement, or that it was opened."""
 
     search_id: Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="`search_id` of an answer")]
     feedback: Annotated[Event, Meta(description=_FEEDBACK)]
@@ -286,7 +286,7 @@ class FeedbackRequest(Request):
 
 
 class EmbeddingRequest(Struct):
-    """Texts to embed, as for OpenAI, whose other fields are ignored; longer ones than the model reads are truncated."""
+    """Texts to embed, in OpenAI's format. Other fields of the format are ignored; long texts are truncated."""
 
     input: Text | Annotated[list[Text], Meta(min_length=1, max_length=MAX_EMBEDDED_TEXTS)]
     model: Annotated[str, Meta(max_length=1000, description="name of the model, as in /readyz")] = ""
@@ -335,7 +335,7 @@ _TextFields = Annotated[dict[str, Any], Meta(extra_json_schema=_TEXT_FIELDS)]
 
 
 class RerankRequest(Struct):
-    """Texts to rank by how well they answer a query, as for Cohere and Jina, whose other fields are ignored."""
+    """Texts to rank by relevance to a query, in the format of Cohere and Jina, whose other fields are ignored."""
 
     query: Annotated[str, Meta(min_length=1, max_length=MAX_QUERY_CHARS)]
     documents: Annotated[list[Text | _TextFields], Meta(min_length=1, max_length=MAX_RANKED_TEXTS)]
@@ -354,7 +354,7 @@ class Ranked(Struct, omit_defaults=True):
 
 
 class Reranking(Struct):
-    """Texts by how well they answer, the best first."""
+    """Texts in order of relevance, the best first."""
 
     id: str
     model: str
@@ -413,7 +413,7 @@ _MediaType = Annotated[
 ]
 
 
-_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"  # shown only: checking takes 36 times its size
+_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"  # not checked: takes 36 times its size
 
 
 class Push(Request):
@@ -437,7 +437,7 @@ class Push(Request):
 
 
 class IndexChange(Struct):
-    """A document that was pushed or withdrawn, and its state; numbered within its collection."""
+    """A pushed or withdrawn document and its state. Changes are numbered within a collection."""
 
     id: Count
     collection: str
@@ -485,7 +485,7 @@ class InPushed(Request):
 
 
 class Withdrawal(InPushed, kw_only=True):
-    """A document that was pushed and is to go."""
+    """A pushed document to withdraw."""
 
     url: Url
 
@@ -517,7 +517,7 @@ class Jobs(Struct):
 
 
 class CollectionStatus(Struct, kw_only=True):
-    """The state of a collection, and the generation that is served."""
+    """The state of a collection and of its live generation."""
 
     name: str | None = None
     ready: bool
@@ -529,7 +529,7 @@ class CollectionStatus(Struct, kw_only=True):
 
 
 class Status(CollectionStatus, kw_only=True):
-    """The model of a server, the state of its default collection, and of each."""
+    """The model of a server, and the state of its collections."""
 
     missing: bool
     model: str

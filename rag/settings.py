@@ -1,4 +1,4 @@
-"""Every setting, declared once: flag, variable, default, help, limits and documentation follow from its field."""
+"""Every setting, declared once as a field: flag, variable, limits, help and documentation are derived from it."""
 
 import dataclasses
 import os
@@ -28,7 +28,7 @@ T = TypeVar("T", str, int, float, bool)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting, as its field declares it."""
+    """A setting, with the metadata of its field."""
 
     name: str
     kind: type[Any]
@@ -36,8 +36,8 @@ class Setting:
     help: str
     group: str  # heading in docs/reference.md
     choices: tuple[str, ...] = ()
-    limits: tuple[float, float] | None = None  # least and most
-    bare: str = ""  # what the flag means without a value; empty where it needs one
+    limits: tuple[float, float] | None = None  # minimum and maximum
+    bare: str = ""  # value of the flag alone; empty if the flag needs a value
 
     @property
     def variable(self) -> str:
@@ -50,7 +50,7 @@ class Setting:
         return f"--{self.name.replace('_', '-')}"
 
     def read(self, value: object, origin: str) -> Any:
-        """Return the value in its type; `origin` says in an error where it was given. Raises SettingsError."""
+        """Convert a value to the type of the setting. Raises SettingsError, which names the `origin` of the value."""
         parsed = read_value(value, origin, self.kind, self.choices)
         if self.limits and not self.limits[0] <= parsed <= self.limits[1]:
             least, highest = map(plain, self.limits)
@@ -59,15 +59,15 @@ class Setting:
 
 
 def setting(default: T, help: str, *, secret: bool = False, **rules: Any) -> T:
-    """Declare a setting at its field; `rules` are further fields of `Setting`, and a secret is not shown.
+    """Declare the field of a setting, with further fields of `Setting` in `rules`. A secret is never shown.
 
-    A group goes on until a setting names another one.
+    Without `group`, the setting belongs to the same group as the field above.
     """
     return dataclasses.field(default=default, repr=not secret, metadata={"help": help, **rules})
 
 
 def read_value(value: object, origin: str, kind: type, choices: tuple[str, ...] = ()) -> Any:
-    """Return a value that a user gave, in its type; `origin` says in an error where. Raises SettingsError."""
+    """Convert a user's value to a type. Raises SettingsError, which names the `origin` of the value."""
     try:
         parsed = _READERS[kind](value)
     except (ValueError, TypeError, KeyError):
@@ -78,14 +78,14 @@ def read_value(value: object, origin: str, kind: type, choices: tuple[str, ...] 
 
 
 def nearest(word: str, choices: Iterable[str], least: float = 0.6) -> str | None:
-    """Return the most similar of several words, with a similarity of at least `least` (1 for equal), or None."""
+    """Return the choice most similar to a word, or None if all similarities, from 0 to 1, are below `least`."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word[:100], list(choices), n=1, cutoff=least)), None)
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Return the end of an error that suggests the most similar word; empty if none is similar."""
+    """Return a hint for the end of an error that suggests the most similar choice; empty if none is similar."""
     near = nearest(word, choices)
     return f", did you mean {near}?" if near else ""
 
@@ -100,7 +100,7 @@ def refuse_unknown(names: Iterable[str], choices: Sequence[str], where: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings, by default the default ones; `load` checks values, the constructor does not."""
+    """All settings, with their defaults. `load` checks values; the constructor does not."""
 
     index: str = setting("pilotlight-index", "folder of the index", group="index")
     collection: str = setting("default", "name of the collection; search takes several, with commas, or * for all")
@@ -251,12 +251,12 @@ class Settings:
 
     @property
     def collection_dir(self) -> Path:
-        """The folder of the collection; raises ConfigError if no collection can have its name."""
+        """The folder of the collection. Raises ConfigError for an invalid name."""
         return collection_dir(self.index_dir, self.collection)
 
     @property
     def keys_file(self) -> Path:
-        """The file of keys, which need not be there."""
+        """The key file, which may be missing."""
         return Path(self.keys).expanduser() if self.keys else self.index_dir / KEYS
 
     @property
@@ -319,14 +319,14 @@ class Settings:
             chunk=ChunkConfig(tokens=self.chunk_tokens),
             ocr=self.ocr_config(),
             keep_generations=self.keep_generations,
-            tokens=self.tokens_wanted,
+            tokens=self.keeps_tokens,
             no_tokens="Milvus does not keep them" if self.store else "",
             model=model,
         )
 
     @property
-    def tokens_wanted(self) -> bool | None:
-        """The choice of tokens; None if it depends on the texts."""
+    def keeps_tokens(self) -> bool | None:
+        """The setting `tokens`; None lets the build decide."""
         return {"yes": True, "no": False}.get(self.tokens)
 
     def ocr_config(self) -> OcrConfig:
@@ -334,7 +334,7 @@ class Settings:
         return OcrConfig(self.ocr, patterns(self.ocr_languages))
 
     def as_environment(self) -> dict[str, str]:
-        """Return the variables that make `load` give these settings in another process."""
+        """Return the environment variables that pass these settings to another process."""
         return {each.variable: str(getattr(self, each.name)) for each in SETTINGS}
 
 
@@ -354,9 +354,9 @@ def load(
     environ: Mapping[str, str] | None = None,
     configured: Mapping[str, object] | None = None,
 ) -> Settings:
-    """Make settings from overrides (flags), then the environment, then a configuration file, then the defaults.
+    """Load settings from flags, else the environment, else a configuration file, else their defaults.
 
-    Raises SettingsError naming the flag, variable or name in the file, its value and what is allowed.
+    Raises SettingsError, which names the flag, variable or name in the file, its value and the allowed values.
     """
     environ = os.environ if environ is None else environ
     overrides, configured = overrides or {}, configured or {}
@@ -376,7 +376,7 @@ def load(
 
 
 def own_limits(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of one source, parsed, by name."""
+    """Parse the limits of one source that are written as texts."""
     read: dict[str, Callable[[str], Any]] = {"include": patterns, "exclude": patterns, "allow_private": _networks}
     return {name: read[name](value) if name in read else value for name, value in values.items()}
 

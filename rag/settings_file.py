@@ -43,7 +43,7 @@ class ConfiguredSource:
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """The content of the file."""
+    """The content of a `pilotlight.toml`."""
 
     settings: Mapping[str, object] = field(default_factory=dict)
     sources: tuple[ConfiguredSource, ...] = ()
@@ -51,9 +51,9 @@ class SettingsFile:
 
 
 def read_settings_file(path: Path) -> SettingsFile:
-    """Read the file; relative paths in it are taken from its folder.
+    """Read the file, and resolve its relative paths against its folder.
 
-    Raises SettingsError naming the file, the place in it and what is allowed.
+    Raises SettingsError, which names the file, the place in it and the allowed values.
     """
     try:
         content = load_toml(path.read_text(encoding="utf-8"))
@@ -87,7 +87,7 @@ def read_settings_file(path: Path) -> SettingsFile:
 
 
 def credentials_of(settings: Settings) -> tuple[Credential, ...]:
-    """Return the credentials of the file named by `rules`; none without one. Raises as `read_settings_file`."""
+    """Return the credentials in the file of the setting `rules`, if set. Raises as `read_settings_file` does."""
     return read_settings_file(settings.rules_path).credentials if settings.rules else ()
 
 
@@ -146,7 +146,7 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credential:
-    """Read one of [[credentials]]. No secret is read, and no value quoted."""
+    """Parse a table [[credentials]]. Errors quote no value, and the secret is read later."""
     refuse_unknown(table, _CREDENTIAL_KEYS, where)
     try:
         site = parse_origin(table["origin"] if isinstance(table.get("origin"), str) else "")
@@ -183,7 +183,7 @@ def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credentia
 
 
 def _place(value: object, folder: Path, where: str) -> SecretPlace:
-    """Read `{env = "NAME"}` or `{file = "PATH"}`; a secret itself is refused, and not quoted."""
+    """Parse the place of a secret, `{env = "NAME"}` or `{file = "PATH"}`. A literal secret is refused, not quoted."""
     if isinstance(value, str):
         advice = 'as others may read this file: write {env = "VARIABLE"} or {file = "PATH"}'
         raise SettingsError(f"{where} must not contain the secret itself, {advice}")

@@ -1,4 +1,4 @@
-"""Access to the stores that the settings name, folders of the index or a name in Milvus; publishing to Milvus."""
+"""The stores that settings name, folders of the index or one in Milvus; and publishing to Milvus."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ TOKEN = "PILOTLIGHT_MILVUS_TOKEN"  # noqa: S105 - the name of the variable that 
 
 
 def milvus_at(address: str) -> "MilvusStore":
-    """Return the store at `milvus://HOST:PORT/NAME`. Nothing is connected to yet; raises StoreAddressError."""
+    """Return the store at `milvus://HOST:PORT/NAME`, not connected yet. Raises StoreAddressError."""
     if "://" not in address or address.lower().startswith("milvus+lite:"):
         raise StoreAddressError(
             f"{address[:80]} is no address of Milvus, such as milvus://HOST:19530/NAME; a folder is named by --index"
@@ -42,14 +42,14 @@ def milvus_at(address: str) -> "MilvusStore":
 
 
 def stores_of(settings: Settings) -> dict[str, Store]:
-    """Return the stores a server answers from: that of the settings, as the default collection, or all of the index."""
+    """Return the stores of a server by collection: every folder of the index, or the one in Milvus as the default."""
     if settings.store:
         return {DEFAULT: milvus_at(settings.store)}
     return {name: FolderStore(folder) for name, folder in list_collections(settings.index_dir).items()}
 
 
 def chosen_store(settings: Settings) -> Store:
-    """Return the store of the settings, or the folder of their collection; raises SettingsError for both."""
+    """Return the store in Milvus, or the folder of the collection. Raises SettingsError if both are set."""
     if not settings.store:
         return FolderStore(settings.collection_dir)
     if settings.collection != DEFAULT:
@@ -60,9 +60,9 @@ def chosen_store(settings: Settings) -> Store:
 
 
 def roll_back(store: Store, generation_id: str | None = None) -> str:
-    """Make another generation the live one, the newest older one unless it is given; return its id.
+    """Make another generation live, by default the newest older one, and return its id.
 
-    Raises IndexMissing if there is none, or IndexCorrupt if it cannot be opened; the live one stays.
+    Raises IndexMissing if there is no such generation, IndexCorrupt if it cannot be opened; then nothing changes.
     """
     ids = older_ids(store) if generation_id is None else [each.id for each in store.published()]
     if not ids or generation_id not in (None, *ids):
@@ -73,7 +73,7 @@ def roll_back(store: Store, generation_id: str | None = None) -> str:
 
 
 def live_id(store: Store) -> str | None:
-    """Return the id of the live generation, None where there is none, or its name cannot be read."""
+    """Return the id of the live generation; None if there is none, or its name is unreadable."""
     try:
         return store.live_id()
     except (IndexMissing, IndexCorrupt):
@@ -81,7 +81,7 @@ def live_id(store: Store) -> str | None:
 
 
 def older_ids(store: Store) -> list[str]:
-    """Return the ids published before the live generation, newest first; all of them where none is live."""
+    """Return the ids of generations published before the live one, newest first; all ids if none is live."""
     live, ids = live_id(store), [each.id for each in store.published()]
     if live in ids:
         return ids[ids.index(live) + 1 :]
@@ -89,9 +89,9 @@ def older_ids(store: Store) -> list[str]:
 
 
 def verify_generation(store: Store, generation_id: str) -> list[Check]:
-    """Check a generation: of a folder as `indexer.publish.publish.verify` does, of Milvus by its number of passages.
+    """Check a generation: every file in a folder, the number of passages in Milvus.
 
-    Raises IndexMissing where there is none of this id, StoreError where the store does not answer.
+    Raises IndexMissing for an unknown id, StoreError if the store does not respond.
     """
     if isinstance(store, FolderStore):
         return verify(generation_folder(store.folder, generation_id))
@@ -104,13 +104,13 @@ def verify_generation(store: Store, generation_id: str) -> list[Check]:
 
 
 def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> None:
-    """Raise an error if no collection can be served by the embedder of this fingerprint.
+    """Raise an error if no collection can be served by the embedder with this fingerprint.
 
-    A store that cannot be reached is only reported, on stderr: it may come back.
+    An unreachable store only causes a warning on stderr, as it may come back.
     """
     stores = stores_of(settings)
     if not stores:
-        current_id(settings.index_dir)  # says that there is no index, and how to make one
+        current_id(settings.index_dir)  # raises the error that tells how to make an index
     wrong: list[PilotlightError] = []
     try:
         for store in stores.values():
@@ -144,7 +144,7 @@ class Publisher:
     def __call__(self, folder: Path) -> None:
         """Publish the live generation of a folder, unless it is live in the store already.
 
-        Raises NotPublished; the generation is in the folder, and what was live in the store is so still.
+        Raises NotPublished; then the folder keeps the generation, and the store its live one.
         """
         store = self._store
         try:
@@ -169,14 +169,14 @@ class Publisher:
 
 
 def publisher_of(settings: Settings, *, quiet: bool = True) -> Publisher | None:
-    """Return the publisher to the store of the settings, None where that is the index folder."""
+    """Return the publisher to the store of the settings; None if the index is a folder."""
     if not settings.store:
         return None
     return Publisher(milvus_at(settings.store), keep=settings.keep_generations, quiet=quiet)
 
 
-def reported(report: "BuildReport", publisher: Publisher | None) -> tuple[dict[str, Any], str]:
-    """Return the report of a build and of its publishing: JSON-ready, and for a terminal."""
+def report_of(report: "BuildReport", publisher: Publisher | None) -> tuple[dict[str, Any], str]:
+    """Return the report of a build and of its publishing, JSON-ready and as text for a terminal."""
     if publisher is None or publisher.done is None:
         return report.as_dict(), report.table()
     done = publisher.done

@@ -12,7 +12,7 @@ from rag.commands.verb import HELP, Verb
 from rag.errors import SettingsError
 from rag.settings import did_you_mean
 
-VERBS = {  # the module and function of each below `rag.commands`, and its summary
+VERBS = {  # module and function below `rag.commands`, and summary
     "index": ("index.index", "read sources and publish a new generation of the index"),
     "remove": ("index.remove", "remove sources from the index, without reading anything again"),
     "serve": ("serve.serve", "serve the search page and the REST API"),
@@ -40,7 +40,7 @@ def load_verb(name: str) -> Verb:
 
 
 class _Verbs(click.Group):
-    """The verbs, which are loaded on use."""
+    """The group of verbs, each imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)

@@ -24,7 +24,7 @@ from indexer.read.ocr import pages as ocr
 from indexer.read.reader_process import ReaderProcess
 from indexer.sources.git import version as git_version
 from rag.access import AccessRules
-from rag.commands.models import as_built, plans, published
+from rag.commands.models import plans, published_folder, with_index_precision
 from rag.commands.verb import Result, verb
 from rag.query.fingerprint import check_fingerprint
 from rag.settings import SETTINGS, Settings, nearest
@@ -49,7 +49,7 @@ def doctor(settings: Settings) -> Result:
         warnings.append("this CPU has no fast bf16 instructions: fp32 is used; int8 is two to three times as fast")
     model_plans: list[Plan] = []
     with _warning(warnings):
-        model_plans = plans(as_built(settings))
+        model_plans = plans(with_index_precision(settings))
         if settings.cache.exists():
             check_private(settings.cache)
     for name, plan in zip(("embedder", "reranker"), model_plans, strict=False):
@@ -99,7 +99,7 @@ def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
 
 def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> dict[str, Any]:
     """Describe the live generation, with its sources. Raises PilotlightError if it cannot be used."""
-    with closing(Generation.open(published(settings))) as generation:
+    with closing(Generation.open(published_folder(settings))) as generation:
         manifest = generation.manifest
     with _warning(warnings):
         if model_plans:
@@ -120,7 +120,7 @@ def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> 
 
 
 def readers(warnings: list[str]) -> dict[str, str | None]:
-    """Return the means that confine reader processes on this machine."""
+    """Describe how this machine confines reader processes."""
     with closing(ReaderProcess()) as process:
         with _warning(warnings):
             process.start()
@@ -131,7 +131,7 @@ def readers(warnings: list[str]) -> dict[str, str | None]:
 
 
 def _misspelled() -> list[str]:
-    """Return a warning for each unknown variable that is nearly the name of a setting."""
+    """Return a warning for each environment variable that is almost the name of a setting."""
     variables = [*(one.variable for one in SETTINGS), *_OTHER_VARIABLES]
     unknown = [name for name in sorted(os.environ) if name.startswith("PILOTLIGHT_") and name not in variables]
     return [

@@ -1,4 +1,4 @@
-"""`verify`, `rollback`, `export`, `import` and `collections`: checks, moves and cleans an index."""
+"""The verbs `verify`, `rollback`, `export`, `import` and `collections`, which check, move and clean an index."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,7 +12,7 @@ from indexer.generation.manifest import DEFAULT, GENERATIONS, collection_dir, cu
 from indexer.publish.archive import export_archive, export_documents, import_archive
 from indexer.publish.publish import disk_errors, drop_collection, list_collections, problems_of
 from rag.commands import models
-from rag.commands.models import described, published
+from rag.commands.models import published_folder, summary_of
 from rag.commands.verb import PATH, Result, verb
 from rag.errors import CollectionMissing, FingerprintMismatch, SettingsError
 from rag.query.fingerprint import check_fingerprint
@@ -56,7 +56,7 @@ def rollback(settings: Settings, generation: str | None, *, only_list: bool = Fa
             lines.append(f"generation {report['generation']} is live; previously {before or 'none'}")
         listed = [one._asdict() for one in store.published()]
         if not listed:
-            _ = store.live_id() if settings.store else published(settings)  # raises the error with advice
+            _ = store.live_id() if settings.store else published_folder(settings)  # raises the error with advice
     rows = [("", "generation", "created", "documents", "chunks", "MB", "")]
     for one in listed:
         size = "-" if one["bytes"] is None else f"{one['bytes'] / 1e6:,.1f}"
@@ -72,9 +72,9 @@ def export(settings: Settings, *, file: Path, generation: str | None, jsonl: boo
     """Write a generation into an archive, or its documents into a file of JSON Lines."""
     if not jsonl and file.suffix.lower() in _OTHER_ARCHIVES:
         raise SettingsError(f"cannot export to {file}: archives are plain tar: use a name that ends in .tar")
-    manifest = (export_documents if jsonl else export_archive)(published(settings), file, generation)
+    manifest = (export_documents if jsonl else export_archive)(published_folder(settings), file, generation)
     size = file.stat().st_size
-    report = {"file": str(file), "file_bytes": size, **described(manifest)}
+    report = {"file": str(file), "file_bytes": size, **summary_of(manifest)}
     content = "the documents of generation" if jsonl else "generation"
     return report, f"wrote {content} {manifest.id} to {file}, {size / 1e6:,.1f} MB"
 
@@ -90,12 +90,12 @@ def import_(settings: Settings, *, file: Path) -> Result:
     )
     warnings = []
     try:
-        check_fingerprint(manifest, Plan(models.as_built(settings).embedder_config()).fingerprint)
+        check_fingerprint(manifest, Plan(models.with_index_precision(settings).embedder_config()).fingerprint)
     except FingerprintMismatch as error:
         warnings.append(f"serve will refuse it with these settings: {error}")
     except PilotlightError as error:
         warnings.append(f"cannot tell whether these settings can serve it: {error}")
-    report = {"file": str(file), "collection": settings.collection, **described(manifest), "warnings": warnings}
+    report = {"file": str(file), "collection": settings.collection, **summary_of(manifest), "warnings": warnings}
     lines = [f"generation {manifest.id} of collection {settings.collection} is live"]
     return report, "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])
 
@@ -121,7 +121,7 @@ def collections(settings: Settings, *, drop: str | None, yes: bool) -> Result:
         item: dict[str, Any] = dict.fromkeys(("generation", "created_at", "documents", "chunks", "bytes"))
         item = {"name": name, **item, "problem": ""}
         try:
-            item |= described(read_manifest(folder / GENERATIONS / current_id(folder)))
+            item |= summary_of(read_manifest(folder / GENERATIONS / current_id(folder)))
         except PilotlightError as error:
             item["problem"] = str(error)
         listed.append(item)

@@ -1,4 +1,4 @@
-"""`index` and `remove`: sources in, a published generation out."""
+"""The verbs `index` and `remove`: sources in, a published generation out."""
 
 import sys
 from collections.abc import Sequence
@@ -31,10 +31,10 @@ from rag.settings import Settings
 def index(
     context: CommandContext, /, settings: Settings, *, source: Sequence[str], quiet: bool, **flags: Any
 ) -> Result:
-    """Read the sources of a command line; its limits are for these sources only."""
+    """Index the sources of the command line. Limits given as flags are for these sources only."""
     from indexer import memory
 
-    memory.prepare()  # FAISS ends a process without enough memory
+    memory.prepare()  # FAISS aborts the process if memory runs out
     from indexer.pipeline.progress import Progress
     from rag.commands.indexing import IndexRequest, index_sources
 
@@ -51,13 +51,13 @@ def remove(settings: Settings, *, source: Sequence[str]) -> Result:
     """Publish a generation without the documents of these sources; nothing is fetched or embedded."""
     from indexer.pipeline.build import remove_sources
     from indexer.pipeline.progress import Progress
-    from rag.commands.models import published
-    from rag.stores import publisher_of, reported
+    from rag.commands.models import published_folder
+    from rag.stores import publisher_of, report_of
 
-    folder = published(settings)
+    folder = published_folder(settings)
     publisher = publisher_of(settings)
     progress = Progress(sys.stderr, quiet=True)
     report = remove_sources(list(source), folder, keep_generations=settings.keep_generations, progress=progress)
     if publisher:
         publisher(folder)
-    return reported(report, publisher)
+    return report_of(report, publisher)

@@ -1,4 +1,4 @@
-"""The build of `index` and of the jobs of a server: sources in, a published generation out, once or on every change."""
+"""Builds for `index` and for the jobs of a server: sources in, published generations out, once or after each change."""
 
 import dataclasses
 import signal
@@ -24,11 +24,11 @@ from indexer.sources.addresses import address_kind, full_name, refuse_secret
 from indexer.sources.folder import Watcher
 from rag.changes.snapshots import count_changes
 from rag.commands import models
-from rag.commands.models import published
+from rag.commands.models import published_folder
 from rag.commands.verb import Result
 from rag.settings import SETTINGS, Settings, load, own_limits
 from rag.settings_file import ConfiguredSource, credentials_of
-from rag.stores import publisher_of, reported
+from rag.stores import publisher_of, report_of
 
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
@@ -38,17 +38,17 @@ RETRY_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class IndexRequest:
-    """The sources to index, and how.
+    """The sources to index, and the way to do it.
 
     Args:
-        sources: by default, those of the configuration file, or else of the live generation.
+        sources: named sources; if empty, those of the configuration file, or else of the live generation.
         configured: the sources of the configuration file.
         add: whether to keep the other sources of the live generation.
         full: whether the first build fetches and cuts unchanged pages again.
         allow_shrink: whether to accept that a source has lost most of its documents.
-        watch: whether to stay, and to read changed folders and files again.
-        limits: settings by name for the named sources, or else for all.
-        on_first: gets the first build's report; its errors are raised.
+        watch: whether to keep running, and to index folders and files again after each change.
+        limits: settings by name, for the named sources, or for all if none is named.
+        on_first: called with the report of the first build; if set, errors of that build are raised.
     """
 
     sources: Sequence[str] = ()
@@ -64,7 +64,7 @@ class IndexRequest:
 def index_sources(
     request: IndexRequest, settings: Settings, progress: Callable[[], Progress], *, quiet: bool = False
 ) -> Result:
-    """Read the sources, and publish a generation unless nothing has changed; each build makes its `progress`."""
+    """Index the sources, and publish a generation if anything has changed. Each build calls `progress`."""
     sources = _sources(request, settings)
     config = settings.build_config()  # refuses bad values before the model is loaded
     limits_by_source = {one.source: one.limits for one in sources}
@@ -75,7 +75,7 @@ def index_sources(
         crawl=dataclasses.replace(config.crawl, own=limits_by_source),
         metadata={one.source: one.metadata for one in sources if one.metadata},
     )
-    settings = models.as_built(settings)
+    settings = models.with_index_precision(settings)
     embedder = models.lazy_embedder(settings, quiet=quiet)
     models.check_model(settings, embedder.fingerprint)
     publisher = publisher_of(settings, quiet=quiet)
@@ -87,7 +87,7 @@ def index_sources(
             report = work.build(work.sources, full=request.full)
             if request.on_first:
                 request.on_first(report)
-            return reported(report, publisher)
+            return report_of(report, publisher)
         totals = work.watch(full=request.full, on_first=request.on_first)
     runs, published_runs, failed = totals.values()
     return totals, f"{counted(runs, 'run')}, {published_runs:,} published, {failed:,} failed"
@@ -102,7 +102,7 @@ def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource
         refuse_secret(source)
     limited_sources = sources
     if not sources and not configured:
-        limited_sources = sources = live_sources(published(settings))
+        limited_sources = sources = live_sources(published_folder(settings))
     elif request.add and folder in list_collections(settings.index_dir).values():
         sources = [*live_sources(folder), *sources]
     limited, limits = set(map(full_name, limited_sources)), own_limits(request.limits)
@@ -128,10 +128,10 @@ class SourceBuilds:
     sources: Sequence[str]
     progress: Callable[[], Progress]
     cluster: "Cluster | None" = None
-    on_published: Callable[[Path], None] | None = None  # takes the folder
+    on_published: Callable[[Path], None] | None = None  # called with the folder
 
     def build(self, refresh: Collection[str], *, full: bool = False, keeps_others: bool = False) -> BuildReport:
-        """Read some of the sources. Raises the errors of `indexer.pipeline.build.build`.
+        """Index some of the sources. Raises as `indexer.pipeline.build.build` does.
 
         With `keeps_others`, the index also keeps sources that other commands have added.
         """
@@ -148,9 +148,9 @@ class SourceBuilds:
         return report
 
     def watch(self, *, full: bool = False, on_first: Callable[[BuildReport], None] | None = None) -> dict[str, int]:
-        """Read everything, then folders and files whenever they change, until SIGTERM or SIGINT.
+        """Index all sources, then folders and files after each change, until SIGTERM or SIGINT.
 
-        Failed sources are read again after a minute; with `on_first`, errors of the first build are raised. Returns the
+        Failed sources are retried after a minute; with `on_first`, errors of the first build are raised. Returns the
         numbers of runs, of published generations and of failures.
         """
         totals = dict.fromkeys(("runs", "published", "failed"), 0)
@@ -172,7 +172,7 @@ class SourceBuilds:
         return totals
 
     def _try(self, refresh: Sequence[str], totals: dict[str, int], *, full: bool, keeps_others: bool) -> list[str]:
-        """Read sources; return the failed ones, which do not prevent the others."""
+        """Index sources, and return the ones that failed. A failure does not affect other sources."""
         failed: list[str] = []
         try:
             report = self.build(refresh, full=full, keeps_others=keeps_others)
@@ -192,9 +192,9 @@ class SourceBuilds:
 
 @contextmanager
 def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cluster | None]":
-    """Connect to the Ray cluster of the settings, if they name one, until the block ends.
+    """Connect to the Ray cluster of the settings, if they name one, for the length of the block.
 
-    Nodes choose the engine for their processor, and use the precision of this machine. Raises ClusterError.
+    Nodes choose the engine for their processors, and the precision of this machine. Raises ClusterError.
     """
     if not settings.ray:
         yield None

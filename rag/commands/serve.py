@@ -1,4 +1,4 @@
-"""`serve`, `mcp` and `keys`: a running server of pages or tools, and the keys to it."""
+"""The verbs `serve`, `mcp` and `keys`: run a server of pages or of tools, and manage its keys."""
 
 import ctypes
 import dataclasses
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 _INDEXED_BYTE = b"i"
 _PR_SET_PDEATHSIG = 1
-MAX_DEFAULT_WORKERS = 16  # each has the vectors in memory
+MAX_DEFAULT_WORKERS = 16  # each holds the vectors in memory
 
 
 _SERVED = ("index", "store", "embedder", "rerank", "serve", "page", "access", "users", "answers", "insights")
@@ -56,18 +56,18 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
 
     check_exposure(settings)
     if settings.answer_url:
-        Endpoint.of(settings)  # checks it
+        Endpoint.of(settings)  # raises SettingsError
     if source:
         is_indexed = start_indexing(settings, source)
         settings = context.settings(without=SOURCE_SETTINGS)
-        import_module("web.server")  # while a first build runs
+        import_module("web.server")  # during a first build
         is_indexed()
-    settings = models.as_built(settings)
+    settings = models.with_index_precision(settings)
     plan, *rerank_plans = models.plans(settings)
     plans = [plan, plan.queries, *rerank_plans]
-    with models.verifying(plans):
+    with models.verify_in_background(plans):
         from rag.stores import check_servable
-    # a separate process: files that libraries have open do not survive the fork of the workers
+    # Use a separate process: files that libraries have open do not survive the fork of the workers.
     check = get_context("fork").Process(target=_check, args=(check_servable, settings, plan.fingerprint))
     check.start()
     become_server: Callable[[], NoReturn] = import_module("web.server").main
@@ -87,7 +87,7 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
 
 
 def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], None]:
-    """Index sources in another process, unless the index has them; the process follows folders and files.
+    """Start to index sources in another process, unless the index has them; it also watches folders and files.
 
     Returns the function that waits for the index, and exits if the build fails.
     """
@@ -100,7 +100,7 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
     if is_live:
         print(f"using the index of {', '.join(sources)}", file=sys.stderr, flush=True)
         os.write(writer, _INDEXED_BYTE)
-    # without multiprocessing, which would join it in this process and in the workers
+    # `multiprocessing` would wait for the child at the end of this process and of each worker.
     if (follows or not is_live) and os.fork() == 0:
         gc.enable()
         code = 1
@@ -144,11 +144,11 @@ def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bo
 
 
 def share_cores(settings: Settings, engine: str, cores: int) -> Settings:
-    """Return settings with `workers` and `threads` resolved for serving, unless they are set.
+    """Return settings with `workers` and `threads` chosen for serving, unless they are set.
 
-    The native engine gets one thread for each worker, because threads of one call stall if their cores are shared, and
-    Python takes about as long as the model. Packages of other engines are compiled for a number of threads, and the
-    index was built with the package for all cores.
+    The native engine gets one thread for each worker, because threads of one call stall if they share cores, and Python
+    takes about as long as the model. Packages of other engines are compiled for a number of threads, and the index was
+    built with the package for all cores.
     """
     workers, threads = settings.workers, settings.threads
     if engine == "native":
@@ -170,7 +170,7 @@ def _check(check: Callable[[Settings, Mapping[str, object]], None], *arguments: 
 @verb("index", "store", "embedder", "rerank", prints=False)
 @click.option("--server", metavar="URL", help="ask this running server instead of reading an index")
 def mcp(settings: Settings, *, server: str | None) -> None:
-    """Offer the tools over standard input and output until the caller ends."""
+    """Serve the tools over standard input and output until the client disconnects."""
     try:
         from rag.adapters.mcp import serve_stdio
     except ModuleNotFoundError as error:
@@ -189,8 +189,8 @@ def mcp(settings: Settings, *, server: str | None) -> None:
             from rag.serving.live import LiveRetriever
 
             if not settings.store:
-                models.published(settings)
-            settings = models.as_built(settings)
+                models.published_folder(settings)
+            settings = models.with_index_precision(settings)
             models.prepare(*(plan.queries for plan in models.plans(settings)))
             retriever = LiveRetriever(Follower(settings))
             retriever.start()

@@ -1,4 +1,4 @@
-"""Verbs of the command line: how they are declared, run and printed."""
+"""Declaring, running and printing the verbs of the command line."""
 
 import json
 import sys
@@ -21,19 +21,19 @@ PATH = click.Path(readable=False, path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """The flags and the file of a run, for verbs with `click.pass_obj`."""
+    """The flags and the configuration file of a command line, for verbs with `click.pass_obj`."""
 
     flags: Mapping[str, object]
     file: "SettingsFile | None"  # --config
 
     def settings(self, without: Sequence[str] = ()) -> Settings:
-        """Return the settings without some flags. Raises SettingsError."""
+        """Return the settings, ignoring the flags in `without`. Raises SettingsError."""
         flags = {name: value for name, value in self.flags.items() if name not in without}
         return load(flags, configured=self.file.settings if self.file else None)
 
 
 class SettingOption(click.Option):
-    """The flag of a setting, whose value `load` reads."""
+    """The flag of a setting. `rag.settings.load` parses its value."""
 
     def __init__(self, setting: Setting, *, hidden: bool = False) -> None:
         self.setting = setting
@@ -55,12 +55,12 @@ class Verb(click.Command):
     """A command that takes its settings and prints its result; call it like its function."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Do the work of the verb, without a command line."""
+        """Run the verb from Python, without a command line."""
         assert self.callback is not None  # noqa: S101
         return self.callback(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> int:
-        """Do the work, and print its result; return the exit code."""
+        """Run the verb and print its result; return the exit code."""
         values = dict(ctx.params)
         config, as_json = values.pop("config"), values.pop("json", False)
         names = [param.name for param in self.params if isinstance(param, SettingOption)]
@@ -89,9 +89,9 @@ def verb(
     """Make a verb of a function that takes the settings and the parameters of click's decorators below.
 
     Args:
-        reads: groups of settings, and single settings, with flags.
-        without: settings of these groups without a flag.
-        prints: whether it has a result and so --json.
+        reads: groups of settings, or single settings, that become flags.
+        without: settings of these groups that get no flag.
+        prints: whether the verb returns a result, and so has --json.
     """
     shown_settings = [s for s in SETTINGS if (s.group in reads or s.name in reads) and s.name not in without]
     hidden = [s for s in SETTINGS if s.name == "index" and s not in shown_settings]

@@ -1,4 +1,4 @@
-"""Builds of collections with the documents that are pushed to them."""
+"""Builds of collections from the documents that clients push to them."""
 
 import dataclasses
 import gc
@@ -23,17 +23,17 @@ from rag.jobs.pushes import pushed_folders
 from rag.query.fingerprint import check_fingerprint
 from rag.settings import Settings
 
-_BATCH_SECONDS = 0.2  # changes within it are built together
+_BATCH_SECONDS = 0.2  # changes within this time are built together
 _POLL_SECONDS = 0.1
-_IDLE_SECONDS = 60.0  # then the process ends; starting it takes one or two
-_MAX_BUILDS = 100  # libraries leak memory
+_IDLE_SECONDS = 60.0  # idle time before the process ends; starting one takes a second or two
+_MAX_BUILDS = 100  # per process, as libraries leak memory
 _RETRY_SECONDS = 5.0
 
 log = logging.getLogger("pilotlight")
 
 
 class PushedBuilder:
-    """Rebuilds collections with the documents that were pushed; no other document is read or embedded."""
+    """Rebuilds collections with their pushed documents. Other documents are not read or embedded again."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class PushedBuilder:
         self._pause = threading.Event()
 
     def keep(self, is_needed: Callable[[], bool], idle: float = _IDLE_SECONDS) -> None:
-        """Index waiting changes. Stop after `idle` seconds without any, or if none waits and no server runs."""
+        """Index waiting changes until there are none for `idle` seconds, or none while no server runs."""
         worked, builds = time.monotonic(), 0
         while time.monotonic() < worked + idle and builds < _MAX_BUILDS:
             due = [
@@ -70,7 +70,7 @@ class PushedBuilder:
                     builds += 1
                     if self._try(name, folder):
                         worked = time.monotonic()
-                    gc.collect()  # a build refers to itself in a circle, and holds the vectors of the generation before
+                    gc.collect()  # reference cycles of a build hold the previous vectors
                     memory.trim()
             elif not is_needed():
                 return
@@ -100,7 +100,7 @@ class PushedBuilder:
         return report
 
     def _try(self, name: str, folder: Path) -> bool:
-        """Index the waiting changes of a collection, or note why that failed; return whether it succeeded."""
+        """Index the waiting changes of a collection, or record the error; return whether it succeeded."""
         try:
             report = self.build(folder)
         except (PilotlightError, OSError, sqlite3.Error) as error:

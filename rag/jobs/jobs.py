@@ -1,4 +1,4 @@
-"""Jobs of a server: builds in separate processes, whose state lies in folders, so that every worker can show them.
+"""Jobs of a server: builds in separate processes. Their state lies in folders, so every worker can show it.
 
 INDEX/jobs/lock        held while a job is started or stopped
 INDEX/jobs/<id>/lock   held by the process of the job until it ends
@@ -47,19 +47,19 @@ MAX_ENDED_JOBS = 20
 
 
 class JobManager:
-    """Starts, shows and stops jobs; any number of processes may do so at once."""
+    """Starts, shows and stops jobs. Several processes may manage the same jobs."""
 
     def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
-        """Take the settings, and the command that runs a job, given its folder."""
+        """Take the settings, and the command that runs a job, which gets the folder of the job as its argument."""
         self._settings = settings
         self._runner = runner
         self._folder = settings.index_dir / JOBS
 
     def start(self, collection: str = DEFAULT, *, full: bool = False) -> dict[str, Any]:
-        """Start to rebuild a collection from its sources, all pages with `full`; return the job as `get` does.
+        """Start a build of a collection from its sources, of unchanged pages too with `full`; return the job.
 
-        Raises RequestRefused for a name that no collection can have, JobConflict where a job is
-        under way, another process is building, or there is no source, and StorageFull.
+        Raises RequestRefused for an invalid name, JobConflict if another build is running or there is no source, and
+        StorageFull.
         """
         folder = folder_of(self._settings, collection)
         if not live_id(folder) or not read_manifest(folder / GENERATIONS / current_id(folder)).sources:
@@ -68,7 +68,7 @@ class JobManager:
             self._folder.mkdir(exist_ok=True)
             with self._locked():
                 ids = self._ids()
-                if running := next(filter(self._is_begun, ids), None):
+                if running := next(filter(self._is_running, ids), None):
                     raise JobConflict(f"job {running} is running: wait for it to end, or cancel it")
                 try:
                     with writer_lock(folder, is_brief=True):
@@ -88,7 +88,7 @@ class JobManager:
         """Start the process of a job; if that fails, remove the job."""
         try:
             folder.mkdir()
-            # inherited, and so held until the process ends, from before anybody can know of the job
+            # The process inherits the lock and holds it until its end. It is locked before the job is visible.
             with (folder / LOCK).open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 write(folder / JOB, job)
@@ -113,8 +113,8 @@ class JobManager:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def _is_begun(self, job_id: str) -> bool:
-        """Return whether a job is under way, without reading its report."""
+    def _is_running(self, job_id: str) -> bool:
+        """Return whether a job is running, without reading its report."""
         folder = self._folder / job_id
         return _is_held(folder / LOCK) and not (folder / END).exists()
 
@@ -124,23 +124,23 @@ class JobManager:
         request: dict[str, Any] | None = _read(folder / JOB) if is_generation_id(job_id) else None
         if request is None:
             raise JobMissing(job_id)
-        lives = _is_held(folder / LOCK)  # looked at first: a process writes its end before it gives the lock back
+        is_alive = _is_held(folder / LOCK)  # checked first, as a process writes its end before it unlocks
         end: dict[str, Any] | None = _read(folder / END)
-        told_to_stop = (folder / CANCEL).exists()
-        if end is None and lives:
-            end = {"state": "cancelling" if told_to_stop else "running"}
+        is_cancelled = (folder / CANCEL).exists()
+        if end is None and is_alive:
+            end = {"state": "cancelling" if is_cancelled else "running"}
         elif end is None:
-            why = None if told_to_stop else f"its process died; see {folder / 'log.txt'}"
-            end = {"state": "cancelled" if told_to_stop else "failed", "error": why}
+            why = None if is_cancelled else f"its process died; see {folder / 'log.txt'}"
+            end = {"state": "cancelled" if is_cancelled else "failed", "error": why}
         return request | {"ended_at": None, "report": None, "error": None} | end
 
     def cancel(self, job_id: str) -> dict[str, Any]:
-        """Tell a job to stop, and return it; the live index does not change. Raises JobMissing or JobConflict."""
+        """Tell a job to stop, and return it; the live index stays. Raises JobMissing or JobConflict."""
         self.get(job_id)
         with self._locked():
-            if not self._is_begun(job_id):
+            if not self._is_running(job_id):
                 raise JobConflict(f"job {job_id} has ended")
-            with suppress(ProcessLookupError):  # its process has this number for as long as it holds its lock
+            with suppress(ProcessLookupError):  # the held lock shows that the process still has this id
                 os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
             with suppress(OSError):
                 (self._folder / job_id / CANCEL).touch()
@@ -148,7 +148,7 @@ class JobManager:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Lock the start and stop of jobs, briefly."""
+        """Lock out other processes that start or stop jobs."""
         with (self._folder / LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -156,7 +156,7 @@ class JobManager:
 
 @contextmanager
 def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
-    """Make the folders of an index and a collection. Raises StorageFull without room for `size` bytes."""
+    """Prepare the folders of an index and a collection for a write of `size` bytes. Raises StorageFull."""
     try:
         with disk_errors(index_dir):
             prepare(index_dir)
@@ -168,7 +168,7 @@ def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
 
 
 def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log: Path) -> int:
-    """Start a process that builds, with the settings and a lock that it holds until it ends; return its PID."""
+    """Start a build process, which inherits `lock` and holds it until it ends; return its id."""
     with log.open("w") as written:
         process = subprocess.Popen(
             command,
@@ -179,7 +179,7 @@ def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log
             start_new_session=True,  # signals to the server do not reach the build
             pass_fds=[lock.fileno()],
         )
-    threading.Thread(target=process.wait, name="pilotlight-build", daemon=True).start()  # no zombie stays
+    threading.Thread(target=process.wait, name="pilotlight-build", daemon=True).start()  # reap it
     return process.pid
 
 

@@ -43,7 +43,7 @@ log = logging.getLogger("pilotlight")
 
 
 class PushedQueue:
-    """Accepts documents and starts their indexing; any number of processes may do so at once."""
+    """Accepts documents and starts their indexing. Several processes may use the same queue."""
 
     def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
         """Take the settings, and the command that indexes waiting changes."""
@@ -54,21 +54,21 @@ class PushedQueue:
         self._thread = threading.Thread(target=self._keep, name="pilotlight-pushed", daemon=True)
 
     def start(self) -> None:
-        """Start the thread that has waiting changes indexed."""
+        """Start the thread that looks for waiting changes and starts their indexing."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the thread; the process that indexes goes on until no change waits."""
+        """Stop the thread. The indexing process continues until no change waits."""
         self._closed.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def put(self, sent: Push) -> dict[str, Any]:
-        """Write a document to the disk, in place of the one at its address, and return the change.
+        """Store a document, which replaces any at its address, and return the change.
 
-        Raises RequestRefused for an invalid document, JobConflict where nothing can be indexed or the address has a
-        document that may not be replaced, QueueFull if too many changes wait, StorageFull without room.
+        Raises RequestRefused for an invalid document, JobConflict if nothing can be indexed here or the address has a
+        document that must stay, QueueFull if too many changes wait, StorageFull if the disk is full.
         """
         store, settings = self._store(sent.collection), self._settings
         content_type, _, parameter = sent.content_type.lower().partition(";")
@@ -102,7 +102,7 @@ class PushedQueue:
         return _described(change, sent.collection)
 
     def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Withdraw a pushed document. Raises NotThere if there is none, and as `put`."""
+        """Withdraw a pushed document. Raises NotThere if there is none, and as `put` does."""
         store, address = self._store(collection), _address(url)
         with writing(self._settings.index_dir, folder_of(self._settings, collection)):
             if not store.has(address):
@@ -160,17 +160,17 @@ class PushedQueue:
             self._wake.clear()
 
     def _run(self) -> None:
-        """Start the process that indexes, unless it runs."""
+        """Start the process that indexes, unless it is running."""
         folder = self._settings.index_dir / PUSHED
         folder.mkdir(exist_ok=True)
-        # inherited, and so held until the process ends, however it does
+        # The process inherits the lock and holds it until its end.
         with suppress(BlockingIOError), (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             start_process(self._runner, self._settings, lock, folder / "log.txt")
 
 
 def pushed_folders(index_dir: Path) -> dict[str, Path]:
-    """Return the folders of the collections with pushed documents, published or not, by name."""
+    """Return the folders of collections with pushed documents, by name; not all of them are published."""
     try:
         names = sorted(entry.name for entry in (index_dir / COLLECTIONS).iterdir() if is_collection_name(entry.name))
     except (FileNotFoundError, NotADirectoryError):

@@ -29,7 +29,7 @@ POLL_SECONDS = 1.0
 RETRY_SECONDS = 10.0
 CHECK_SECONDS = 3600.0
 SUSPECT_SECONDS = 60.0
-_MAX_JOINTS = 16  # sets of collections with a retriever
+_MAX_JOINTS = 16  # sets of collections that are searched together
 LOADING = "loading the model and the index"
 
 MakeEmbedder = Callable[[Settings], Embedder]
@@ -50,7 +50,7 @@ def load_reranker(settings: Settings) -> CrossEncoder | None:
 
 
 class QueryEmbedding(NamedTuple):
-    """Texts and their vectors."""
+    """The vectors of texts, with their tokens counted and the name of the model."""
 
     vectors: Vector  # (n, dim)
     tokens: int
@@ -58,15 +58,15 @@ class QueryEmbedding(NamedTuple):
 
 
 class ServedModel:
-    """The embedder in memory, warm, and its queues. Safe to share between threads."""
+    """A warm embedder, with one queue for queries and one for texts that can wait. Safe to share between threads."""
 
     def __init__(self, name: str, load: Callable[[], Embedder], cache: QueryCache | None = None) -> None:
-        """Load the model and run it in each way that queries do. Raises RagError, or as `load` does."""
+        """Load the model, and run it once in each way that queries do. Raises RagError, and as `load` does."""
         self.name = name
         try:
             self.embedder = load()
             self.encoder = QueryEncoder(self.embedder, cache)
-            # texts that can wait do not hold the queue of queries: a long one takes as long as ten queries
+            # A long text takes as long as ten queries, so texts that can wait have their own queue.
             self._background = QueryEncoder(self.embedder.twin())
             for query in WARM_QUERIES:
                 self.embedder.encode([query], role="query")
@@ -77,7 +77,7 @@ class ServedModel:
             raise RagError(f"model {self.name} cannot be loaded: {error.strerror or error}") from error
 
     def embed(self, texts: Sequence[str], role: Role, model: str = "") -> QueryEmbedding:
-        """Embed texts, in runs next to those of queries. Raises NotThere for another model's name, DeadlinePassed."""
+        """Embed texts that can wait. Raises NotThere for the name of another model, or DeadlinePassed."""
         if model not in ("", self.name):
             raise NotThere(f"there is no model {model[:80]!r}; the model is {self.name}", "model")
         vectors = self._background.encode(texts, role)
@@ -89,21 +89,21 @@ class ServedModel:
 
 
 class ServedCollection:
-    """A served collection; only the thread that follows the index changes it, except `suspect`."""
+    """A served collection. Only the thread that follows the index changes it, except for `suspect`."""
 
     def __init__(self) -> None:
         self.retriever: Retriever | None = None
-        self.away = False  # whether its store did not answer the last time
-        self.reason = LOADING  # why it is not ready; empty if it is
+        self.away = False  # whether its store was last unreachable
+        self.reason = LOADING  # error or progress; empty if ready
         self.missing = False
-        self.failed: str | None = ""  # generation that could not be opened, tried again at `retry_at`
+        self.failed: str | None = ""  # unreadable generation, to be retried at `retry_at`
         self.retry_at = 0.0
         self.suspect = False
         self.files: SelfCheck | None = None
         self.next_check = self.next_suspect = 0.0
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of the served generation, JSON-ready; empty without one."""
+        """Return the facts of the served generation, JSON-ready; empty if there is none."""
         retriever = self.retriever
         if retriever is None:
             return {}
@@ -112,7 +112,7 @@ class ServedCollection:
 
 
 class Follower:
-    """Follows the collections of an index, or the one of a store."""
+    """Keeps the live generations of an index, or of a store, open for queries."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Follower:
     ) -> None:
         self.settings = settings
         self.cache = QueryCache(settings.query_cache << 20)
-        self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never changed
+        self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never mutated
         self.model: ServedModel | None = None
         self.reranker: RerankQueue | None = None
         self.tried = False
@@ -137,7 +137,7 @@ class Follower:
         self._thread = threading.Thread(target=self._follow, name="pilotlight-index", daemon=True)
 
     def start(self) -> None:
-        """Begin to load. Returns at once; `ready` turns true when the first query would be fast."""
+        """Start to load in the background."""
         self._thread.start()
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class Follower:
             store.close()
 
     def wait_for_start(self, condition: Callable[[], object], seconds: float) -> None:
-        """Wait until a condition holds or the first look at the index ends; not at all if loading has not begun."""
+        """Wait until a condition holds or the index was read once; return at once if loading has not begun."""
         if not self.tried and self._thread.is_alive():
             with self._changed:
                 self._changed.wait_for(lambda: self.tried or condition(), seconds)
@@ -170,7 +170,7 @@ class Follower:
                 return
 
     def _refresh(self) -> None:
-        if not (self.settings.store and self._stores):  # a store outside the index folder keeps its connection
+        if not (self.settings.store and self._stores):  # reuse the connection to Milvus
             self._stores = stores_of(self.settings)
         stores = self._stores
         default = self.collections.get(DEFAULT)
@@ -196,7 +196,7 @@ class Follower:
                 served.reason = "an internal error while loading; see the log"
 
     def _update(self, name: str, store: Store, served: ServedCollection) -> None:
-        """Serve the live generation of a collection, unless it is served or could not be opened just now."""
+        """Open the live generation of a collection, unless it is open, or has just failed to open."""
         live: str | None = None
         try:
             live = store.live_id()
@@ -231,7 +231,7 @@ class Follower:
     def _fall_back(
         self, name: str, store: Store, served: ServedCollection, failed: str | None, error: PilotlightError
     ) -> None:
-        """Keep the served generation in place of an unreadable one, or serve the newest readable older one."""
+        """Keep serving in place of an unreadable generation, if need be the newest readable older one."""
         served.failed, served.retry_at = failed, time.monotonic() + RETRY_SECONDS
         is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed
         if is_damaged or (served.retriever is None and not isinstance(error, StoreError)):
@@ -262,7 +262,7 @@ class Follower:
         manifest = generation.manifest
         files = SelfCheck(generation.folder, manifest) if isinstance(generation, Generation) else None
         with self._changed:
-            # Queries under way keep the generation they hold, which closes itself with the last of them.
+            # Running queries keep the previous generation, which closes when the last of them ends.
             served.reason, served.retriever, served.missing = "", retriever, False
             served.files, served.suspect = files, False
             served.next_suspect, served.next_check = 0.0, time.monotonic() + CHECK_SECONDS
@@ -276,7 +276,7 @@ class Follower:
         return Retriever(generation, embedder, encoder=encoder, reranker=queue, synonyms=synonyms, close=close)
 
     def joint(self, members: Mapping[str, Retriever]) -> Retriever:
-        """Return the retriever of several collections, which is cached while these generations are served."""
+        """Return the retriever of several collections, which is cached while their generations are served."""
         key = tuple(members.values())
         retriever = self._joints.get(key)
         if retriever is None:

@@ -1,4 +1,4 @@
-"""Answers from the live generations: searches, documents, headings, and the models for texts of callers."""
+"""Responses from the live generations: searches, documents and headings; and vectors and scores of callers' texts."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,27 +33,27 @@ from rag.serving.follower import LOADING, Follower, QueryEmbedding, ServedModel,
 if TYPE_CHECKING:
     from rag.messages import Changes
 
-Matches = Callable[[bytes], object]  # whether a text, or one of several texts with line breaks between them, matches
+Matches = Callable[[bytes], object]  # whether any part of a text matches
 
 _PACK, _UNPACK = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Answer).decode
 BATCH_PASSAGES = 64
-_MAX_OVERVIEWS = 256  # filters of a generation
-LOADING_SECONDS = 20.0  # wait of a query for a process that has just been started
+_MAX_OVERVIEWS = 256  # per generation
+LOADING_SECONDS = 20.0  # maximum wait of a query while the process starts
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRetriever:
     """Answers from the live generation of every collection. A query keeps the generation it started with.
 
-    A caller sees the documents of its scope, through `within`; others are answered like documents that do not exist.
-    Texts that callers bring along (`embed`, `embed_queries`, `rerank`) have no scope.
+    `within` restricts the documents to the scope of a caller; others are treated as if they did not exist. Texts of
+    callers (`embed`, `embed_queries`, `rerank`) have no scope.
     """
 
     follower: Follower
     scope: Scope = EVERYTHING
 
     def within(self, scope: Scope) -> "LiveRetriever":
-        """Return a view of the documents of a scope."""
+        """Return a view that has only the documents of a scope."""
         return self if scope is EVERYTHING or scope.is_all else LiveRetriever(self.follower, scope)
 
     def start(self) -> None:
@@ -72,9 +72,9 @@ class LiveRetriever:
     def status(self) -> dict[str, Any]:
         """Return the state of the server and of the collections of the scope, JSON-ready.
 
-        `reason` says why the default collection cannot be searched, and is else empty; `missing` is whether nothing was
-        ever built there; `generation`, `created_at`, `documents` and `chunks` are those of its live generation.
-        `collections` has the same of each.
+        `reason` says why the default collection cannot be searched, and is empty if it can. `missing` says whether it
+        has never been built. `generation`, `created_at`, `documents` and `chunks` describe its live generation, and
+        `collections` describes each collection in the same way.
         """
         every, settings, model = self.follower.collections, self.follower.settings, self.follower.model
         collections = {name: served for name, served in every.items() if self.scope.has(name)}
@@ -98,9 +98,9 @@ class LiveRetriever:
         }
 
     def describe(self, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return the facts and the report of the live generation, JSON-ready, to whom sees the whole collection.
+        """Return the facts and the report of the live generation, JSON-ready.
 
-        Raises as `search` does.
+        Raises CollectionMissing if the scope lacks any document of the collection, and as `search` does.
         """
         if not self._has_whole(collection):
             raise self._missing(collection)
@@ -111,8 +111,8 @@ class LiveRetriever:
     def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Answer from the live generation of a collection, or of several; see `Retriever.answer_query`.
 
-        A query that comes while the process is starting waits: with several workers, another may already be serving,
-        and would have answered. Raises QueryError, CollectionMissing, NotReady or DeadlinePassed.
+        A query waits while the process starts, because another worker may already be serving. Raises QueryError,
+        CollectionMissing, NotReady or DeadlinePassed.
         """
         away: list[str] = []
         if request.collections is None:
@@ -138,11 +138,11 @@ class LiveRetriever:
         return self._model().embed(texts, role, model)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
-        """Embed queries, with their tokens, as `search` takes them. Raises as `embed` does."""
+        """Embed queries with their tokens, for `search`. Raises as `embed` does."""
         return self._model().embed_queries(queries)
 
     def rerank(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
-        """Score how well each text answers a query, from 0 to 1, after waiting searches; count their tokens."""
+        """Score the relevance of texts to a query, from 0 to 1, and count their tokens. Searches go first."""
         self._model()
         reranker = self.follower.reranker
         if reranker is None:
@@ -152,7 +152,7 @@ class LiveRetriever:
         return scores.tolist(), sum(map(len, rows))
 
     def open_document(self, id: str, collection: str = DEFAULT) -> "OpenDocument":
-        """Open a document, whose passages are read when they are needed. Raises NotThere, and as `search` does."""
+        """Open a document, whose passages are read on demand. Raises NotThere, and as `search` does."""
         with self._reading(collection) as (generation, only):
             entry = next(generation.entries(only, id), None)
         if entry is None:
@@ -160,7 +160,7 @@ class LiveRetriever:
         return OpenDocument(self, collection, generation, entry)
 
     def open_around(self, chunk_id: str, collection: str = DEFAULT) -> "tuple[OpenDocument, int] | None":
-        """Return the document of a passage, and the place of the passage in it; None if it no longer exists."""
+        """Open the document of a passage; return it with the place of the passage, or None if that is gone."""
         with self._reading(collection) as (generation, only):
             entry_and_row = generation.entry_of(chunk_id, only)
         if entry_and_row is None:
@@ -169,7 +169,7 @@ class LiveRetriever:
         return OpenDocument(self, collection, generation, entry), row - entry.rows.start
 
     def questions(self, collection: str = DEFAULT) -> list[str]:
-        """Return headings that are questions, of a collection that the scope has whole. Raises as `search` does."""
+        """Return headings that are questions; none if the scope lacks any document. Raises as `search` does."""
         retriever = self._retriever(collection)
         with self.noting_failures(collection):
             return retriever.questions if self._has_whole(collection) else []
@@ -177,7 +177,7 @@ class LiveRetriever:
     def suggest(
         self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, limit: int = DEFAULT_SUGGESTIONS
     ) -> list[Suggestion]:
-        """Return titles and headings that go on as typed, of allowed documents. Raises as `search` does."""
+        """Return titles and headings that complete a text, from allowed documents. Raises as `search` does."""
         if (len(typed.strip()) < MIN_TYPED_CHARS or len(typed) > MAX_TYPED_CHARS) and self.scope.has(collection):
             return []
         with self._reading(collection, filter) as (generation, only):
@@ -196,7 +196,7 @@ class LiveRetriever:
             return len(rows), generation.chunks(np.array(rows[:limit], np.int64))
 
     def overview(self, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
-        """Return the number, the time and the facets of the documents that a filter allows. Raises as `search` does."""
+        """Count the documents that a filter allows, and their facets; add the build time. Raises as `search` does."""
         with self._reading(collection, filter) as (generation, only):
             overviews = self.follower.overviews.setdefault(generation, {})
             if only not in overviews:
@@ -209,16 +209,16 @@ class LiveRetriever:
             return overviews[only]
 
     def documents(self, collection: str = DEFAULT) -> "Iterator[OpenDocument]":
-        """Return every document of the generation that is live now. Raises as `search` does."""
+        """Return every document of the live generation. Raises as `search` does."""
         with self._reading(collection) as (generation, only):
             entries = generation.entries(only)
-            first = next(entries, None)  # an error is then raised before an answer begins
+            first = next(entries, None)  # raise errors before the response begins
         present = () if first is None else chain([first], entries)
         return (OpenDocument(self, collection, generation, entry) for entry in present)
 
     @contextmanager
     def noting_failures(self, collection: str) -> Iterator[None]:
-        """Check the files of a collection after an error. Raises NotReady in place of some errors."""
+        """Request a check of a collection's files if the block fails. Raises NotReady in place of some errors."""
         try:
             yield
         except Exception as error:
@@ -241,7 +241,7 @@ class LiveRetriever:
 
     @contextmanager
     def _reading(self, collection: str, requested: Filter | None = None) -> Iterator[tuple[Searchable, Filter | None]]:
-        """Yield the live generation of a collection, and a filter as it applies there, ANDed with the scope."""
+        """Yield the live generation of a collection, and the requested filter ANDed with that of the scope."""
         generation = self._retriever(collection).generation
         with self.noting_failures(collection):
             yield generation, in_force(self.scope.narrowed(collection, requested), generation.manifest)
@@ -272,7 +272,7 @@ class LiveRetriever:
         """Return the retrievers of several collections of the scope, and the names of unavailable ones.
 
         Args:
-            names: collections that must be ready; None for all of the scope that are.
+            names: collections that must be ready; None for every ready collection of the scope.
         """
         follower = self.follower
         follower.wait_for_start(lambda: False, min(LOADING_SECONDS, deadline.remaining()))
@@ -290,14 +290,14 @@ class LiveRetriever:
         return ready, away
 
     def _answer(self, retriever: Retriever, request: SearchRequest, embedded: QueryTokens | None) -> Answer:
-        """Answer from the cache of the caller, or from one generation."""
+        """Answer from the cache of the caller, or else from one generation."""
         if request.rerank:
             return retriever.answer_query(request, embedded)
         began, key = time.perf_counter(), ("answers", retriever.generation.manifest.id, request)
         packed: bytes | None = self.follower.cache.get(*key)
         if packed is None:
             answer = retriever.answer_query(request, embedded)
-            packed = _PACK(answer)  # a tenth of the memory of the objects
+            packed = _PACK(answer)  # takes a tenth of the memory of the structs
             self.follower.cache.put(packed, len(packed), *key)
             return answer
         answer = _UNPACK(packed)
@@ -313,7 +313,7 @@ class LiveRetriever:
         return follower.model
 
     def _has_whole(self, collection: str) -> bool:
-        """Return whether the scope has every document of a collection, as it is served."""
+        """Return whether the scope has every document of a collection as it is served."""
         served = self.follower.collections.get(collection)
         is_restricted = bool(served and served.facts().get("restricted"))
         return (self.scope if is_restricted else self.scope.without_lists()).has_whole(collection)
@@ -323,7 +323,9 @@ class LiveRetriever:
 
     def _note_failure(self, error: Exception, collections: Iterable[str]) -> None:
         """Request a check of the files of collections. Raises NotReady for an error that an operator can repair."""
-        is_away = isinstance(error, StoreError | IndexMissing)  # a store that is away, or has deleted this generation
+        is_away = isinstance(
+            error, StoreError | IndexMissing
+        )  # the store is unreachable, or has deleted the generation
         if isinstance(error, IndexCorrupt) or not isinstance(error, PilotlightError):
             for served in filter(None, map(self.follower.collections.get, collections)):
                 served.suspect = True
@@ -356,7 +358,7 @@ class OpenDocument:
             return self.generation.headings(self.entry.rows)
 
     def passages(self, start: int, stop: int) -> list[dict[str, Any]]:
-        """Return the passages from one place to another, JSON-ready."""
+        """Return the passages from `start` up to `stop`, JSON-ready."""
         with self.live.noting_failures(self.collection):
             return self.generation.passages(self.entry.rows[max(0, start) : max(0, stop)])
 

@@ -7,7 +7,7 @@ from embedder import EmbedderConfig, cpu
 from embedder.engines.plan import Plan
 from embedder.text_embedder import Embedder
 from indexer.generation.generation import Generation
-from rag.commands.models import as_built
+from rag.commands.models import with_index_precision
 from rag.errors import FingerprintMismatch
 from rag.query.fingerprint import check_fingerprint
 from rag.query.request import SearchRequest
@@ -33,7 +33,7 @@ def built(tmp_path_factory):
 
 
 def test_a_server_embeds_queries_in_int8_and_texts_of_callers_as_the_index_has_them(built):
-    live = LiveRetriever(Follower(as_built(load({"index": str(built["fp32"])}, {}))))
+    live = LiveRetriever(Follower(with_index_precision(load({"index": str(built["fp32"])}, {}))))
     live.start()
     wait_for(lambda: live.ready)
     status, embedder = live.status(), live.follower.model.embedder
@@ -59,7 +59,8 @@ def test_a_server_embeds_queries_in_int8_and_texts_of_callers_as_the_index_has_t
     ],
 )
 def test_pairs_of_precisions(built, index, precision, queries, is_allowed):
-    settings = as_built(load({"index": str(built[index]), "precision": precision, "query_precision": queries}, {}))
+    values = {"index": str(built[index]), "precision": precision, "query_precision": queries}
+    settings = with_index_precision(load(values, {}))
     manifest, fingerprint = Generation.open(built[index]).manifest, Plan(settings.embedder_config()).fingerprint
     if is_allowed:
         check_fingerprint(manifest, fingerprint)
@@ -72,6 +73,6 @@ def test_queries_have_the_precision_of_an_index_whose_language_the_model_does_no
     (site.source / "greek.md").write_text("# Ευρετήριο\n\nΠώς επαναφέρω ένα αντίγραφο ασφαλείας της βάσης;\n")
     site.build()
     settings = load({"index": str(site.index)}, {})
-    assert (settings.query_precision, as_built(settings).query_precision) == ("auto", "same")
+    assert (settings.query_precision, with_index_precision(settings).query_precision) == ("auto", "same")
     explicit = load({"index": str(site.index), "query_precision": "int8"}, {})
-    assert as_built(explicit).query_precision == "int8"
+    assert with_index_precision(explicit).query_precision == "int8"
