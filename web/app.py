@@ -1,4 +1,4 @@
-"""The application: `create_app` assembles it, `application` starts all services of a worker."""
+"""The application: `create_app` assembles it, and `application` starts all services of a worker."""
 
 import hashlib
 import re
@@ -52,7 +52,7 @@ BLUEPRINTS = (
 YEAR_S = 365 * 24 * 3600
 FRESH_S = 3600
 MAX_NAME_CHARS = 60
-# segments that no browser reads as another host, a parent folder or a script
+# Browsers must not take a segment for another host, a parent folder or a script.
 _PREFIX = re.compile(r"(?=.{1,200}\Z)(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
 _PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}
 
@@ -77,7 +77,7 @@ def readyz() -> Response:
 
 
 def search_box() -> Response:
-    """Answer with the script of the search box, which pages of every origin may load."""
+    """Send the script of the search box, which pages of every origin may load."""
     response = send_from_directory(str(current_app.static_folder), "embed.js", max_age=FRESH_S)
     response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     return response
@@ -87,7 +87,7 @@ class JsonProvider(DefaultJSONProvider):
     """Encodes responses in UTF-8, structs too, in the order of their keys."""
 
     def response(self, *args: Any, **kwargs: Any) -> AnyResponse:
-        """Return an answer as `flask.jsonify` does. Raises TypeError for a value that JSON cannot hold."""
+        """Return a JSON response as `flask.jsonify` does. Raises TypeError for a value that JSON lacks."""
         return Response(msgspec.json.encode(self._prepare_response_obj(args, kwargs)), mimetype=self.mimetype)
 
 
@@ -101,9 +101,9 @@ def create_app(
     """Build the application around a retriever that the caller starts and closes. Raises SettingsError."""
     app = Flask(__name__)
     app.ensure_sync = cache(app.ensure_sync)  # type: ignore[method-assign]  # slower than most hooks
-    app.url_map.merge_slashes = False  # a redirect would repeat any Host header
+    app.url_map.merge_slashes = False  # a redirect would repeat a forged Host header
     app.config["MAX_CONTENT_LENGTH"] = limits.MAX_BODY_BYTES + 1
-    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # `asset` names files by their content
+    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # `asset` puts a hash of the content into the address
     app.json = JsonProvider(app)
     app.extensions |= {"retriever": retriever, "settings": settings, "jobs": builds, "pushes": pushes}
     app.extensions |= {"insights": recorder, "draining": threading.Event()}
@@ -174,7 +174,7 @@ def _protected(inner: Wsgi) -> Wsgi:
 
 
 def _behind_proxy(app: Flask, settings: Settings) -> Wsgi:
-    """Return the application below the path of the setting, or of X-Forwarded-Prefix."""
+    """Return the application, mounted below `path_prefix` or X-Forwarded-Prefix."""
     inner = app.wsgi_app
     own_segments = frozenset(rule.rule.split("/")[1] for rule in app.url_map.iter_rules())
 

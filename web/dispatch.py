@@ -1,8 +1,8 @@
 """Threads for requests: searches, long requests and probes do not wait for each other.
 
-Few threads compute at a time, as threads that wait for the interpreter cost more than they gain. All other requests
-wait: one of each caller in turn, so that a caller with many waits behind the others. A request waits as long as it can
-be answered within the deadline; one that cannot is refused before the application sees it.
+Only a few threads run requests, because threads that wait for the interpreter cost more than they gain. The other
+requests wait, and callers take turns, so that a caller with many requests does not delay the rest. A request that
+cannot be answered within its deadline is refused before the application sees it.
 """
 
 import math
@@ -32,7 +32,7 @@ _HEADER = re.compile(rb"\r\n(" + _NAMES + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
 
 
 class Counters(Protocol):
-    """The counters of an application, as `web.metrics.Metrics` has them."""
+    """The counters that a dispatcher needs; `web.metrics.Metrics` has them."""
 
     def waited(self, kind: str, seconds: float) -> None:
         """Count the wait of a request."""
@@ -52,7 +52,7 @@ class Head(NamedTuple):
 
 
 def read_head(data: bytes) -> Head:
-    """Read the beginning of a request unchecked, with empty values for missing headers."""
+    """Parse the beginning of a request without checks. Missing headers are empty."""
     end = data.find(b"\r\n\r\n") + 4
     words = data.partition(b"\r\n")[0].split(b" ")
     path = words[1].partition(b"?")[0] if len(words) > 2 else b""
@@ -81,7 +81,7 @@ class _Job(NamedTuple):
 
 
 class _Turns:
-    """Jobs by the address of their caller, and by key at each address: one of each in turn."""
+    """Queues of jobs by the address of the caller, and below that by key. The queues take turns."""
 
     def __init__(self) -> None:
         self._queues: dict[bytes, _Turns | deque[_Job]] = {}
@@ -90,7 +90,7 @@ class _Turns:
         return len(self._queues)
 
     def put(self, job: _Job, name: bytes, *inner: bytes) -> None:
-        """Add a job behind those of the same names."""
+        """Add a job to the queue of these names."""
         queue = self._queues.get(name)
         if queue is None:
             queue = self._queues[name] = _Turns() if inner else deque()
@@ -124,23 +124,23 @@ class Lane:
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
 
     def put(self, job: _Job, address: bytes, key: bytes) -> None:
-        """Let a job wait for a thread."""
+        """Queue a job for the threads."""
         with self._lock:
             self._turns.put(job, address, key)
             self.waiting += 1
         self._tokens.put(True)
 
     def stop(self) -> None:
-        """End the threads after the jobs that wait."""
+        """Stop the threads once the waiting jobs are done."""
         for _ in range(self.threads):
             self._tokens.put(False)
 
     def expected_wait(self) -> float:
-        """Return the seconds until a new request is answered, by the mean of the last ones."""
+        """Estimate the seconds until a new request is answered, from the mean of the last requests."""
         return (self.waiting + self.threads) * self.mean_request_seconds / self.threads
 
     def measure(self, seconds: float) -> None:
-        """Take the time of a request into the mean."""
+        """Update the mean with the seconds that a request took."""
         self.mean_request_seconds += _SMOOTHING * (seconds - self.mean_request_seconds)
 
     def _run(self) -> None:
@@ -164,7 +164,7 @@ class Dispatcher:
         self._probe = Lane("probe", 1, self._answer)
 
     def connect(self, long_paths: Collection[str], counters: "Counters") -> None:
-        """Take the prefixes of paths whose requests may take long, and the counters of an application."""
+        """Take the path prefixes of long requests, and the counters of an application."""
         self._long_paths = tuple(path.encode() for path in long_paths)
         self._counters = counters
 
@@ -173,7 +173,7 @@ class Dispatcher:
         return {lane.name: lane.waiting for lane in (self._search, self._long, self._probe)}
 
     def submit(self, handle: Callable[[Any], Any], connection: Any) -> "Future[Any]":
-        """Queue the next request of a connection, and return whether the connection stays open."""
+        """Queue the next request of a connection; the future tells whether the connection stays open."""
         job = _Job(Future(), handle, connection, read_head(_peek(connection)), time.monotonic())
         lane = self._lane_of(job.head)
         expected = lane.expected_wait()
@@ -185,7 +185,7 @@ class Dispatcher:
         return job.future
 
     def shutdown(self, wait: bool = False, cancel_futures: bool = False) -> None:
-        """End the threads, with the arguments of `Executor.shutdown`."""
+        """Stop the threads. The arguments are those of `Executor.shutdown`."""
         for lane in (self._search, self._long, self._probe):
             lane.stop()
 
@@ -196,7 +196,7 @@ class Dispatcher:
         return self._search if head.size and not head.path.startswith(self._long_paths) else self._long
 
     def _answer(self, lane: Lane, job: _Job) -> None:
-        """Answer a request, and the next ones of its connection as long as no other request waits."""
+        """Answer a request, and the next ones of its connection while no other request waits."""
         try:
             while True:
                 began = time.monotonic()
@@ -219,7 +219,7 @@ class Dispatcher:
             job.future.set_result(stays)
 
     def _refuse(self, lane: Lane, job: _Job, seconds: float) -> bool:
-        """Refuse a request in the socket, and return whether the connection stays open."""
+        """Refuse a request at the socket, and return whether the connection stays open."""
         if self._counters is not None:
             self._counters.refuse("queue", lane.name)
         try:
@@ -233,7 +233,7 @@ class Dispatcher:
 
 
 def _can_refuse(job: _Job) -> bool:
-    """Return whether all of a request is in the socket, and it is not for a page."""
+    """Return whether a request has arrived in full and is not for a page."""
     is_buffered = job.connection.parser is not None and job.connection.parser.unreader.buf.getvalue()
     return bool(job.head.size) and not job.head.is_page and not is_buffered
 
@@ -248,7 +248,7 @@ def _peek(connection: Any) -> bytes:
 
 
 def _has_more(connection: Any) -> bool:
-    """Return whether the next request of a connection arrives at once, so that no other thread has to wake."""
+    """Return whether the next request of a connection arrives within NEXT_MS, so that this thread can answer it."""
     if connection.parser is not None and connection.parser.unreader.buf.getvalue():
         return True
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""Addresses as readers see them, some of them as links."""
+"""Addresses for display, as links if browsers can open them."""
 
 import re
 from collections import Counter
@@ -13,26 +13,26 @@ from flask import current_app
 from rag.errors import NotReady, NotThere
 from web.guards.access import caller
 
-# anything else, javascript: above all, is shown as text; white space and controls can hide a scheme
+# Other schemes, such as javascript:, are shown as text. White space and control characters can hide a scheme.
 SAFE_URL = re.compile(r"(?:(?:git\+)?https?://|(?:git\+)?file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
 BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}  # a name, in fields of a filter
+_AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}  # what follows a name
 
 
 class Link(NamedTuple):
-    """An address as readers see it."""
+    """An address for display, with the link if browsers can open it."""
 
     href: str | None
     place: str
 
 
 def is_of_web(url: str) -> bool:
-    """Return whether browsers open an address: http or https."""
+    """Return whether an address is http or https."""
     return url[:4].lower() == "http"
 
 
 def place_of(url: str) -> str:
-    """Return an address without scheme and anchor, unescaped."""
+    """Return an address unescaped, without scheme and anchor."""
     bare = url.partition("#")[0]
     if not SAFE_URL.fullmatch(bare):
         return url
@@ -41,7 +41,7 @@ def place_of(url: str) -> str:
 
 
 class Places:
-    """Names of files for readers: relative to a source, never the path on the server."""
+    """Display names of files, relative to their source and without the path on the server."""
 
     def __init__(self, sources: Iterable[str] = ()) -> None:
         """Take the sources of a collection."""
@@ -52,7 +52,7 @@ class Places:
             root: _name_of(root) if same[_name_of(root)] == 1 else "/".join(root.rsplit("/", 2)[-2:])
             for root in sorted({*roots.values()}, key=len, reverse=True)
         }
-        self._starts: list[tuple[str, str, str]] = []  # field of a filter, name, and how values of that source begin
+        self._starts: list[tuple[str, str, str]] = []  # filter field, name, and prefix of the source's values
         for source, root in roots.items():
             name = self._names[root]
             self._starts.append(("source", name, source))
@@ -61,27 +61,27 @@ class Places:
                 self._starts += [("url_prefix", name, uri), ("path", name, uri.removeprefix("file://"))]
 
     def of(self, url: str) -> str:
-        """Return the name of an address, a source, a file or a folder for readers."""
+        """Return the display name of an address, a source, a file or a folder."""
         place = place_of(url)
         return self._shortened(place) if _is_local(url) else place
 
     def of_folder(self, path: str) -> str:
-        """Return the name of a folder, local or on a site, for readers."""
+        """Return the display name of a folder, local or on a site."""
         is_inside = any(f"{root}/".startswith(f"{path}/") or path.startswith(f"{root}/") for root in self._names)
         return self._shortened(path) if is_inside else path
 
     def link_to(self, url: str) -> Link:
-        """Return a link if browsers open the address from a page, else text."""
+        """Return a link if browsers can open the address from a page, else text."""
         return Link(url if SAFE_URL.fullmatch(url) and is_of_web(url) else None, self.of(url))
 
     def display_value(self, field: str, value: str) -> str:
-        """Return a value of a field of a filter with the name of its source in place of the path on the server."""
+        """Return the value of a filter field for display, with the name of its source in place of the server's path."""
         return _replaced(
             field, value, [(start, name) for start_field, name, start in self._starts if start_field == field]
         )
 
     def index_values(self, parameters: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """Return the parameters of a page's address with values as the index has them, undoing `display_value`."""
+        """Return a page's parameters with the values of the index: the reverse of `display_value`."""
         starts = {
             field: [(name, start) for start_field, name, start in self._starts if start_field == field]
             for field in _AFTER
@@ -105,7 +105,7 @@ class Places:
 
 
 def places(*collections: str) -> Places:
-    """Return the names of files of collections in the caller's scope."""
+    """Return the display names of the collections that are in the caller's scope."""
     sources: list[str] = []
     for name in filter(caller().scope.has, collections):
         with suppress(NotReady, NotThere):

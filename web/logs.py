@@ -1,8 +1,8 @@
-"""The server's log, for people or, as JSON, for machines; and traces, where the environment names a collector.
+"""The server's log, as text or JSON, and traces if the environment names a collector.
 
     OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318 pilotlight serve
 
-The other variables of OpenTelemetry work as its documentation says. The extra `pilotlight[otel]` brings the library.
+OpenTelemetry documents the other variables. The extra `pilotlight[otel]` installs it.
 """
 
 import logging
@@ -32,7 +32,7 @@ requests = logging.getLogger("pilotlight.request")
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, message, and fields as name=value, the value as JSON has it."""
+    """Lines with time, level, message, and fields as name=value with JSON values."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
@@ -45,7 +45,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time (UTC), level, logger, message, the fields, and the traceback if there is one."""
+    """Lines of one JSON object each: time (UTC), level, logger, message, fields, and traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -72,7 +72,7 @@ class LineHandler(logging.Handler):
     """Writes each line to standard error in one call, without a lock on which threads would wait."""
 
     def createLock(self) -> None:
-        """Make none."""
+        """Create no lock."""
         self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -87,13 +87,13 @@ class ServerLogger(Logger):  # type: ignore[misc]
     """Passes messages of gunicorn to the handlers of the server."""
 
     def setup(self, cfg: Any) -> None:
-        """Take over the settings of gunicorn, but not its handler and format."""
+        """Store the settings of gunicorn, but do not add its handlers."""
         super().setup(cfg)
         self.error_log.handlers.clear()
         self.error_log.propagate = True
 
     def exception(self, msg: Any, *args: Any, **options: Any) -> None:
-        """Log an error with its traceback; a client that was too slow for the socket's timeout is none."""
+        """Log an error with its traceback, unless a client was too slow for the timeout of its socket."""
         if isinstance(sys.exception(), BlockingIOError):
             self.debug("a client was too slow: %s", msg)
         else:
@@ -101,7 +101,7 @@ class ServerLogger(Logger):  # type: ignore[misc]
 
 
 def configure(log_format: str) -> None:
-    """Send everything to standard error in the format that is set: our own lines from INFO on, others' warnings."""
+    """Log to standard error in a format: our own messages from INFO on, those of libraries from WARNING on."""
     logging._srcfile = None  # no format needs the slow lookup of the calling line
     handler = LineHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
@@ -111,7 +111,7 @@ def configure(log_format: str) -> None:
 
 
 def announce(url: str, systemd: str, wait: Callable[[], object]) -> None:
-    """Log the address of the server; when `wait` returns, tell systemd, which believes the main process alone."""
+    """Log the server's address. After `wait`, report readiness to systemd, which trusts only the main process."""
     logging.getLogger("pilotlight").info("listening on %s", url)
 
     def tell() -> None:
@@ -124,7 +124,7 @@ def announce(url: str, systemd: str, wait: Callable[[], object]) -> None:
 
 
 def check_tracing() -> bool:
-    """Return whether requests are traced. Raises SettingsError where a collector is named without the library."""
+    """Return whether requests are traced. Raises SettingsError if a collector is set but the library is missing."""
     collector = next((name for name in COLLECTORS if os.environ.get(name)), None)
     if collector is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False

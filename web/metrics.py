@@ -1,6 +1,6 @@
 """Measurements of every request, for Prometheus at `/metrics`, the status page and the log.
 
-Workers count into files of a folder that they share, which the Prometheus client looks for; each adds up those of all.
+Workers write their counters to files in a shared folder, so each worker can report the sums.
 """
 
 import itertools
@@ -57,9 +57,9 @@ metrics.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """The counters of one application; safe to use from several threads.
+    """The counters of an application; safe to use from several threads.
 
-    Values are noted first and counted later: the Prometheus client counts under one lock.
+    Values are queued first and counted later, because the Prometheus client counts under one lock.
     """
 
     def __init__(self, status: Status) -> None:
@@ -95,7 +95,7 @@ class Metrics:
         self._settling = threading.Lock()
 
     def settle(self, *, wait: bool = False) -> None:
-        """Count the noted values; return at once if another thread does so, or wait for it with `wait`."""
+        """Count the queued values. If another thread is doing that, return at once, or wait with `wait`."""
         if self._settling.acquire(blocking=wait):
             try:
                 while self._noted:
@@ -105,25 +105,25 @@ class Metrics:
                 self._settling.release()
 
     def note(self, count: Callable[[float], object], value: float = 1) -> None:
-        """Note a call of a counter with a value, for `settle`."""
+        """Queue a value for a counter; `settle` counts it."""
         self._noted.append((count, value))
 
     def searched(self, answer: Answer, mode: str, collection: str) -> None:
-        """Count one search that was answered."""
+        """Count a search and the time of each of its stages."""
         for stage in STAGES:
             if milliseconds := answer.took_ms.get(stage):
                 self.note(self._child(self._stages, stage, mode, collection).observe, milliseconds / 1000)
 
     def looked_up(self, kind: str, is_hit: bool) -> None:
-        """Count a lookup in the cache of queries, as `QueryCache` tells it."""
+        """Count a lookup in the query cache, as a callback of `QueryCache`."""
         self.note(self._child(self._lookups, kind, "hit" if is_hit else "miss").inc)
 
     def recorded(self, outcome: str, number: int) -> None:
-        """Count searches that were written, or could not be, as `Recorder` tells it."""
+        """Count searches that were recorded or dropped, as a callback of `Recorder`."""
         self.note(self._child(self._insights, outcome).inc, number)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count an answer."""
+        """Count a response."""
         method = method if method in METHODS else "OTHER"
         self.note(self._child(self._requests, method, route, str(status)).inc)
         self.note(self._child(self._seconds, route).observe, seconds)
@@ -131,7 +131,7 @@ class Metrics:
             self.settle()
 
     def refuse(self, reason: str, kind: str = "") -> None:
-        """Count a request that is turned away."""
+        """Count a refused request."""
         self.note(self._child(self._refused, reason, kind).inc)
 
     def waited(self, kind: str, seconds: float) -> None:
@@ -139,12 +139,12 @@ class Metrics:
         self.note(self._child(self._waits, kind).observe, seconds)
 
     def note_waiting(self, waiting: Mapping[str, int]) -> None:
-        """Note how many requests of each kind wait."""
+        """Set the number of waiting requests of each kind."""
         for kind, count in waiting.items():
             self.note(self._child(self._waiting, kind).set, count)
 
     def queues(self) -> list[dict[str, Any]]:
-        """Return how many requests of each kind wait now, and waited and were refused since the server started."""
+        """Return, for each kind of request, how many wait, and how many have waited or were refused so far."""
         self.settle(wait=True)
         queues: dict[str, dict[str, Any]] = {}
         for sample in (sample for family in self._collected.collect() for sample in family.samples):
@@ -155,19 +155,19 @@ class Metrics:
         return [queues[kind] for kind in sorted(queues)]
 
     def text(self) -> bytes:
-        """Return everything in the Prometheus text format."""
+        """Return all metrics in the Prometheus text format."""
         self.settle(wait=True)
         return exposition.generate_latest(self._collected)
 
 
 class _StateCollector(Collector):
-    """The generations that this worker serves."""
+    """Collects the state of the generations that this worker serves."""
 
     def __init__(self, status: Status) -> None:
         self._status = status
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the gauges of `Retriever.status`."""
+        """Yield gauges of the values of `LiveRetriever.status`."""
         status = self._status()
         yield _gauge("ready", "Whether the server is ready.", {(): bool(status.get("ready"))})
         build = {"version": metadata.version("pilotlight")}
@@ -200,7 +200,7 @@ class RequestLog:
 
 
 def install(app: Flask, retriever: LiveRetriever) -> None:
-    """Count the requests of an application; installed first, to count the refusals of other hooks."""
+    """Count the requests of an application. Call it first, so that refusals by other hooks count too."""
     app.extensions["metrics"] = counted = Metrics(lambda: retriever.status())
     app.extensions["stop_tracing"] = logs.start_tracing(app)
     app.register_blueprint(blueprint)
@@ -248,19 +248,19 @@ def _log(log_record: RequestLog, method: str, route: str, status: int, seconds: 
 
 
 def number_worker(server: Any, worker: Any) -> None:
-    """Give a worker the lowest free number, which names its files: counts stay when a worker dies."""
+    """Give a worker the lowest free number. A successor with that number continues its files of counts."""
     numbers = {each.number for each in server.WORKERS.values()}
     worker.number = next(number for number in itertools.count() if number not in numbers)
     os.environ[WORKER_NUMBER] = str(worker.number)
 
 
 def forget_worker(server: Any, worker: Any) -> None:
-    """Leave out the gauges of a worker that has ended."""
+    """Remove the gauges of a worker that has ended."""
     multiprocess.mark_process_dead(worker.number)  # type: ignore[no-untyped-call]
 
 
 def note_search(counted: Metrics, answer: Answer, search: SearchRequest) -> None:
-    """Count a search that was answered, and keep it for the log."""
+    """Count a search, and keep its facts for the log."""
     names, mode = answer.collections, search.mode
     counted.searched(answer, mode, names[0] if len(names) == 1 else ALL)
     g.request_log.searches.append(

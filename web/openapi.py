@@ -1,4 +1,7 @@
-"""Descriptions of routes, written at their views; `/openapi.json` is made from these, their structs and the URL map."""
+"""Descriptions of routes, which are declared at their views; `/openapi.json` is generated from them.
+
+The structs of requests and responses, and the URL map, supply the rest.
+"""
 
 import inspect
 import re
@@ -52,7 +55,7 @@ HTML = Content("text/html", {"type": "string"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The request and responses of one method of a route, kept at the view whose docstring is the summary.
+    """The request and responses of one method of a route; the docstring of the view is its summary.
 
     `role` is None for probes. `errors` adds to the common statuses. `operator` also requires the role write, with a key
     that browsers may send. `needs_everything` refuses keys that see only some documents.
@@ -69,12 +72,12 @@ class Operation:
     needs_everything: bool = False
 
     def __call__(self, view: View) -> View:
-        """Keep the description at the view."""
+        """Attach the description to a view."""
         setattr(view, _ATTRIBUTE, self)
         return view
 
     def statuses(self) -> set[int]:
-        """Return the statuses that are answered with a problem."""
+        """Return the statuses of responses that are problems."""
         statuses = {
             *self.errors,
             *(GUARDED_ERRORS if self.role else ()),
@@ -93,14 +96,14 @@ _UNDESCRIBED = Operation(role="write", responses={})
 
 
 def operation_for(rule: Rule) -> Operation:
-    """Return the operation of a route: public for files of pages, the role write for a route without one."""
+    """Return the operation of a route. Static files are public; other routes without one require the role write."""
     if rule.endpoint in PUBLIC:
         return _OF_FILES
     return operation_of(current_app.view_functions[rule.endpoint]) or _UNDESCRIBED
 
 
 def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
-    """Yield every route's rule and method with the description of its view; static files have none."""
+    """Yield the rule, method and description of every route, except for static files."""
     for rule in app.url_map.iter_rules():
         described = operation_of(app.view_functions[rule.endpoint])
         for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
@@ -109,7 +112,7 @@ def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
 
 
 def long_paths(app: Flask) -> set[str]:
-    """Return the beginnings of the paths of requests that may take long, up to their first variable."""
+    """Return the paths of requests that may take long, up to their first variable."""
     return {rule.rule.partition("<")[0] for rule, _, described in operations(app) if described.takes_long}
 
 
@@ -162,7 +165,7 @@ class _Schemas:
                 schema["properties"] |= {name: _nullable(schema["properties"][name]) for name in optional}
 
     def contents(self, content: Body | Sequence[Body] | None) -> dict[str, Any]:
-        """Return the schemas of a body by media type; those of structs are mostly references."""
+        """Return the schema of a body by media type, with references to structs."""
         by_media_type: dict[str, Any] = {}
         for one in _several(content):
             if isinstance(one, Content):
@@ -193,7 +196,7 @@ def _several(content: Body | Sequence[Body] | None) -> Sequence[Body]:
 
 
 def _parameter(name: str, schema: Schema, *, required: bool = False) -> dict[str, Any]:
-    """Return the object of a parameter of a query string, which cannot be null."""
+    """Describe a parameter of a query string, which cannot be null."""
     schema = dict(schema)
     description = schema.pop("description", "")
     if schema.get("default", 0) is None:
@@ -208,7 +211,7 @@ def _parameter(name: str, schema: Schema, *, required: bool = False) -> dict[str
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a field that may be null as well."""
+    """Return the schema of a field that may also be null."""
     if "anyOf" in schema:
         return schema if _NULL in schema["anyOf"] else {**schema, "anyOf": [*schema["anyOf"], _NULL]}
     if "$ref" in schema or "enum" in schema:  # null among the values of an enum breaks generators of clients

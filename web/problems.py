@@ -1,4 +1,4 @@
-"""The one place where errors become answers: RFC 9457 problem details, or the page for a reader's browser."""
+"""Turn every error into a response: RFC 9457 problem details, or a page for a browser."""
 
 import json
 import logging
@@ -56,13 +56,13 @@ log = logging.getLogger("pilotlight")
 
 
 def this_request() -> Request:
-    """Return the current request; each attribute of the proxy `flask.request` takes three calls."""
+    """Return the current request itself, because each attribute of Flask's proxy costs three calls."""
     return request._get_current_object()  # type: ignore[attr-defined,no-any-return]  # typed as Request
 
 
 def problem(status: int, detail: str, *, field: str | None = None) -> dict[str, object]:
-    """Build the problem details object: type, title, status, detail and, where one is at fault, field."""
-    # RFC 9457: with about:blank the status code says it all, and the title is its phrase
+    """Build the problem details object: type, title, status, detail and, if one is wrong, the field."""
+    # RFC 9457: about:blank means that the title is the phrase of the status code, and nothing more is documented.
     body = {"type": "about:blank", "title": HTTP_STATUS_CODES[status], "status": status, "detail": detail}
     return body if field is None else body | {"field": field}
 
@@ -79,14 +79,14 @@ def respond(body: dict[str, object]) -> Response:
 
 
 def raw_response(error: BaseException) -> bytes:
-    """Return the answer, as it is sent, to a request at which the server or the application failed."""
+    """Return the bytes of the response to a request at which the server itself failed."""
     invalid = (400, "The request is not valid HTTP.") if isinstance(error, ParseException) else None
     failed = (500, "The server failed to handle this request.")
     return raw_problem(*(FRAMING_PROBLEMS.get(type(error).__name__) or invalid or failed), {"Connection": "close"})
 
 
 def raw_problem(status: int, detail: str, further_headers: Mapping[str, object]) -> bytes:
-    """Return a problem as it is sent, for an answer that does not go through the application."""
+    """Return the bytes of a response with a problem, for responses that bypass the application."""
     body = json.dumps(problem(status, detail)).encode()
     headers = {"Content-Type": MEDIA_TYPE, "Content-Length": len(body), "Cache-Control": "no-store"}
     headers |= {**SECURITY_HEADERS, **further_headers}
@@ -95,7 +95,7 @@ def raw_problem(status: int, detail: str, further_headers: Mapping[str, object])
 
 
 def register(app: Flask) -> None:
-    """Make every error of the application, expected or not, leave through `_answer`."""
+    """Handle every error of the application, expected or not, in `_answer`."""
     app.register_error_handler(Exception, _answer)
 
 
@@ -105,7 +105,7 @@ def _answer(error: Exception) -> Response | HTTPException:
     body = problem_of(error)
     if wants_page():
         state = "waiting" if body["status"] == 503 else "error"
-        form = g.get("form") or {"query": request.args.get("q", "")}  # the parameters may be unread
+        form = g.get("form") or {"query": request.args.get("q", "")}  # the error may precede parsing
         html = render_template("page.html", state=state, problem=body, **form)
         response = Response(html, status=int(str(body["status"])), mimetype="text/html")
         if state == "waiting":
@@ -120,7 +120,7 @@ def _answer(error: Exception) -> Response | HTTPException:
 
 
 def problem_of(error: Exception) -> dict[str, object]:
-    """Return the problem of an error; unexpected errors are logged."""
+    """Return the problem of an error, and log an unexpected one."""
     field = getattr(error, "field", None)
     if isinstance(error, HTTPException) and error.code is not None:
         if error.code in REASONS:
@@ -145,7 +145,7 @@ def problem_of(error: Exception) -> dict[str, object]:
 
 
 def wants_page() -> bool:
-    """Return whether the request is a browser's, for something that people read."""
+    """Return whether a browser requests a page, not data."""
     if request.path.startswith(MACHINE_PATHS):
         return False
     return request.accept_mimetypes.best_match([MEDIA_TYPE, "text/html"]) == "text/html"

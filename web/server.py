@@ -1,6 +1,6 @@
-"""The server process, `python -m web.server`: gunicorn runs the application in threads, as the environment says.
+"""The server process, `python -m web.server`: gunicorn and its threads, with settings from the environment.
 
-It stands behind a reverse proxy, which deals with slow and hostile clients; `scripts/deploy` has two configurations.
+It is behind a reverse proxy, which deals with slow and hostile clients; `scripts/deploy` has two configurations.
 """
 
 import gc
@@ -42,19 +42,19 @@ OPTIONS = {
     "worker_connections": 2000,
     "timeout": 120,
     "graceful_timeout": 30,
-    "keepalive": 65,  # seconds; longer than nginx keeps a connection, so that it never sends into one that closes
-    "forwarder_headers": "",  # a client could change its path past the rules of a proxy
+    "keepalive": 65,  # seconds; longer than nginx, which then never uses a closing connection
+    "forwarder_headers": "",  # else a client could change its path behind the proxy's rules
     "loglevel": "warning",
     "logger_class": logs.ServerLogger,
     "proc_name": "pilotlight",
-    "control_socket_disable": True,  # it is not used, and would write into the home folder
+    "control_socket_disable": True,  # unused, and would write to the home folder
 }
 READY = multiprocessing.Event()
 log = logging.getLogger("pilotlight")
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]
-    """A gunicorn worker that answers invalid requests with problems, and says at /readyz that it stops."""
+    """A gunicorn worker that answers invalid requests with problems, and reports at /readyz that it is stopping."""
 
     settings: Settings
 
@@ -68,7 +68,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         return Dispatcher(self.settings.deadline, self.settings.proxies)
 
     def load_wsgi(self) -> None:
-        """Load the application; learn which of its routes may take long, and count there how long requests wait."""
+        """Load the application, and connect its routes and counters to the threads."""
         super().load_wsgi()
         self.tpool.connect(long_paths(self.wsgi), self.wsgi.extensions["metrics"])
 
@@ -103,7 +103,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             READY.set()
 
     def finish_request(self, conn: TConn, fs: "Future[Any]") -> None:
-        """Wait for the next request of a connection, or for the client to close it: no thread waits for that."""
+        """Poll a connection for its next request, or for its end, without occupying a thread."""
         if not fs.cancelled() and fs.exception() is None and fs.result():
             super().finish_request(conn, fs)
             return
@@ -118,7 +118,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self._closing[conn] = time.monotonic() + LINGER_S
 
     def _drain(self, conn: TConn, client: socket.socket) -> None:
-        """Read the rest that a client sends, and close the connection when the client does."""
+        """Read the remaining bytes of a client, and close the connection when the client does."""
         try:
             is_open = bool(client.recv(65_536))
         except OSError:
@@ -133,20 +133,20 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         conn.close()
 
     def murder_pending(self) -> None:
-        """Close connections whose clients send no request, or do not close them."""
+        """Close connections whose clients neither send a request nor close them."""
         super().murder_pending()
         now = time.monotonic()
         for conn in [conn for conn, end in self._closing.items() if end <= now]:
             self._end(conn)
 
     def handle_exit(self, sig: int, frame: object) -> None:
-        """Start to stop, and report it at /readyz."""
+        """Begin to stop, and report it at /readyz."""
         if self.alive and getattr(self, "wsgi", None):
             self.wsgi.extensions["draining"].set()
         super().handle_exit(sig, frame)
 
     def handle_error(self, req: object, client: socket.socket, addr: object, exc: BaseException) -> None:
-        """Answer a request that is not valid HTTP, or at which the application failed, with a problem."""
+        """Answer an invalid HTTP request, or a failure of the application, with a problem."""
         if not isinstance(exc, ParseException):
             self.log.error("Error handling request", exc_info=exc)
         with suppress(OSError):
@@ -159,7 +159,7 @@ def _backlog(listener: socket.socket) -> int:
 
 
 class Server(BaseApplication):  # type: ignore[misc]
-    """A gunicorn around the application that `load` returns; it runs in each worker, after the fork."""
+    """A gunicorn server, whose workers get the application from `load` after the fork."""
 
     def __init__(self, load: Callable[[], Flask], options: dict[str, Any]) -> None:
         self.load, self.load_config = load, lambda: [self.cfg.set(name, value) for name, value in options.items()]
@@ -177,10 +177,10 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         listener.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", CLIENT_TIMEOUT_S, 0))
     folder = os.environ[SHARED_FOLDER] = tempfile.mkdtemp(prefix="pilotlight-server-")
-    from web import app, metrics  # only once the folder exists
+    from web import app, metrics  # requires the folder
 
-    sys.setswitchinterval(0.001)  # Python's 5 ms delays a new request behind one that computes
-    gc.freeze()  # a collection would copy shared memory
+    sys.setswitchinterval(0.001)  # 5 ms, the default, would delay new requests
+    gc.freeze()  # a collection would copy memory that workers share
     gc.enable()
     url = f"http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{listener.getsockname()[1]}/"
     systemd = os.environ.pop("NOTIFY_SOCKET", "")  # gunicorn would report readiness too early
@@ -205,7 +205,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 def main() -> NoReturn:
-    """Serve with settings from the environment. Exits with 2 and one line for an unusable setting."""
+    """Serve with settings from the environment. Exits with 2 and one line for an invalid setting."""
     try:
         settings = load()
         logs.check_tracing()

@@ -1,3 +1,4 @@
-"""Pilotlight as LangChain and MCP know a retriever.
+"""Adapters: Pilotlight as a retriever of LangChain and as tools of MCP.
 
-May import `query`, `client`, `answer`, and what keeps what is asked: `insights` and `serving`."""
+May import `query`, `client`, `answer`, `insights` and `serving`.
+"""

@@ -14,16 +14,16 @@ FACTS = ("title", "section", "document", "score", "language", "date", "content_t
 
 
 class Searcher(Protocol):
-    """Answers searches: `rag.Client`, or `rag.serving.live.LiveRetriever` in the same process."""
+    """A `rag.Client`, or a `rag.serving.live.LiveRetriever` in the same process."""
 
     def search(self, query: SearchRequest) -> Answer:
-        """Return the passages that answer best."""
+        """Return the passages that answer a query best."""
 
 
 class PilotlightRetriever(BaseRetriever):
-    """A retriever of LangChain; it raises the errors of its searcher.
+    """A retriever of LangChain, which raises the errors of its searcher.
 
-    Metadata of the author keep their names, except those of `FACTS`. Chains cite `source`.
+    The documents' own metadata keep their names, except for names in `FACTS`. Chains cite `source`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

@@ -1,6 +1,6 @@
 """The tools over the Model Context Protocol, by the official SDK; needs the extra `pilotlight[mcp]`.
 
-Results are text alone: of clients that get structured content too, some show a model only that, and others both.
+Results are only text. If structured content were added, some clients would show a model only that, and others both.
 """
 
 import json
@@ -24,12 +24,12 @@ Call = Callable[[str, Mapping[str, Any]], Reply]
 
 INSTRUCTIONS = f"""Searches collections of documents by meaning and words, and reads them. Search with a whole
 question; read more by address where a passage is not enough; grep for exact names. Cite addresses. {DATA}"""
-_REMEMBERED = 1000  # passages of a session, the last ones
+_REMEMBERED = 1000  # last passages of a session
 _READS = ToolAnnotations(read_only_hint=True)
 
 
 def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]:
-    """Return a server of the tools, which `call` answers; `shown` remembers the passages of a session."""
+    """Return a server of the tools, which `call` runs. `shown` collects the passages that a session has seen."""
 
     async def list_tools(context: Any, parameters: Any) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(**each, annotations=_READS) for each in describe_tools()])
@@ -53,7 +53,7 @@ def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]
 
 
 def serve_stdio(call: Call) -> None:
-    """Speak over standard input and output until the caller ends; no passage is shown twice."""
+    """Serve over standard input and output until the client disconnects, showing no passage twice."""
 
     async def serve() -> None:
         server = make_server(call, {})

@@ -1,4 +1,4 @@
-"""Documents and passages as text for a model: between marks, by their headings, and counted in tokens."""
+"""Documents and passages as text for a language model: enclosed in marks, under headings, within a budget of tokens."""
 
 import re
 from collections import Counter
@@ -19,12 +19,12 @@ _CONTEXT_CHARS = 160
 _MAX_MATCHES = 20
 _REST_TOKENS = 12  # "… and 12 more"
 _BATCH_PASSAGES = 16
-_MAX_HEADING_CHARS = 2_000_000  # more paths are cut to their last heading
+_MAX_HEADING_CHARS = 2_000_000  # further paths are cut to their last heading
 _MAX_ANCHOR_CHARS = 200
 # Tokens by class of characters, fitted so that the sum is at least the count of each of five tokenizers (two of OpenAI,
 # Claude 2, DeepSeek, WordPiece) for documentation, code, addresses, numbers, and text in a dozen scripts.
 _TOKENS = {
-    r"[A-Z]?[a-z]{2,}|[A-Z]{3,}": 0.98,  # words, and those within a name like getUserById
+    r"[A-Z]?[a-z]{2,}|[A-Z]{3,}": 0.98,  # words, also within names like getUserById
     r"(?<![A-Za-z])[A-Za-z]{1,2}(?![a-z])": 0.4,
     r"(?<=[A-Za-z]{6})[a-z]": 0.26,
     r"[A-Z](?=[A-Z0-9])": 0.3,
@@ -41,15 +41,15 @@ _TOKENS = {
 
 
 def count_tokens(text: str) -> int:
-    """Return about how many tokens a text has: rather too many than too few, by any usual tokenizer."""
+    """Estimate the tokens of a text for common tokenizers, too high rather than too low."""
     return round(sum(cost * len(re.findall(pattern, text)) for pattern, cost in _TOKENS.items()) + 0.5)
 
 
 class DocumentExcerpt:
-    """Passages of a document by their places in it, and its runs: passages in a row with one heading path."""
+    """Passages of a document by place. A run is a sequence of adjacent passages under one heading path."""
 
     def __init__(self, document: OpenDocument) -> None:
-        """Take a document; `load_headings` or `load_around` says which of its passages are used."""
+        """Take a document; then `load_headings` or `load_around` selects its passages."""
         self.document = document
         self.url, self.title = document.facts["url"], document.facts["title"]
         self.age = age_of(document.facts["fetched_at"], document.facts["date"])
@@ -60,7 +60,7 @@ class DocumentExcerpt:
         self._costs: dict[int, int] = {}
 
     def load_headings(self) -> None:
-        """Read the headings of the whole document; texts follow when they are needed."""
+        """Select all passages and read their headings; their texts are read on demand."""
         characters = 0
         path = short_path = ""
         for place, (url, section, tokens) in enumerate(self.document.headings()):
@@ -72,7 +72,7 @@ class DocumentExcerpt:
             self._headings[place] = url, short_path, tokens
 
     def load_around(self, place: int, distance: int) -> int:
-        """Read a passage and its neighbours up to a distance; return their number of characters."""
+        """Select a passage and its neighbours up to a distance; return their number of characters."""
         first, characters = max(0, place - distance), 0
         for at, passage in enumerate(self.document.passages(first, place + distance + 1), first):
             self._headings[at] = passage["url"], passage["section"], 0
@@ -83,13 +83,13 @@ class DocumentExcerpt:
 
     @cached_property
     def runs(self) -> list[range]:
-        """The runs of the passages that are loaded."""
+        """The runs of the selected passages."""
         groups = groupby(enumerate(sorted(self._headings)), key=lambda each: (each[1] - each[0], self.section(each[1])))
         runs = [[place for _, place in run] for _, run in groups]
         return [range(run[0], run[-1] + 1) for run in runs]
 
     def run_of(self, place: int) -> range:
-        """Return the run that a passage is in."""
+        """Return the run of a passage."""
         return next(run for run in self.runs if place in run)
 
     def section(self, place: int) -> str:
@@ -97,7 +97,7 @@ class DocumentExcerpt:
         return self._headings[place][1]
 
     def passage(self, place: int) -> dict[str, Any]:
-        """Return a passage, read with those after it."""
+        """Return a passage, reading some that follow with it."""
         if place not in self._passages:
             deadline.check()
             self._passages |= enumerate(self.document.passages(place, place + _BATCH_PASSAGES), place)
@@ -109,7 +109,7 @@ class DocumentExcerpt:
         return as_markdown(passage["text"], passage["blocks"])
 
     def place_of(self, anchor: str) -> int | None:
-        """Return the first passage with an anchor, or with a heading of that name: it may begin with short sections."""
+        """Return the place of the first passage with an anchor, or with a heading of that name in its text."""
         for place, (url, _, _) in self._headings.items():
             if url.endswith(f"#{anchor}"):
                 return place
@@ -125,11 +125,11 @@ class DocumentExcerpt:
         return None
 
     def tokens(self, places: Iterable[int]) -> int:
-        """Return the tokens of passages, as the index has counted them."""
+        """Return the tokens of passages as the index counted them."""
         return sum(self._headings[place][2] for place in places)
 
     def cost(self, places: Iterable[int]) -> int:
-        """Return the tokens of passages, by their texts."""
+        """Estimate the tokens of passages from their texts."""
         return sum(map(self._cost, places))
 
     def _cost(self, place: int) -> int:
@@ -143,11 +143,11 @@ class DocumentExcerpt:
         return SEPARATOR.join(filter(None, [self.title, section])) or self.url
 
     def citation(self, rows: Sequence[int]) -> str:
-        """Return the heading of passages with their address."""
+        """Return the heading and the address of passages."""
         return f"{self.heading(rows[0])} ({self._headings[rows[0]][0]})"
 
     def block(self, number: int, rows: Sequence[int], text: str | None = None, **facts: str) -> str:
-        """Return passages of a run between marks, with an ellipsis where others are between them; or another text."""
+        """Enclose passages of a run, or a text in their place, in marks. An ellipsis marks gaps between passages."""
         if text is None:
             stretches = groupby(enumerate(rows), key=lambda each: each[1] - each[0])
             text = "\n…\n".join("\n".join(self.text(row) for _, row in stretch) for _, stretch in stretches)
@@ -156,7 +156,7 @@ class DocumentExcerpt:
         return delimited(number, about | facts, text)
 
     def blocks(self, rows: range, room: float, **facts: str) -> tuple[list[str], int | None]:
-        """Return the first of some rows, by their runs, and the row to go on with; the facts go to the first run."""
+        """Return blocks of as many rows as fit, and the first row that does not. The first block has the facts."""
         blocks: list[str] = []
         for run in self.runs:
             if not (inside := run[max(0, rows.start - run.start) : max(0, rows.stop - run.start)]):
@@ -176,7 +176,7 @@ class DocumentExcerpt:
         return blocks, None
 
     def outline(self, room: float) -> str:
-        """Return all headings with their sizes and addresses, as deep as there is room for."""
+        """Return an outline of the headings, with sizes and addresses, as deep as the budget allows."""
         nodes: list[_Heading] = []
         above: list[_Heading] = []
         for run in self.runs:
@@ -215,7 +215,7 @@ class _Heading:
 
 
 def line_of(words: Sequence[str]) -> re.Pattern[str]:
-    """Return the pattern of a line that consists of these words and any punctuation."""
+    """Return the pattern of a line that has only these words, and punctuation."""
     together = r"[^\w\n]+".join(words)
     return re.compile(rf"^[^\w\n]*{together}[^\w\n]*$", re.IGNORECASE | re.MULTILINE)
 
@@ -228,7 +228,7 @@ def age_of(read: str, date: str | None) -> str:
 
 
 def fitting(lines: Sequence[str], room: float) -> str:
-    """Return as many lines as there is room for, and the number of the rest."""
+    """Return the lines that fit into a budget, and the number of the rest."""
     costs = accumulate(count_tokens(neutralise(line)) + 1 for line in lines)
     number = sum(1 for _ in takewhile(lambda cost: cost + _REST_TOKENS <= room, costs))
     more = [f"… and {len(lines) - number} more"] * (number < len(lines))
@@ -236,7 +236,7 @@ def fitting(lines: Sequence[str], room: float) -> str:
 
 
 def excerpts_of(pattern: Any, text: str) -> str:
-    """Return the lines around each match of a pattern, cut to the neighbourhood of the match."""
+    """Return the lines around each match of a pattern; long lines are cut near the match."""
     spans: list[tuple[int, int]] = []
     for match in islice(pattern.finditer(text), _MAX_MATCHES):
         deadline.check()

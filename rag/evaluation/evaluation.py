@@ -1,8 +1,6 @@
-"""Retrieval quality on a dataset, and two generations or settings of an index compared on judged questions.
+"""Measure retrieval quality on a dataset, and compare two generations or settings on judged queries.
 
-Documents are searched by the code that serves queries.
-
-Measures are those of ir-measures, with the definitions of trec_eval.
+Documents are searched by the code that serves queries. Measures are those of ir-measures, as trec_eval defines them.
 """
 
 import csv
@@ -124,16 +122,17 @@ def evaluate(
 ) -> dict[str, Any]:
     """Return the mean of each measure over the judged queries, ranked by the code that serves queries.
 
-    Without a mode, the documents are embedded once for all modes, and `modes` has the figures of each without tokens,
-    and of `hybrid` with them where they are kept. The last one is the default of a search; its figures are returned,
-    and in `worst` the queries that lose most against one of the searches that it is made of.
+    Without a mode, one embedding of the documents serves all modes. `modes` then has the figures of dense, lexical and
+    hybrid search without tokens, and of hybrid search with tokens if they are kept. The result has the figures of the
+    last one, which is the default of a search. `worst` has the queries that lose most against dense or lexical search
+    alone.
 
     Args:
         dataset: documents, queries and judgements.
         embedder: makes the vectors; the dense search is exact, so this judges vectors and not an index type.
-        mode: as in a search; None: all side by side.
-        tokens: whether tokens are kept and compared; None where an index would have them. Not for mode lexical.
-        reranker: reads the best candidates again; None leaves the rankings as they are.
+        mode: as in a search; None for all modes.
+        tokens: whether to keep and compare tokens; None decides as a build does. Has no effect on mode lexical.
+        reranker: reranks the best candidates; None keeps the rankings.
     """
     texts, queries = list(dataset.corpus.values()), dataset.queries
     if tokens is None:
@@ -168,7 +167,7 @@ def evaluate(
 
 
 def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybrid: Figure) -> list[dict[str, Any]]:
-    """Return the queries with the largest losses of hybrid against its better half, by nDCG@10, each (n,)."""
+    """Return the queries on which hybrid loses most against the better of its two searches, by nDCG@10, each (n,)."""
     losses = hybrid - np.maximum(dense, lexical)
     places = [place for place in np.argsort(losses, kind="stable")[:_MAX_SHOWN_QUERIES].tolist() if losses[place] < 0]
     ids, columns = list(queries), {"difference": losses, "dense": dense, "lexical": lexical, "hybrid": hybrid}
@@ -180,18 +179,18 @@ def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybr
 
 
 def knows_language(dataset: Dataset, embedder: Embedder) -> bool:
-    """Return whether a model knows the languages of the documents, as a build would report it."""
+    """Return whether a model knows the languages of the documents, as the report of a build says it."""
     texts = list(dataset.corpus.values())
     return not unknown_languages(measure_languages([(None, len(texts), _sample(texts))], embedder.count_broken), "")
 
 
 def _sample(items: Sequence[T]) -> Sequence[T]:
-    """Return about SAMPLE texts, or rows, from all over a collection."""
+    """Return about SAMPLE texts, or rows, spread evenly over a collection."""
     return items[:: max(1, len(items) // SAMPLE)]
 
 
 def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figures:
-    """Return every measure of every query, in the order of the queries; a query without hits has 0."""
+    """Return every measure of every query, in the order of the queries. A query without hits has 0."""
     places = {query_id: place for place, query_id in enumerate(queries)}
     figures = {name: np.zeros(len(places)) for name in MEASURES.values()}
     for metric in ir_measures.iter_calc(list(MEASURES), judgements, run):
@@ -201,7 +200,7 @@ def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figur
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The results of all searches for a query, to be ranked in any mode."""
+    """The results of all searches for a query, for ranking in any mode."""
 
     document_ids: Sequence[str]
     dense: VectorHits | None
@@ -211,7 +210,7 @@ class Candidates:
     facts: QueryFacts
 
     def rank(self, mode: Mode, *, tokens: bool) -> Ranking:
-        """Rank in a mode; with `tokens`, tokens are compared too."""
+        """Rank the candidates in a mode; with `tokens`, by their tokens too."""
         dense = None if mode == "lexical" else self.dense
         lexical = None if mode == "dense" else self.lexical
         return fuse(dense, lexical, self.cosines, self.maxsim if tokens else None, self.facts)
@@ -270,7 +269,7 @@ def search_corpus(
             yield query_id, Candidates(documents, dense, lexical, cosines.__getitem__, of_tokens, facts)
 
 
-# Two sides compared
+# Comparison of two sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +303,7 @@ def read_side(text: str, settings: Settings, name: str) -> Side:
 
 
 def by_document(judgements: Judgements) -> Judgements:
-    """Merge the judgements of a document's sections into its highest relevance; its address has no anchor."""
+    """Merge the judgements of a document's sections: the highest relevance, at the address without an anchor."""
     merged: Judgements = {}
     for query_id, judged in judgements.items():
         documents = merged.setdefault(query_id, {})
@@ -316,7 +315,7 @@ def by_document(judgements: Judgements) -> Judgements:
 def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: Judgements, side: Side) -> Run:
     """Return the best hundred documents of a generation for each query, by their addresses.
 
-    If a duplicate of a hit is judged relevant, it takes the place of the hit.
+    A hit counts as its duplicate if the duplicate is judged relevant.
     """
     run: Run = {}
     for query_id, text in queries.items():
@@ -381,7 +380,7 @@ def p_value(differences: npt.NDArray[np.float64]) -> float:
         permutation_type="samples",
         vectorized=True,
         n_resamples=_RESAMPLES,
-        batch=1_000,  # bounds the memory
+        batch=1_000,  # limits the memory
         rng=np.random.default_rng(_SEED),
     )
     return float(tested.pvalue)

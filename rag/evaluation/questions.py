@@ -1,8 +1,8 @@
-"""Make judged questions from the documents of an index, without people: headings, comments, and references.
+"""Make judged questions from the documents of an index, without people: from headings, comments and references.
 
-A heading is a question to its section, the comment above or below the head of a function one to that function, and
-a sentence that refers to another section by its heading one to that section. Every question is removed from the texts
-that are searched, because any search finds a passage that repeats its question word for word.
+A heading asks for its section, the comment of a function for the function, and a sentence that cites the heading of
+another section for that section. Each question is removed from the searched texts, because any search would find a
+passage that repeats it word for word.
 """
 
 import random
@@ -20,14 +20,14 @@ from rag.insights.report import write_beir
 from rag.query.headings import without_number
 from rag.query.results import section_within
 
-Documents = Callable[[], Iterable[Mapping[str, Any]]]  # iterates a generation again at each call
+Documents = Callable[[], Iterable[Mapping[str, Any]]]  # each call iterates over a generation again
 
 MARK = "from-index.json"  # marks a folder that may be overwritten
 SEED = 0
 MAX_PER_KIND = 250
 _WITHOUT_TITLE_SHARE = 0.5
 _QUESTION_MARKS = "?？؟;⁇"  # the semicolon is Greek
-_HEADING_BYTES = range(12, 200)  # bytes: four characters of Chinese say as much as twelve of English
+_HEADING_BYTES = range(12, 200)  # bytes: four Chinese characters say as much as twelve English ones
 _MIN_TERMS = 2
 _MIN_SENTENCE_WORDS = 6
 _MAX_REFERENCE_WORDS = 8
@@ -104,7 +104,7 @@ def _passages(documents: Documents) -> Iterator[TargetPassage]:
 
 
 def _headings(passages: Iterable[TargetPassage]) -> dict[str, Question]:
-    """Return the unique headings, each as a question to the passages of its section."""
+    """Return the unique headings, as questions that the passages of their sections answer."""
     answers: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for each in passages:
         if not each.is_code:
@@ -123,7 +123,7 @@ def _headings(passages: Iterable[TargetPassage]) -> dict[str, Question]:
 
 
 def _comments(passages: Iterable[TargetPassage]) -> Iterator[Question]:
-    """Yield the first sentence of each function's comment or docstring as a question to its code."""
+    """Yield the first sentence of each function's comment or docstring, as a question that its code answers."""
     for each in passages:
         if not each.is_code or not each.headings:
             continue
@@ -138,7 +138,7 @@ def _comments(passages: Iterable[TargetPassage]) -> Iterator[Question]:
 
 
 def _references(passages: Iterable[TargetPassage], headings: Mapping[str, Question]) -> Iterator[Question]:
-    """Yield each sentence that contains the heading of another section as a question to that section."""
+    """Yield each sentence that contains the heading of another section, as a question that this section answers."""
     starts = Counter(len(heading.split()) for heading in headings)
     lengths = [count for count in starts if 2 <= count <= _MAX_REFERENCE_WORDS]
     for each in passages:

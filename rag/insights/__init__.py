@@ -1,1 +1,1 @@
-"""Searches and feedback in, a report and a test set of questions out, without who asked; off unless it is set."""
+"""Searches and feedback in, a report and a test set of questions out. Stores no identities, and is off by default."""

@@ -1,4 +1,4 @@
-"""Statistics of recorded searches, also as CSV; and a dataset in BEIR's layout from opened and judged hits."""
+"""Statistics of recorded searches, also as CSV, and a dataset in BEIR's layout from opened and judged hits."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ MAX_SEARCHES = 200_000
 MAX_LISTED = 50
 MAX_DAYS = 3650
 REASONS = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # wide forms are typed in East Asia
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # East Asian keyboards type wide forms
 _QUESTIONS, _JUDGED = (Path(__file__).with_name(name).read_text("utf-8") for name in ("questions.sql", "judged.sql"))
 MIN_OPENED = 2
 GOOD, OPENED, BAD = 2, 1, 0  # relevance
@@ -39,7 +39,7 @@ class Group(NamedTuple):
     empty: int = 0
     far: int = 0
     bad: int = 0
-    unopened: int = 0  # shown on a page, and nothing opened or judged
+    unopened: int = 0  # hits were shown, but none was opened or judged
     opened: int = 0
     good: int = 0
     cosine: float | None = None
@@ -63,7 +63,7 @@ class Report:
     unanswered: list[Question]
 
     def as_csv(self, table: str) -> str:
-        """Return the table asked or unanswered as CSV with a heading line and no formula."""
+        """Return the table `asked` or `unanswered` as CSV, with a heading line and without formulas."""
         out = io.StringIO()
         writer = csv.writer(out)
         writer.writerow(["question", *Group._fields])
@@ -82,7 +82,7 @@ def _reading() -> Iterator[None]:
 
 @_reading()
 def report(folder: Path, days: int, collection: str | None = None, *, now: datetime | None = None) -> Report:
-    """Add up the searches of some days in a store, today's included. Raises InsightsError."""
+    """Add up the searches of some days, including today. Raises InsightsError."""
     today = (now or datetime.now(UTC)).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=days - 1)
     counts, asked, unanswered, collections = [0] * 8, list[Question](), list[Question](), list[str]()
@@ -109,13 +109,13 @@ def _open(folder: Path) -> sqlite3.Connection:
 
 
 def _by_need(question: Question) -> tuple[int, int, str]:
-    """Return the sort key of an unanswered question; an unopened hit may still have been the answer."""
+    """Return the sort key of an unanswered question. Unopened hits count least, as they may have been the answer."""
     text, group = question
     return -(group.empty + group.far + group.bad), -group.unanswered, text
 
 
 def question_key(query: str) -> str:
-    """Return a normalised question, the same for all its spellings."""
+    """Return a question in a form that is the same for all its spellings."""
     return fold(query).strip(" ?!.")
 
 

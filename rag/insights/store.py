@@ -1,8 +1,8 @@
-"""The record of searches: searches.sqlite in a private folder, open to any number of processes.
+"""The record of searches: searches.sqlite in a private folder, which any number of processes may open.
 
-It holds questions, their hits, which of them were opened or judged, and times, but no identities. Deleted rows are
+It has questions, their hits, which of the hits were opened or judged, and times, but no identities. Deleted rows are
 overwritten in the file (`secure_delete`), and the write-ahead log is emptied. A server passes searches to a `Recorder`,
-a bounded queue with a thread that writes it.
+whose thread writes them from a bounded queue.
 """
 
 import fcntl
@@ -35,7 +35,7 @@ _VERDICTS = {"good": 1, "bad": -1, "none": 0}
 _LOCK = "lock"
 _UNSEEN_LIFETIME_S = 600.0  # searches whose hits were not displayed
 _BUSY_TIMEOUT_S = 5.0
-_NOISE_BITS = 21  # behind the milliseconds
+_NOISE_BITS = 21  # random bits after the milliseconds
 _VERSION = 2
 _SCHEMA = Path(__file__).with_name("schema.sql").read_text("utf-8")
 _INDEX = "CREATE INDEX IF NOT EXISTS told ON hits (search) WHERE opened OR verdict"
@@ -68,11 +68,11 @@ class Searched(NamedTuple):
     cosine: float | None
     close: bool
     ms: float
-    seen: bool  # False for a search while the user types: it counts only after feedback
+    seen: bool  # False while the user is typing: counts only after feedback
 
 
 class Feedback(NamedTuple):
-    """A hit of a search that was opened or judged, or the display of a search."""
+    """An opened or judged hit of a search, or the fact that hits were shown."""
 
     id: str
     event: Event
@@ -80,7 +80,7 @@ class Feedback(NamedTuple):
 
 
 class InsightsStore:
-    """Writes searches and feedback, and deletes them. For one thread at a time; raises sqlite3.Error or OSError."""
+    """Writes and deletes searches and feedback, in one thread at a time. Raises sqlite3.Error or OSError."""
 
     def __init__(self, folder: Path) -> None:
         """Make the folder and the database where they are missing."""
@@ -91,7 +91,7 @@ class InsightsStore:
         self._connection.close()
 
     def write(self, searches: Sequence[Searched], feedback: Sequence[Feedback]) -> None:
-        """Write both in one transaction; feedback on an unknown search or hit is ignored."""
+        """Write searches and feedback in one transaction. Feedback on unknown searches or hits is ignored."""
         with self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")
             for one in searches:
@@ -114,7 +114,7 @@ class InsightsStore:
                 break
             tenth = execute("SELECT id FROM searches ORDER BY id LIMIT 1 OFFSET ?", (count // 10,)).fetchone()
             execute("DELETE FROM searches WHERE id <= ?", tenth)
-        # `execute` would return only a page or two to the disk
+        # `execute` would free only a page or two
         self._connection.executescript("PRAGMA incremental_vacuum")
         execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
@@ -189,7 +189,7 @@ class Recorder:
             self._thread.join()
 
     def record(self, answer: Answer, via: Via, *, seen: bool = True) -> str | None:
-        """Queue a search; return its id, or None if the queue is full. An unseen search counts after feedback."""
+        """Queue a search; return its id, or None if the queue is full. An unseen search counts only after feedback."""
         one = Searched(
             new_id(time.time()),
             answer.collections[0] if len(answer.collections) == 1 else ALL,

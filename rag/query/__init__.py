@@ -1,3 +1,4 @@
-"""A question in, ranked hits out: embed, search both halves, fuse, rank, present.
+"""A query in, ranked hits out: embed, search by vectors and by terms, fuse, rank, present.
 
-May import the root of `rag` and `indexer.generation`."""
+May import the root of `rag` and `indexer.generation`.
+"""

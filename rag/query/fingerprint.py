@@ -1,4 +1,4 @@
-"""The check that an index was built by the embedder that is to search it."""
+"""The check that a search uses the embedder of its index."""
 
 import shlex
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from rag.errors import FingerprintMismatch
 
 
 def check_fingerprint(manifest: Manifest, fingerprint: Mapping[str, object]) -> None:
-    """Raise FingerprintMismatch naming every field in which an index differs from the embedder."""
+    """Raise FingerprintMismatch, which names the differing fields, if another embedder built the index."""
     built = manifest.fingerprint
     fields = differing_fields(built, fingerprint)
     if not fields:

@@ -1,4 +1,4 @@
-"""Headings as queries: suggestions while somebody types, and questions for a start page."""
+"""Headings as queries: suggestions for typed text, and questions for a start page."""
 
 import re
 from collections.abc import Iterable
@@ -18,13 +18,13 @@ _NUMBER = re.compile(
 
 
 def without_number(name: str) -> str:
-    """Return a heading without its number, "4.2. Vacuum", unless it is nothing else."""
+    """Return a heading without its number, such as "4.2.", unless it is only a number."""
     plain = " ".join(name.split())
     return _NUMBER.sub("", plain, count=1) or plain
 
 
 def suggestions(typed: str, headings: Iterable[Heading], limit: int) -> list[Suggestion]:
-    """Return headings as suggestions, each text once, except the text that is typed already."""
+    """Return headings as distinct suggestions, except for the typed text itself."""
     by_text: dict[str, Suggestion] = {}
     for heading in headings:
         text = without_number(heading.text)
@@ -34,7 +34,7 @@ def suggestions(typed: str, headings: Iterable[Heading], limit: int) -> list[Sug
 
 
 def questions_among(passages: Iterable[StoredChunk]) -> list[str]:
-    """Return up to four headings that are questions, one of a document, spread evenly over the passages."""
+    """Return at most four headings that are questions, one per document, spread evenly over the passages."""
     by_document: dict[str, str] = {}
     for passage in passages:
         for name in (passage.section.split(SEPARATOR)[-1], passage.title):

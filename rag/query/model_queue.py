@@ -1,4 +1,4 @@
-"""Queues in which threads share a model, one run at a time and never past a deadline, and the cache of queries."""
+"""Queues that let threads share a model, one run at a time and within their deadlines; and the cache of queries."""
 
 import math
 import threading
@@ -23,7 +23,7 @@ from rag.query.weighting import measure_unrelated
 
 WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
 _MAX_RUN_TOKENS = 256  # some tens of milliseconds
-_RERANK_TIME_SHARE = 0.7  # hits are still to be fetched and sent
+_RERANK_TIME_SHARE = 0.7  # the rest is for fetching and sending hits
 
 ENTRY_OVERHEAD_BYTES = 1_000
 
@@ -32,7 +32,7 @@ caller_name: ContextVar[str] = ContextVar("caller_name", default="")
 
 
 class FairLock:
-    """A lock that threads get in the order of their requests, urgent ones first."""
+    """A lock that threads get in the order of their requests, urgent requests first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,14 +82,14 @@ class FairLock:
 
 
 class QueryCache:
-    """The values of the last queries, by kind and key, up to a number of bytes. Safe to share between threads.
+    """A cache of values by kind and key that drops the least recently used ones. Safe to share between threads.
 
-    Callers share nothing: the time of an answer would tell one caller about the queries of another. Callers without a
-    name count as one.
+    Callers do not share values, because the time of a response would tell a caller about the queries of others. Callers
+    without a name count as one.
     """
 
     def __init__(self, max_bytes: int) -> None:
-        """Make a cache of at most `max_bytes`; with 0, it keeps nothing."""
+        """Make a cache of at most `max_bytes`; 0 turns it off."""
         self.on_lookup: Callable[[str, bool], None] | None = None  # (kind, is_hit)
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
@@ -110,7 +110,7 @@ class QueryCache:
         return entry and entry[0]
 
     def put(self, value: Any, size: int, kind: str, *key: Hashable) -> None:
-        """Keep a value of `size` bytes for this caller, and drop the least recently used values."""
+        """Store a value of `size` bytes for this caller, and drop the least recently used values."""
         size += ENTRY_OVERHEAD_BYTES
         if size > self._max_bytes:
             return
@@ -152,7 +152,7 @@ class QueryEncoder:
         return embedded
 
     def embed_query(self, query: str, *, with_tokens: bool) -> QueryTokens:
-        """Return a query's vector, and its tokens if wanted, from the cache or the model. Raises as `encode` does."""
+        """Return the vector of a query, and with `with_tokens` its tokens, cached or new. Raises as `encode` does."""
         result: QueryTokens | None = self._cache.get("vectors", query, with_tokens)
         if result is None:
             ids, broken = self.embedder.tokenize_query(query)
@@ -169,7 +169,7 @@ class QueryEncoder:
 
 
 class RerankQueue:
-    """A cross-encoder for many threads; searches go before requests that can wait."""
+    """A cross-encoder for many threads. Searches precede requests that can wait."""
 
     def __init__(self, model: CrossEncoder) -> None:
         self.model = model
@@ -181,7 +181,7 @@ class RerankQueue:
         return self._score(self.model.pairs(query, texts), end, urgent=True)
 
     def score(self, rows: Sequence[list[int]]) -> Vector:
-        """Return the logits of pairs, float32 (n,), behind all searches. Raises DeadlinePassed."""
+        """Return the logits of pairs, float32 (n,), after all searches. Raises DeadlinePassed."""
         logits = self._score(rows, deadline.end(), urgent=False)
         if len(logits) < len(rows):
             raise DeadlinePassed
@@ -199,7 +199,7 @@ class RerankQueue:
 
 
 def split_runs(sizes: Sequence[int]) -> Iterator[slice]:
-    """Yield slices of texts with these numbers of tokens, each short enough for a query to wait for it."""
+    """Yield slices of texts with these numbers of tokens, each short enough that a query can wait for it."""
     start = tokens = 0
     for place, size in enumerate(sizes):
         if place > start and tokens + size > _MAX_RUN_TOKENS:

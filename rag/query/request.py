@@ -1,7 +1,7 @@
-"""Options of a search: REST's checks and schemas, query strings and the client's keywords follow from `SearchRequest`.
+"""The options of a search: `SearchRequest` defines them for REST, query strings and the Python client.
 
-To add an option, add a field there, and read it in `retriever`. This module also reads filters as they are written in
-addresses and on the command line: `language=en`, `from=2026-01-01`, `meta.team=core`.
+To add an option, add a field to it, and read that field in `retriever`. Filters in addresses and on the command line
+are parsed here too: `language=en`, `from=2026-01-01`, `meta.team=core`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,13 +77,13 @@ class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def only(self) -> Filter | None:
-        """The filter as an object; None if every document may be found. Raises FilterError."""
+        """The filter as an object; None if every document is allowed. Raises FilterError."""
         return (Filter.parse(self.filter) if isinstance(self.filter, Mapping) else self.filter) or None
 
     @property
     def meaning(self) -> str:
-        """The query without its syntax, as it is embedded."""
-        # imports Tantivy, which clients do without
+        """The text of the query to embed, without its syntax."""
+        # imports Tantivy, which clients do not need
         from indexer.generation.lexical.lexical_query import parse_query
 
         return parse_query(self.query).meaning
@@ -94,7 +94,7 @@ class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def names_of(collections: str | Sequence[str]) -> list[str] | None:
-    """Return the names of collections, which may be one text with commas, each once; None for all of them."""
+    """Return the distinct names of a list or a text with commas; None for all collections."""
     names = map(str.strip, collections.split(",") if isinstance(collections, str) else collections)
     return None if ALL in (unique := list(dict.fromkeys(names))) else unique
 
@@ -114,7 +114,7 @@ def in_force(only: Filter | None, manifest: "Manifest") -> Filter | None:
 
 
 def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the fields for `Filter.parse`, which refuses unknown names."""
+    """Convert parameters of an address to the fields of `Filter.parse`, which refuses unknown names."""
     fields: dict[str, Any] = {}
     for name, values in parameters.items():
         if name in DAYS:
@@ -127,7 +127,7 @@ def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 
 def parameters_of(only: Filter | None) -> list[tuple[str, str]]:
-    """Return a filter as the parameters of an address, which `fields_of` reads once they are grouped by name."""
+    """Convert a filter to parameters of an address, the reverse of `fields_of`."""
     if only is None:
         return []
     pairs = [(name, value) for name in LISTS for value in getattr(only, name)]
@@ -136,6 +136,6 @@ def parameters_of(only: Filter | None) -> list[tuple[str, str]]:
 
 
 def key_of(field: str) -> str:
-    """Return the name that the `field` of a FilterError has in an address or on the command line."""
+    """Return the name that a filter's field has in an address or on the command line, for an error."""
     name = field.removeprefix("filter.").removeprefix("date.")
     return name.replace("metadata.", METADATA, 1) if name.startswith("metadata.") else name

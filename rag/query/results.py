@@ -1,4 +1,4 @@
-"""Results of a search: the structs whose JSON is the body of the REST answer and of `pilotlight search --json`."""
+"""Results of a search. As JSON, these structs are the body of REST responses and of `pilotlight search --json`."""
 
 import math
 import re
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # `rag.Client` starts sooner without them
 
 Span = tuple[int, int]
 MAX_FACET_VALUES = 10
-# Each facet has the name of the filter that takes its values.
+# Each facet has the name of the filter field for its values.
 FACETS = ("source", "language", "content_type", "path", "version")
 _SCORE_TOLERANCE = 1e-6
 _BOUNDS = {"excluded": "without", "required": "only with"}
@@ -50,9 +50,9 @@ class Step(TypedDict):
 class Explanation(TypedDict):
     """The numbers that make the score of a hit.
 
-    `fused` is the sum of scaled × weight of the parts. Each step then changes the score, the last one to that of the
-    hit: `rerank` takes the mean of the search and the cross-encoder, `limit` caps it at the hits read or found before,
-    and `address` raises it to the highest.
+    `fused` is the sum of scaled × weight of the parts. The steps then change the score in order: `rerank` averages it
+    with the score of the cross-encoder, `limit` caps it at the hits that were reranked or found earlier, and `address`
+    raises it to the highest.
     """
 
     rank: Annotated[int, Meta(description="among the candidates by score alone, before duplicates and limits")]
@@ -112,7 +112,7 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 
 class RerankCounts(msgspec.Struct, frozen=True):
-    """The number of candidates for a cross-encoder, and the number it had time to read."""
+    """The number of candidates for a cross-encoder, and the number that it had time to read."""
 
     candidates: int
     scored: Annotated[int, Meta(description="fewer where time was short: the best of them")]
@@ -126,7 +126,7 @@ class Share(TypedDict):
 
 
 class AlsoSearched(TypedDict):
-    """A word or phrase that was searched for because of another one."""
+    """The words or phrases that were searched for in addition to a typed one."""
 
     typed: str
     searched: list[str]
@@ -134,7 +134,7 @@ class AlsoSearched(TypedDict):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The hits for one query, best first, with the milliseconds that each stage took."""
+    """The hits for one query, best first, and the milliseconds of each stage."""
 
     query: str
     hits: list[Hit]
@@ -161,7 +161,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
-    """Explain the candidate at an index of a ranking that was made with `explain`."""
+    """Explain the score of the candidate at `index`, in a ranking that was made with `explain`."""
     from rag.query.weighting import REASON, describe
 
     row = {name: float(values[index]) for name, values in ranking.columns.items() if not math.isnan(values[index])}
@@ -198,7 +198,7 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
 
 
 def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
-    """Yield the parts and steps in words, each with its name."""
+    """Yield the name and a description of each part and step of an explanation."""
     for name, share in (("Meaning", why["dense"]), ("Words", why["lexical"]), ("Tokens", why["tokens"])):
         if share:
             score = "not found" if share["score"] is None else f"{share['score']:.2f}, rank {share['rank']}"
@@ -210,7 +210,7 @@ def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
     for step in why["steps"]:
         yield step["name"].capitalize(), f"{step['why']}: gives {step['score']:.3f}"
     places = [f"{why['rank']} of {counted(why['candidates'], 'candidate')}"]
-    places += [f"stands for {counted(why['folded'], 'other')}"] * bool(why["folded"])
+    places += [f"represents {counted(why['folded'], 'other')}"] * bool(why["folded"])
     places += [f"{why['left_out']} more of its document left out"] * bool(why["left_out"])
     yield "Place", "; ".join(places)
 
@@ -238,12 +238,12 @@ def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] =
 
 
 def text_of(hit: Hit) -> str:
-    """Return the passage as Markdown, with its section if the search asked for that."""
+    """Return the passage as Markdown, or its section if the search requested that."""
     return as_markdown(hit.section_text, hit.section_blocks) if hit.section_text else as_markdown(hit.text, hit.blocks)
 
 
 def as_markdown(text: str, blocks: Iterable[TextBlock]) -> str:
-    """Return a text with its code between fences."""
+    """Return a text as Markdown, with its code in fences."""
     pieces, position = [], 0
     for start, end, kind in blocks:
         if kind == "code":
@@ -254,7 +254,7 @@ def as_markdown(text: str, blocks: Iterable[TextBlock]) -> str:
 
 
 def section_within(title: str, section: str) -> str:
-    """Return a heading path without the title of the page at its start."""
+    """Return a heading path without the title of the page, with which it may begin."""
     starts = f"{section}{SEPARATOR}".startswith(f"{title}{SEPARATOR}")
     return section[len(title) :].removeprefix(SEPARATOR) if starts else section
 
@@ -265,7 +265,7 @@ def full_heading(title: str, section: str) -> str:
 
 
 def headed(title: str, section: str, text: str) -> str:
-    """Return a passage with its title and heading path above it, as a model reads it."""
+    """Return a passage with its title and heading path above it, for a model to read."""
     heading = full_heading(title, section)
     return f"{heading}\n\n{text}" if heading else text
 

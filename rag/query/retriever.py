@@ -43,7 +43,7 @@ CANDIDATES = 100  # hits of each search
 _FACET_CANDIDATES = 200
 _NO_SECONDS = dict.fromkeys(("embed", "dense", "lexical", "fuse", "rerank", "total"), 0.0)
 _FILTERS = 1 << 8
-_TERM_SEARCH_THREADS = 4  # each takes a core while a query is embedded
+_TERM_SEARCH_THREADS = 4  # each uses a core while the query is embedded
 _MAX_DUPLICATES_SHOWN = 10
 _JUDGED_HITS = 10
 _QUESTION_SAMPLE = 1000
@@ -51,7 +51,7 @@ _ADDRESS = re.compile(r"\s*(?:(https?|file)://)?([\w-]+(?:\.[\w-]+)+(?::\d+)?/\S
 
 
 class _Search(Struct):
-    """A request with its query as it was read, and the time that each stage took."""
+    """The state of a search: its request, the parsed query, and the seconds of each stage."""
 
     request: SearchRequest
     only: Filter | None  # includes the scope of the caller
@@ -79,7 +79,7 @@ class Retriever:
         synonyms: str = "",
         close: float = CLOSE,
     ) -> None:
-        """Open the query path. Retrievers with the same embedder share an encoder and a reranker; see also `Settings`.
+        """Open the query path; retrievers with one embedder share an encoder and a reranker. See also `Settings`.
 
         Raises:
             FingerprintMismatch: another embedder built the generation.
@@ -104,17 +104,17 @@ class Retriever:
     def answer_query(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Find the passages that answer a query best: tokenize, embed, search, fuse, fetch the k texts, answer.
 
-        Where duplicates, or passages of one document, leave too few hits, the searches go four times as deep, until the
-        page is full or there are no other candidates. The page whose address was typed comes first.
+        If duplicates or the limit per document leave too few hits, the search is repeated four times as deep, until the
+        page is full or there are no more candidates. If the query is an address, the page at that address comes first.
 
         Args:
-            request: the query and its options; the collection is only named in the hits.
+            request: the query and its options; its collection is only copied to the hits.
             embedded: the query's vector and tokens, if the caller has them already.
 
         Raises:
-            QueryError: the query cannot be answered as asked.
+            QueryError: a field of the request is invalid.
             NotConfigured: a rerank is requested, and there is no cross-encoder.
-            FilterError: the filter cannot be read.
+            FilterError: the filter is invalid.
         """
         _check(request)
         if request.rerank and self._reranker is None:
@@ -144,15 +144,15 @@ class Retriever:
         return self._answer(search, ranking, choice)
 
     def _read_query(self, request: SearchRequest, embedded: QueryTokens | None) -> _Search:
-        """Read the words and the filter of a request."""
+        """Parse the query and the filter of a request."""
         only = self._in_force(request.only) if request.filter else None
         terms = self.generation.read_query(request.query, self._synonyms, self.embedder.has_word, only)
-        if embedded is not None and terms.meaning != request.meaning:  # only the index tells options from exclusions
+        if embedded is not None and terms.meaning != request.meaning:  # the index parses options
             embedded = None
         return _Search(request, only, terms, *(embedded or ()))
 
     def _read_telling_sentences(self, search: _Search) -> None:
-        """Read only the sentences of a query that are nearest to passages, if it is too long for the model."""
+        """Shorten a query that is too long for the model to its sentences nearest to passages."""
         began, terms, limit = perf_counter(), search.terms, self.embedder.max_length
         if self.embedder.count_tokens([terms.meaning], role="query")[0] <= limit:
             return
@@ -192,7 +192,7 @@ class Retriever:
         return self._fuse(search, dense, lexical)
 
     def _rows_at_address(self, search: _Search) -> Sequence[int]:
-        """Return the first passages of the page whose address the query is."""
+        """Return the first passages of a page if the query is its address."""
         if not (match := _ADDRESS.fullmatch(search.request.query)):
             return ()
         for scheme in [match[1].lower()] if match[1] else ["https", "http"]:
@@ -203,7 +203,7 @@ class Retriever:
         return ()
 
     def _rank_rows(self, search: _Search, rows: Rows) -> Ranking:
-        """Rank the passages of the page whose address was typed."""
+        """Rank the passages of the page whose address is the query."""
         dense = lexical = None
         if search.vector is not None:
             dense = np.asarray(self.generation.vectors(rows) @ search.vector, np.float32), rows
@@ -255,7 +255,7 @@ class Retriever:
         return ranking
 
     def _choose(self, search: _Search, ranking: Ranking, *, k: int = 0) -> Choice:
-        """Choose `k` candidates; with 0, all hits up to the end of the page, and the first of the next page."""
+        """Choose `k` candidates; 0 chooses the hits up to the end of the page, and one more."""
         began, request = perf_counter(), search.request
         facts = self.generation.row_facts(ranking.rows)
         editions: list[Edition | None] = []
@@ -319,7 +319,7 @@ class Retriever:
         earlier = min(offset, _JUDGED_HITS, len(choice.indices))
         places = [*range(earlier), *range(offset, min(offset + request.k, len(choice.indices)))]
         indices = [choice.indices[place] for place in places]
-        folded: list[list[int]] = [[]] * earlier  # only those of the page are shown
+        folded: list[list[int]] = [[]] * earlier  # only hits of the page show theirs
         folded += [choice.folded.get(index, [])[:_MAX_DUPLICATES_SHOWN] for index in indices[earlier:]]
         older = [choice.older.get(index, {}) for index in indices]
         rows = ranking.rows[[*indices, *chain(*folded, *map(dict.values, older))]]
@@ -376,7 +376,7 @@ class Retriever:
 
 
 def _check(request: SearchRequest) -> None:
-    """Raise FieldError for a field that REST would refuse too."""
+    """Raise FieldError for a field that REST would refuse."""
     check(request)
     try:
         request.query.encode()
@@ -385,7 +385,7 @@ def _check(request: SearchRequest) -> None:
 
 
 def coverage(words: Sequence[Terms], hit: Hit) -> float:
-    """Return the share of the words of a query that a hit has in its text, title or headings."""
+    """Return the share of the query's words that a hit has in its text, title or headings."""
     if not words:
         return 0.0
     hit_terms = set(terms_in(f"{hit.title} {hit.section}", hit.language))

@@ -1,7 +1,7 @@
-"""Link to the text of a passage, which browsers then mark: text fragments, as the WICG specifies them.
+"""Links to the text of a passage, as text fragments (WICG), which browsers highlight.
 
-In a passage, blocks, cells and items of lists are joined by characters that the page does not have. So the fragment
-quotes words from within one clause.
+A passage joins blocks, table cells and list items with characters that the page does not have. So a fragment quotes
+words of one clause.
 """
 
 import re
@@ -22,14 +22,14 @@ _CLAUSE_ENDS = " ,-–—'’/&+%#@$^~_"
 _MIN_WORDS, _MIN_SPACELESS_CHARS = 3, 6
 _MAX_WHOLE_WORDS, _START_WORDS, _END_WORDS = 10, 5, 3
 _MAX_WORD_CHARS = 80
-_PREFIX_WORDS = 3  # they tell a text from an earlier one
+_PREFIX_WORDS = 3  # they distinguish a text from an equal one above
 
 
 def link_to_text(url: str, content_type: str, text: str, highlights: Sequence[tuple[int, int]]) -> str | None:
-    """Return the address of a passage with a fragment that has a browser mark its best clause.
+    """Return the address of a passage with a text fragment, so that browsers highlight its best clause.
 
-    The best clause has the most `highlights`, [start, end) of `text`. Return None for anything but an HTML page of the
-    web, and if every clause is too short to be unique.
+    The best clause has the most `highlights`, [start, end) of `text`. Returns None if the passage is not of an HTML
+    page on the web, or all its clauses are too short to be unique.
     """
     if content_type not in _HTML or url[:4].lower() != "http":
         return None

@@ -1,3 +1,4 @@
-"""The REST interface: requests in, answers out, both structs of `rag.messages`; a blueprint for each concern.
+"""The REST interface: requests in, responses out, both as structs of `rag.messages`; a blueprint for each concern.
 
-May import `guards` and the root of `web`."""
+May import `guards` and the root of `web`.
+"""

@@ -1,4 +1,4 @@
-"""Documents over REST, read, exported, pushed and withdrawn; and builds of the index, started and stopped."""
+"""REST routes that read, export, push and withdraw documents, and that start and stop builds of the index."""
 
 import json
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ from web.openapi import Content, Operation
 
 JSON_LINES = "application/jsonl"
 MAX_EXPORTS = 4  # per worker
-# One of the two is there, and is not null.
+# Exactly one of the two is present and not null.
 _CONTENT = [{"required": [name], "properties": {name: {"type": "string"}}} for name in ("text", "base64")]
 _PUSH = Annotated[messages.Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 
 blueprint = Blueprint("documents", __name__, url_prefix="/api/v1")
 jobs = Blueprint("jobs", __name__, url_prefix="/api/v1/index")
-_reading = Lock()  # one export computes at a time, as it holds the interpreter
+_reading = Lock()  # exports take turns, as each holds the interpreter
 
 
 @blueprint.get("/documents/<id>")
@@ -73,7 +73,7 @@ def _json_pieces(document: OpenDocument) -> Iterator[bytes]:
 
 
 def _one_at_a_time(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield pieces, each made while no other export computes."""
+    """Yield pieces, computing each while no other export does."""
     while True:
         with _reading:
             piece = next(pieces, None)
@@ -85,7 +85,7 @@ def _one_at_a_time(pieces: Iterator[bytes]) -> Iterator[bytes]:
 @blueprint.post("/documents")
 @Operation(role="write", body=_PUSH, responses={202: messages.IndexChange}, errors=(409, 501, 507), takes_long=True)
 def push() -> tuple[Response, int, dict[str, str]]:
-    """Push a document: it is written to the disk, in place of the document at its address."""
+    """Push a document. It is stored at once, and replaces the document at its address."""
     sent = read_json(messages.Push, MAX_DOCUMENT_BYTES, "a document")
     if (sent.text is None) == (sent.base64 is None):
         raise FieldError("text", "A document has either text or base64.")
@@ -122,7 +122,7 @@ def _accepted(change: dict[str, Any]) -> tuple[Response, int, dict[str, str]]:
 
 
 def _queue(collection: str) -> PushedQueue:
-    """Return the queue of pushed documents. Raises RequestRefused for a collection that the caller may not write."""
+    """Return the queue of pushes. Raises RequestRefused for a collection that the caller may not write."""
     pushes: PushedQueue | None = current_app.extensions["pushes"]
     if pushes is None:
         raise NotSetUp("This server cannot index documents.")
@@ -165,12 +165,12 @@ def show(id: str) -> Response:
 @Operation(role="write", responses={202: messages.Job}, errors=(404, 409, 501))
 def cancel(id: str) -> tuple[Response, int]:
     """Cancel a build; the index does not change."""
-    show(id)  # raises if the caller may not see it
+    show(id)  # raises JobMissing if the caller may not see it
     return jsonify(_manager().cancel(id)), 202
 
 
 def _manager() -> JobManager:
-    """Return the manager of builds. Raises NotImplemented without one."""
+    """Return the manager of builds. Raises NotImplemented if there is none."""
     manager: JobManager | None = current_app.extensions["jobs"]
     if manager is None:
         raise NotSetUp("This server cannot build indexes.")

@@ -1,4 +1,4 @@
-"""Search for agents: the Model Context Protocol at `/mcp`, and `/llms.txt` for agents without it."""
+"""Search for agents: the Model Context Protocol at `/mcp`, and `/llms.txt` for agents without that protocol."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -59,7 +59,7 @@ def exchange() -> Response:
 @blueprint.get("/llms.txt")
 @Operation(role="read", responses={200: Content("text/plain", {"type": "string"})}, takes_long=True)
 def describe() -> Response:
-    """List the collections with their first documents, and how to ask, for language models."""
+    """List the collections with their first documents, and explain how to search, for language models."""
     visible = retriever()
     names = [each["name"] for each in visible.status()["collections"] if each["ready"]]
     counts = {name: count for name in names if (count := visible.overview(name)["documents"])}

@@ -1,4 +1,4 @@
-"""Embedding, reranking and the names of models, for programs that speak the protocols of OpenAI, Cohere and Jina."""
+"""Embedding, reranking and the list of models, in the protocols of OpenAI, Cohere and Jina."""
 
 import base64
 import uuid
@@ -28,7 +28,7 @@ blueprint = Blueprint("openai", __name__, url_prefix="/v1")
     role="read", body=messages.EmbeddingRequest, responses={200: messages.EmbeddingList}, errors=(404,), takes_long=True
 )
 def embed() -> Response:
-    """Turn texts into vectors, as OpenAI does."""
+    """Embed texts, as OpenAI does."""
     fields = read_object(MAX_BODY_BYTES)
     texts = fields.get("input")
     if isinstance(texts, list) and texts and all(isinstance(each, int | list) for each in texts):
@@ -76,7 +76,7 @@ def _model_names() -> list[str]:
     role="read", body=messages.RerankRequest, responses={200: messages.Reranking}, errors=(404, 501), takes_long=True
 )
 def rerank() -> Response:
-    """Rank texts by how well they answer a query, as Cohere and Jina do, the best first."""
+    """Rank texts by relevance to a query, as Cohere and Jina do, the best first."""
     rerank_request = read_json(messages.RerankRequest, MAX_BODY_BYTES)
     texts: list[str] = []
     for place, each in enumerate(rerank_request.documents):

@@ -1,4 +1,4 @@
-"""Decoding of requests from query strings and JSON bodies, and running of searches."""
+"""Decode requests from query strings and JSON bodies, and run searches."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -44,19 +44,19 @@ _OPTIONS = tuple(name for name in SearchRequest.__struct_fields__ if name not in
 
 
 def settings() -> Settings:
-    """Return the settings of the application that answers."""
+    """Return the settings of the current application."""
     current: Settings = current_app.extensions["settings"]
     return current
 
 
 def retriever() -> LiveRetriever:
-    """Return the retriever of this application, narrowed to the scope of the caller of this request."""
+    """Return the application's retriever, restricted to the scope of the current caller."""
     every: LiveRetriever = current_app.extensions["retriever"]
     return every.within(caller().scope)
 
 
 def recorder() -> Recorder:
-    """Return the recorder of searches. Raises NotConfigured where there is none."""
+    """Return the recorder of searches. Raises NotConfigured if there is none."""
     insights: Recorder | None = current_app.extensions["insights"]
     if insights is None:
         raise NotConfigured("what people ask is not kept here: set insights")
@@ -68,8 +68,8 @@ def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via 
 
     Args:
         search: the request.
-        embedded: its vectors, if the caller has them.
-        via: route of the search, for insights; None for a repeated one.
+        embedded: vectors of the query, if they have been computed.
+        via: route of the search, for insights; None for a search that does not count.
     """
     answer = retriever().search(search, embedded)
     extensions = current_app.extensions
@@ -91,7 +91,7 @@ def collections_of(collection: str, collections: str | Sequence[str] | None) -> 
 
 
 def collection_field(collection: str) -> dict[str, Any]:
-    """Return the field of an address that names a collection: none for the default one."""
+    """Return the parameter of an address that names a collection; none for the default collection."""
     return {} if collection == DEFAULT_COLLECTION else {"collection": collection}
 
 
@@ -101,7 +101,7 @@ def read_json(kind: type[T], max_bytes: int, owner: str = "this request") -> T:
 
 
 def read_query(kind: type[T], owner: str = "this address") -> T:
-    """Return the struct that the query string has, each field given once. Raises BadRequest or FieldError."""
+    """Decode the query string to a struct; no field may repeat. Raises BadRequest or FieldError."""
     parameters = parse_query_string(request.query_string)
     return decode({name: values[-1] for name, values in parameters.items()}, kind, owner, strict=False)
 
@@ -136,7 +136,7 @@ _DECODER = msgspec.json.Decoder(float_hook=_number)
 
 
 def parse_query_string(raw: bytes) -> dict[str, list[str]]:
-    """Decode a query string strictly; parts of a filter, and `collections`, may be given twice.
+    """Decode a query string strictly. Only parts of a filter, and `collections`, may repeat.
 
     Raises BadRequest or FieldError.
     """
@@ -160,14 +160,14 @@ def is_filter(name: str) -> bool:
 
 
 def fields_beside_filter(parameters: Mapping[str, Sequence[str]], names: Sequence[str], owner: str) -> dict[str, str]:
-    """Return the other fields of a query string. Raises FieldError for an unknown one."""
+    """Return the fields of a query string that are not part of a filter. Raises FieldError for an unknown one."""
     fields = {name: ",".join(values) for name, values in parameters.items() if not is_filter(name)}
     refuse_unknown(fields, (*names, *KEYS), owner)
     return fields
 
 
 def filter_of_parameters(parameters: Mapping[str, Sequence[str]]) -> Filter | None:
-    """Return the filter of a query string, or None. Raises FilterError with the parameter as field."""
+    """Return the filter of a query string, or None. Raises FilterError, which names the parameter."""
     fields = {name: values for name, values in parameters.items() if is_filter(name)}
     try:
         return (Filter.parse(fields_of(fields)) or None) if fields else None
@@ -176,7 +176,7 @@ def filter_of_parameters(parameters: Mapping[str, Sequence[str]]) -> Filter | No
 
 
 def search_of_object(fields: Mapping[str, Any], kind: type[S]) -> S:
-    """Return the search in the fields of a JSON body. Raises FieldError or FilterError."""
+    """Decode the fields of a JSON body to a search. Raises FieldError or FilterError."""
     search = decode(fields, kind, "a search")
     if search.filter is None:
         return search
@@ -189,7 +189,7 @@ def search_of_object(fields: Mapping[str, Any], kind: type[S]) -> S:
 
 
 def search_of_parameters(parameters: Mapping[str, Sequence[str]]) -> SearchRequest:
-    """Return the search in the fields of a query string. Raises FieldError or FilterError."""
+    """Decode the fields of a query string to a search. Raises FieldError or FilterError."""
     fields = fields_beside_filter(parameters, ("q", *_OPTIONS), "a search")
     if "q" in fields:
         fields["query"] = fields.pop("q")

@@ -1,4 +1,4 @@
-"""Searches over REST: for one query or several, answers in words, suggestions while somebody types, and feedback."""
+"""REST routes of searches: one or several queries, answers in words, suggestions, and feedback."""
 
 import json
 import logging
@@ -45,7 +45,7 @@ answers = Blueprint("answers", __name__, url_prefix="/api/v1")
 @blueprint.get("/search")
 @Operation(role="read", query=SearchRequest, has_filter=True, responses={200: Answer}, errors=(404,))
 def search_by_query_string() -> Response:
-    """Search by a query string; metadata by `meta.NAME=VALUE`. Fields of a filter may be repeated."""
+    """Search by a query string; metadata by `meta.NAME=VALUE`. Fields of a filter may repeat."""
     return jsonify(requests.run(requests.search_of_parameters(requests.parse_query_string(request.query_string))))
 
 
@@ -94,7 +94,7 @@ def search_by_batch() -> Response:
     role="read", query=messages.SuggestRequest, has_filter=True, responses={200: messages.Suggestions}, errors=(404,)
 )
 def suggest() -> Response:
-    """Suggest titles and headings that go on as was typed, of documents that the filter allows."""
+    """Suggest titles and headings that complete a text, from documents that the filter allows."""
     parameters = requests.parse_query_string(request.query_string)
     fields = requests.fields_beside_filter(parameters, messages.SuggestRequest.__struct_fields__, "suggestions")
     typed = decode(fields, messages.SuggestRequest, strict=False)
@@ -129,7 +129,7 @@ def answer() -> Response:
     """Answer in words, with citations.
 
     Streams the events `hits`, `token`, `proof`, `citations` and `done`, or `error` with a problem. With `Accept:
-    application/json`, answers once all is written.
+    application/json`, the response comes once the answer is complete.
     """
     endpoint = Endpoint.of(requests.settings())
     fields = requests.read_object(MAX_CONVERSATION_BYTES)
@@ -166,7 +166,7 @@ def answer() -> Response:
     role="read", body=messages.VerifyRequest, responses={200: messages.Verification}, errors=(404,), takes_long=True
 )
 def verify_text() -> Response:
-    """Check the quotations and facts of a text against the index, whoever wrote it."""
+    """Check the quotations and facts of any text against the index."""
     answer_request = requests.read_json(messages.VerifyRequest, MAX_BODY_BYTES)
     where = {
         "collection": answer_request.collection,

@@ -1,3 +1,4 @@
-"""Guards: who may ask, how often, how much; a request in, the same request or a refusal out.
+"""Guards: a request in, the same request or a refusal out, by the role, scope and limits of its caller.
 
-May import the root of `web`."""
+May import the root of `web`.
+"""

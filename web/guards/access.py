@@ -1,14 +1,14 @@
 """Access control: keys, users of a proxy, callers without a key, and pages of other sites.
 
-Routes get their retriever from `web.api.requests.retriever`, which is narrowed to the caller's scope, and call
+Routes get their retriever from `web.api.requests.retriever`, which is restricted to the caller's scope, and call
 `may_write` before they change a collection.
 
-A route has the role read or write, or None if it is open to everybody (`web.openapi.Operation`). Writing always needs a
-bearer key: a browser sends a saved password with any request, also with one that another site makes it send, but never
-a bearer key. No response allows browsers to send credentials across origins, so `*` is safe as an allowed origin.
+A route has the role read or write, or None if it is open to everybody (`web.openapi.Operation`). Writing requires a
+bearer key: a browser adds a saved password even to requests that another site triggers, but never a bearer key. No
+response allows browsers to send credentials across origins, so `*` is safe as an allowed origin.
 
-Users are named by a trusted reverse proxy in headers. Anybody can send such headers, so they are believed of peers that
-are known by the address of the connection itself, which no header can change, by a secret, or by both.
+A trusted reverse proxy names users in headers, which any client can forge. So these headers count only from a peer that
+proves to be the proxy, by the address of its connection, by a secret, or by both.
 """
 
 import base64
@@ -45,7 +45,7 @@ from web.guards.token_buckets import TokenBuckets, network_of, shared_file
 from web.openapi import operation_for
 from web.problems import this_request, wants_page
 
-# routes that a key in a page may use
+# routes allowed to a key that pages contain
 FOR_PAGES = frozenset(
     {"search.search_by_query_string", "search.search_by_body", "search.suggest", "search.add_feedback"}
 )
@@ -54,7 +54,7 @@ USER = "user:"  # prefix of the names of users; no key has a colon in its name
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024
 BARRED = "Too many requests without a valid key came from this address: try again later."
-REFUSALS_S = 5.0  # refusals a second of one address; bursts of twice as many
+REFUSALS_S = 5.0  # refusals per second and address; bursts may have twice as many
 CORS_PATHS = ("/api/", "/v1/", "/openapi.json")
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, DELETE",
@@ -62,7 +62,7 @@ PREFLIGHT = {
     "Access-Control-Max-Age": "600",
 }
 _PORT = re.compile(r":[0-9]*\Z")
-_HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # no _, which WSGI cannot tell from -
+_HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # WSGI cannot tell _ from -
 _MIN_SECRET_CHARS = 16
 _SECRET = "HTTP_X_PROXY_SECRET"  # noqa: S105 - its name
 
@@ -74,7 +74,7 @@ class Caller:
     Args:
         name: name of the key, or `user:` and the name of the user; empty without either.
         role: read or write; None for the routes that are open to everybody.
-        is_shown: whether pages show its key, so that many share it.
+        is_shown: whether pages contain its key, so that many people share it.
         scope: documents that it reads.
         writes: documents that it changes.
     """
@@ -87,7 +87,7 @@ class Caller:
 
     @property
     def shown(self) -> str:
-        """Name of the caller in an error that it gets."""
+        """The caller's name in error messages."""
         user = self.name.removeprefix(USER)
         return f"The key {user!r}" if user == self.name else f"The user {user!r}"
 
@@ -98,17 +98,17 @@ _LOCAL = Caller("", "read")
 
 
 def caller() -> Caller:
-    """Return who makes the request under way."""
+    """Return the caller of the current request."""
     return g.get("caller", NOBODY)  # type: ignore[no-any-return]  # g has no types
 
 
 def may_write(collection: str) -> bool:
-    """Return whether the caller of this request may change a collection."""
+    """Return whether the current caller may change a collection."""
     return caller().writes.has_whole(collection)
 
 
 def sees_all() -> bool:
-    """Return whether the caller of this request may read every document of the server."""
+    """Return whether the current caller may read every document of the server."""
     scope = caller().scope
     if scope.is_all:
         return True
@@ -117,7 +117,7 @@ def sees_all() -> bool:
 
 
 class AccessControl:
-    """Checks every request before its route sees it."""
+    """Checks every request before its route runs."""
 
     def __init__(self, settings: Settings) -> None:
         self._keys = KeyFile(settings.keys_file)
@@ -127,7 +127,7 @@ class AccessControl:
         self._users = Users(settings) if settings.user_header else None
 
     def check(self, sent: Request) -> None:
-        """Store the caller of a request in `g`, if it may use the route.
+        """Store the caller of a request in `g`, if that caller may use the route.
 
         Raises Unauthorized, Forbidden, KeysError or TooManyRequests.
         """
@@ -157,7 +157,7 @@ class AccessControl:
             raise
 
     def origins(self) -> frozenset[str]:
-        """Return the origins whose pages have a key, or none while the key file is invalid."""
+        """Return the origins that have a key for their pages; none while the key file is invalid."""
         try:
             return frozenset(origin for key in self._keys.current() or () for origin in key.origins)
         except KeysError:
@@ -193,7 +193,7 @@ class AccessControl:
         )
 
     def _of_everybody(self) -> Scope:
-        """Return the scope of open routes: nothing, once any caller sees only some documents."""
+        """Return the scope of open routes: nothing, as soon as any caller sees only some documents."""
         if self._users:
             return NOTHING
         try:
@@ -221,10 +221,10 @@ class AccessControl:
 
 
 class Users:
-    """Finds the user of a request."""
+    """Identifies the user that a trusted proxy names."""
 
     def __init__(self, settings: Settings) -> None:
-        """Take the settings. Raises SettingsError for invalid ones, or an unreadable file of rules."""
+        """Take the settings. Raises SettingsError if they are invalid, or the file of rules is unreadable."""
         if not settings.rules:
             raise SettingsError("users need rules: write [[access]] into the file of --config")
         self._rules = AccessRules(settings.rules_path)
@@ -305,7 +305,7 @@ def _check_role(client: Caller, role: str) -> None:
 
 
 def _key_of(header: str, role: str) -> str | None:
-    """Return the key in an Authorization header, or None without one for a role."""
+    """Return the key in an Authorization header; None if the role does not accept it."""
     scheme, _, credentials = header.partition(" ")
     if len(header) > MAX_AUTHORIZATION:
         return None
@@ -320,13 +320,13 @@ def _key_of(header: str, role: str) -> str | None:
 
 
 def _unauthorized(detail: str, role: str) -> Unauthorized:
-    if role == "read" and wants_page():  # browsers then prompt for the key as a password
+    if role == "read" and wants_page():  # makes browsers prompt for the key as a password
         return Unauthorized(detail, www_authenticate=WWWAuthenticate("basic", {"realm": REALM, "charset": "UTF-8"}))
     return Unauthorized(detail, www_authenticate=WWWAuthenticate("bearer", {"realm": REALM}))
 
 
 def _text(value: str) -> str | None:
-    """Decode the name in a header, whose characters are bytes (WSGI); None if it is invalid."""
+    """Decode a name in a header, whose characters are bytes (WSGI); None if it is invalid."""
     try:
         text = value.encode("latin-1").decode("utf-8").strip()
     except UnicodeError:
@@ -335,7 +335,7 @@ def _text(value: str) -> str | None:
 
 
 def is_from_another_site() -> bool:
-    """Return whether a page of another site made the browser send a request, with the cookie of a proxy."""
+    """Return whether a page of another site made the browser send this request."""
     if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
         return True
     origin = request.headers.get("Origin")

@@ -1,4 +1,4 @@
-"""Limits: requests a second of a caller, bytes of a body, and seconds until an answer."""
+"""Limits: requests per second of a caller, bytes of a body, and seconds until a response."""
 
 import math
 import threading
@@ -24,7 +24,7 @@ MAX_LARGE_BYTES = 32 * 1024 * 1024
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """Bound the requests of each caller, and give each its deadline. Comes after access."""
+    """Limit the rate of each caller, and set the deadline of each request. Call it after that of `access`."""
     lock = threading.Lock()
     large_bytes = 0
     rate = settings.rate_limit
@@ -74,10 +74,10 @@ def read_body(max_bytes: int) -> bytes:
     size = max_bytes if http_request.content_length is None else http_request.content_length
     if size > max_bytes:
         raise RequestEntityTooLarge
-    if size > MAX_SEARCH_BYTES:  # searches always have room
+    if size > MAX_SEARCH_BYTES:  # searches are never refused
         current_app.extensions["hold"](size)
     http_request.max_content_length = max_bytes + 1
-    # a chunked body has no length, and is silently cut at the application's limit, which is above any of ours
+    # Werkzeug silently cuts a chunked body, which has no length, at its limit, so allow it one byte more than we do.
     body = http_request.stream.read(max_bytes + 1)
     if len(body) > max_bytes:
         raise RequestEntityTooLarge
@@ -85,7 +85,7 @@ def read_body(max_bytes: int) -> bytes:
 
 
 def take_slot(kind: str, slots_count: int, full: Exception) -> Callable[[], None]:
-    """Take one of the places for requests of a kind; return the function that gives it back. Raises `full`."""
+    """Take a slot for a request of a kind, and return the function that frees it. Raises `full` if none is free."""
     slots = current_app.extensions.setdefault(f"{kind}_slots", threading.BoundedSemaphore(slots_count))
     if not slots.acquire(blocking=False):
         raise full

@@ -59,7 +59,7 @@ class TokenBuckets:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _find(self, digest: bytes) -> tuple[int, float]:
-        """Return the place of a bucket, or that of the fullest among those where it may be, and when it is full."""
+        """Return the place of a caller's bucket, or else of the fullest bucket to replace, and when it is full."""
         first = int.from_bytes(digest[:4], "little")
         fullest, earliest = 0, float("inf")
         for probe in range(_PROBES):
@@ -73,14 +73,14 @@ class TokenBuckets:
 
 
 def shared_file(name: str) -> Path | None:
-    """Return the path of a file that the workers of this server share; None where there is one process alone."""
+    """Return the path of a file that all workers share; None if there is only one process."""
     folder = os.environ.get(SHARED_FOLDER)
     return Path(folder) / name if folder else None
 
 
 @lru_cache(10_000)
 def network_of(address: str | None) -> str:
-    """Return the network that counts as one caller: a /64 of IPv6, without the port that a proxy may add."""
+    """Return an IPv4 address, or the /64 of an IPv6 address, which count as one caller; drop a port."""
     text = (address or "").strip()
     host = _PORT.sub("", text).strip("[]") if text.startswith("[") or text.count(":") == 1 else text
     try:

@@ -30,7 +30,7 @@ BEFORE = 10
 
 
 class ReadRequest(InCollection):
-    """A part of a document to show."""
+    """The part of a document to show."""
 
     passage: Annotated[str, Meta(description="`id` of the passage to mark")] = ""
     start: Annotated[int, Meta(ge=0, le=1_000_000, description="passages to skip")] | None = None
@@ -46,7 +46,7 @@ blueprint = Blueprint("reading", __name__, url_prefix="/document")
 @blueprint.get("/<id>")
 @Operation(role="read", query=ReadRequest, responses={200: [HTML, MARKDOWN]}, errors=(404,))
 def read(id: str) -> str | Response:
-    """Show a document as indexed, of a long one a part; all of it as Markdown with `Accept: text/markdown`."""
+    """Show a document as indexed, a long one in parts. `Accept: text/markdown` returns all of it."""
     read_request = read_query(ReadRequest, "a document")
     opened = retriever().open_document(id, read_request.collection)
     document = opened.facts

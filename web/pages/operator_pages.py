@@ -1,4 +1,4 @@
-"""The pages of the operator: the index served, its freshness and speed; and the questions of readers, with CSV."""
+"""The pages of the operator: the status of the index and the server, and the searches of readers."""
 
 import sqlite3
 from contextlib import suppress
@@ -22,14 +22,14 @@ insights = Blueprint("insights", __name__)
 
 
 class InsightsRequest(Request):
-    """The searches that are counted."""
+    """The period and collection of the searches to count."""
 
     days: Annotated[int, Meta(ge=1, le=MAX_DAYS, description="how many, with today")] = 30
     collection: Annotated[str, Meta(description="only searches of it; else of all")] = ""
 
 
 class TableRequest(InsightsRequest):
-    """One of the tables of the page."""
+    """The table to return, with its period and collection."""
 
     table: Literal["asked", "unanswered"] = "asked"
 
@@ -90,7 +90,7 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
     takes_long=True,
 )
 def show_insights() -> str:
-    """Show searches, and unanswered ones."""
+    """Show the most frequent searches, and searches without a good answer."""
     insights_request = read_query(InsightsRequest)
     return render_template(
         "insights.html",

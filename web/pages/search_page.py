@@ -1,4 +1,4 @@
-"""The search page, rendered here in full so that it works without JavaScript: form, filters, and hits by page."""
+"""The search page with its form, filters and hits, rendered on the server so that it works without JavaScript."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ blueprint = Blueprint("page", __name__)
 
 
 class PageFields(Request):
-    """The fields of the page's address and form, next to those of a filter."""
+    """The fields of the page's address and form, except those of a filter."""
 
     q: Annotated[str, Meta(description="what to search for")] = ""
     mode: Mode = "hybrid"
@@ -73,21 +73,21 @@ class PageFields(Request):
 
 @dataclass(frozen=True, slots=True)
 class PageSearch:
-    """A search of the page; its filters are links that work without JavaScript."""
+    """A search of the page, with the addresses of related searches."""
 
     search: SearchRequest
     places: Places
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        """The collections, if they are others than the default one, and the filter, in their usual order."""
+        """The parameters of the collections and the filter, in a fixed order; none for the default collection."""
         several = self.search.collections
         where = {"collections": several} if isinstance(several, str) else {}
         return (*(where or requests.collection_field(self.search.collection)).items(), *parameters_of(self.search.only))
 
     @property
     def per_document(self) -> str:
-        """The most hits of a document, as they were asked for; empty for the default."""
+        """The requested maximum of hits per document; empty for the default."""
         return "" if self.search.per_document is None else str(self.search.per_document)
 
     def asking(self, query: str) -> str:
@@ -95,7 +95,7 @@ class PageSearch:
         return PageSearch(structs.replace(self.search, query=query), self.places).address()
 
     def address(self, pairs: Sequence[Pair] | None = None, **more: object) -> str:
-        """Return the address of the first hits of this search, narrowed to other things or with more parameters."""
+        """Return the address of the first hits of this search, with other filters or more parameters."""
         search = self.search
         parameters = [("q", search.query)] if search.query else []
         parameters += [("mode", search.mode)] if search.mode != MODES[0] else []
@@ -110,7 +110,7 @@ class PageSearch:
         filters = []
         for place, (name, value) in enumerate(self.pairs):
             other_pairs = [*self.pairs[:place], *self.pairs[place + 1 :]]
-            # Without the filter by page, all passages of each document would again be a list of one page.
+            # The filter by page has no limit of hits per document, so remove the two together.
             limit = "" if name == "url_prefix" else self.per_document
             heading = HEADINGS.get(name, name.removeprefix(METADATA).replace("_", " ")).lower()
             label = f"{heading} {_label(name, value, self.places)}"
@@ -120,7 +120,7 @@ class PageSearch:
         return filters
 
     def facets(self, counts: Mapping[str, Sequence[Share]]) -> list[dict[str, Any]]:
-        """Return the filters to offer: values that some of the documents found have and others have not."""
+        """Return the filters to offer: values that some of the hits' documents have and others lack."""
         facets: list[dict[str, Any]] = []
         for name in FACETS:
             other_pairs = [pair for pair in self.pairs if pair[0] != name]
@@ -229,7 +229,7 @@ def _shown(answer: Answer, page_search: PageSearch) -> dict[str, Any]:
 
 
 def _pages(answer: Answer, page_search: PageSearch) -> list[dict[str, Any]]:
-    """Group the hits by page, in the order of the best hit of each."""
+    """Group the hits by page. Pages have the order of their best hits."""
     groups: dict[str, list[Hit]] = {}
     for hit in answer.hits:
         groups.setdefault(hit.url.partition("#")[0], []).append(hit)
@@ -275,7 +275,7 @@ def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
 
 
 def _link(hit: Hit, page_search: PageSearch) -> Link:
-    """Return the link of a hit: its address, or the page of its document if browsers cannot open that."""
+    """Return the link of a hit: its address, or the page of its document if browsers cannot open the address."""
     if is_of_web(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
         return page_search.places.link_to(hit.link or hit.url)
     address = url_for(

@@ -1,4 +1,4 @@
-"""Turns a passage and the spans that match into safe HTML: a piece around the matches, or all of it."""
+"""Render passages as safe HTML with their matches marked: a snippet, a text, or a section."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ def make_snippet(
 ) -> Markup:
     """Cut about `size` characters around the richest run of matches, and mark the matches.
 
-    The snippet begins and ends with a sentence, a row or a line of code; a longer one is cut between words.
+    The snippet begins and ends with a whole sentence, row or line of code, unless that is longer than the snippet.
 
     Args:
         text: a passage.
@@ -76,7 +76,7 @@ def make_text(
 def make_section(
     section: str, text: str, highlights: Iterable[Span], blocks: Sequence[TextBlock] = (), *, is_code: bool = False
 ) -> Markup:
-    """Render a section with `blocks` of code and tables; its passage `text`, if it is in there, is set off."""
+    """Render a section with `blocks` of code and tables, and set off the passage `text` if it is in the section."""
     section, text = section.rstrip(), text.rstrip()
     start = section.find(text)
     if start < 0:
@@ -108,7 +108,7 @@ def merge_spans(spans: Iterable[Span], length: int) -> list[Span]:
 
 
 def mark(text: str, spans: Iterable[Span], start: int, end: int) -> Markup:
-    """Escape text[start:end] with the parts that lie in sorted, disjoint `spans` inside <mark>."""
+    """Escape text[start:end], with <mark> around sorted, disjoint `spans`."""
     pieces: list[Markup] = []
     position = start
     for span_start, span_end in spans:
@@ -166,7 +166,7 @@ def _window(text: str, blocks: list[ShownBlock], spans: list[Span], size: int) -
 
 
 def _units(text: str, block: ShownBlock, size: int) -> list[Span]:
-    """Return lines of code, rows and sentences, which a snippet has whole or not at all; longer ones cut by words."""
+    """Return the lines of code, rows and sentences of a block. Longer ones are cut between words."""
     units: list[Span] = []
     for line_start, line_end in _lines(text, block.start, block.end):
         is_prose = block.kind not in ("code", "table")
@@ -203,7 +203,7 @@ def split_blocks(text: str, blocks: Iterable[TextBlock] = (), *, is_code: bool =
 
 
 def _lines(text: str, start: int, end: int) -> list[Span]:
-    """Return the lines of a stretch, with their indentation and without their ends; empty ones too."""
+    """Return the lines of a stretch of text with their indentation, without line ends; empty lines too."""
     spans, position = [], start
     for line in text[start:end].split("\n"):
         spans.append((position, position + len(line)))
@@ -212,7 +212,7 @@ def _lines(text: str, start: int, end: int) -> list[Span]:
 
 
 def _bounds(text: str, start: int, end: int) -> Span:
-    """Cut off empty lines and white space around, but not the indentation of the first line."""
+    """Trim empty lines and white space at both ends, but not the indentation of the first line."""
     piece = text[start:end]
     indent = len(piece) - len(piece.lstrip())
     return start + piece.rfind("\n", 0, indent) + 1, start + len(piece.rstrip())

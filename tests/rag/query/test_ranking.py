@@ -110,7 +110,7 @@ def test_duplicates_and_passages_beyond_the_limit_are_counted(site):
     assert (whys["Long"]["folded"], whys["Long"]["left_out"]) == (0, left_out)
     assert dict(in_words(whys["Long"]))["Place"].endswith(f"{left_out} more of its document left out")
     assert left_out > 0
-    assert "stands for 1 other" in dict(in_words(whys["Vacuum"]))["Place"]
+    assert "represents 1 other" in dict(in_words(whys["Vacuum"]))["Place"]
     assert "place: " in as_text(answer.as_dict())
 
 
