@@ -57,6 +57,7 @@ SECTION_NEIGHBOURS = 24
 _READ_BATCH = 64
 _ID = re.compile(r"[0-9a-f]{32}")
 read_blocks = Decoder(list[TextBlock]).decode
+read_metadata = Decoder(dict[str, Any]).decode
 
 
 class StoredChunk(Struct, frozen=True):
@@ -225,7 +226,7 @@ class DocumentReader:
         chunks: dict[int, StoredChunk] = {}
         with self._texts as connection:
             for row, *fields, metadata, blocks in connection.execute(_CHUNKS, (str(numbers),)):
-                chunks[row] = StoredChunk(*[*fields, json.loads(metadata), read_blocks(blocks)])
+                chunks[row] = StoredChunk(*fields, read_metadata(metadata), read_blocks(blocks))
         try:
             return [chunks[row] for row in numbers]
         except KeyError as error:
