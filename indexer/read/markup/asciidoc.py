@@ -140,7 +140,7 @@ class _Reader:
             place += 1
             value = f"{value[:-2]} {lines[place].strip()}"
         if name == "leveloffset" and re.fullmatch(r"[+-]\d", value):
-            value = str(int(self.attributes.get(name, "0")) + int(value))
+            value = str(self._level_offset() + int(value))
         self.attributes[name] = self._replaced(value)[:MAX_VALUE_LENGTH]
         if entry[1] or entry[3]:
             del self.attributes[name]
@@ -156,9 +156,13 @@ class _Reader:
 
         return re.sub(r"(?<!\\)\{(\w[\w-]*)\}", value_of, text)
 
+    def _level_offset(self) -> int:
+        """Return the offset of heading levels, 0 where the attribute is no number."""
+        value = self.attributes.get("leveloffset", "")
+        return int(value) if re.fullmatch(r"-?\d{1,3}", value) else 0
+
     def _section(self, level: int, title: str, anchor: str) -> str:
-        offset = self.attributes.get("leveloffset", "")
-        level = min(max(level + int(offset), 1), 6) if re.fullmatch(r"-?\d", offset) else level
+        level = min(max(level + self._level_offset(), 1), 6)
         html = self._inline(title)
         slug = re.sub(r"[\s.-]+", "_", re.sub(r"<[^<>]*>|&\w+;|[^\w\s.-]", "", html.lower())).strip("_")
         anchor = anchor or f"_{slug}"
@@ -245,7 +249,7 @@ class _Reader:
         cells: list[tuple[int, int, str, str]] = []  # column span, row span, style, text
         first = 0
         for mark, end in zip(marks, [*(mark.start() for mark in marks[1:]), len(text)], strict=False):
-            count, rows = (min(int(span or 1), _MAX_SPAN) for span in mark.group(1, 2))
+            count, rows = (min(int((span or "1")[:3]), _MAX_SPAN) for span in mark.group(1, 2))
             repeat, width = (count, 1) if mark[3] == "*" else (1, count)
             cells += [(width, rows, mark[4] or "", re.sub(r"\\(?=[|!])", "", text[mark.end() : end]).strip())] * repeat
             first += width * repeat if mark.start() < line_end else 0

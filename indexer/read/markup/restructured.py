@@ -8,6 +8,7 @@ from docutils import nodes
 from docutils.core import publish_parts
 from docutils.parsers.rst import Directive, directives, roles
 from docutils.parsers.rst.languages import en
+from docutils.parsers.rst.states import Body
 from docutils.utils import new_document
 from docutils.writers import html5_polyglot
 
@@ -126,10 +127,14 @@ class _Options(dict[str, Any]):
         return directives.unchanged
 
 
+# an invalid size would cost the table or figure, or the document, and no size is shown
+_SIZES = {"width": lambda _: "100", "height": lambda _: "100", "figwidth": lambda _: "100", "scale": lambda _: 100}
 for _name in en.directives.values():
     _directive, _ = directives.directive(_name, cast(Any, en), new_document(""))
     if _directive is not None and _directive is not _Unknown:
         _directive.option_spec = _Options(_directive.option_spec or {})
+        _directive.option_spec.update((name, _SIZES[name]) for name in _SIZES.keys() & _directive.option_spec.keys())
+Body.enum.converters["arabic"] = lambda text: int(text[:9])  # Python refuses to read 4,301 digits
 
 
 class _Writer(html5_polyglot.Writer):

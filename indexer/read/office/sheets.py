@@ -169,10 +169,9 @@ def _text_boxes(package: Package, related: Iterable[tuple[str, str]]) -> Iterato
                     yield "".join(text.text or "" for text in paragraph.iter(f"{A}t")).strip()
         elif kind in ("comments", "threadedComment"):
             root = package.xml(name)
-            authors = [author.text or "" for author in root.iter("{*}author")]
+            authors = {str(place): author.text or "" for place, author in enumerate(root.iter("{*}author"))}
             for comment in root.iter("{*}comment", "{*}threadedComment"):
-                number = comment.get("authorId", "")
-                author = authors[int(number)] if number.isdecimal() and len(number) < 6 else ""
+                author = authors.get(comment.get("authorId", ""), "")
                 if not author.startswith(_THREAD_AUTHOR_PREFIX):
                     yield " ".join("".join(text.text or "" for text in comment.iter("{*}t", "{*}text")).split())
 

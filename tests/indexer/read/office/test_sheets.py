@@ -146,11 +146,12 @@ def test_comments_and_conversations_are_read_once() -> None:
     comments = (
         "<comments><authors><author>Ann</author><author>tc={{1}}</author></authors><commentList>"
         '<comment ref="A1" authorId="0"><text><r><t>At low </t></r><r><t>tide</t></r></text></comment>'
-        '<comment ref="B1" authorId="1"><text><t>NO</t></text></comment></commentList></comments>'
+        '<comment ref="B1" authorId="1"><text><t>NO</t></text></comment>'
+        '<comment ref="B2" authorId="9"><text><t>Nobody\'s</t></text></comment></commentList></comments>'
     )
     talk = "<ThreadedComments><threadedComment><text>Is it so?</text></threadedComment></ThreadedComments>"
     found = sheet_of(f"<sheetData>{FIRST}</sheetData>", comments=comments, threadedComment=talk)
-    assert found == "Zone | Colour\nAt low tide\nIs it so?"
+    assert found == "Zone | Colour\nAt low tide\nNobody's\nIs it so?"
 
 
 @pytest.mark.parametrize(
