@@ -1,39 +1,65 @@
 """Passages as evidence: prepared once, so that quotations and facts are found in them in linear time."""
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import takewhile
 from typing import NamedTuple
 
-from indexer.generation.lexical.analysis import TERMS, find_words, has_sign, rules_for
+from indexer.generation.lexical.analysis import TERMS, rules_for, words
 from rag.query.results import Hit, Span, text_of
 from rag.query.text_fragment import link_to_text
 
 MIN_SAME_WORDS = 0.85  # share of a quotation's words that an altered one has in order
-_ANCHORS, _POSITIONS_PER_ANCHOR = 8, 50
-_DRIFT = 4  # tokens
+_DRIFT = 12  # tokens
 _NEAR = 8  # words between a number and a word of its sentence
+_MAX_COMMAND_WORDS, _MAX_BETWEEN = 8, 60  # words, characters between two
 _GAP = "\0"
 _SIGNS = str.maketrans(
     dict.fromkeys("“”„‟«»″＂", '"') | dict.fromkeys("‘’‚‛‹›′`´", "'") | dict.fromkeys("‐‑‒–—―−", "-")
 )
 _SPACELESS = "\u0e00-\u11ff\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uac00-\ud7ff"
 _TOKEN = re.compile(rf"[{_SPACELESS}]|(?:(?![{_SPACELESS}])\w)+|[^\w\s]")
-_ASCII_TOKEN = re.compile(r"\w+|[^\w\s]", re.ASCII)
-_NUMBER_WORDS = dict(
-    zip("two three four five six seven eight nine ten eleven twelve".split(), map(str, range(2, 13)), strict=True)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_UNITS = (
+    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen".split()
 )
+_UNITS += ["eighteen", "nineteen"]
+_NUMBERS = {name: value for value, name in enumerate(_UNITS, 2)} | {name: 10 * at for at, name in enumerate(_TENS, 2)}
+_SCALES = {"dozen": 12, "hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
+_NUMBER_PARTS = {*_NUMBERS, *_SCALES, "one", "century"}
+_MAX_NUMBER = 10**15
+_NUMERAL = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
+_ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)", re.ASCII)
+_MAX_INITIALS = 6
+_WITHIN_NAMES = ("of", "the", "and", "for")
+_ADJECTIVE = re.compile("(?:[ie]?an|n|ish|ese|ic)")  # Kenyan, Swedish, Japanese
+_MIN_ROOT, _MAX_ENDING = 4, 2  # characters
+
+
+class Term(NamedTuple):
+    """A word or a number of several words, and the key by which it is compared: a value, or the stem of a name."""
+
+    text: str
+    start: int
+    key: str
+
+    @property
+    def end(self) -> int:
+        """The character after it."""
+        return self.start + len(self.text)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the key is a value."""
+        return self.key[:1].isdigit() and _NUMERAL.fullmatch(self.key) is not None
 
 
 def tokens_of(text: str) -> list[str]:
     """Split a text into words and signs, with one form of quotation marks and dashes."""
-    return _pattern(text).findall(text.translate(_SIGNS))
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    return _ASCII_TOKEN if text.isascii() else _TOKEN
+    return _TOKEN.findall(text.translate(_SIGNS))
 
 
 def join(tokens: Iterable[str]) -> str:
@@ -41,9 +67,59 @@ def join(tokens: Iterable[str]) -> str:
     return f"{_GAP}{_GAP.join(tokens)}{_GAP}"
 
 
-def key_of(word: str, language: str | None) -> str:
-    """Return the term by which a word is compared: the value of a number, or the stem of a name."""
-    return _NUMBER_WORDS.get(word.lower()) or next(iter(TERMS[rules_for(language)][word]), word)
+def read_terms(text: str, language: str | None) -> list[Term]:
+    """Return the words of a text; 30,000, thirty thousand and 30 thousand have the same key, and U.S. is one term."""
+    terms: list[Term] = []
+    analysed = TERMS[rules_for(language)]
+    total = part = 0.0  # the value of the last term: whole thousands, and the rest
+    for match in words(text).finditer(text):
+        word, start = match[0], match.start()
+        lower, key = word.lower(), next(iter(analysed[word]), word)
+        if word.isalpha() and len(word) > 1 and lower not in _NUMBER_PARTS:
+            terms.append(Term(word, start, key))
+            total = part = 0.0
+            continue
+        gap = text[terms[-1].end : start] if terms else ""
+        value, scale = _NUMBERS.get(lower, 0), _SCALES.get(lower, 0)
+        is_joined = gap in (" ", "-", " and ") and 0 < total + part < _MAX_NUMBER
+        if scale and is_joined:
+            total, part = (total, part * scale) if scale < 1_000 else (total + part * scale, 0.0)
+        elif value and is_joined and (part % 100 == 0 or (part % 10 == 0 and part % 100 >= 20 and value < 10)):
+            part += value
+        elif lower == "century" and terms and (ordinal := _ORDINAL.fullmatch(terms[-1].key)):
+            terms[-1] = terms[-1]._replace(key=_century(int(ordinal[1])))
+            is_joined, total, part = False, 0.0, 0.0
+        elif gap == "." and len(word) == 1 and word.isupper() and terms[-1].text.replace(".", "").isupper():
+            terms[-1] = Term(f"{terms[-1].text}.{word}", terms[-1].start, terms[-1].key + lower)
+            continue
+        else:
+            is_numeral = _NUMERAL.fullmatch(key) is not None
+            is_joined, total, part = False, 0.0, float(key) if is_numeral else value or float(lower in ("a", "one"))
+            key = str(value) if value else key
+        if is_joined:
+            first, number = terms.pop(), round(total + part, 6)
+            word, start = text[first.start : match.end()], first.start
+            key = str(int(number) if number.is_integer() else number)
+        terms.append(Term(word, start, key))
+    return terms
+
+
+def _century(number: int) -> str:
+    return f"{number} century"
+
+
+def initials_of(terms: Iterable[Term]) -> Iterator[tuple[Sequence[Term], str]]:
+    """Yield capitalised words that stand side by side, with their initials."""
+    runs: list[list[Term]] = [[]]
+    for term in terms:
+        if term.text[0].isupper():
+            runs[-1].append(term)
+        elif term.text not in _WITHIN_NAMES:
+            runs.append([])
+    for run in runs:
+        for start in range(len(run)):
+            for stop in range(start + 2, min(len(run), start + _MAX_INITIALS) + 1):
+                yield run[start:stop], "".join(term.text[0] for term in run[start:stop]).lower()
 
 
 class Match(NamedTuple):
@@ -78,81 +154,109 @@ class Evidence:
         return join(self._tokens)
 
     @cached_property
-    def _spans(self) -> list[Span]:
-        """Characters of each token in the text."""
-        return [match.span() for match in _pattern(self._all).finditer(self._all.translate(_SIGNS))]
+    def _aligner(self) -> SequenceMatcher[str]:
+        return SequenceMatcher(None, "", [token.lower() for token in self._tokens], autojunk=False)
 
     @cached_property
-    def _positions(self) -> dict[str, list[int]]:
-        positions: dict[str, list[int]] = {}
-        for position, token in enumerate(self._tokens):
-            positions.setdefault(token.lower(), []).append(position)
-        return positions
+    def _terms(self) -> list[Term]:
+        return read_terms(self._all, self.hit.language)
 
     @cached_property
-    def terms(self) -> frozenset[str]:
-        """Terms of the passage; of a number only its value, so that 3.14 does not have 14."""
-        terms, analysed = set[str](), TERMS[rules_for(self.hit.language)]
-        for word in set(find_words(self._all)):
-            is_fraction = word[0].isdecimal() and has_sign(word)
-            terms.update(analysed[word][:1] if is_fraction else analysed[word])
-            terms.add(_NUMBER_WORDS.get(word.lower(), word))
-        return frozenset(terms)
-
-    def has_text(self, text: str) -> bool:
-        """Return whether the passage has code or an address as it is written, but for white space."""
-        return join(tokens_of(text)) in self._joined
+    def keys(self) -> frozenset[str]:
+        """Keys of all words, of the words within names such as max_connections, and of the centuries of years."""
+        analysed = TERMS[rules_for(self.hit.language)]
+        keys = {term.key for term in self._terms}
+        for word in {term.text for term in self._terms if not term.is_number}:
+            keys.update((word, *analysed[word]))
+        years = [int(key) for key in keys if len(key) in (3, 4) and key.isdecimal()]
+        return frozenset(keys.union(_century((year - 1) // 100 + 1) for year in years))
 
     @cached_property
-    def _keys(self) -> list[str]:
-        return [key_of(word, self.hit.language) for word in find_words(self._all)]
+    def _names(self) -> dict[str, set[str]]:
+        """Capitalised words by their first letters."""
+        names = defaultdict[str, set[str]](set)
+        for term in self._terms:
+            if term.text[0].isupper():
+                names[term.text[:_MIN_ROOT]].add(term.text)
+        return names
 
-    def has_near(self, number: str, context: frozenset[str]) -> bool:
-        """Return whether the passage has a number near one of some terms."""
-        places = [place for place, key in enumerate(self._keys) if key == number]
-        return any(not context.isdisjoint(self._keys[max(0, at - _NEAR) : at + _NEAR + 1]) for at in places)
+    @cached_property
+    def _initials(self) -> frozenset[str]:
+        return frozenset(initials for _, initials in initials_of(self._terms))
+
+    @cached_property
+    def _abbreviations(self) -> frozenset[str]:
+        return frozenset(
+            name.replace(".", "").lower() for names in self._names.values() for name in names if name.isupper()
+        )
+
+    def has_name(self, name: Term, initials: Iterable[str]) -> bool:
+        """Return whether the passage has a name, its abbreviation or what it abbreviates, or the country of Swedish."""
+        if name.key in self.keys or not self._abbreviations.isdisjoint(initials):
+            return True
+        if name.text.replace(".", "").isupper() and name.key in self._initials:
+            return True
+        similar = self._names.get(name.text[:_MIN_ROOT], ())
+        return any(_is_same_root(name.text, other) or _is_same_root(other, name.text) for other in similar)
+
+    def has_number(self, key: str, context: frozenset[str]) -> bool:
+        """Return whether the passage has a value near one of some words, if there are any."""
+        places = [place for place, term in enumerate(self._terms) if term.key == key]
+        near = (self._terms[max(0, at - _NEAR) : at + _NEAR + 1] for at in places)
+        return any(not context or any(term.key in context for term in terms) for terms in near)
+
+    def has_code(self, text: str) -> bool:
+        """Return whether the passage has code or an address but for white space, or a command's words in order."""
+        if join(tokens_of(text)) in self._joined:
+            return True
+        parts = [join(tokens_of(part)) for part in text.split()]
+        is_command = 1 < len(parts) <= _MAX_COMMAND_WORDS
+        starts = re.finditer(re.escape(parts[0]), self._joined) if is_command else ()
+        return any(self._has_in_order(parts, match.start()) for match in starts)
+
+    def _has_in_order(self, parts: Sequence[str], place: int) -> bool:
+        for part in parts:
+            place = self._joined.find(part, place, place + len(part) + _MAX_BETWEEN)
+            if place < 0:
+                return False
+        return True
 
     def find(self, clauses: Sequence[Sequence[str]]) -> Match | None:
         """Find the clauses of a quotation in order, word for word but for the case of the first letter."""
         first, stop = -1, 0
-        for clause in clauses:
-            initial = clause[0][0].swapcase() + clause[0][1:]
-            places = [self._joined.find(join([word, *clause[1:]]), stop) for word in (clause[0], initial)]
-            place = min((each for each in places if each >= 0), default=None)
-            if place is None:
+        for word, *rest in clauses:
+            forms = [join([form, *rest]) for form in (word, word[0].swapcase() + word[1:])]
+            places = [place for form in forms if (place := self._joined.find(form, stop)) >= 0]
+            if not places:
                 return None
-            first = place if first < 0 else first
-            stop = place + len(join(clause)) - 1
+            first = min(places) if first < 0 else first
+            stop = min(places) + len(forms[0]) - 1
         begin = self._joined.count(_GAP, 0, first)
         return Match(self, self._span(begin, begin + self._joined.count(_GAP, first, stop)))
 
     def find_altered(self, quote: Sequence[str]) -> Match | None:
         """Find the span with enough of a quotation's words in order."""
         folded, is_word = [token.lower() for token in quote], [token[0].isalnum() for token in quote]
-        rare = sorted((len(self._positions[word]), at) for at, word in enumerate(folded) if word in self._positions)
-        votes: Counter[int] = Counter()
-        for _, at in [each for each in rare if is_word[each[1]]][:_ANCHORS]:
-            positions = self._positions[folded[at]][:_POSITIONS_PER_ANCHOR]
-            votes.update((position - at) // _DRIFT for position in positions)
-        for place, _ in votes.most_common(2):
-            start = max(0, (place - 1) * _DRIFT)
-            window = [token.lower() for token in self._tokens[start : start + len(quote) + 3 * _DRIFT]]
-            blocks = SequenceMatcher(None, folded, window, autojunk=False).get_matching_blocks()[:-1]
-            same = {at for block in blocks for at in range(block.a, block.a + block.size) if is_word[at]}
-            if not blocks:
-                continue
-            first, last = blocks[0], blocks[-1]
-            span_words = sum(token[0].isalnum() for token in window[first.b : last.b + last.size])
-            if len(same) >= MIN_SAME_WORDS * max(sum(is_word), span_words):
-                differing = [at for at in range(len(quote)) if is_word[at] and at not in same]
-                begin = max(0, start + first.b - first.a)
-                end = min(len(self._tokens), start + last.b + len(quote) - last.a)
-                return Match(self, self._span(begin, end), differing)
-        return None
+        self._aligner.set_seq1(folded)
+        anchor = self._aligner.find_longest_match()
+        start = max(0, anchor.b - anchor.a - _DRIFT)
+        window = [token.lower() for token in self._tokens[start : anchor.b - anchor.a + len(quote) + _DRIFT]]
+        blocks = SequenceMatcher(None, folded, window, autojunk=False).get_matching_blocks()[:-1]
+        same = {at for block in blocks for at in range(block.a, block.a + block.size) if is_word[at]}
+        if not same:
+            return None
+        first, last = blocks[0], blocks[-1]
+        span_words = sum(token[0].isalnum() for token in window[first.b : last.b + last.size])
+        if len(same) < MIN_SAME_WORDS * max(sum(is_word), span_words):
+            return None
+        begin = max(0, start + first.b - first.a)
+        end = min(len(self._tokens), start + last.b + len(quote) - last.a)
+        return Match(self, self._span(begin, end), [at for at in range(len(quote)) if is_word[at] and at not in same])
 
     def _span(self, first: int, stop: int) -> Span | None:
-        start, end = self._spans[first][0], self._spans[stop - 1][1]
-        return (start, end) if end <= len(self.text) else None
+        """Return the characters of some tokens, None in the heading."""
+        places = [match.span() for match in _TOKEN.finditer(self._all.translate(_SIGNS))][first:stop]
+        return (places[0][0], places[-1][1]) if places[-1][1] <= len(self.text) else None
 
     def link(self, span: Span | None) -> str | None:
         """Return the address at which a browser marks a span, or else the passage."""
@@ -161,3 +265,11 @@ class Evidence:
             return self.hit.link
         exact = link_to_text(url, media_type, self.text[slice(*span)], [])
         return exact or link_to_text(url, media_type, self.text, [span]) or self.hit.link
+
+
+def _is_same_root(adjective: str, name: str) -> bool:
+    """Return whether a name is an adjective's without its ending, such as Swedish and Sweden."""
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(adjective, name, strict=False))
+    root = sum(1 for _ in same)
+    is_close = root >= _MIN_ROOT and len(name) - root <= _MAX_ENDING
+    return is_close and _ADJECTIVE.fullmatch(adjective, root) is not None

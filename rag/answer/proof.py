@@ -5,6 +5,7 @@ paraphrase means is not checked. The time is linear in the length of the answer.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -13,8 +14,8 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from indexer.generation.lexical.analysis import STOP_WORDS, find_words, is_stop_word, words
-from rag.answer.evidence import Evidence, Match, join, key_of, tokens_of
+from indexer.generation.lexical.analysis import STOP_WORDS, find_words, is_stop_word
+from rag.answer.evidence import Evidence, Match, Term, initials_of, join, read_terms, tokens_of
 from rag.answer.sentences import Excerpt, Sentence, SentenceSplitter
 from rag.errors import RagError
 from rag.messages import Proof
@@ -57,7 +58,7 @@ class Prover:
         """
         self._evidence = [Evidence(hit, number if are_numbered else None) for number, hit in enumerate(hits, 1)]
         language = hits[0].language if hits else None
-        self._question_keys = {key_of(word, language) for word in find_words(question)}
+        self._question_keys = {term.key for term in read_terms(question, language)}
         self._question_tokens = join(tokens_of(question.lower()))
         self._lookup, self._lookups_left = lookup, MAX_LOOKUPS
         self._splitter = SentenceSplitter()
@@ -117,12 +118,24 @@ class Prover:
         """Check the numbers, names, code and addresses outside of quotations."""
         passages = cited or self._evidence
         language = passages[0].hit.language if passages else None
-        facts = [
-            fact for fact in facts_of(sentence, language) if key_of(fact.text, language) not in self._question_keys
-        ]
-        missing = [fact for fact in facts if not any(_has(each, fact, sentence) for each in passages)]
+        facts = [fact for fact in facts_of(sentence, language) if fact.key not in self._question_keys]
+        text = " ".join([sentence.prose, *(quote.text for quote in sentence.quotes)])
+        context = frozenset(key for key in _content(text, language) if not key[0].isdecimal())
+        initials = defaultdict[Term, list[str]](list)
+        for run, letters in initials_of(facts):
+            for fact in run:
+                initials[fact].append(letters)
+
+        def has(passage: Evidence, fact: Term) -> bool:
+            if not fact.key:
+                return passage.has_code(fact.text.rstrip("/"))
+            if fact.is_number:
+                return passage.has_number(fact.key, context)
+            return passage.has_name(fact, initials[fact])
+
+        missing = [fact for fact in facts if not any(has(each, fact) for each in passages)]
         if not missing and facts:
-            best = max(passages, key=lambda each: sum(_has(each, fact, sentence) for fact in facts))
+            best = max(passages, key=lambda each: sum(has(each, fact) for fact in facts))
             reason = f"In {best.name}: {_listed(facts)}. The rest of the wording is not checked."
             return _proof("found", reason, Match(best, None))
         if not missing and not (cited and _is_foreign(sentence.prose, cited)):
@@ -130,7 +143,7 @@ class Prover:
         content, names = _content(sentence.prose, language), _names(passages)
         spans = [(fact.start, fact.end) for fact in missing]
         for other in self._evidence:
-            has_facts = other not in passages and all(_has(other, fact, sentence) for fact in facts)
+            has_facts = other not in passages and all(has(other, fact) for fact in facts)
             if has_facts and _coverage(content, [other]) >= _MIN_COVERAGE_ELSEWHERE:
                 return _proof(
                     "elsewhere", f"Not in {names}, but {other.name} has its words.", Match(other, None), spans
@@ -187,48 +200,38 @@ def citations_after(sentence: Sentence, end: int) -> list[int]:
     return numbers
 
 
-def facts_of(sentence: Sentence, language: str | None) -> list[Excerpt]:
-    """Return the code, addresses, numbers and names of a sentence."""
-    facts = [piece for piece in sentence.code if any(map(str.isalnum, piece.text))]
+def facts_of(sentence: Sentence, language: str | None) -> list[Term]:
+    """Return the code, addresses, numbers and names of a sentence; code and addresses have no key."""
+    facts = [Term(piece.text, piece.start, "") for piece in sentence.code if any(map(str.isalnum, piece.text))]
     prose = sentence.prose
     for match in _ADDRESS.finditer(prose):
-        facts.append(Excerpt(match[0], sentence.start + match.start()))
+        facts.append(Term(match[0], sentence.start + match.start(), ""))
         prose = prose[: match.start()] + " " * len(match[0]) + prose[match.end() :]
-    for match in words(prose).finditer(prose):
-        word, before = match[0], match.start()
+    for term in read_terms(prose, language):
+        is_sure = term.is_number or any(map(str.isdigit, term.text)) or bool(_NAME.search(term.text))
+        if not (is_sure or term.text[0].isupper()) or term.text.lower() in STOP_WORDS:
+            continue
+        before = term.start
         while before and prose[before - 1] in " \t*_":
             before -= 1
         is_first = not before or prose[before - 1] in _SENTENCE_START or bool(_LIST_MARK.fullmatch(prose, 0, before))
-        is_item = is_first and word.isdecimal() and prose[match.end() : match.end() + 1] in (".", ")")
-        is_capitalised = word[0].isupper() and not is_first and language not in _CAPITALISING
-        is_number = any(map(str.isdigit, word)) or key_of(word, language).isdecimal()
-        is_name = is_number or is_capitalised or bool(_NAME.search(word))
-        if is_name and not is_item and word.lower() not in STOP_WORDS:
-            facts.append(Excerpt(word, sentence.start + match.start()))
+        is_item = is_first and term.text.isdecimal() and prose[term.end : term.end + 1] in (".", ")")
+        is_owner = prose[term.end : term.end + 2] in ("'s", "’s")
+        is_name = (is_owner or not is_first) and language not in _CAPITALISING
+        if (is_sure or is_name) and not is_item:
+            facts.append(term._replace(start=sentence.start + term.start))
     return facts
-
-
-def _has(passage: Evidence, fact: Excerpt, sentence: Sentence) -> bool:
-    """Return whether a passage has a fact: code and addresses as written, words by terms, numbers near such words."""
-    if fact in sentence.code or _ADDRESS.fullmatch(fact.text):
-        return passage.has_text(fact.text.rstrip("/"))
-    key = key_of(fact.text, passage.hit.language)
-    if key not in passage.terms or not key[0].isdecimal():
-        return key in passage.terms
-    context = frozenset(each for each in _content(sentence.prose, passage.hit.language) if not each[0].isdecimal())
-    return not context or passage.has_near(key, context)
 
 
 @lru_cache(16)
 def _content(text: str, language: str | None) -> tuple[str, ...]:
-    """Return the terms of a sentence without stop words."""
-    return tuple(
-        key_of(word, language) for word in find_words(text) if not is_stop_word(word.lower(), language or "en")
-    )
+    """Return the keys of a sentence without stop words."""
+    terms = read_terms(text, language)
+    return tuple(term.key for term in terms if not is_stop_word(term.text.lower(), language or "en"))
 
 
 def _coverage(content: Sequence[str], passages: Sequence[Evidence]) -> float:
-    return sum(any(term in each.terms for each in passages) for term in content) / max(1, len(content))
+    return sum(any(key in each.keys for each in passages) for key in content) / max(1, len(content))
 
 
 def _is_foreign(text: str, passages: Sequence[Evidence]) -> bool:
@@ -266,7 +269,7 @@ def _names(passages: Sequence[Evidence]) -> str:
     return f"passages {', '.join(numbers)}" if numbers else "any passage"
 
 
-def _listed(facts: Sequence[Excerpt]) -> str:
+def _listed(facts: Sequence[Term]) -> str:
     text = ", ".join(dict.fromkeys(fact.text for fact in facts))
     return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}…"
 

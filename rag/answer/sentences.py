@@ -131,5 +131,5 @@ def _sentence(text: str, offset: int, matches: Sequence[re.Match[str]], start: i
             inner = _CITATION.split(body)[0].strip(f" \t>{_MARKS}")
             (code if match["code"] else quotes).append(Excerpt(inner, offset + at + body.index(inner)))
     citations = [(offset + match.start(), int(match[1])) for match in _CITATION.finditer(text)]
-    prose_text = "".join([*prose, text[last:]])[lead:].rstrip()
+    prose_text = _CITATION.sub(lambda match: " " * len(match[0]), "".join([*prose, text[last:]]))[lead:].rstrip()
     return Sentence(offset + lead, offset + len(text.rstrip()), prose_text, quotes, code, citations)
