@@ -23,12 +23,11 @@ GENERATIONS = "generations"
 BUILDING = "building"
 LOCK = "lock"
 COLLECTIONS = "collections"
-REPOSITORIES = "repositories"
 KEYS = "keys.json"
 JOBS = "jobs"
 PUSHED = "pushed"
 INSIGHTS = "insights"
-NAMES = {CURRENT, "CURRENT.new", GENERATIONS, BUILDING, LOCK, COLLECTIONS, REPOSITORIES, KEYS, JOBS, PUSHED, INSIGHTS}
+NAMES = {CURRENT, "CURRENT.new", GENERATIONS, BUILDING, LOCK, COLLECTIONS, KEYS, JOBS, PUSHED, INSIGHTS}
 DEFAULT = "default"  # the collection in the index folder itself
 
 SCHEMA_VERSION = 3

@@ -12,7 +12,7 @@ import msgspec
 
 from indexer.errors import counted
 from indexer.generation.languages import Spoken, languages_of
-from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Counts, Manifest
+from indexer.generation.manifest import Counts, Manifest
 from indexer.records import Failure, ScanCounts, Skip
 from indexer.text.cleaning import one_line, shorten
 
@@ -172,11 +172,8 @@ class TokenUse:
 
 
 def token_use(manifest: Manifest) -> TokenUse:
-    """Return the decision in the report of a generation. Earlier versions of Pilotlight decided only by the setting."""
-    if use := manifest.report.get("tokens"):
-        return msgspec.convert(use, TokenUse)
-    sizes = [manifest.files[name].size for name in (TOKENS, TOKEN_OFFSETS) if name in manifest.files]
-    return TokenUse(bool(sizes), bool(sizes), BY_HAND if sizes else WITHOUT, sum(sizes))
+    """Return the decision in the report of a generation."""
+    return msgspec.convert(manifest.report["tokens"], TokenUse)
 
 
 class BuildReport:

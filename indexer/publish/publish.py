@@ -109,7 +109,6 @@ def start(index_dir: Path, generation_id: str | None = None, size: int | None = 
     building = index_dir / BUILDING
     if building.exists():
         shutil.rmtree(building)
-    shutil.rmtree(index_dir / manifests.REPOSITORIES, ignore_errors=True)
     building.mkdir()
     (index_dir / GENERATIONS).mkdir(exist_ok=True)
     if size is None:
