@@ -184,10 +184,7 @@ def _physical_cores(cpus: set[int]) -> int:
 
 
 def _quota(mount: Path = Path("/sys/fs/cgroup"), cgroup_file: Path = Path("/proc/self/cgroup")) -> float:
-    """Return the cores that this process's cgroup (v2) and those around it allow, or infinity.
-
-    Inside a container the path of the host may be shown where only its own folder is mounted, so the root counts too.
-    """
+    """Return the cores that the cgroup (v2) of this process and its parents, the root included, allow, or infinity."""
     lines = cgroup_file.read_text(encoding="utf-8").splitlines() if cgroup_file.exists() else []
     group = mount / next((line.removeprefix("0::").lstrip("/") for line in lines if line.startswith("0::")), "")
     allowed = float("inf")

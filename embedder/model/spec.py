@@ -118,10 +118,7 @@ def _first_position(config: Mapping[str, Any]) -> int:
 
 
 def _modern_shape(config: Mapping[str, Any]) -> Shape | None:
-    """Return the shape of a ModernBERT, from the names of transformers 4 and 5.
-
-    None for angles that are scaled, and for biases, which no published model has.
-    """
+    """Return the shape of a ModernBERT of transformers 4 or 5, or None if it has scaled angles or biases."""
     activation = config.get("hidden_activation", "gelu")
     layers, every = config["num_hidden_layers"], int(config.get("global_attn_every_n_layers") or 3)
     if kinds := config.get("layer_types"):

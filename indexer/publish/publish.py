@@ -218,12 +218,7 @@ def remove(index_dir: Path, name: str) -> None:
 
 
 def _new_id(index_dir: Path) -> str:
-    """Return an id above all others in an index: the time in UTC, or the successor of the newest if the clock is
-    behind.
-
-    Seconds are decimal, microseconds and a random digit hexadecimal. Raises IndexUnwritable if no id is left, which
-    only an imported generation can cause.
-    """
+    """Return an id above all others in an index: the time in UTC and a random digit, or the successor of the newest."""
     now = datetime.now(UTC)
     by_clock = f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{secrets.randbelow(16):x}"
     building = filter(manifests.is_generation_id, os.listdir(index_dir / BUILDING))

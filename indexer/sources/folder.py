@@ -219,10 +219,7 @@ class _FolderReading:
     def _lists(
         self, folder: Path, names: Iterable[tuple[str, int]], inherited: Readers
     ) -> tuple[Readers, dict[str, Readers]]:
-        """Return the readers of a folder, and of its files that have separate lists, by lower-case names.
-
-        Several lists for one file, or a list without its file, give access to no one.
-        """
+        """Return the readers of a folder, and of files with lists; a repeated list, or one for no file, allows none."""
         files = {name.casefold() for name, mode in names if not stat.S_ISDIR(mode)}
         lists: dict[str, Readers] = {"": inherited}
         targets, is_closed = set[str](), False

@@ -358,10 +358,7 @@ def _remembered(cache: dict[Key, Value], size: int, key: Key, make: Callable[[],
 
 
 def _open_folders(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Schema, list[int]]:
-    """Open folders as one index and return its searcher and schema, and the number of segments of each folder.
-
-    Tantivy writes a lock file into the folder that it opens, which is therefore a temporary one with links.
-    """
+    """Open folders as one index, by links in a temporary folder that Tantivy may lock; count the segments of each."""
     segments: list[dict[str, Any]] = []
     counts = []
     links: dict[str, Path] = {}

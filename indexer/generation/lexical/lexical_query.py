@@ -258,10 +258,7 @@ def _has_word(lookups: Lookups, languages: Languages, word: str) -> bool:
 
 
 def _names(text: str) -> list[list[str]]:
-    """Return the words of compound names, to be found side by side: os.path.join, std::vector, node->next.
-
-    A hyphenated word, such as apt-get, is a name only if the query has no other word, because prose has hyphens too.
-    """
+    """Return the words of compound names, to be found side by side; apt-get is one only alone, as prose has hyphens."""
     names = [name[0] for name in islice(_NAME.finditer(text), _MAX_CLAUSES)]
     alone = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
     return [analysis.find_words(name)[:_MAX_PHRASE_WORDS] for name in alone]
@@ -338,10 +335,7 @@ class _Substitute(NamedTuple):
 
 
 class _Corrector(dict[str, _Substitute | None]):
-    """Substitutes for the unknown words of one query; None for known words.
-
-    Each word is looked up once, and at most `_MAX_CORRECTED_WORDS` words are replaced.
-    """
+    """At most `_MAX_CORRECTED_WORDS` substitutes for the unknown words of one query; None for known words."""
 
     def __init__(self, lookups: Lookups, languages: Languages) -> None:
         self._lookups = lookups
@@ -357,10 +351,7 @@ class _Corrector(dict[str, _Substitute | None]):
         return substitute
 
     def _substitute(self, word: str) -> _Substitute | None:
-        """Return the first substitute that exists: two words side by side, compounds, corrections, two words anywhere.
-
-        Names with inner capitals have no substitute, and words of the model's vocabulary are not corrected.
-        """
+        """Return the first substitute that exists: adjacent words, compounds, corrections, two words anywhere."""
         if not word.isalpha() or not word[1:].islower() or analysis.is_spaceless(word):
             return None
         splits = self._splits(word)
@@ -434,10 +425,7 @@ def _rules_of(words: Iterable[str], languages: Languages) -> Rules:
 def _distinctive_words(
     typed: Sequence[str], passages: Passages, text: str, *, or_stop_words: bool
 ) -> tuple[dict[str, bool], list[Sequence[str]]]:
-    """Return the distinctive words, each with whether it may be corrected, and the distinctive pairs.
-
-    If every word is a stop word and `or_stop_words` is true, all words are distinctive.
-    """
+    """Return the distinctive words, or all if none is, with whether they may be corrected, and distinctive pairs."""
     # words within names that have signs count too, but are not corrected
     names = [word for word in filter(has_sign, typed) if not analysis.is_grouped(word)]
     name_words = [inner for name in names for inner in analysis.words_within(name)]

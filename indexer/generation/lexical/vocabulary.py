@@ -219,14 +219,7 @@ def _letters(text: str) -> Letters:
 
 
 def _edits(word: Letters, candidates: Letters, lengths: npt.NDArray[np.int64], max_edits: int) -> npt.NDArray[np.int8]:
-    """Return the optimal string alignment distances (Damerau 1964) between a word and candidates, int8 (n,).
-
-    Args:
-        word: (length,)
-        candidates: (length + max_edits, n), the letters of each candidate in a column.
-        lengths: (n,), letters of each candidate.
-        max_edits: larger distances are returned as `max_edits` + 1.
-    """
+    """Return the optimal string alignment distances (Damerau 1964) of candidates, in columns, to a word, int8 (n,)."""
     far = max_edits + 1
     earlier = row = np.full((len(candidates) + 1, len(lengths)), far, np.int8)
     row[:far] = np.arange(far)[:, np.newaxis]
