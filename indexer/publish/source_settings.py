@@ -21,7 +21,7 @@ def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest
     Raises:
         ConfigError: the index has a limit that is not valid.
     """
-    stored = _limits_of(live.settings if live is not None else {})
+    stored = limits_of(live.settings if live is not None else {})
     limits: dict[str, dict[str, Any]] = {}
     for source in sources:
         merged = {**stored.get(source, {}), **config.crawl.own.get(source, {})}
@@ -32,7 +32,7 @@ def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest
 
 def has_same_limits(config: BuildConfig, live: Manifest) -> bool:
     """Return whether the limits of all sources are the same as in the live index."""
-    return bool(json.loads(json.dumps(config.crawl.own, default=dict)) == _limits_of(live.settings))
+    return bool(json.loads(json.dumps(config.crawl.own, default=dict)) == limits_of(live.settings))
 
 
 def limits_differ(config: BuildConfig, live: Manifest, source: str) -> bool:
@@ -68,7 +68,7 @@ def config_of(manifest: Manifest) -> BuildConfig:
     settings = manifest.settings
     limits = {  # later versions may have other settings
         source: {name: value for name, value in limits.items() if name in SOURCE_SETTINGS}
-        for source, limits in _limits_of(settings).items()
+        for source, limits in limits_of(settings).items()
     }
     return BuildConfig(
         crawl=msgspec.convert({**settings.get("crawl", {}), "own": limits}, CrawlLimits),
@@ -79,32 +79,22 @@ def config_of(manifest: Manifest) -> BuildConfig:
     )
 
 
-def limits_as_text(manifest: Manifest, source: str) -> dict[str, str]:
-    """Return the limits of a source in the notation of the command line."""
-
-    def as_text(value: object) -> str:
-        if isinstance(value, bool):
-            return "yes" if value else "no"
-        return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-    return {name: as_text(value) for name, value in _limits_of(manifest.settings).get(source, {}).items()}
-
-
 def without_private_access(manifest: Manifest) -> Manifest:
     """Return a manifest from another machine without its permissions to reach private addresses."""
-    stored = _limits_of(manifest.settings)
+    stored = limits_of(manifest.settings)
     limits = {source: {k: v for k, v in each.items() if k != "allow_private"} for source, each in stored.items()}
     return manifest if limits == stored else replace(manifest, settings=_with_limits(manifest.settings, limits))
 
 
 def without_sources(settings: Mapping[str, Any], sources: Collection[str]) -> dict[str, Any]:
     """Return the settings of a build without those of some sources."""
-    limits = {source: each for source, each in _limits_of(settings).items() if source not in sources}
+    limits = {source: each for source, each in limits_of(settings).items() if source not in sources}
     templates = {source: each for source, each in settings.get("templates", {}).items() if source not in sources}
     return _with_limits(settings, limits) | {"templates": templates}
 
 
-def _limits_of(settings: Mapping[str, Any]) -> Limits:
+def limits_of(settings: Mapping[str, Any]) -> Limits:
+    """Return the limits of sources in the settings of a manifest."""
     return settings.get("crawl", {}).get("own", {})  # type: ignore[no-any-return]  # JSON of a manifest
 
 

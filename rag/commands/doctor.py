@@ -19,7 +19,7 @@ from indexer.generation.languages import languages_of
 from indexer.network.credentials import Session
 from indexer.pipeline.progress import token_use
 from indexer.publish.publish import list_collections
-from indexer.publish.source_settings import limits_as_text
+from indexer.publish.source_settings import limits_of
 from indexer.read.ocr import pages as ocr
 from indexer.read.reader_process import ReaderProcess
 from indexer.sources.git import version as git_version
@@ -111,7 +111,7 @@ def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> 
         "collections": list(list_collections(settings.index_dir)),
         "generation": manifest.id,
         "created_at": manifest.created_at,
-        "sources": {source: limits_as_text(manifest, source) for source in manifest.sources},
+        "sources": {source: limits_of(manifest.settings).get(source, {}) for source in manifest.sources},
         "documents": manifest.counts.documents,
         "chunks": manifest.counts.chunks,
         "languages": {each.language or "unknown": each.passages for each in languages_of(manifest.report)},

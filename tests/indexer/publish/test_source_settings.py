@@ -10,7 +10,7 @@ from indexer.config import BuildConfig, CrawlLimits
 from indexer.errors import ConfigError
 from indexer.generation.manifest import Manifest, current_id, read_manifest
 from indexer.publish.archive import export_archive, import_archive
-from indexer.publish.source_settings import inherit_limits, limits_as_text
+from indexer.publish.source_settings import inherit_limits, limits_of
 from tests.indexer.pipeline.incremental import Work, zoo
 from tests.indexer.server import Site
 
@@ -39,10 +39,10 @@ def test_what_is_given_again_changes_and_the_rest_stays(work: Work, site: Site) 
     zoo(site, "etag")
     work.build(site.url, limits=given(site, include=("/cats", "/dogs"), max_pages=30))
     work.build(site.url, limits=replace(PLAIN, own={site.url: {"include": ("/dogs",)}}))
-    assert limits_as_text(manifest_of(work.index), site.url) == {
-        "max_pages": "30",
-        "include": "/dogs",
-        "allow_private": "yes",
+    assert limits_of(manifest_of(work.index).settings).get(site.url, {}) == {
+        "max_pages": 30,
+        "include": ["/dogs"],
+        "allow_private": True,
     }
     work.build(site.url, limits=replace(PLAIN, own={site.url: {"max_pages": None, "include": ()}}))
     assert work.paths(site) == ["/", "/cats", "/deep", "/dogs"]
@@ -53,10 +53,12 @@ def test_each_source_has_its_own(work: Work, site: Site, docs: Path) -> None:
     work.build(site.url, limits=given(site, include=("/cats",)))
     work.build(site.url, docs, limits=replace(PLAIN, own={str(docs): {"max_bytes": 300, "include": ("/x",)}}))
     assert [path for path in work.paths(site) if path.startswith("/")] == ["/cats"]
-    assert limits_as_text(manifest_of(work.index), str(docs)) == {"max_bytes": "300"}, "the rest is not for folders"
+    assert limits_of(manifest_of(work.index).settings).get(str(docs), {}) == {"max_bytes": 300}, (
+        "the rest is not for folders"
+    )
     work.remove(site.url)
-    assert limits_as_text(manifest_of(work.index), site.url) == {}
-    assert limits_as_text(manifest_of(work.index), str(docs)) == {"max_bytes": "300"}
+    assert limits_of(manifest_of(work.index).settings).get(site.url, {}) == {}
+    assert limits_of(manifest_of(work.index).settings).get(str(docs), {}) == {"max_bytes": 300}
 
 
 def test_leave_to_reach_private_addresses_is_not_imported(work: Work, site: Site, tmp_path: Path) -> None:
@@ -64,10 +66,12 @@ def test_leave_to_reach_private_addresses_is_not_imported(work: Work, site: Site
     work.build(site.url, limits=given(site, include=("/cats",)))
     export_archive(work.index, tmp_path / "a.tar")
     import_archive(tmp_path / "other", tmp_path / "a.tar", keep_generations=2)
-    assert limits_as_text(manifest_of(tmp_path / "other"), site.url) == {"include": "/cats"}
+    assert limits_of(manifest_of(tmp_path / "other").settings).get(site.url, {}) == {"include": ["/cats"]}
     import_archive(tmp_path / "other", tmp_path / "a.tar", keep_generations=2)  # as it is there already
     import_archive(work.index, tmp_path / "a.tar", keep_generations=2)
-    assert limits_as_text(manifest_of(work.index), site.url)["allow_private"] == "yes", "which was given here"
+    assert limits_of(manifest_of(work.index).settings).get(site.url, {})["allow_private"] is True, (
+        "which was given here"
+    )
 
 
 @pytest.mark.parametrize(

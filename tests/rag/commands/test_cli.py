@@ -64,9 +64,9 @@ def quiet() -> Progress:
     return Progress(sys.stderr, quiet=True)
 
 
-def kept(run: Run) -> dict[str, dict[str, str]]:
+def kept(run: Run) -> dict[str, dict[str, Any]]:
     """Return the settings that are kept with each source."""
-    sources: dict[str, dict[str, str]] = run("doctor", "--json")["index"]["sources"]
+    sources: dict[str, dict[str, Any]] = run("doctor", "--json")["index"]["sources"]
     return sources
 
 
@@ -76,11 +76,11 @@ def test_a_flag_is_for_the_sources_named_with_it(run: Run, site: Site, tmp_path:
     added = run("index", "--add", tmp_path / "notes.md", "--max-bytes", "1000", "--json")
     assert (added["documents"], added["unchanged"], added["new"]["count"]) == (2, 1, 1)
     assert kept(run) == {
-        site.url: {"include": "/cats", "allow_private": "yes"},
-        str(tmp_path / "notes.md"): {"max_bytes": "1000"},
+        site.url: {"include": ["/cats"], "allow_private": True},
+        str(tmp_path / "notes.md"): {"max_bytes": 1000},
     }
     run("index", "--max-bytes", "2000", "--json")
-    assert {own["max_bytes"] for own in kept(run).values()} == {"2000"}, "without a source, all of them are meant"
+    assert {own["max_bytes"] for own in kept(run).values()} == {2000}, "without a source, all of them are meant"
     removed = run("remove", tmp_path / "notes.md", "--json")
     assert (removed["documents"], removed["embedded"], removed["carried"]) == (1, 0, 2)
     assert "is not a source of this index; its sources are: http" in run("remove", tmp_path / "notes.md")[2]
@@ -123,7 +123,7 @@ def test_a_job_reads_no_more_than_was_allowed(run: Run, site: Site) -> None:
     settings = load({"index": "pilotlight-index", "allow_private": "yes", "include": "/"}, {})
     report, _ = index_sources(IndexRequest([site.url], full=True), settings, quiet)
     assert report["documents"] == 1
-    assert kept(run)[site.url] == {"include": "/cats", "exclude": "/dogs", "allow_private": "127.0.0.0/8"}
+    assert kept(run)[site.url] == {"include": ["/cats"], "exclude": ["/dogs"], "allow_private": ["127.0.0.0/8"]}
 
 
 @pytest.mark.parametrize(
