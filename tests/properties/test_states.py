@@ -1,5 +1,6 @@
 """Random sequences of everything that changes an index, held against a model after each step."""
 
+import faulthandler
 import io
 import random
 import shutil
@@ -357,6 +358,8 @@ def test_random_sequences(
     monkeypatch: pytest.MonkeyPatch, run_seed: int, random_seconds: float, pytestconfig: pytest.Config
 ) -> None:
     """Sequences are made until the time is over; the first is the same with the same seed."""
+    if pytestconfig.option.long:
+        faulthandler.cancel_dump_traceback_later()  # pytest's limit for a test that hangs is as long
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of docutils
         preload()
     monkeypatch.setattr(ReaderProcess, "ask", read_here)

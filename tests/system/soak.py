@@ -6,6 +6,7 @@ workers is killed. Fails where an answer is wrong, a change is lost, or memory a
 
 import http.client
 import json
+import math
 import os
 import random
 import signal
@@ -31,7 +32,7 @@ MORE_FILES = 40  # each of two workers may have two generations open
 
 
 def call(url: str, body: object = None, method: str | None = None) -> tuple[int, Any]:
-    """Send a request; return status and body, 0 where the connection was cut off."""
+    """Send a request; return status and body, or 0 and the error where the connection was cut off."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
     try:
@@ -40,8 +41,8 @@ def call(url: str, body: object = None, method: str | None = None) -> tuple[int,
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
-    except (OSError, http.client.HTTPException):
-        return 0, ""
+    except (OSError, http.client.HTTPException) as error:
+        return 0, repr(error)
 
 
 KEY = "pl_" + "soak" * 10
@@ -84,7 +85,8 @@ class Soak:
             if query != "text number" and not any(STABLE in text for text in texts):
                 self.problems.append(f"{query!r} did not find what is always there")
         elif status != 503 and not (status == 0 and any(began - 5 < kill for kill in self.kills)):
-            self.problems.append(f"a search was answered with {status}: {body[:200]}")
+            took = f"{time.monotonic() - began:.1f} s, {began - self.kills[-1]:.1f} s after a kill"
+            self.problems.append(f"a search was answered with {status} after {took}: {body[:200]}")
 
     def push(self) -> None:
         """Push a document, or withdraw it."""
@@ -127,8 +129,9 @@ class Soak:
     def kill(self) -> None:
         """Kill the worker that began last, so that the other one lives long enough to show a leak."""
         if workers := _children(_children(os.getpid(), "serve")[0]):
-            self.kills.append(time.monotonic())
+            self.kills.append(math.inf)
             os.kill(workers[-1], signal.SIGKILL)
+            self.kills[-1] = time.monotonic()
             self.counts["workers killed"] += 1
 
     def measure(self) -> tuple[int, int]:
