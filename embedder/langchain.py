@@ -1,4 +1,4 @@
-"""`Embeddings`: the embedder with LangChain's interface, whose import takes longer than loading a model."""
+"""`Embeddings`: the embedder with LangChain's interface. Importing LangChain takes longer than loading a model."""
 
 from langchain_core.embeddings import Embeddings as LangChainEmbeddings
 

@@ -1,8 +1,8 @@
 """Late interaction: the comparison of texts token by token, with the tokens of documents stored as signs.
 
-MaxSim is ColBERT's (Khattab and Zaharia 2020): each token of a query is compared with its best match in a passage, and
-the mean is the score. The tokens are states of an embedding model's last layer, which was not trained for it. Those of
-passages have one bit a dimension: only the signs, as in binary quantisation.
+Passages are scored by MaxSim, as in ColBERT (Khattab and Zaharia 2020): the mean, over the tokens of a query, of the
+similarity to the best matching token of a passage. Tokens are states of an embedding model's last layer, which was not
+trained for this. Tokens of passages are stored as signs, one bit for each dimension, as in binary quantisation.
 """
 
 import math
@@ -25,7 +25,7 @@ class QueryTokens(NamedTuple):
 
 
 class DocumentTokens(NamedTuple):
-    """Texts: one vector each, and the signs of their tokens."""
+    """Texts: a vector for each, and the signs of their tokens."""
 
     vectors: Floats  # (n, dim)
     signs: Signs  # (tokens, width / 8), the first dimension in the lowest bit of the first byte
@@ -38,7 +38,7 @@ class DocumentTokens(NamedTuple):
 
     @classmethod
     def concatenate(cls, blocks: Sequence["DocumentTokens"]) -> "DocumentTokens":
-        """Return the texts of all blocks, at least one, in their order."""
+        """Return the texts of all blocks in order. There must be at least one block."""
         return cls(*(np.concatenate(values) for values in zip(*blocks, strict=True)))
 
     def of(self, indices: npt.NDArray[np.integer]) -> "DocumentTokens":
@@ -48,7 +48,7 @@ class DocumentTokens(NamedTuple):
 
 
 def spread(starts: npt.NDArray[np.integer], counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Return `count` consecutive numbers from each `start` on, in one array."""
+    """Return the concatenated ranges of `counts` numbers from each of `starts`."""
     ends = np.cumsum(counts)
     places: npt.NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(starts - (ends - counts), counts)
     return places
@@ -61,15 +61,15 @@ def unit(states: Floats) -> Floats:
 
 
 def distinct_places(ids: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
-    """Return the positions of the first occurrence of each token in a passage.
+    """Return the position of the first occurrence of each distinct token in a passage.
 
-    This drops a quarter to half of the tokens, and the mean nDCG@10 of four collections changes by less than 0.001.
+    This drops a quarter to half of the tokens, and changes the mean nDCG@10 of four collections by less than 0.001.
     """
     return np.sort(np.unique(ids, return_index=True)[1])
 
 
 def to_signs(states: Floats) -> Signs:
-    """Return the signs of states, float32 (tokens, width), as bits, 1 above 0: uint8 (tokens, width / 8)."""
+    """Return the signs of states, float32 (tokens, width), as bits, uint8 (tokens, width / 8). A bit is 1 above 0."""
     return np.packbits(states > 0, axis=1, bitorder="little")
 
 
@@ -77,7 +77,7 @@ def maxsim(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: n
     """Score passages: the mean, over a query's tokens, of the highest cosine with a token of the passage.
 
     A token stored as signs is the unit vector with these signs. The cosine of a vector and its signs is near 0.8, so
-    scores stay below 1. `NativeEngine` has a kernel for it.
+    scores stay below 1. `NativeEngine` has a kernel for this.
 
     Args:
         query: tokens of unit length, float32 (tokens, width).
@@ -86,10 +86,10 @@ def maxsim(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: n
         counts: number of tokens of each passage, int32 (n,).
 
     Returns:
-        float32 (n,); 0 where the query or the passage has no tokens.
+        float32 (n,); 0 if the query or the passage has no tokens.
 
     Raises:
-        ValueError: `signs` have another width than the query, or too few tokens.
+        ValueError: `signs` has another width than the query, or too few tokens.
     """
     check_passages(query, signs, starts, counts)
     scores = np.zeros(len(counts), dtype=np.float32)
@@ -100,7 +100,7 @@ def maxsim(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: n
 
 
 def check_passages(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]) -> None:
-    """Raise ValueError unless passages are within `signs`, and as wide as the query: a kernel does not check."""
+    """Raise ValueError unless passages are within `signs` and as wide as the query. Kernels do not check this."""
     if signs.ndim != 2 or signs.shape[1] * 8 != query.shape[1] or not signs.flags.c_contiguous:
         raise ValueError(f"the tokens of passages have shape {signs.shape}, not (n, {query.shape[1]} / 8)")
     for array, kind in ((starts, np.int64), (counts, np.int32)):

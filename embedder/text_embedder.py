@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from embedder.engines.pytorch import TorchEngine
     from embedder.model.encoder import SentenceEncoder
 
-MAX_GROUP_TOKENS = 16_384  # states of 24 MB for the default model
+MAX_GROUP_TOKENS = 16_384  # 24 MB of states with the default model
 
 
 class Embedder:
-    """A sentence-transformers model on one of its engines.
+    """A sentence-transformers model, run by an engine.
 
     Args:
         model: a packaged model, a folder or a hub name; or a config. The default is the packaged model.
@@ -49,14 +49,14 @@ class Embedder:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Flat mapping of everything that changes a vector; equal means interchangeable."""
+        """Flat mapping of everything that changes a vector. Vectors with equal fingerprints can be compared."""
         return self.plan.fingerprint
 
     @cached_property
     def model(self) -> "SentenceEncoder":
         """The loaded module: (ids, mask) int64 (b, s) → float32 (b, d); in bf16 if that is the precision, else fp32.
 
-        Engines that run a package do not need it; it is then loaded at the first access.
+        Engines that run a package do not need the module, so it is loaded at the first access.
         """
         from embedder.model.encoder import load_module
 
@@ -64,13 +64,13 @@ class Embedder:
 
     @cached_property
     def _document_engine(self) -> "NativeEngine | TorchEngine":
-        """The engine of documents, loaded with the first of them unless queries have the same."""
+        """The engine for documents: that of queries, or another engine that is loaded with the first documents."""
         return self._query_engine if self.plan.queries is self.plan else start_engine(self.plan)
 
     def twin(self) -> "Embedder":
         """Return the same model with separate threads, so that long runs do not delay queries.
 
-        Engines of torch are shared, as torch has one set of threads for a process.
+        Engines of torch are shared, because torch has only one set of threads in a process.
         """
         twin = copy.copy(self)
         if isinstance(self._query_engine, NativeEngine):
@@ -79,7 +79,7 @@ class Embedder:
         return twin
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
-        """Return the number of tokens of each text, prompt and special tokens included, without truncation."""
+        """Return the number of tokens of each text, including prompt and special tokens, without truncation."""
         return self.tokenizer.count(texts, role)
 
     def has_word(self, word: str) -> bool:
@@ -87,11 +87,11 @@ class Embedder:
         return self.tokenizer.has(word)
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Count the broken pieces and all pieces of texts; see `TokenizedText`."""
+        """Count the broken pieces and all pieces of texts, see `TokenizedText`."""
         return self.tokenizer.count_broken(texts)
 
     def tokenize(self, texts: Sequence[str], *, role: Role = "document") -> list[list[int]]:
-        """Return the token ids of each text, prompt and special tokens included, for `encode_ids`.
+        """Return the token ids of each text, including prompt and special tokens, for `encode_ids`.
 
         Texts over `max_length` are truncated. Raises TypeError for anything but a sequence of str.
         """
@@ -104,7 +104,7 @@ class Embedder:
         return self.tokenizer.read(text, "query")
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> Floats:
-        """Embed texts; returns float32 (n, dim), in the order given. Raises as `tokenize` and `encode_ids` do."""
+        """Embed texts, and return float32 (n, dim) in their order. Raises as `tokenize` and `encode_ids` do."""
         return self.encode_ids(self.tokenize(texts, role=role), role=role)[0]
 
     def encode_ids(
@@ -138,7 +138,7 @@ class Embedder:
 
         Raises as `encode` does.
 
-        `rows` are the token ids of the texts, where the caller has them.
+        `rows` are the token ids of the texts, if the caller already has them.
         """
         rows = self.tokenize(texts) if rows is None else rows
         places_by_text = [distinct_places(np.asarray(row, np.int32)) for row in rows]
@@ -161,12 +161,12 @@ class Embedder:
         return self._query_engine.maxsim(query, signs, starts, counts)
 
     def embed_query(self, text: str) -> list[float]:
-        """Embed one query with the model's query prompt; returns `dim` floats."""
+        """Embed a query with the model's prompt for queries. Returns `dim` floats."""
         vector: list[float] = self.encode([text], role="query")[0].tolist()
         return vector
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Embed documents with the model's document prompt; returns `dim` floats for each."""
+        """Embed documents with the model's prompt for documents. Returns `dim` floats for each."""
         vectors: list[list[float]] = self.encode(texts, role="document").tolist()
         return vectors
 
@@ -191,7 +191,7 @@ class CrossEncoder:
         return self._tokenizer(query, texts)
 
     def logits(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
-        """Return one number a pair in one batch, float32 (n,), the higher the better.
+        """Return a number for each pair of one batch, float32 (n,). Higher is better.
 
         Raises EmbedderError if the model gives NaN or infinity.
         """
@@ -200,7 +200,7 @@ class CrossEncoder:
         return check_finite(self._head(self._engine.encode(rows)), self.name)
 
     def to_scores(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the model's scores of logits: from 0 to 1, or unchanged, as its config says."""
+        """Return the scores of logits: from 0 to 1, or unchanged, as the model's config specifies."""
         if self.spec.activation == "identity":
             return logits
         return np.asarray(1 / (1 + np.exp(-logits.astype(np.float64))), np.float32)  # exp overflows in float32
@@ -209,24 +209,24 @@ class CrossEncoder:
 def encode_documents(
     embedder: Embedder, texts: Sequence[str], *, tokens: bool, rows: Sequence[TokenIds] | None = None
 ) -> DocumentTokens:
-    """Embed documents, on request with token vectors; `rows` are token ids from an earlier pass."""
+    """Embed documents, and if `tokens` is true, also their tokens. `rows` are token ids from an earlier pass."""
     if tokens:
         return embedder.encode_document_tokens(texts, rows)
     return DocumentTokens.without(embedder.encode(texts) if rows is None else embedder.encode_ids(rows)[0])
 
 
 def check_finite(values: Floats, name: str) -> Floats:
-    """Return the values that a model gave. Raises EmbedderError for NaN or infinity."""
+    """Return the output of a model unchanged. Raises EmbedderError for NaN or infinity."""
     if not np.logical_and.reduce(np.isfinite(values), axis=None):
         raise EmbedderError(f"the model {name} gave NaN or infinity: its weights are damaged; fetch it again")
     return values
 
 
 def start_engine(plan: Plan, module: "Callable[[], SentenceEncoder] | None" = None) -> "NativeEngine | TorchEngine":
-    """Return the engine that runs a plan, building its package first if there is none.
+    """Return the engine that runs a plan, after building its package if that is missing.
 
-    `module` gives the model's module to engines that run one; without it, it is loaded here. torch is imported only
-    where the engine needs it. Raises as `ensure_package` does, and ModelError.
+    `module` returns the model's module for engines that run one. By default the module is loaded here. torch is
+    imported only if the engine needs it. Raises as `ensure_package` does, and ModelError.
     """
     key = plan.package_key
     if plan.engine == "native" and key:

@@ -26,15 +26,15 @@ from benchmark.overload import overload
 from benchmark.scale import search
 from benchmark.search_peers import peers
 
-VERBS = {  # name: function, turns, passages
+VERBS = {  # name → function, turns, passages
     "search": (search, 5, 10_000),
     "cold": (cold, 7, 10_000),
-    "overload": (overload, 60, 10_000),  # --repeat is seconds
+    "overload": (overload, 60, 10_000),  # --repeat counts seconds
 }
 
 
 def main() -> int:
-    """Run one verb; print a Markdown table, or JSON with --json."""
+    """Run one verb, and print a Markdown table, or JSON with --json."""
     args = _parser().parse_args()
     with tempfile.TemporaryDirectory(prefix="pilotlight-bench-") as folder:
         work = args.work or Path(folder)

@@ -1,7 +1,7 @@
 """Render the documentation as a small, self-contained HTML site.
 
 Usage: build_docs.py TARGET [SEARCH]. The start page is README.md, whose links to docs/ give the order of the pages.
-SEARCH is the address of a Pilotlight server whose search box the pages get.
+SEARCH is the address of a Pilotlight server whose search box the pages show.
 """
 
 import html
@@ -58,9 +58,9 @@ class DocsPage:
 
 
 def write_site(target: Path, search: str = "") -> int:
-    """Render README.md and the pages that it names into `target`, in place of older pages; return their number.
+    """Render README.md and the pages that it names into `target`, replacing older pages. Return the number of pages.
 
-    `search` is the address of a server whose search box every page gets; empty for none. Raises OSError.
+    `search` is the address of a server whose search box every page shows, or "" for none. Raises OSError.
     """
     names = dict.fromkeys(_PAGE_IN_README.findall((ROOT / "README.md").read_text(encoding="utf-8")))
     pages = [_render("index", ROOT / "README.md"), *(_render(name, ROOT / "docs" / f"{name}.md") for name in names)]
@@ -92,8 +92,8 @@ def _render(name: str, path: Path) -> DocsPage:
     headings = _HEADING.findall(body)
     link = r'<a class="headerlink" href="#\2" aria-label="Link to this section">#</a>'
     body = re.sub(r'<h([2-6]) id="([^"]*)">(.*?)</h\1>', rf'<h\1 id="\2">\3{link}</h\1>', body, flags=re.DOTALL)
-    body = body.replace("<pre>", '<pre tabindex="0">')  # a box that scrolls has to be reached without a mouse
-    body = body.replace("<th></th>", "<td></td>")  # the corner of a table is no heading
+    body = body.replace("<pre>", '<pre tabindex="0">')  # a scrolling box must be reachable by keyboard
+    body = body.replace("<th></th>", "<td></td>")  # the empty corner of a table is not a heading
     body = _TABLE.sub(r'<div class="wide" tabindex="0">\g<0></div>', body)
     title = next((text for level, _, text in headings if level == "1"), html.escape(path.stem))
     return DocsPage(name, title, body, {anchor: text for level, anchor, text in headings if level == "2"})

@@ -12,7 +12,7 @@ BAR = 90.0
 
 
 def main(report: str) -> None:
-    """Print a line for each room, the least covered first; those below the bar are marked."""
+    """Print a line for each room, the least covered first, with a mark if a room is below the bar."""
     rooms = defaultdict[str, list[int]](lambda: [0, 0])
     for name, entry in json.loads(Path(report).read_text())["files"].items():
         summary = entry["summary"]

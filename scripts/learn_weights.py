@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Learn the weights of the searches by words, by meaning and by tokens: rag/query/weights.json.
 
-`collect` embeds collections in BEIR's layout and saves the candidates of every query with their scores by search, in a
-folder of the collections of one kind, such as manuals. `train` fits the weights to all kinds, which count the same, and
-prints the figures of each collection with weights fitted to others:
+`collect` embeds collections in BEIR's layout, and saves the candidates of every query with their scores. Each kind of
+collection, such as manuals, has its own folder. `train` fits the weights to all kinds, which count the same, and prints
+the figures of each collection with weights that were fitted without it:
 
     scripts/learn_weights.py collect build/weights/abstracts ~/datasets/scifact
     scripts/learn_weights.py collect build/weights/manuals ~/questions/manual ~/questions/handbook
@@ -38,7 +38,7 @@ STEPS = 30
 
 
 class Collection(NamedTuple):
-    """The candidates of a collection's queries, with scores of all searches from 0 to 1, and the ideal DCG@10."""
+    """The candidates of a collection's queries, with their scores from 0 to 1 by search, and the ideal DCG@10."""
 
     name: str
     kind: str
@@ -120,10 +120,10 @@ class Examples:
     """Training queries as tensors."""
 
     def __init__(self, collections: list[Collection], mean: Array, deviation: Array) -> None:
-        """Choose queries of each collection, their relevant candidates, and the best candidates by each search.
+        """Select queries of each collection, their relevant candidates, and the best candidates of each search.
 
-        All kinds have the same weight, and all collections of a kind. A query of a collection with tokens is two
-        examples, with tokens and without.
+        All kinds have the same weight, and so have all collections within a kind. A query of a collection with tokens
+        gives two examples, with tokens and without.
         """
         sizes = Counter(each.kind for each in collections)
         chooser = np.random.default_rng(0)
@@ -156,7 +156,7 @@ class Examples:
         self.ideal = (self.relevant / torch.log2(torch.arange(MAX_RELEVANT) + 2.0)).sum(1).clamp(min=0.1)
 
     def loss(self, table: torch.Tensor, is_used: torch.Tensor) -> torch.Tensor:
-        """Return a penalty less the smoothed nDCG (Qin, Liu and Li 2010) of the collections in use."""
+        """Return a penalty minus the smoothed nDCG (Qin, Liu and Li 2010) of the collections in use."""
         words = torch.sigmoid(self.inputs @ table[0] + self.offset)
         vector = torch.where(self.tokens > 0, torch.sigmoid(self.inputs @ table[1]), 1.0)
         weights = torch.stack([(1 - words) * vector, words, (1 - words) * (1 - vector)], 1)
@@ -170,13 +170,13 @@ class Examples:
 
 
 def inputs_of(signals: Array, mean: Array, deviation: Array, tokens: int) -> Array:
-    """Return the inputs of both logistic functions: normal signals, whether there are tokens, and 1."""
+    """Return the inputs of both logistic functions: normalised signals, whether there are tokens, and 1."""
     normal = np.clip((signals - mean) / deviation, -MAX_DEVIATIONS, MAX_DEVIATIONS)
     return np.column_stack([normal, np.full(len(normal), tokens), np.ones(len(normal))])
 
 
 def fit(examples: Examples, is_used: Array) -> Array:
-    """Fit the table (2, signals + 2) of logits: the share of words, and that of the vector in the rest."""
+    """Fit the coefficients (2, signals + 2) of two logits: the share of words, and the vector's share of the rest."""
     table = torch.zeros(2, len(SIGNALS) + 2, requires_grad=True)
     used = torch.tensor(is_used, dtype=torch.float32)
     optimizer = torch.optim.LBFGS([table], max_iter=STEPS, max_eval=STEPS + 10, line_search_fn="strong_wolfe")
@@ -201,7 +201,7 @@ def weights_of(table: Array, each: Collection, mean: Array, deviation: Array, *,
 
 
 def train(folder: Path) -> None:
-    """Fit the weights to all collections, write them, and print the figures of each with weights of the others."""
+    """Fit the weights to all collections and write them. Print the figures of each collection with held-out weights."""
     collections = [read(path) for path in sorted(folder.glob("*/*.npz"), key=lambda path: path.stem)]
     mean = np.mean([each.signals.mean(0) for each in collections], 0)
     deviation = np.sqrt(np.mean([((each.signals - mean) ** 2).mean(0) for each in collections], 0)) + 1e-6
@@ -218,7 +218,7 @@ def train(folder: Path) -> None:
     fixed = [np.array([(1 - words) * (1 - tokens), words, (1 - words) * tokens])
              for words in np.arange(0.2, 0.71, 0.1) for tokens in (0, 0.25, 0.5)]  # fmt: skip
     of_fixed = np.array([[each.ndcg(shares * [1, 1, each.has_tokens]) for shares in fixed] for each in collections])
-    left_out = np.arange(len(collections)) * FOLDS // len(collections)  # together with others of a similar name
+    left_out = np.arange(len(collections)) * FOLDS // len(collections)  # similar names are held out together
     figures = []
     print(f"{'':<24}{'dense':>8}{'words':>8}{'fixed':>8}{'plain':>8}{'hybrid':>8}{'lost':>8}")
     for fold in range(FOLDS):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rebuild the index from a cron job; the same as `pilotlight index`, with the same flags.
 
-Without a SOURCE it reads the sources of the live index again. A running server picks the new generation up by itself.
+Without a SOURCE it reads the sources of the live index again. A running server loads the new generation itself.
 """
 
 import sys

@@ -16,13 +16,13 @@ from rag.commands.verb import SettingOption, Verb
 from rag.settings import SETTINGS, TYPE_NAMES, Setting
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference.md"
-_GENERATED_FROM = "## Commands\n"  # the heading below which nothing is written by hand
+_GENERATED_FROM = "## Commands\n"  # everything after this heading is generated
 _LONG_FLAG = re.compile(r"(?<![\w`-])--[a-z][a-z-]*")
 _SHARED = ("--help", "--json", "--config")
 
 
 def page() -> str:
-    """Return the page as it should be: the text by hand, then the commands and the settings."""
+    """Return the current page: the hand-written text, then the commands and the settings."""
     by_hand = PAGE.read_text(encoding="utf-8").partition(_GENERATED_FROM)[0]
     return "\n".join([by_hand + _GENERATED_FROM, *commands(), "## Settings\n", *settings()]).rstrip() + "\n"
 

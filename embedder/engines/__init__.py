@@ -1,4 +1,5 @@
-"""Engines run a model: a plan in, an engine that turns token ids into vectors out.
+"""A plan in, an engine out that turns token ids into vectors.
 
-`plan` decides, `package` keeps what `build_worker` compiled, `native` and `pytorch` run. May import `model`,
-`config` and `cpu`. The C++ sources are in `embedder/native`."""
+`plan` selects an engine, `package` stores what `build_worker` compiles, `native` and `pytorch` run models. May import
+`model`, `config` and `cpu`. The C++ sources are in `embedder/native`.
+"""

@@ -2,8 +2,8 @@
 
 For `native` it packs a model's weights or compiles the library, for `aot` it compiles the model with PyTorch.
 
-It reports each step, and the result, as lines of JSON on standard output. Its standard input stays open as long as the
-caller lives.
+It reports each step, and the result, as lines of JSON on standard output. Its standard input is closed when the caller
+ends.
 """
 
 import dataclasses
@@ -74,10 +74,10 @@ def _build(request: dict[str, Any], folder: Path, report: Callable[[str], None])
 
 
 def _end_with_caller(alive: int, scratch: Path) -> None:
-    """Kill this process group and remove its files once the caller has ended."""
+    """Wait for the end of the caller, then kill this process group and remove its files."""
     while os.read(alive, 1):
         pass
-    # The shell runs outside the process group, so it survives when it kills the group.
+    # The shell runs outside of the process group that it kills.
     line = ["sh", "-c", 'kill -9 "-$1"; rm -rf -- "$2"', "sh", str(os.getpgrp()), str(scratch)]
     try:
         subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
@@ -130,7 +130,7 @@ class _Packed:
         self.offsets: list[int] = []
 
     def add(self, tensor: npt.NDArray[Any] | None) -> None:
-        """Write a tensor, or -1 as the offset of a missing one."""
+        """Write a tensor. For None, record the offset -1."""
         if tensor is None:
             self.offsets.append(-1)
         else:
@@ -143,7 +143,7 @@ class _Packed:
         self._write(block if precision == "fp32" else _bf16(block) for block in blocks)
 
     def linear(self, weight: Array, bias: Array, precision: str, together: int) -> None:
-        """Write the panels of a weight (n, k), its bias, and for int8 the columns' scales and scaled sums."""
+        """Write the panels of a weight (n, k), its bias, and for int8 the scales and the scaled sums of columns."""
         (n, k), scale, sums = weight.shape, None, None
         values: npt.NDArray[Any] = _bf16(weight) if precision == "bf16" else weight
         if precision == "int8":
@@ -167,7 +167,7 @@ def _paired(tensor: Array) -> Array:
 
 
 def _bf16(tensor: Array) -> npt.NDArray[np.uint16]:
-    """Return the bits of a tensor in bf16, rounded to the nearest, halves to even."""
+    """Return the bits of a tensor in bf16, rounded to the nearest number, and halves to even."""
     bits = tensor.view(np.uint32)
     rounded = (bits + (0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
     rounded[np.isnan(tensor)] = _BF16_NAN
@@ -176,12 +176,12 @@ def _bf16(tensor: Array) -> npt.NDArray[np.uint16]:
 
 _AOT_OPTIONS: dict[str, Any] = {
     "freezing": True,
-    # precompiled headers cost more than they save, and GCC 12 and 14 crash on those of SVE
+    # precompiled headers cost more than they save, and crash GCC 12 and 14 with SVE
     "aot_inductor.precompile_headers": False,
     "cpp_cache_precompile_headers": False,
 }
 _LARGEST_BATCH = 4096
-# isa: g++'s -march. Its default is the machine of the build, and the package would crash others with SIGILL.
+# isa → -march of g++. The default is the building machine, and the package would end with SIGILL on others.
 _ARCHITECTURES = {
     "amx": "sapphirerapids",
     "avx512_bf16": "x86-64-v4",
@@ -193,7 +193,7 @@ _ARCHITECTURES = {
 
 
 def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
-    """Compile a plan's model with AOTInductor for every batch and sequence length, into a folder.
+    """Compile a plan's model into a folder with AOTInductor, for all batch sizes and sequence lengths.
 
     `report` is called with each step as it begins. Raises ModelError, and errors of torch.
     """
@@ -206,7 +206,7 @@ def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
 
     report("loading the weights")
     module = load_module(plan.spec, plan.precision)
-    # The example has two texts, because export would treat a batch of one as a constant.
+    # The example has two texts, because export would treat a batch size of one as a constant.
     ids = torch.zeros(2, 8, dtype=torch.int64)
     sizes = {
         0: torch.export.Dim("batch", min=1, max=_LARGEST_BATCH),
@@ -216,7 +216,7 @@ def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
         # Without one spare row and column, export refuses the longest text.
         module.encoder.relative = F.pad(module.encoder.get_buffer("relative"), (0, 1, 0, 1))
     options = _AOT_OPTIONS | {"cpp.threads": plan.threads, "cpp.march": _ARCHITECTURES.get(plan.isa)}
-    with torch.no_grad():  # freezing is refused where gradients are recorded
+    with torch.no_grad():  # freezing requires that no gradients are recorded
         report("exporting the model")
         shapes = {"ids": sizes, "mask": sizes}
         program = torch.export.export(WithStates(module), (ids, torch.ones_like(ids)), dynamic_shapes=shapes)

@@ -1,8 +1,8 @@
 """The native library: the encoder's kernels for one or all instruction sets, compiled and loaded.
 
-Each instruction set is compiled with its flags, and chosen at run time. The library of a wheel has all sets of an
-architecture; one that a machine compiles for itself has only its set. Both run every model in every precision. The
-interface is that of native/interface.h, in ctypes. Needs only the standard library, as the wheel's build does.
+Each instruction set is compiled with its own flags, and selected at run time. The library of a wheel has all sets of an
+architecture. A library that a machine compiles for itself has only one. Both run every model in every precision. The
+interface is native/interface.h in ctypes. Imports only the standard library, because the build of the wheel uses it.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ from embedder.errors import CompilerMissing, PackageError
 LIBRARY = "encoder.so"
 SOURCES = Path(__file__).parents[1] / "native"
 _AVX512 = "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma"
-# architecture: instruction sets, richest first, with the flags of native/isa_NAME.cpp
+# architecture → instruction sets, richest first, with the flags for native/isa_NAME.cpp
 ISAS = {
     "x86_64": {
         "amx": f"{_AVX512} -mavx512vnni -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8",
@@ -39,15 +39,15 @@ ISAS = {
     },
 }
 PANEL = 32  # columns; kPanel of native/interface.h
-# Consecutive inputs of a column in packed weights, which one instruction multiplies; kInterleaves of interface.h.
+# Inputs of a column that are adjacent in packed weights, for one instruction; kInterleaves of native/interface.h.
 INTERLEAVE = {"x86_64": {"fp32": 1, "bf16": 2, "int8": 4}, "aarch64": {"fp32": 1, "bf16": 4, "int8": 8}}
-# flags for libraries of other machines, whose C++ runtime may be older or missing
+# flags for libraries that run on other machines, where the C++ runtime may be older or missing
 PORTABLE = ("-static-libstdc++", "-Wl,--gc-sections,--exclude-libs,ALL", "-s")
 _FLAGS = "-O2 -std=c++17 -fPIC -pthread -fno-math-errno -fvisibility=hidden"
 
 
 def architecture() -> str:
-    """Return this machine's architecture as the tables above name it."""
+    """Return this machine's architecture, as a key of the tables above."""
     return platform.machine()
 
 
@@ -92,7 +92,7 @@ def layout_of_weights() -> str:
 
 
 def compile_library(target: Path, machine: str, link: Sequence[str] = (), isas: Collection[str] = ()) -> None:
-    """Compile the library of an architecture, its files next to each other.
+    """Compile the library of an architecture, several source files at the same time.
 
     Args:
         target: path of the library.
@@ -101,7 +101,7 @@ def compile_library(target: Path, machine: str, link: Sequence[str] = (), isas: 
         isas: instruction sets; none means all of the architecture.
 
     Raises:
-        CompilerMissing, PackageError: there is no compiler, or it fails; with its message.
+        CompilerMissing, PackageError: there is no compiler, or the compiler fails.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -139,7 +139,7 @@ def _made_of(path: Path) -> str:
         return ""
 
 
-ABI_VERSION = 7  # kAbiVersion: raise both with any change of interface.h
+ABI_VERSION = 7  # kAbiVersion; raise both after a change of interface.h
 
 
 # the enumerations of native/interface.h
@@ -171,7 +171,7 @@ class CStep(ctypes.Structure):
 def load_library(path: Path) -> ctypes.CDLL:
     """Load a library and declare its functions.
 
-    Raises OSError for a file that is no library, PackageError for one whose interface is another.
+    Raises OSError if the file is not a library, and PackageError if its interface differs.
     """
     library = ctypes.CDLL(str(path))
     ours = [ABI_VERSION, ctypes.sizeof(CShape), ctypes.sizeof(CStep), PANEL, *INTERLEAVE[architecture()].values()]

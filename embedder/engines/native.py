@@ -1,6 +1,6 @@
-"""The native engine: a hand-written encoder with kernels for each instruction set, called through ctypes. No torch.
+"""The native engine: a C++ encoder with kernels for each instruction set, called through ctypes. Imports no torch.
 
-The call releases the interpreter lock, needs no padding, and gives a text the same vector whatever batch it is in.
+A call releases the interpreter lock and needs no padding. The vector of a text does not depend on its batch.
 """
 
 import copy
@@ -36,7 +36,7 @@ from embedder.model.tokenizer import TokenIds
 
 WEIGHTS = "weights.bin"
 LAYOUT = "layout.json"
-MAX_KERNEL_WIDTH = 4096  # dimensions of a token; sums of the kernel's codes fit 16 bits
+MAX_KERNEL_WIDTH = 4096  # dimensions of a token, so that the kernel's sums of codes fit 16 bits
 
 
 def find_obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
@@ -59,7 +59,7 @@ def find_obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
 
 
 class NativeEngine:
-    """Run one model: the encoder library, mapped weights and a pool of threads."""
+    """Runs one model: the native library, its mapped weights and a pool of threads."""
 
     def __init__(
         self, folder: Path, library_file: Path, spec: ModelSpec, precision: str, threads: int, isa: str
@@ -92,7 +92,7 @@ class NativeEngine:
             raise PackageError(f"the library {library_file} has no kernels for {isa}: remove it to build it again")
 
     def twin(self) -> "NativeEngine":
-        """Return an engine with separate threads, which shares the weights."""
+        """Return an engine that shares the weights but has other threads."""
         twin = copy.copy(self)
         twin._start()
         return twin
@@ -102,14 +102,14 @@ class NativeEngine:
         weakref.finalize(self, self._destroy, self._handle)
 
     def encode(self, rows: Sequence[TokenIds]) -> npt.NDArray[np.float32]:
-        """Map token ids, one list a text, to vectors, float32 (n, dim).
+        """Map token ids, a list for each text, to vectors, float32 (n, dim).
 
         Raises ModelError for an unknown token, or a text with more tokens than the model has positions.
         """
         return self._run(rows, np.empty((0, self._dimension), dtype=np.float32))[0]
 
     def encode_tokens(self, rows: Sequence[TokenIds]) -> tuple[Floats, list[Floats]]:
-        """Map token ids to vectors, and to the last layer's states, float32 (tokens, hidden) a text.
+        """Map token ids to vectors, and to the states of the last layer, float32 (tokens, hidden) for each text.
 
         Raises as `encode` does.
         """
@@ -130,7 +130,7 @@ class NativeEngine:
         return scores / np.float32(len(query) * math.sqrt(query.shape[1]))
 
     def _run(self, rows: Sequence[TokenIds], states: Floats) -> tuple[Floats, list[Floats]]:
-        """Encode, and fill `states` unless it is empty; return vectors, and views of the states."""
+        """Encode texts, and fill `states` unless it is empty. Return vectors, and views of the states by text."""
         count, order = len(rows), [0]
         offsets = np.zeros(count + 1, dtype=np.int32)
         if count == 1:

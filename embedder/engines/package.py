@@ -1,7 +1,7 @@
-"""Compiled packages: built once by a separate process, located by their key, verified before they are loaded.
+"""Compiled packages: built once by a separate process, found by their key, verified before loading.
 
-A package is native code, so only this user may write to its folder. A build changes the environment, temporary folders
-and settings of torch, may take any amount of memory, and runs compilers: hence the process. Imports no torch.
+A package is native code, so only this user may write to its folder. A build runs in a process, because it changes the
+environment and torch's settings, runs compilers, and may need much memory. Imports no torch.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ _ERROR = re.compile(r"\berror:", re.IGNORECASE)
 def open_private(folder: Path) -> Path:
     """Create the folder with mode 0700 if it is missing, and check that only this user can write to it.
 
-    Raises CacheError naming the folder if someone else owns it or may write to it.
+    Raises CacheError if someone else owns the folder or may write to it.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,10 +67,10 @@ def check_private(path: Path) -> None:
 
 
 def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = lambda stage: None) -> Path:
-    """Return the folder of a verified package of the plan, building it first if there is none, and its library.
+    """Return the folder of a verified package of the plan. Build the package and its library first if they are missing.
 
-    `report` is called with each step of a build as it begins, from the calling thread.
-    Raises ModelError, CompilerMissing, CacheError, or PackageError where a package is damaged or cannot be written.
+    `report` is called in this thread with each step of a build when it begins. Raises ModelError, CompilerMissing,
+    CacheError, or PackageError if a package is damaged or cannot be written.
     """
     # Load the weights first, so that a faulty model fails before the compiler runs.
     folders = [
@@ -82,7 +82,7 @@ def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = 
 
 
 def is_built(plan: Plan) -> bool:
-    """Return whether a plan's own model needs no build: its packages are in the cache, or its engine has none."""
+    """Return whether a plan's own model needs no build, because its packages are cached or its engine needs none."""
     return all(_is_cached(plan, key) for key in (plan.package_key, plan.library_key))
 
 
@@ -94,7 +94,7 @@ def needs_compiler(plan: Plan) -> bool:
 
 
 def library_file(plan: Plan) -> Path:
-    """Return the path of the native library that a plan's engine loads: the wheel's, or the compiled one."""
+    """Return the path of the native library that a plan's engine loads: from the wheel, or compiled on this machine."""
     key = plan.library_key
     return package_folder(plan.config.cache_dir, key) / LIBRARY if key else built_library(architecture())
 
@@ -104,16 +104,15 @@ def _is_cached(plan: Plan, key: PackageKey | None) -> bool:
 
 
 def package_folder(cache: Path, key: PackageKey) -> Path:
-    """Return the folder for a key's package, even before it exists."""
+    """Return the folder for the package of a key. It may not exist yet."""
     return cache / "packages" / key.folder_name
 
 
 def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
-    """Return the folder of a verified package, building it first if there is none.
+    """Return the folder of a verified package. If there is none, `build` writes its files to a folder.
 
-    `build` writes the package's files to a folder; it is called only if there is no package. Files that it leaves next
-    to that folder are removed.
-    Raises CacheError, CompilerMissing, or PackageError where a package is damaged or cannot be built.
+    Other files that `build` writes next to that folder are removed. Raises CacheError, CompilerMissing, or PackageError
+    if a package is damaged or cannot be built.
     """
     open_private(cache)
     folder = package_folder(cache, key)
@@ -133,7 +132,7 @@ def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
 
 
 def verify(folder: Path, key: PackageKey) -> None:
-    """Check ownership, the key, and every hash, because damaged native code would crash the process."""
+    """Check the owner, the key and every hash, because damaged native code would crash the process."""
     again = f"remove {folder} to build it again"
     record_path = folder / _RECORD
     try:
@@ -193,10 +192,10 @@ def _remove_unfinished(packages: Path) -> None:
 
 
 def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], folder: Path) -> None:
-    """Write the files of one of the plan's keys to a folder, in another process."""
+    """Write the package of one of the plan's keys to a folder, in another process."""
     folder = folder.absolute()
     scratch = folder.parent
-    # Pass on the located model and the resolved `auto`, so that the worker fetches and chooses nothing.
+    # The worker gets the located model and the resolved precision, so that it downloads and decides nothing.
     config = dataclasses.asdict(plan.config) | {"model": plan.spec.root.absolute(), "revision": ""}
     config |= {"engine": plan.engine, "precision": plan.precision, "threads": plan.threads}
     request = {"config": config, "key": dataclasses.asdict(key), "folder": folder}
@@ -251,7 +250,7 @@ def _crash(plan: Plan, code: int, words: Path) -> PackageError:
 
 
 def build_error(error: Exception, subject: str) -> PackageError:
-    """Return an error with the reason why building the subject failed, in one line."""
+    """Return an error of one line: the subject cannot be built, and the reason."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     reason = next(filter(_ERROR.search, lines), lines[0])[:MAX_REASON_CHARACTERS]
     return PackageError(

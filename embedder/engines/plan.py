@@ -1,4 +1,4 @@
-"""The plan that results from a config on this machine, without importing torch."""
+"""Resolve a config for this machine into a plan, without importing torch."""
 
 import hashlib
 import json
@@ -14,9 +14,9 @@ from embedder.engines.library import architecture, has_built, layout_of_weights,
 from embedder.errors import EmbedderError, PrecisionError, TorchMissing
 from embedder.model.spec import ModelSpec, read_cross_encoder, read_spec
 
-RECIPE = 10  # raise it when the contents of packages, or their compilation, change without their sources
+RECIPE = 10  # raise it when packages or their compilation change, but not their sources
 AOT_FILE = "model.pt2"
-MAX_MEASURED_WIDTH = 384  # dimensions; queries in int8 were only measured with small models of BERT's family
+MAX_MEASURED_WIDTH = 384  # dimensions of the models of BERT's family that were measured with queries in int8
 _PROMPTS = ("query_prompt", "document_prompt")
 
 
@@ -67,7 +67,7 @@ class Plan:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Flat mapping of everything that changes a vector; equal means interchangeable."""
+        """Flat mapping of everything that changes a vector. Vectors with equal fingerprints can be compared."""
         return self.spec.fingerprint | {"precision": self.precision}
 
     @property
@@ -102,7 +102,7 @@ class Plan:
         return kernel.find_obstacle(self.spec, self.precision, cpu.detect().isa)
 
     def _plan_queries(self) -> "Plan":
-        """Return this plan, or its equivalent in int8 for queries."""
+        """Return the plan for queries: this plan, or the same in int8."""
         query_precision, shape = self.config.query_precision, self.spec.shape
         if query_precision not in QUERY_PRECISIONS:
             raise PrecisionError(f"no query precision {query_precision!r}: one of {', '.join(QUERY_PRECISIONS)}")
@@ -137,7 +137,7 @@ class Plan:
 
 
 def _read(config: EmbedderConfig) -> ModelSpec:
-    """Describe the model that embeds texts, or scores pairs of them."""
+    """Describe the model, which embeds texts or scores pairs of texts."""
     folder = locate(config.model, config.revision)
     if config.pairs:
         return read_cross_encoder(folder)

@@ -19,7 +19,7 @@ from embedder.late_interaction import Floats, maxsim
 from embedder.model.spec import ModelSpec
 from embedder.model.tokenizer import TokenIds
 
-TOKEN_BUDGET = 4096  # padded tokens a batch; larger gains nothing once the matrices fill the cores
+TOKEN_BUDGET = 4096  # padded tokens of a batch; with larger batches the cores are no busier
 MAX_BATCH_TEXTS = 256
 _INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 Run = Callable[[Tensor, Tensor], Sequence[Tensor]]
@@ -41,14 +41,14 @@ class TorchEngine:
         self._tokens = int(spec.config.get("vocab_size") or 0) * spec.token_types
 
     def encode(self, rows: Sequence[TokenIds]) -> Floats:
-        """Map token ids, one list a text, to vectors, float32 (n, dim)."""
+        """Map token ids, a list for each text, to vectors, float32 (n, dim)."""
         vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
         for batch, batch_vectors, _ in self._batches(rows):
             vectors[batch] = batch_vectors.numpy()
         return vectors
 
     def encode_tokens(self, rows: Sequence[TokenIds]) -> tuple[Floats, list[Floats]]:
-        """Map token ids to vectors, and to the last layer's states, float32 (tokens, hidden) a text, in one pass."""
+        """Map token ids to vectors, and to the last layer's states, float32 (tokens, hidden) for each text."""
         vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
         states_by_text: list[Floats] = [vectors[:0]] * len(rows)
         for batch, batch_vectors, states in self._batches(rows):
@@ -76,13 +76,13 @@ def compile_module(module: nn.Module, cache: Path) -> Run:
     compiled = torch.compile(module, dynamic=True, options=_COMPILE_OPTIONS)
     try:
         _keep_private(cache / "inductor")
-        # The keys of torch's cache leave out the instruction set. In a home that machines share, or with
-        # PILOTLIGHT_ISA, it would run loops for other vectors, which write past the end of their memory.
+        # The keys of torch's cache lack the instruction set. In a home shared by machines, or with PILOTLIGHT_ISA,
+        # torch would run loops for vectors of another width, which write past the end of their memory.
         from torch._inductor.cpu_vec_isa import pick_vec_isa
 
         config: Any = torch.compiler.config
         tag = f"{config.cache_key_tag} {pick_vec_isa()}"
-        # torch compiles a size of one separately.
+        # torch compiles a dimension of size one separately
         with config.patch(cache_key_tag=tag), torch.inference_mode():
             for shape in ((1, 8), (2, 8), (3, 5)):
                 ids = torch.zeros(shape, dtype=torch.int64)
@@ -95,8 +95,8 @@ def compile_module(module: nn.Module, cache: Path) -> Run:
 def _keep_private(folder: Path) -> None:
     """Keep compiled code in a private folder instead of a shared /tmp.
 
-    Torch reads the folder from the environment whenever it compiles, and writes its default there when a model is
-    loaded: only a different value is the user's.
+    Torch reads the folder from the environment when it compiles, and sets its default there when it loads a model. So
+    only another value is from the user.
     """
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
@@ -106,7 +106,7 @@ def _keep_private(folder: Path) -> None:
 
 
 def load_package(folder: Path) -> Run:
-    """Load an AOTInductor package. The loader is constructed directly, so that it never looks for a compiler."""
+    """Load an AOTInductor package. The loader is constructed directly, because torch's function may run a compiler."""
     try:
         loader = torch._C._aoti.AOTIModelPackageLoader(str(folder / AOT_FILE), "model", False, 1, -1)
     except RuntimeError as error:
@@ -119,10 +119,10 @@ def load_package(folder: Path) -> Run:
 
 
 def group_by_length(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[list[int]]:
-    """Return indices of texts in groups of similar length, longest first, so that little is padded.
+    """Group texts of similar length to reduce padding, and return the indices of each group.
 
-    `lengths` and `budget` are in tokens. Each group's padded size (texts × longest) is within `budget`, unless it is a
-    single text. Longest first reaches the largest memory use at once, and never underestimates the time left.
+    `lengths` and `budget` are in tokens. The padded size of a group (texts × longest) is within `budget`, unless it has
+    only one text. Long texts come first, so memory use peaks at once, and the remaining time is not underestimated.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     batches: list[list[int]] = []
@@ -137,7 +137,7 @@ def group_by_length(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[
 
 
 def pad(rows: Sequence[TokenIds], padding: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return ids and mask, int64 (rows, longest row), padded on the right; the mask is 1 for tokens.
+    """Return ids and mask, int64 (rows, longest row), padded on the right. The mask is 1 for tokens.
 
     The length is at least 2, because a package with dynamic sequence length cannot take 1.
     """

@@ -1,4 +1,4 @@
-"""A model as it is published: its files in, a description, its weights, and a PyTorch module out.
+"""A published model: its files in, a description, its weights and a PyTorch module out.
 
-What each file says, the tokenizer, the encoder and what follows it. Only the modules need torch.
-May import `config` and `errors`."""
+Only `encoder` needs torch. May import `config` and `errors`.
+"""

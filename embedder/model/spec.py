@@ -1,6 +1,6 @@
 """Describe a model on disk from its files: an embedding model, or a cross-encoder that scores pairs of texts.
 
-The layout is that of sentence-transformers or transformers. Reads only JSON; imports no torch.
+The layout is that of sentence-transformers or transformers. Reads only JSON, and imports no torch.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ SCORES = ("sigmoid", "identity")
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 _UNSET_LENGTH = 100_000
 _DENSE_MODEL = "SentenceTransformer"
-# Files of a transformer's settings: newer versions write the first for every family.
+# Files of a transformer's settings. Newer versions write the first file for all families.
 _SENTENCE_FILES = tuple(
     f"sentence_{family}_config.json"
     for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -38,7 +38,7 @@ _SENTENCE_FILES = tuple(
 _GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
 _AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # count positions from the padding index + 1
 _BERTS = {"bert", "distilbert", *_AFTER_PADDING}
-# Their tokenizers give no types of tokens, though some have weights for two.
+# Their tokenizers give no token types, although some models have weights for two.
 _WITHOUT_TYPES = {"roberta", "xlm-roberta", "camembert", "modernbert"}
 _MANY_PIECES = 100_000
 _MAX_VOCABULARY = 1 << 24
@@ -59,8 +59,8 @@ class Shape:
     eps: float
     gelu: str  # "none" (erf) or "tanh", as torch.nn.functional.gelu names its approximation
     relative_buckets: int = 0
-    types: int = 1  # token types; an id is a token plus its type times the size of the vocabulary
-    # Only ModernBERT has the rest. `window` is the tokens to either side, in layers without global attention.
+    types: int = 1  # token types; id = token + type × size of the vocabulary
+    # The other fields are for ModernBERT. `window` counts tokens on each side, in layers without global attention.
     global_every: int = 0
     window: int = 0
     global_theta: float = 0.0
@@ -81,14 +81,14 @@ class Shape:
 
     @property
     def modern(self) -> bool:
-        """Return whether it is a ModernBERT."""
+        """Return whether the encoder is a ModernBERT."""
         return self.global_every > 0
 
 
 def shape_of(config: Mapping[str, Any], types: int = 1) -> Shape | None:
     """Return the encoder's shape for a transformers config, or None for models of other families.
 
-    `types` is how many types of tokens the ids may have. Raises KeyError, TypeError or ValueError for a damaged config.
+    `types` is the number of token types in ids. Raises KeyError, TypeError or ValueError for a damaged config.
     """
     kind = config.get("model_type")
     if kind == "modernbert":
@@ -152,7 +152,7 @@ def _modern_shape(config: Mapping[str, Any]) -> Shape | None:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Everything about a model that determines its vectors or scores, except the arithmetic."""
+    """All properties of a model that determine its vectors or scores, except the arithmetic."""
 
     root: Path
     folder: Path
@@ -186,7 +186,7 @@ class ModelSpec:
 
     @property
     def is_multilingual(self) -> bool:
-        """Return whether the model is multilingual; vocabularies of one language have 30,000 to 60,000 pieces."""
+        """Return whether the model is multilingual, by its vocabulary: one language needs 30,000 to 60,000 pieces."""
         return int(self.config.get("vocab_size") or 0) > _MANY_PIECES
 
     @property
@@ -201,9 +201,9 @@ class ModelSpec:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Return a flat mapping of all inputs to a vector or score; hashes every weight file (about 2 GB/s).
+        """Return a flat mapping of all inputs to a vector or score. Hashes every weight file (about 2 GB/s).
 
-        Models without further modules have no fields for them, so that their older indexes stay valid.
+        Models without further modules have no fields for these, so that their older indexes stay valid.
         """
         fields: dict[str, Any] = {
             "weights_sha256": _sha256(*self.weights),
@@ -226,7 +226,7 @@ class ModelSpec:
 
 
 def _described(step: Step) -> str:
-    """Return a step in a fingerprint."""
+    """Return the text of a step for the fingerprint."""
     if isinstance(step, Dense):
         return f"Dense({step.inputs},{step.outputs},{step.activation})"
     return type(step).__name__
@@ -313,7 +313,7 @@ def read_cross_encoder(folder: Path) -> ModelSpec:
 
 
 def _token_types(spec: ModelSpec) -> int:
-    """Return the number of token types that the tokenizer uses, at most as many as the weights have."""
+    """Return the number of token types of the tokenizer, at most the number in the weights."""
     rules = read_object(spec.folder / "tokenizer_config.json", optional=True)
     inputs = rules.get("model_input_names") or ["token_type_ids"]
     if spec.config.get("model_type") in _WITHOUT_TYPES or "token_type_ids" not in inputs:
@@ -322,7 +322,7 @@ def _token_types(spec: ModelSpec) -> int:
 
 
 def _score_activation(folder: Path, config: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Return the name of the activation, looked up as sentence-transformers does."""
+    """Return the name of the activation, found in the same places as by sentence-transformers."""
     saved = config.get("sentence_transformers")
     before = saved.get("activation_fn") if isinstance(saved, dict) else None
     path = str(settings.get("activation_fn") or before or config.get("sbert_ce_default_activation_function") or "")
@@ -335,7 +335,7 @@ def _score_activation(folder: Path, config: Mapping[str, Any], settings: Mapping
 
 
 def _read_transformer(root: Path, folder: Path, task: str) -> ModelSpec:
-    """Describe a model's transformer and tokenizer; `task` is sentence-transformers' name of its use."""
+    """Describe a model's transformer and tokenizer. `task` is the purpose of the model in sentence-transformers."""
     path = folder / "config.json"
     config = read_object(path)
     with blaming(path):
@@ -366,7 +366,7 @@ def _read_transformer(root: Path, folder: Path, task: str) -> ModelSpec:
 
 
 def _sentence_settings(folder: Path, task: str) -> dict[str, Any]:
-    """Return sentence-transformers' settings of a transformer, from the file of any of its versions."""
+    """Return sentence-transformers' settings of a transformer, from the file of any version."""
     path = next((folder / name for name in _SENTENCE_FILES if (folder / name).exists()), None)
     if path is None:
         return {}

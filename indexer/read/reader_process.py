@@ -131,9 +131,10 @@ class ReaderProcess:
         self.confinement: dict[str, str] = {}
 
     def ask(self, reader: str, argument: Any, body: bytes) -> Generator[tuple[dict[str, Any], bytes], None, None]:
-        """Read a document with one of `formats.FUNCTIONS`, and yield its messages, each with a body. The function
-        receives `argument`, such as the charset of a text or the size limit of archive members. Raises ParseError if
-        the document cannot be read, or takes too much time or memory.
+        """Read a document with one of `formats.FUNCTIONS`, and yield its messages, each with a body.
+
+        `argument` is for the function, such as a charset or a size limit. Raises ParseError if the document cannot be
+        read, or takes too much time or memory.
         """
         done = False
         if self.is_interrupted:

@@ -165,6 +165,7 @@ _TEXT_BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split(
 
 def needs_rendering(tree: HtmlTree) -> bool:
     """Return whether a page with scripts has hardly any words outside of navigation, or few words and no block of text.
+
     Some short pages are rendered needlessly, so that none is lost.
     """
     sizes = single_page.measure(tree.body, with_noise=False)

@@ -23,7 +23,7 @@ BASELINE = "LangChain script"
 def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     """Time a new process from its start to the first correct answer.
 
-    The index has `chunks` short passages, spliced of real ones where the source has too few.
+    The index has `chunks` short passages. If the source has too few, more are spliced from its passages.
     """
     ours = Embeddings()
     model = locate(ours.config.model)

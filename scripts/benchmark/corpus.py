@@ -18,7 +18,7 @@ SHORT_PASSAGE_WORDS = 40
 
 
 def write_reference(folder: Path) -> Path:
-    """Write the language reference that every Python carries to a folder, one text file a topic."""
+    """Write Python's built-in language reference to a folder, one text file for each topic."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in sorted(pydoc_data.topics.topics.items()):
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
@@ -26,7 +26,7 @@ def write_reference(folder: Path) -> Path:
 
 
 def read_chunks(source: Path, count: int, embedder: Embedder) -> list[str]:
-    """Return up to `count` passages of a folder, cut as an index cuts them."""
+    """Return up to `count` passages of a folder, cut as for an index."""
     chunker = Chunker(embedder, ChunkConfig())
     texts: list[str] = []
     for page in read_sources([str(source)], Reading(CrawlLimits())):
@@ -42,7 +42,7 @@ def read_chunks(source: Path, count: int, embedder: Embedder) -> list[str]:
 
 
 def short_passages(texts: Sequence[str], count: int, max_words: int = SHORT_PASSAGE_WORDS) -> list[str]:
-    """Return `count` different passages of at most so many words: beginnings of texts, then two halves spliced."""
+    """Return `count` different passages of up to `max_words`: beginnings of texts, then splices of two halves."""
     words = [text.split()[:max_words] for text in texts]
     half = max_words // 2
     passages = dict.fromkeys(" ".join(passage) for passage in words)
@@ -63,14 +63,14 @@ def write_folder(texts: Sequence[str], folder: Path) -> Path:
 
 
 def texts_of_length(tokenizer: tokenizers.Tokenizer, texts: Sequence[str], length: int, count: int) -> list[str]:
-    """Return `count` beginnings of real texts that are exactly `length` tokens, special tokens included.
+    """Return `count` beginnings of real texts with exactly `length` tokens, including special tokens.
 
-    Raises ValueError if there are too few texts that long.
+    Raises ValueError if there are too few long texts.
     """
     beginnings: dict[str, None] = {}
     for text in texts:
         encoding = tokenizer.encode(text)
-        for last in range(length - 3, length + 1):  # a truncated word may have more or fewer tokens
+        for last in range(length - 3, length + 1):  # cutting within a word may change its number of tokens
             if last >= len(encoding.ids) - 1:
                 break
             cut = text[: encoding.offsets[last][1]]

@@ -1,4 +1,4 @@
-"""Verb `embed`: text in, unit vector out, Pilotlight next to every other way to run the model."""
+"""Verb `embed`: text in, unit vector out, by Pilotlight and other ways to run the model."""
 
 import contextlib
 import gc
@@ -27,13 +27,13 @@ from embedder.model.spec import read_spec
 
 LENGTHS = (8, 15, 32, 64, 128, 192, 256)
 _TEXTS_PER_LENGTH = 4
-_JOINED_PASSAGES = 4  # passages are cut shorter than the longest texts
+_JOINED_PASSAGES = 4  # one passage is too short for the longest texts
 _SETTLE_SECONDS = 0.05
-_LONG_TOKENS = 64  # its time varies less, so a third of the turns is enough
+_LONG_TOKENS = 64  # longer texts vary less, and need a third of the turns
 REFERENCE = "SentenceTransformer eager fp32"
 BASELINE = "LangChain eager fp32"
 FLOATS = {"fp32", "bf16"}
-Loaded = dict[str, tuple[Peer, float]]  # name and precision: contestant, lowest cosine
+Loaded = dict[str, tuple[Peer, float]]  # name and precision → contestant, lowest cosine
 
 
 def contestants(setup: Setup) -> list[Peer]:
@@ -50,7 +50,7 @@ def contestants(setup: Setup) -> list[Peer]:
 
 
 def embed(source: Path, chunks: int, repeat: int, work: Path, only: Sequence[str] = ()) -> list[Row]:
-    """Measure single texts of exact lengths, `repeat` turns, and `chunks` passages in bulk, a third of the turns."""
+    """Measure single texts of exact lengths in `repeat` turns, and `chunks` passages in bulk in a third of these."""
     import torch
 
     cores = cpu.detect().cores
@@ -76,7 +76,7 @@ def embed(source: Path, chunks: int, repeat: int, work: Path, only: Sequence[str
 
 
 def single(loaded: Loaded, texts: Sequence[str], length: int, turns: int) -> list[Row]:
-    """Measure texts of one length, one at a time, twice a turn; return a row for each contestant."""
+    """Measure texts of one length, one at a time, twice in each turn. Return a row for each contestant."""
     print(f"1 text of {length} tokens", file=sys.stderr)
     calls = {name: peer.embed for name, (peer, _) in loaded.items()}
     seconds = interleave(calls, [[text] for text in texts] * 2, turns, settle=_SETTLE_SECONDS)
@@ -84,7 +84,7 @@ def single(loaded: Loaded, texts: Sequence[str], length: int, turns: int) -> lis
 
 
 def bulk(loaded: Loaded, texts: Sequence[str], tokens: int, turns: int) -> list[Row]:
-    """Measure all texts together; return a row for each contestant."""
+    """Measure all texts together, and return a row for each contestant."""
     print(f"{len(texts)} passages", file=sys.stderr)
     calls = {name: peer.embed for name, (peer, _) in loaded.items()}
     seconds = interleave(calls, [texts], turns, rehearsals=0)
@@ -93,10 +93,10 @@ def bulk(loaded: Loaded, texts: Sequence[str], tokens: int, turns: int) -> list[
 
 
 def load(peers: Sequence[Peer], only: Sequence[str], texts: Sequence[str]) -> tuple[Loaded, list[Row]]:
-    """Load the peers whose name has one of the words `only`, or all, and compare their vectors with the reference.
+    """Load all peers, or those with a word of `only` in their name, and compare their vectors with the reference.
 
     Returns:
-        The loaded peers with their lowest cosine on `texts`, and a row for each that does not run.
+        The loaded peers with their lowest cosine on `texts`, and a row for each peer that does not run.
     """
     loaded: Loaded = {}
     rows: list[Row] = []

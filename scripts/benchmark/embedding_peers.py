@@ -1,6 +1,6 @@
 """The contestants that run on torch: LangChain, SentenceTransformer, torch.compile, and Pilotlight.
 
-Each maps texts to normalised vectors, tokenizer and pooling included, and is set up as its documentation advises.
+Each maps texts to normalised vectors, including tokenizer and pooling, and is set up as its documentation advises.
 """
 
 import os
@@ -47,7 +47,7 @@ class Peer(Protocol):
         """Load the model. Raises ImportError if a package is missing."""
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Map texts to unit vectors, float32 (n, dim). One text is a query, more are a bulk."""
+        """Map texts to unit vectors, float32 (n, dim). A single text is a query, several are a bulk."""
 
 
 class Batches:
@@ -62,7 +62,7 @@ class Batches:
         self.dimension = spec.dimension
 
     def __call__(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Ids, Ids]]:
-        """Yield positions in `texts`, ids and mask, int64 (b, s)."""
+        """Yield for each batch the positions in `texts`, ids and mask, int64 (b, s)."""
         if len(texts) == 1:
             ids = np.array([self._tokenizer.encode(texts[0]).ids], dtype=np.int64)
             yield [0], ids, np.ones_like(ids)
@@ -97,7 +97,7 @@ class Pooled(nn.Module):
 
 
 class LangChain:
-    """`HuggingFaceEmbeddings` as the published script has it."""
+    """`HuggingFaceEmbeddings` as in the published script."""
 
     name, precision = "LangChain eager", "fp32"
 
@@ -150,7 +150,7 @@ class TorchCompile:
         self._setup = setup
 
     def load(self) -> None:
-        """Compile for one text and for many, before the clock runs."""
+        """Compile for one text and for many, before timing."""
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(self._setup.work / "inductor"))
         self._batches = Batches(self._setup.folder)
         self._model: Any = torch.compile(
@@ -176,7 +176,7 @@ class Pilotlight:
         self._config = EmbedderConfig(model=str(setup.folder), engine=engine, precision=precision, threads=setup.cores)
 
     def load(self) -> None:
-        """Load the package, compiled first if necessary."""
+        """Load the package, after compiling it if necessary."""
         if self._config.engine == "aot" and self.precision == "bf16" and not cpu.detect().has_bf16:
             raise RuntimeError("this processor has no fast bf16")
         self._embeddings = Embeddings(self._config)

@@ -16,7 +16,7 @@ _SECONDS = 6
 
 
 def floor(work: Path, script: Path) -> list[Row]:
-    """Return a row for each component, with its µs an answer for 1, 16 and 160 clients; then their sums."""
+    """Return a row for each component, with its µs for an answer at 1, 16 and 160 clients, and then rows of sums."""
     line = [sys.executable, str(Path(traced_server.__file__)), "serve", "--index", str(work / "index")]
     line += ["--workers", "1", "--threads", "1", "--port", "{port}"]
     rows: dict[str, Row] = {}

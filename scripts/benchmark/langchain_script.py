@@ -1,6 +1,6 @@
-"""The baseline: the published way to do retrieval on a CPU with LangChain and FAISS, as its documentation has it.
+"""The baseline: retrieval on a CPU with LangChain and FAISS, as LangChain's documentation shows it.
 
-Run as a program it is the whole of it: load the model and the saved index, answer one query, print the best passage.
+As a program, it loads the model and the saved index, answers one query, and prints the best passage.
 Usage: langchain_script.py MODEL_FOLDER INDEX_FOLDER QUERY
 """
 
@@ -14,14 +14,14 @@ warnings.filterwarnings("ignore", message=".*was deprecated in LangChain.*")
 
 
 def embeddings(model: Path) -> Any:
-    """Return LangChain's embeddings of a model, normalised as the model's own card has it."""
+    """Return LangChain's embeddings of a model, normalised as its model card says."""
     from langchain_community.embeddings import HuggingFaceEmbeddings
 
     return HuggingFaceEmbeddings(model_name=str(model), encode_kwargs={"normalize_embeddings": True})
 
 
 def save(texts: list[str], vectors: list[list[float]], embedding: Any, folder: Path) -> None:
-    """Save texts that are embedded already as a FAISS store."""
+    """Save embedded texts as a FAISS store."""
     from langchain_community.vectorstores import FAISS
 
     FAISS.from_embeddings(list(zip(texts, vectors, strict=True)), embedding).save_local(str(folder))
@@ -31,7 +31,7 @@ def main(model: str, index: str, query: str) -> None:
     """Answer one query from a saved store."""
     from langchain_community.vectorstores import FAISS
 
-    # a pickle, which the benchmark has just written
+    # the pickle is safe: the benchmark has just written it
     store = FAISS.load_local(index, embeddings(Path(model)), allow_dangerous_deserialization=True)
     print(store.similarity_search(query, k=1)[0].page_content)
 

@@ -1,4 +1,4 @@
-"""Load on a server by the program wrk: answers a second, latencies, time of the processor."""
+"""Load a server with the program wrk, and measure answers a second, latencies and CPU time."""
 
 import itertools
 import json
@@ -62,10 +62,10 @@ def hammer(server: BenchmarkServer, clients: int, seconds: int, script: Path, re
     """Run wrk.
 
     Args:
-        repeated: the number of queries that are sent again and again; with 0, no query is ever sent twice.
+        repeated: the number of queries that are sent repeatedly. With 0, no query is sent twice.
 
     Returns:
-        Answers a second (status 200), latencies and counts of all answers, and the processor's ms an answer.
+        Answers a second (status 200), latencies and counts of all answers, and CPU milliseconds for an answer.
     """
     line = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}", "--timeout", "30s", "-s", str(script)]
     line += [f"http://127.0.0.1:{server.port}", "--", str(next(_RUNS) * _MAX_ANSWERS_PER_RUN), str(repeated)]

@@ -1,6 +1,6 @@
-"""Interleaved timing, the machine that it was done on, and measurements as a Markdown table.
+"""Interleaved timing, a description of the machine, and measurements as a Markdown table.
 
-Contestants take turns, so that the speed of the machine drifts for all of them.
+Contestants take turns, so that changes in the machine's speed affect all of them.
 """
 
 import os
@@ -29,12 +29,12 @@ def interleave(
     settle: float = 0,
     rehearsals: int = 1,
 ) -> dict[str, list[float]]:
-    """Time each contestant on all inputs, turn by turn; return seconds per call, by contestant.
+    """Time each contestant on all inputs, turn by turn. Return seconds per call, by contestant.
 
-    A turn is a run of inputs and not a single one: a server keeps its own weights in the cache, and contestants that
-    alternated call by call would measure each other's evictions. So calls in the first `settle` seconds of a turn are
-    not counted either, nor are the first `rehearsals` turns. The order of the contestants rotates. If a call returns
-    a function, that is called once the clock has stopped, as to stop a server.
+    A turn is a run of several inputs. Contestants that alternated with every call would measure how they evict each
+    other's weights from the cache. For the same reason, calls in the first `settle` seconds of a turn are not counted,
+    and neither are the first `rehearsals` turns. The order of contestants rotates. If a call returns a function, for
+    example to stop a server, it is called after the clock has stopped.
     """
     names = list(contestants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -56,7 +56,7 @@ def interleave(
 
 
 def summarise(seconds: Sequence[float]) -> dict[str, float]:
-    """Return median, 95th percentile and number of runs; times in milliseconds."""
+    """Return median and 95th percentile in milliseconds, and the number of runs."""
     ordered = sorted(seconds)
     return {
         "median_ms": round(statistics.median(ordered) * 1000, 3),
@@ -66,7 +66,7 @@ def summarise(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def ratio(baseline: Sequence[float], ours: Sequence[float]) -> float:
-    """Return the median of baseline / ours, run by run."""
+    """Return the median of the ratios baseline / ours, run by run."""
     return round(statistics.median(b / o for b, o in zip(baseline, ours, strict=True)), 2)
 
 
@@ -90,13 +90,13 @@ def describe() -> dict[str, Any]:
 
 
 class OtherWork:
-    """The work of other processes and machines since this was created; it disturbs the figures."""
+    """The CPU use of other processes and virtual machines since this was created, which disturbs measurements."""
 
     def __init__(self) -> None:
         self._start = time.monotonic(), _busy_seconds(), _process_seconds()
 
     def cores(self) -> float:
-        """Return the mean number of cores that were busy with it."""
+        """Return the mean number of cores that other work kept busy."""
         since, busy, process = self._start
         seconds = (_busy_seconds() - busy) - (_process_seconds() - process)
         return round(max(0.0, seconds) / max(1e-9, time.monotonic() - since), 2)
@@ -112,7 +112,7 @@ def _process_seconds() -> float:
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    """Return rows as a Markdown table with the fields of all of them, ours in bold."""
+    """Return rows as a Markdown table with the fields of all rows. Rows of Pilotlight are bold."""
     columns = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "table"]
     lines = ["| " + " | ".join(name.replace("_", " ") for name in columns) + " |", "|---" * len(columns) + "|"]
     for row in rows:

@@ -1,9 +1,9 @@
-"""Search servers to compare with, set up as their documentation says, each in a virtual environment.
+"""Search servers for comparison, set up as their documentation says, each in a virtual environment.
 
-`python peer_server.py NAME MODEL FOLDER` indexes FOLDER/texts.json, a list of texts, and prints the seconds it took.
-gunicorn then serves `app`, which reads the same three from PEER, PEER_MODEL and PEER_FOLDER, for /search?q=…&k=….
-txtai comes with a server, which reads FOLDER/txtai.yml. A peer builds the index of a list of texts, opens it, and
-returns the positions of the best texts. Imports nothing of Pilotlight.
+`python peer_server.py NAME MODEL FOLDER` indexes FOLDER/texts.json, a list of texts, and prints the seconds. Then
+gunicorn serves `app` for /search?q=…&k=…, with these arguments in PEER, PEER_MODEL and PEER_FOLDER. txtai has its own
+server, which reads FOLDER/txtai.yml. A peer builds the index of a list of texts, opens it, and returns the positions of
+the best texts. Imports nothing of Pilotlight.
 """
 
 # ruff: noqa: D102
@@ -19,7 +19,7 @@ from flask import Flask, Response, jsonify, request
 
 
 class Script:
-    """A script as one writes it by hand: SentenceTransformer and FAISS, by meaning only."""
+    """A short hand-written script: SentenceTransformer and FAISS, by meaning only."""
 
     def __init__(self, model: str, folder: Path) -> None:
         from sentence_transformers import SentenceTransformer
@@ -129,7 +129,7 @@ class LangChainEnsemble:
 
 
 class Haystack:
-    """A pipeline over the store in memory: BM25 and embeddings, joined by reciprocal ranks."""
+    """A pipeline over Haystack's in-memory store: BM25 and embeddings, joined by reciprocal ranks."""
 
     def __init__(self, model: str, folder: Path) -> None:
         from haystack.document_stores.in_memory import InMemoryDocumentStore
@@ -173,7 +173,7 @@ class Haystack:
 
 
 class Txtai:
-    """An embeddings database with `hybrid`, which txtai's own server opens."""
+    """An embeddings database with `hybrid`, served by txtai's own server."""
 
     def __init__(self, model: str, folder: Path) -> None:
         from txtai import Embeddings

@@ -15,13 +15,13 @@ from benchmark.embedding_peers import Batches, Pooled, Setup, Vectors
 from embedder import cpu
 from embedder.model.spec import read_spec
 
-CALIBRATION_TEXTS = 128  # NNCF's documentation asks for a few hundred at most
+CALIBRATION_TEXTS = 128  # NNCF's documentation asks for at most a few hundred
 
 
 class OnnxRuntime:
     """ONNX Runtime with its transformer optimiser, all cores, spinning threads, every graph optimisation.
 
-    int8 is its dynamic quantisation, per channel, which its documentation advises for transformers.
+    int8 is dynamic quantisation per channel, which ONNX Runtime's documentation advises for transformers.
     """
 
     name = "ONNX Runtime"
@@ -56,8 +56,8 @@ class OnnxRuntime:
 class OpenVino:
     """OpenVINO: the LATENCY hint for one text, the THROUGHPUT hint and an asynchronous queue for many.
 
-    int8 is NNCF's post-training quantisation of weights and activations with its transformer preset; what stays in
-    floating point then runs in bf16 where the processor has it, OpenVINO's own default.
+    int8 is NNCF's post-training quantisation of weights and activations with its transformer preset. By OpenVINO's
+    default, the rest runs in bf16 if the processor has it.
     """
 
     name = "OpenVINO"
@@ -98,7 +98,7 @@ class OpenVino:
         self._queue = openvino.AsyncInferQueue(compiled(hint.PerformanceMode.THROUGHPUT))
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Infer one text at once, many through the queue."""
+        """Embed a single text directly, and several texts through the queue."""
         vectors = np.empty((len(texts), self._batches.dimension), dtype=np.float32)
         if len(texts) == 1:
             for _, ids, mask in self._batches(texts):
@@ -131,7 +131,7 @@ class OpenVino:
 
 
 def _export_onnx(setup: Setup) -> Path:
-    """Export the model, and fuse it with the transformer optimiser, once in a folder."""
+    """Export the model and fuse it with the transformer optimiser, unless the folder has the result."""
     from onnxruntime.transformers.optimizer import optimize_model
 
     plain, fused = setup.work / "plain.onnx", setup.work / "fused.onnx"
@@ -141,7 +141,7 @@ def _export_onnx(setup: Setup) -> Path:
     heads, size = config["num_attention_heads"], config["hidden_size"]
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore")
-        # Plain attention and the older exporter give the graph whose patterns the optimiser knows.
+        # The optimiser knows the patterns of plain attention and the older exporter.
         torch.onnx.export(
             Pooled(setup.folder, "eager"),
             _example(),
@@ -160,12 +160,12 @@ def _export_onnx(setup: Setup) -> Path:
 
 
 def _quantise_onnx(path: Path) -> Path:
-    """Quantise dynamically, per channel; return the path of the new model."""
+    """Quantise dynamically, per channel, and return the path of the new model."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     target = path.with_name("quantised.onnx")
-    # shape inference does not know the fused operators; every tensor they give is fp32
+    # shape inference does not know the fused operators, which return fp32
     extra = {"DefaultTensorType": onnx.TensorProto.FLOAT}
     quantize_dynamic(str(path), str(target), weight_type=QuantType.QInt8, per_channel=True, extra_options=extra)
     return target

@@ -1,9 +1,9 @@
-"""Verb `search`: the whole query and its steps, recall, filters and bytes a passage, by size of the index.
+"""Verb `search`: the whole query and its steps, recall, filters and bytes of a passage, by size of the index.
 
-The corpus is of any size: first real passages, then perturbed ones. A perturbed passage has two parents among the real
-ones. Its text takes sentences of both, more of the first; its vector is the same mixture of theirs, with noise, at unit
-length. Neighbours are thus neither copies nor strangers. Everything follows from fixed seeds, block by block, so that
-no more than a block is ever in memory.
+The corpus can have any size: real passages, then perturbed passages. A perturbed passage has two real parents. Its text
+has sentences of both, more of the first. Its vector is the same mixture of their vectors, with noise, at unit length.
+So neighbours are similar but not copies. Everything is made from fixed seeds, block by block, so that only one block is
+in memory.
 """
 
 import json
@@ -32,12 +32,12 @@ from rag.query.retriever import CANDIDATES, Retriever
 
 QUERIES = 200
 TIMED_QUERIES = 100
-SHARES = (0.5, 0.1, 0.01, 0.001)  # documents with metadata that a filter selects
+SHARES = (0.5, 0.1, 0.01, 0.001)  # shares of documents that a filter selects by metadata
 MAX_REAL_PASSAGES = 20_000
 TRUE_NEIGHBOURS = 10
 _PASSAGES_PER_DOCUMENT = 10
 _BLOCK_PASSAGES = 20_000
-_NOISE = 0.35  # relative to a vector of length 1; a cosine of 0.94
+_NOISE = 0.35  # norm, for vectors of length 1; gives a cosine of 0.94
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _MIN_QUERY_WORDS, _MAX_QUERY_WORDS = 6, 18
 
@@ -46,7 +46,7 @@ Passages = tuple[list[str], Vectors]  # texts, and their vectors, float32 (n, di
 
 
 def search(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
-    """Embed a query, search by meaning, by words, and answer the whole query, with and without filters."""
+    """Measure embedding a query, searching by meaning and by words, and the whole answer, with and without filters."""
     ours = Embeddings()
     index, sizes = prepare_index(source, chunks, ours, work)
     questions = choose_queries(json.loads((work / "real.json").read_text(encoding="utf-8")), QUERIES)
@@ -69,7 +69,7 @@ def search(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
 
 
 def prepare_index(source: Path, chunks: int, embedder: Embeddings, work: Path) -> tuple[Path, dict[str, int]]:
-    """Write the index and the true neighbours unless they exist; return its folder, and bytes by file."""
+    """Write the index and the true neighbours unless they exist. Return the folder of the index, and bytes by file."""
     folder, note = work / f"index-{chunks}", work / f"index-{chunks}.json"
     if not note.exists():
         passages = read_real(source, min(chunks, MAX_REAL_PASSAGES), embedder, work)
@@ -109,7 +109,7 @@ def _label(share: float | None) -> str:
 
 
 def recall(generation: Searchable, vectors: Vectors, only: Filter | None, truth: np.ndarray[Any, Any]) -> float:
-    """Return the share of the true neighbours among the first hits, within a filter."""
+    """Return the share of the true neighbours that are among the first hits with a filter."""
     hits = total = 0
     for vector, true_rows in zip(vectors, truth, strict=True):
         rows = generation.search_vectors(vector, CANDIDATES, only)[1][:TRUE_NEIGHBOURS]
@@ -119,7 +119,7 @@ def recall(generation: Searchable, vectors: Vectors, only: Filter | None, truth:
 
 
 def read_real(source: Path, count: int, embedder: Embedder, work: Path) -> Passages:
-    """Read and embed up to `count` passages of a folder, or take those of an earlier run from the work folder."""
+    """Read and embed up to `count` passages of a folder, or load them from an earlier run in the work folder."""
     texts_file, vectors_file = work / "real.json", work / "real.npy"
     if not vectors_file.exists():
         texts = read_chunks(source, min(count, MAX_REAL_PASSAGES), embedder)
@@ -148,7 +148,7 @@ def make_blocks(real: Passages, count: int) -> Iterator[Passages]:
 
 
 def _splice(first: Sequence[str], second: Sequence[str], share: float) -> str:
-    """Join the first sentences of one passage and the last of the other."""
+    """Join the first sentences of one passage and the last sentences of the other."""
     first_count, second_count = max(1, round(len(first) * share)), round(len(second) * (1 - share))
     return "\n".join([*first[:first_count], *(second[-second_count:] if second_count else ())])
 
@@ -175,7 +175,7 @@ class Truth:
         self.rows = np.full(self._scores.shape, -1, dtype=np.int64)  # (all and shares, queries, neighbours)
 
     def add(self, first: int, vectors: Vectors, shares: npt.NDArray[np.bool_]) -> None:
-        """Add the next vectors, from row `first` on; `shares`, bool (shares, n), says which each share selects."""
+        """Add the next vectors, from row `first` on. `shares`, bool (shares, n), marks the rows in each share."""
         scores = self._questions @ vectors.T
         for i, is_selected in enumerate([None, *shares]):
             allowed = np.arange(len(vectors)) if is_selected is None else np.flatnonzero(is_selected)
@@ -190,9 +190,9 @@ class Truth:
 def write_index(
     real: Passages, count: int, index: Path, embedder: Embedder, truth: Truth | None = None
 ) -> dict[str, int]:
-    """Write an index of `count` passages without reading, cutting and embedding; return bytes by file.
+    """Write an index of `count` passages without reading, cutting and embedding. Return bytes by file.
 
-    Each share is metadata of some of the documents, chosen at random.
+    Documents chosen at random have the name of a share in their metadata.
     """
     prepare(index)
     rng = np.random.default_rng(7)

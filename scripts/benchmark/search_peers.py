@@ -22,7 +22,7 @@ from embedder.config import locate
 from rag.evaluation.evaluation import Dataset, read_dataset
 from rag.settings import load
 
-PACKAGES = {  # flask and gunicorn serve all but txtai
+PACKAGES = {  # flask and gunicorn serve all peers except txtai
     "script": "sentence-transformers faiss-cpu flask gunicorn",
     "chroma": "chromadb sentence-transformers flask gunicorn",
     "lancedb": "lancedb sentence-transformers flask gunicorn",
@@ -45,13 +45,13 @@ class Contestant(NamedTuple):
 
 
 def peers(source: Path, environments: Path, seconds: int, work: Path) -> list[Row]:
-    """Build and serve each contestant of which there is an environment, one after the other.
+    """Build and serve each contestant that has an environment, one after the other.
 
     Args:
         source: a dataset in BEIR's layout.
         environments: a folder with a virtual environment for each peer, named as in `PACKAGES`.
         seconds: length of the load test.
-        work: folder for indexes; those that exist are used again.
+        work: folder for indexes. Existing indexes are reused.
     """
     dataset = read_dataset(source)
     rows = []
@@ -67,7 +67,7 @@ def peers(source: Path, environments: Path, seconds: int, work: Path) -> list[Ro
             row |= measure(contestant, folder, dataset, seconds)
         except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
             row["note"] = f"does not run: {error}"
-        print(row, file=sys.stderr)  # so that a run that is stopped keeps its rows
+        print(row, file=sys.stderr)  # an interrupted run keeps its rows
         rows.append(row)
     return rows
 
@@ -97,7 +97,7 @@ def prepare(name: str, environments: Path, folder: Path, texts: Sequence[str]) -
             write_folder(texts, folder / "texts")
         index = str(folder / "index")
         serve = pilotlight("serve", "--index", index, "--workers", str(WORKERS), "--threads", "1", "--port", "{port}")
-        # one hit of a document, as the others have it
+        # one hit for each document, as with the peers
         route = f"/api/v1/search?k={K}&per_document=1&q="
         return Contestant(name, pilotlight("index", str(folder / "texts"), "--index", index), serve, {}, route)
     (folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
@@ -123,7 +123,7 @@ def prepare(name: str, environments: Path, folder: Path, texts: Sequence[str]) -
 
 
 def build(contestant: Contestant) -> float:
-    """Run the build, and return the seconds without those to load packages and model where it prints them."""
+    """Run the build and return its seconds. Peers print them without the time to load packages and model."""
     environ = os.environ | contestant.environ
     environ.pop("OMP_NUM_THREADS", None)  # a build may use every core
     start = time.perf_counter()
@@ -138,7 +138,7 @@ def quality(server: BenchmarkServer, route: str, dataset: Dataset) -> float:
     run: dict[str, dict[str, float]] = {}
     for query, text in dataset.queries.items():
         hits: Any = json.loads(server.get(route + quote(text))[1])
-        # ours have the name of the file as URL, the others the position of the text
+        # hits of Pilotlight have the file name in the URL, the others the position of the text
         rows = (
             [hit["id"] for hit in hits] if isinstance(hits, list) else [Path(hit["url"]).stem for hit in hits["hits"]]
         )

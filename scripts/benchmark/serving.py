@@ -1,4 +1,4 @@
-"""A server as a process: how long it takes to its first answer, and how much memory its worker holds."""
+"""A server process: the time to its first answer, and the memory of its workers."""
 
 import http.client
 import json
@@ -22,13 +22,13 @@ _POLL_SECONDS = 0.005
 
 @dataclass(frozen=True)
 class BenchmarkServer:
-    """A running server that answers as ours does."""
+    """A running server with the routes of Pilotlight."""
 
     process: subprocess.Popen[bytes]
     port: int
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """Send a request on a new connection; return status, 0 while the server does not listen, and body."""
+        """Return status and body of a request on a new connection. The status is 0 if the server does not listen."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_START_SECONDS)
         try:
             connection.request("GET", path)
@@ -40,7 +40,7 @@ class BenchmarkServer:
             connection.close()
 
     def ask(self, query: str) -> str | None:
-        """Return the best passage's text; None while the server does not listen or is not ready."""
+        """Return the text of the best passage, or None while the server does not listen or is not ready."""
         status, body = self.get(f"/api/v1/search?k=1&q={quote(query)}")
         return str(json.loads(body)["hits"][0]["text"]) if status == 200 else None
 
@@ -58,7 +58,7 @@ class BenchmarkServer:
         """Wait until every worker should be warm. Raises RuntimeError if the server ends or takes too long."""
         end = time.monotonic() + _START_SECONDS
         streak = 0
-        while streak < _STREAK:  # every worker loads by itself
+        while streak < _STREAK:  # each worker loads separately
             streak = streak + 1 if self.get(ready_path)[0] == 200 else 0
             if self.process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"the server on port {self.port} did not start: run its command line to see why")
@@ -74,20 +74,20 @@ class BenchmarkServer:
         return [(megabytes(pid, "status", "VmRSS"), megabytes(pid, "smaps_rollup", "Pss")) for pid in self.workers()]
 
     def cpu_seconds(self) -> tuple[float, float]:
-        """Return the time of the processor that the workers have taken, as user and for the system."""
+        """Return the user and system CPU time of the workers."""
         stats = [Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2] for pid in self.workers()]
         user, system = zip(*(map(int, stat.split()[11:13]) for stat in stats), strict=True)
         return sum(user) / _TICKS, sum(system) / _TICKS
 
 
 def pilotlight(*arguments: str) -> list[str]:
-    """Return a command line of Pilotlight."""
+    """Return the command line that starts Pilotlight."""
     return [sys.executable, "-m", "rag.commands.cli", *arguments]
 
 
 @contextmanager
 def running(line: list[str], environ: Mapping[str, str] | None = None) -> Iterator[BenchmarkServer]:
-    """Start any server on a free port, which replaces {port} in its command line, and stop it in the end."""
+    """Start a server on a free port, which replaces {port} in its command line, and stop it at the end of the block."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = int(probe.getsockname()[1])
     command = [word.replace("{port}", str(port)) for word in line]

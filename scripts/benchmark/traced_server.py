@@ -1,7 +1,7 @@
 """`pilotlight serve` whose functions are timed: `traced_server.py serve --index DIR --workers 1 --port N`.
 
-/components answers with the calls and nanoseconds of each component since the start: time of the processor, without
-that of nested components.
+/components returns the calls and nanoseconds of each component since the start: CPU time, without that of nested
+components.
 """
 
 import functools
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
-# name: functions, as module:name. All else that a thread of the server does for a request is "server".
+# name → functions, as module:name. All other work of a server's thread for a request is "server".
 COMPONENTS = {
     "bytes in: HTTP parsed": ("gunicorn.http.parser:Parser.__next__", "gunicorn.http.wsgi:create"),
     "Flask: context, route, hooks": ("flask.app:Flask.__call__",),
@@ -44,12 +44,12 @@ COMPONENTS = {
     "rest of the query": ("rag.query.retriever:Retriever.answer_query",),
     "server": ("web.server:Worker.handle",),
 }
-UNLOCKED = "*"  # suffix: runs without the interpreter's lock, except for a few µs
-Totals = dict[str, list[int]]  # component: calls and nanoseconds
+UNLOCKED = "*"  # suffix: runs without the GIL, except for a few µs
+Totals = dict[str, list[int]]  # component → calls and nanoseconds
 
 
 class _Thread(threading.local):
-    """The totals of one thread, and the time of the components nested in the present one."""
+    """The totals of one thread, and the time of components nested in the current component."""
 
     all_totals: list[Totals] = []  # noqa: RUF012 - shared by all threads
 
@@ -63,7 +63,7 @@ _thread = _Thread()
 
 
 def timed(component: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that counts its calls and its time, without that of timed functions within it."""
+    """Wrap a function to count its calls and its time, without the time of timed functions that it calls."""
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -83,7 +83,7 @@ def timed(component: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def find(component: str, name: str) -> tuple[Any, str]:
-    """Return the module or class of a function, and its name there. Raises LookupError."""
+    """Return the module or class that contains a function, and the function's name in it. Raises LookupError."""
     module, _, path = name.partition(":")
     *classes, last = path.split(".")
     try:
@@ -107,12 +107,12 @@ def trace() -> None:
 
 
 def reporting(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
-    """Return an application that also answers /components with the measurements."""
+    """Wrap an application, so that it also returns the measurements at /components."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ["PATH_INFO"] != "/components":
             return app(environ, start_response)
-        totals = list(_Thread.all_totals)  # a thread may begin meanwhile
+        totals = list(_Thread.all_totals)  # a copy, because a thread may start meanwhile
         sums = {name: [sum(each[name][i] for each in totals) for i in (0, 1)] for name in COMPONENTS}
         start_response("200 OK", [("Content-Type", "application/json")])
         return [json.dumps(sums).encode()]
@@ -121,7 +121,7 @@ def reporting(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[byt
 
 
 def main() -> None:
-    """Run the command line with everything timed."""
+    """Run the command line with all components timed."""
     from web import app
 
     trace()

@@ -1,4 +1,4 @@
-"""Index a folder, search it and serve it with an installed Pilotlight that has no compiler, and no PyTorch.
+"""Index a folder, search it and serve it with an installed Pilotlight, without a compiler and PyTorch.
 
 Usage: try_installed.py BIN SOURCE WORK, where BIN is the folder of the environment's programs.
 """
