@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 ROLES = ("read", "write")
 MUST_BE_WHOLE = "writing needs a whole collection: use a separate collection for the documents that are written"
-ORIGINS_ARE = "it is written as https://docs.example.org or http://localhost:3000, and nothing after that"
+ORIGINS_ARE = "write it as https://docs.example.org or http://localhost:3000, without a path"
 MAX_GROUPS = 256  # every search of the user has a term for each
 MAX_NAME_CHARS = 256
 _PREFIX = "pl_"  # leaked keys are recognisable

@@ -41,7 +41,7 @@ _TYPES = "|".join(sorted(CONTENT_TYPES)).replace(".", r"\.").replace("+", r"\+")
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1, le=1_000_000)]
 Milliseconds = Annotated[float, Meta(ge=0)]
-Usage = Annotated[dict[str, Count], Meta(description="`prompt_tokens` and `total_tokens`: what the model has read")]
+Usage = Annotated[dict[str, Count], Meta(description="`prompt_tokens` and `total_tokens` of the texts")]
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
 Day = Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", extra_json_schema={"format": "date"})]
 _LANGUAGE = "^[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*$"
@@ -90,9 +90,9 @@ class FilterFields(Request):
     source: Annotated[_Values | None, Meta(description="from this source, spelled as it was indexed")] = None
     url_prefix: Annotated[_Addresses | None, Meta(description="at this address or below it")] = None
     path: Annotated[_Values | None, Meta(description="at this path or below it, on any host")] = None
-    language: Annotated[_Tags | None, Meta(description="in it: `en` and `en-GB` both mean English")] = None
+    language: Annotated[_Tags | None, Meta(description="language: `en` and `en-GB` both mean English")] = None
     content_type: Annotated[_Values | None, Meta(description="of this media type")] = None
-    version: Annotated[_Values | None, Meta(description="in it: `17`, `17.x`, or `latest` for the newest")] = None
+    version: Annotated[_Values | None, Meta(description="version: `17`, `17.x`, or `latest` for the newest")] = None
     date: Annotated[Days | None, Meta(description="dated within these days")] = None
     metadata: Annotated[_MetadataFilter | None, Meta(description="with these values for these names")] = None
 
@@ -172,7 +172,7 @@ class Proof(Struct, frozen=True):
     reason: Annotated[str, Meta(description="one sentence for people")]
     differing: Annotated[list[Span], Meta(description="characters [start, end) of the text that no passage has")]
     is_quotation: Annotated[bool, Meta(description="whether the verdict is that of a quotation")] = False
-    number: Annotated[int | None, Meta(description="of the passage that has it, among those that are cited")] = None
+    number: Annotated[int | None, Meta(description="of the cited passage that has it")] = None
     id: Annotated[str | None, Meta(description="of this passage")] = None
     url: str | None = None
     title: str | None = None
@@ -222,7 +222,7 @@ class SectionChange(Struct, frozen=True):
     section: Annotated[str, Meta(description="headings joined with ` › `, below the title")]
     url: str
     edits: Annotated[tuple[Edit, ...], Meta(description="sentences that differ")]
-    old_section: Annotated[str | None, Meta(description="where it was moved or renamed from")] = None
+    old_section: Annotated[str | None, Meta(description="its place or heading before a move or renaming")] = None
     old_url: str | None = None
 
 
@@ -430,9 +430,7 @@ class Push(Request):
         dict[_MetaName, _MetaValues | None], Meta(max_length=MOST_VALUES, description="values by name, to filter by")
     ] = {}
     access: Access | None = None
-    replace: Annotated[
-        bool, Meta(description="whether it may take the place of what was pushed for its address before; else 409")
-    ] = True
+    replace: Annotated[bool, Meta(description="whether it may replace a document at its address; if not, 409")] = True
     collection: Name = DEFAULT_COLLECTION
 
 
@@ -442,7 +440,7 @@ class IndexChange(Struct):
     id: Count
     collection: str
     url: str
-    document: Annotated[str, Meta(description="id of the document, as hits have it")]
+    document: Annotated[str, Meta(description="id of the document, as in hits")]
     action: Literal["put", "delete"]
     at: Annotated[str, Meta(description="ISO 8601, UTC")]
     state: Literal["queued", "indexed", "skipped", "failed", "removed", "superseded"]
@@ -455,11 +453,11 @@ class PushQueue(Struct):
 
     collection: str
     queued: Annotated[int, Meta(ge=0, description="changes that wait to be indexed")]
-    oldest: Annotated[str | None, Meta(description="when the first of them came")]
+    oldest: Annotated[str | None, Meta(description="when the first of them arrived")]
     failed: Annotated[int, Meta(ge=0, description="documents that could not be read, as far back as changes are kept")]
     documents: Annotated[int, Meta(ge=0, description="documents that were pushed and not withdrawn")]
     bytes: Annotated[int, Meta(ge=0, description="of these documents")]
-    error: Annotated[str | None, Meta(description="why the changes that wait could not be indexed at the last attempt")]
+    error: Annotated[str | None, Meta(description="error of the last attempt to index waiting changes")]
     changes: Annotated[list[IndexChange], Meta(description="the latest ones, the last one first")]
 
 
@@ -549,5 +547,5 @@ class Problem(Struct):
     detail: Annotated[str, Meta(description="one sentence for people")]
     type: str = "about:blank"
     field: Annotated[str | None, Meta(description="the field at fault, such as `filter.date.from`")] = None
-    message: Annotated[str | None, Meta(description="`detail` again, below /v1")] = None
-    error: Annotated[dict[str, str | None] | None, Meta(description="the same as OpenAI says it, below /v1")] = None
+    message: Annotated[str | None, Meta(description="same as `detail`, below /v1")] = None
+    error: Annotated[dict[str, str | None] | None, Meta(description="the error in OpenAI's form, below /v1")] = None

@@ -30,7 +30,7 @@ def milvus_at(address: str) -> "MilvusStore":
     """Return the store at `milvus://HOST:PORT/NAME`, not connected yet. Raises StoreAddressError."""
     if "://" not in address or address.lower().startswith("milvus+lite:"):
         raise StoreAddressError(
-            f"{address[:80]} is no address of Milvus, such as milvus://HOST:19530/NAME; a folder is named by --index"
+            f"{address[:80]} is not an address of Milvus, such as milvus://HOST:19530/NAME; use --index for a folder"
         )
     from indexer.stores.milvus.milvus_store import MilvusStore
 
@@ -162,7 +162,7 @@ class Publisher:
         except PilotlightError as error:
             raise NotPublished(
                 f"{error}; the build is complete in {folder}; the next index with --store {store.name} "
-                "publishes it, also where nothing has changed"
+                "publishes it, even if nothing has changed"
             ) from error
         lost = f"{store.name} does not keep tokens: its searches rank without late interaction"
         self.done |= {"copied": True, "warnings": [lost] if TOKENS in manifest.files else []}

@@ -76,7 +76,7 @@ class Metrics:
         self._stages = metrics.Histogram("search_stage_seconds", "Time of one stage of a search.", labels, **timed)
         labels = ("method", "route", "status")
         self._requests = metrics.Counter("http_requests", "Requests answered.", labels, **options)
-        self._seconds = metrics.Histogram("http_request_seconds", "Time until an answer begins.", ("route",), **timed)
+        self._seconds = metrics.Histogram("http_request_seconds", "Time until a response begins.", ("route",), **timed)
         self._refused = metrics.Counter(
             "requests_refused", "Requests refused, by reason.", ("reason", "kind"), **options
         )
@@ -87,7 +87,7 @@ class Metrics:
         self.in_progress = metrics.Gauge("http_requests_in_progress", "Requests being answered.", **summed)
         text = "Searches that insights recorded or dropped."
         self._insights = metrics.Counter("insights_searches", text, ("outcome",), **options)
-        text = "Searches that were answered, or queries that were embedded, again or for the first time."
+        text = "Lookups of answers and of query vectors in the cache."
         self._lookups = metrics.Counter("query_cache_lookups", text, ("kind", "outcome"), **options)
         self._child = cache(lambda metric, *labels: metric.labels(*labels))
         self._collected.register(_StateCollector(status))

@@ -135,7 +135,7 @@ def document(app: Flask) -> dict[str, Any]:
         "info": {
             "title": "Pilotlight",
             "version": metadata.version("pilotlight"),
-            "description": "Search by meaning and words, and what belongs to it. Every error is a problem object.",
+            "description": "Search documents by meaning and words. Every error is a problem object.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": f"{request.script_root if has_request_context() else ''}/"}],

@@ -138,7 +138,7 @@ def problem_of(error: Exception) -> dict[str, object]:
         return problem(503, "The server cannot read or write its files now; see its log.")
     if isinstance(error, errors.KeysError):
         log.error("%s", error)
-        return problem(503, "The server cannot read the file that says who may do what; see its log.")
+        return problem(503, "The server cannot read its keys or access rules; see its log.")
     # %r because a path may hold line breaks, which would forge log lines
     log.error("%s %r failed", request.method, request.path, exc_info=error)
     return problem(500, DETAILS[500])

@@ -115,7 +115,7 @@ _SYNONYMS = {  # names that models use for arguments, in lower case without _ an
     "cursor": ("offset", "start", "nextcursor"),
 }
 Reply = tuple[str, Sequence[str]]
-"""What a model is to see, and the ids of the passages in it that a search will not show again."""
+"""The text for a model, and the ids of its passages, which later searches of the session leave out."""
 
 
 @cache

@@ -43,7 +43,7 @@ def verify(settings: Settings, *, generation: str | None = None) -> Result:
 
 
 @verb("index", "store")
-@click.argument("generation", required=False, help="id of the one to make live (default: the one before the live one)")
+@click.argument("generation", required=False, help="id of the generation to make live (default: the previous one)")
 @click.option("--list", "only_list", is_flag=True, help="list the generations, and change nothing")
 def rollback(settings: Settings, generation: str | None, *, only_list: bool = False) -> Result:
     """Make an older generation live after verifying it, and list the generations."""

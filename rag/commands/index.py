@@ -25,7 +25,7 @@ from rag.settings import Settings
     "--watch", is_flag=True, help="keep running and re-read folders and files when they change; others are read once"
 )
 @click.option("--full", is_flag=True, help="reprocess unchanged pages too")
-@click.option("--allow-shrink", is_flag=True, help="believe a source that has lost most of its documents")
+@click.option("--allow-shrink", is_flag=True, help="accept that a source has lost most of its documents")
 @click.option("--quiet", is_flag=True, help="show no progress")
 @click.pass_obj
 def index(

@@ -51,7 +51,7 @@ _RERANK = click.option("--rerank", is_flag=True, help="rerank the best candidate
     "to or meta.NAME; repeat a key to allow several values",
 )
 @_RERANK
-@click.option("--explain", is_flag=True, help="say of each hit why it is where it is")
+@click.option("--explain", is_flag=True, help="explain the score of each hit")
 def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **options: Any) -> Result:
     """Answer one query, given as one or more words. `--json` prints the body of the REST response."""
     request = SearchRequest(" ".join(query), filter=read_filter(pairs), collection=settings.collection, **options)
@@ -125,13 +125,12 @@ def read_filter(pairs: Sequence[str]) -> Filter | None:
 @click.option(
     "--from-insights",
     is_flag=True,
-    help="write this folder, from what people opened and judged in the live index, and measure nothing",
+    help="write this folder from opened and judged hits of the live index, without measuring",
 )
 @click.option(
     "--from-index",
     is_flag=True,
-    help="write this folder, of questions made from headings, comments and references in the live index, and measure "
-    "nothing",
+    help="write this folder with questions from headings, comments and references of the live index, without measuring",
 )
 @_RERANK
 def evaluate(
@@ -198,7 +197,7 @@ def _write_dataset(settings: Settings, folder: Path, *, from_index: bool) -> dic
 )
 @click.option("--documents", is_flag=True, help="show the sections that differ; with --queries the questions that do")
 @click.option(
-    "--asked", "adds_asked", is_flag=True, help="with --documents, also show which of the most asked questions differ"
+    "--asked", "adds_asked", is_flag=True, help="with --documents, also show the most frequent questions that differ"
 )
 def compare(
     settings: Settings, *, a: str | None, b: str | None, queries: Path | None, documents: bool, adds_asked: bool

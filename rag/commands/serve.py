@@ -206,24 +206,24 @@ def _several(name: str, help: str, metavar: str = "") -> Callable[[Command], Com
 
 @verb("index", "keys", without=("collection",))
 @click.argument("action", type=click.Choice(("add", "list", "remove")), metavar="ACTION", help="add, list or remove")
-@click.argument("name", required=False, help="name of the key, such as who uses it")
+@click.argument("name", required=False, help="name of the key, such as that of its user")
 @click.option(
-    "--role", metavar="ROLE", default="read", help="what it allows: read (default), or write, which includes read"
+    "--role", metavar="ROLE", default="read", help="role of the key: read (default), or write, which includes read"
 )
 @_several(
     "origin",
-    "site whose pages show the key, such as https://docs.example.org: it is good for searches from there alone; "
+    "site whose pages contain the key, such as https://docs.example.org; the key then only allows searches from there; "
     "may be repeated",
 )
-@_several("collection", "collection that the key is for: nothing else is there for it; may be repeated", "NAME")
+@_several("collection", "collection that the key may use (default: all); may be repeated", "NAME")
 @_several(
     "filter",
-    "which documents the key may see, such as meta.team=payments or path=/docs; may be repeated; not with the "
-    "role write",
+    "filter of the documents that the key may read, such as meta.team=payments or path=/docs; may be repeated; not with "
+    "the role write",
     "KEY=VALUE",
 )
-@_several("user", "user in whose name the key sees documents with an access list; may be repeated", "NAME")
-@_several("group", "the same for a group; may be repeated", "NAME")
+@_several("user", "user whose access the key has to documents with an access list; may be repeated", "NAME")
+@_several("group", "group, in the same way; may be repeated", "NAME")
 @click.option("--stdin", "from_stdin", is_flag=True, help="read the key from standard input instead of generating one")
 def keys(
     settings: Settings, *, action: str, name: str | None, role: str, from_stdin: bool, **of_key: tuple[str, ...]

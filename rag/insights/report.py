@@ -77,7 +77,7 @@ def _reading() -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise InsightsError(f"what people ask cannot be read: {error}") from error
+        raise InsightsError(f"the record of searches cannot be read: {error}") from error
 
 
 @_reading()

@@ -148,7 +148,7 @@ def _open(folder: Path) -> sqlite3.Connection:
             connection.execute(f"PRAGMA {pragma}")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version not in (0, _VERSION):
-            raise InsightsError(f"{path} is of version {version}, not {_VERSION}: remove it to begin again")
+            raise InsightsError(f"{path} is of version {version}, not {_VERSION}: delete it to start again")
         if version == 0:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")

@@ -107,7 +107,7 @@ class PushedQueue:
         with writing(self._settings.index_dir, folder_of(self._settings, collection)):
             if not store.has(address):
                 text = f"no document was pushed to collection {collection!r} for {address[:200]}"
-                raise NotThere(f"{text}; what a site or folder gave goes with its source", "url")
+                raise NotThere(f"{text}; remove the source of a crawled document instead", "url")
             change = store.remove(address)
         self._wake.set()
         return _described(change, collection)
@@ -155,7 +155,7 @@ class PushedQueue:
                 if any(PushedStore(folder).is_waiting() for folder in folders):
                     self._run()
             except (OSError, sqlite3.Error) as error:
-                log.warning("what was pushed cannot be looked at: %s", error)
+                log.warning("the queue of pushed documents cannot be read: %s", error)
             self._wake.wait(_POLL_SECONDS)
             self._wake.clear()
 
@@ -185,7 +185,7 @@ def _address(url: str) -> str:
     if address is None or has_user(url):
         raise RequestRefused("url", "must be an http or https address of at most 2,000 characters, without a user")
     if "#" in url:
-        raise RequestRefused("url", "must not have a fragment: a document has one address, which hits add anchors to")
+        raise RequestRefused("url", "must not have a fragment: hits add anchors to the address of a document")
     return address
 
 

@@ -43,7 +43,7 @@ Collection = Annotated[str, Meta(min_length=1, description="name of a collection
 ALL = "*"  # every collection that the caller may see; no collection has this name
 Collections = Annotated[
     str | Annotated[list[str], Meta(min_length=1, max_length=100)],
-    Meta(description="collections to search as one, in place of `collection`: names, or `*` for all that are there"),
+    Meta(description="collections to search as one, in place of `collection`: names, or `*` for all available ones"),
 ]
 FILTER_SCHEMA = {"anyOf": [{"$ref": "#/components/schemas/FilterFields"}, {"type": "null"}]}
 
@@ -62,7 +62,7 @@ class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=T
     k: Annotated[int, Meta(ge=1, le=MAX_K, description="most hits to return")] = 10
     # The order of hits depends on k, so all pages of a search need the same k.
     offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET, description="hits to skip: `next` of the previous answer")] = 0
-    mode: Annotated[Mode, Meta(description="by meaning and words, or one alone")] = "hybrid"
+    mode: Annotated[Mode, Meta(description="by meaning and words, or only one of them")] = "hybrid"
     collection: Collection = DEFAULT_COLLECTION
     collections: Collections | None = None
     per_document: Annotated[
@@ -72,7 +72,7 @@ class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=T
     facets: Annotated[bool, Meta(description="whether to count documents by source, language and so on")] = False
     rerank: Annotated[bool, Meta(description="whether a cross-encoder reads the best candidates")] = False
     links: Annotated[bool, Meta(description="whether each hit has an address at which browsers mark its text")] = False
-    explain: Annotated[bool, Meta(description="whether each hit says why it is where it is")] = False
+    explain: Annotated[bool, Meta(description="whether to explain the score of each hit")] = False
     filter: Annotated[FilterFields, Meta(description="documents to search", extra_json_schema=FILTER_SCHEMA)] = None
 
     @property

@@ -36,7 +36,7 @@ class ScorePart(TypedDict):
     score: Annotated[float | None, Meta(description="cosine, BM25 or MaxSim; null where no word matches")]
     rank: Annotated[int | None, Meta(description="by this score, among the candidates")]
     scaled: Annotated[float, Meta(description="the score on the scale on which the parts are added")]
-    weight: Annotated[float, Meta(description="those of all parts add up to 1")]
+    weight: Annotated[float, Meta(description="the weights of all parts add up to 1")]
 
 
 class Step(TypedDict):
@@ -60,10 +60,10 @@ class Explanation(TypedDict):
     dense: Annotated[ScorePart | None, Meta(description="by meaning")]
     lexical: Annotated[ScorePart | None, Meta(description="by words")]
     tokens: Annotated[ScorePart | None, Meta(description="by late interaction")]
-    weights: Annotated[str, Meta(description="why the parts weigh what they do, in words; empty for one part alone")]
+    weights: Annotated[str, Meta(description="reason for the weights, in words; empty if there is one part")]
     fused: Annotated[float, Meta(description="sum of scaled × weight of the parts")]
     steps: Annotated[list[Step], Meta(description="what changed the score afterwards, in order")]
-    folded: Annotated[int, Meta(description="passages with the same text, or of the page in other versions, left out")]
+    folded: Annotated[int, Meta(description="hidden passages with the same text, or of the page in other versions")]
     left_out: Annotated[int, Meta(description="passages of its document that `per_document` left out")]
 
 
@@ -86,18 +86,18 @@ class Hit(msgspec.Struct, frozen=True):
     highlights: Annotated[list[Span], Meta(description="characters [start, end) of `text` that match query words")]
     score: float
     # dense (cosine), lexical (BM25), tokens (MaxSim), rerank
-    scores: Annotated[dict[str, float | None], Meta(description="by part; null where it has none")]
+    scores: Annotated[dict[str, float | None], Meta(description="by part; null for a part without one")]
     language: Annotated[str | None, Meta(description="primary subtag, such as `en`")]
     date: Annotated[str | None, Meta(description="YYYY-MM-DD")]
     content_type: str
     metadata: Annotated[dict[str, Any], Meta(description="the user's own: texts, or lists of texts")]
-    duplicates: Annotated[list[str], Meta(description="urls of passages with the same text, left out for this one")]
-    version: Annotated[str | None, Meta(description="of the manual, where its address has one, such as `17`")] = None
+    duplicates: Annotated[list[str], Meta(description="urls of hidden passages with the same text")]
+    version: Annotated[str | None, Meta(description="version of the manual in its address, such as `17`")] = None
     also: Annotated[list[OtherVersion], Meta(description="other versions of the page, newest first")] = []
     link: Annotated[str | None, Meta(description="with `links`: `url`, at which browsers mark the text")] = None
     section_text: Annotated[str | None, Meta(description="the passage with its section, for `expand`")] = None
     document: Annotated[str, Meta(description="id of the document, the same in every generation")] = ""
-    collection: Annotated[str, Meta(description="that the document is in")] = DEFAULT_COLLECTION
+    collection: Annotated[str, Meta(description="collection of the document")] = DEFAULT_COLLECTION
     more: Annotated[int, Meta(ge=0, description="passages of this document that `per_document` left out")] = 0
     explanation: Annotated[Explanation | None, Meta(description="only with `explain`")] = None
     blocks: Annotated[list[TextBlock], Meta(description="code and tables: characters [start, end) of `text`")] = []
@@ -115,7 +115,7 @@ class RerankCounts(msgspec.Struct, frozen=True):
     """The number of candidates for a cross-encoder, and the number that it had time to read."""
 
     candidates: int
-    scored: Annotated[int, Meta(description="fewer where time was short: the best of them")]
+    scored: Annotated[int, Meta(description="the best ones only, if time was short")]
 
 
 class Share(TypedDict):
@@ -146,14 +146,14 @@ class Answer(msgspec.Struct, frozen=True):
     also_searched: list[AlsoSearched] = []
     required: Annotated[list[str], Meta(description="phrases and fields that every hit has")] = []
     excluded: Annotated[list[str], Meta(description="phrases and fields that no hit has")] = []
-    close: Annotated[bool, Meta(description="whether any hit is close; if not, these are the nearest")] = True
+    close: Annotated[bool, Meta(description="whether any hit is close to the query")] = True
     reranked: RerankCounts | None = None
     did_you_mean: Annotated[str | None, Meta(description="the query with its unknown words corrected")] = None
     collections: Annotated[list[str], Meta(description="that were searched")] = msgspec.field(
         default_factory=lambda: [DEFAULT_COLLECTION]
     )
-    unavailable: Annotated[list[str], Meta(description="collections that `*` has left out, as they are not ready")] = []
-    search_id: Annotated[str | None, Meta(description="names this search in feedback; null where none is kept")] = None
+    unavailable: Annotated[list[str], Meta(description="collections that `*` left out because they are not ready")] = []
+    search_id: Annotated[str | None, Meta(description="id for feedback; null if searches are not recorded")] = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form."""

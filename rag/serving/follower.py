@@ -72,7 +72,7 @@ class ServedModel:
                 self.embedder.encode([query], role="query")
             self.embedder.encode(WARM_QUERIES, role="query")
         except MemoryError as error:
-            raise RagError(f"there is no memory for model {self.name}: allow more") from error
+            raise RagError(f"there is not enough memory for model {self.name}") from error
         except OSError as error:
             raise RagError(f"model {self.name} cannot be loaded: {error.strerror or error}") from error
 

@@ -233,7 +233,7 @@ class LiveRetriever:
 
         settings = self.follower.settings
         if settings.store:
-            raise NotConfigured("changes are those of an index folder, and this server answers from Milvus")
+            raise NotConfigured("changes require an index folder, and this server answers from Milvus")
         only = self.scope.narrowed(collection, filter)
         with self._reading(collection, filter):
             folder = collection_dir(settings.index_dir, collection)

@@ -59,7 +59,7 @@ def recorder() -> Recorder:
     """Return the recorder of searches. Raises NotConfigured if there is none."""
     insights: Recorder | None = current_app.extensions["insights"]
     if insights is None:
-        raise NotConfigured("what people ask is not kept here: set insights")
+        raise NotConfigured("searches are not recorded here: set insights")
     return insights
 
 

@@ -112,7 +112,7 @@ def add_feedback() -> Response:
     keeps = requests.recorder()
     feedback = requests.read_json(messages.FeedbackRequest, MAX_SEARCH_BYTES, "feedback")
     if not feedback.hit and feedback.feedback != "seen":
-        raise FieldError("hit", "hit is missing: only seen is said of a search as a whole.")
+        raise FieldError("hit", "hit is missing: only the feedback seen is for a whole search.")
     keeps.add_feedback(feedback.search_id, feedback.feedback, feedback.hit or "")
     return Response(status=204)
 

@@ -271,10 +271,10 @@ class Users:
             return None
         name = _text(environ[self._user])
         if name is None or "," in name:
-            raise Unauthorized(f"The proxy hands over a {self._shown} that is not the name of one user.")
+            raise Unauthorized(f"The proxy sends a {self._shown} that is not the name of one user.")
         groups = [_text(group) for group in str(environ.get(self._groups, "")).split(",") if group.strip()]
         if None in groups or len(groups) > MAX_GROUPS:
-            raise Unauthorized(f"The proxy hands over groups that cannot be read, or more than {MAX_GROUPS}.")
+            raise Unauthorized(f"The proxy sends groups that are invalid, or more than {MAX_GROUPS}.")
         return name, list(filter(None, groups))
 
     def _is_trusted(self, environ: Mapping[str, Any], address: str) -> bool:

@@ -24,8 +24,8 @@ insights = Blueprint("insights", __name__)
 class InsightsRequest(Request):
     """The period and collection of the searches to count."""
 
-    days: Annotated[int, Meta(ge=1, le=MAX_DAYS, description="how many, with today")] = 30
-    collection: Annotated[str, Meta(description="only searches of it; else of all")] = ""
+    days: Annotated[int, Meta(ge=1, le=MAX_DAYS, description="number of days, including today")] = 30
+    collection: Annotated[str, Meta(description="collection of the searches; default: all")] = ""
 
 
 class TableRequest(InsightsRequest):

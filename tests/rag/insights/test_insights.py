@@ -87,7 +87,7 @@ def test_a_store_that_cannot_be_read_says_so(tmp_path: Path) -> None:
                 opened(tmp_path)
     (tmp_path / DATABASE).write_bytes(b"not a database" * 100)
     for read in (lambda: report(tmp_path, 1), lambda: judged_questions(tmp_path, "default")):
-        with pytest.raises(InsightsError, match="what people ask cannot be read: file is not a database"):
+        with pytest.raises(InsightsError, match="the record of searches cannot be read: file is not a database"):
             read()
 
 
