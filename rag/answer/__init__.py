@@ -1,1 +1,1 @@
-"""Hits in, an answer with citations out, by an endpoint that writes."""
+"""Hits in, a written answer with citations out. An endpoint of a language model writes the text."""

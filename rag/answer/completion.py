@@ -1,4 +1,4 @@
-"""Written answers: an endpoint for OpenAI's chat completions streams them, from the hits of a search."""
+"""Written answers: an endpoint with OpenAI's chat completions API streams them, based on the hits of a search."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from rag.query.results import Answer
 
 BEAT_SECONDS = 1.0
 MAX_ANSWER_BYTES = 4_000_000
-NOTHING_FOUND = "nothing found"  # finish_reason without a call of the model
+NOTHING_FOUND = "nothing found"  # finish_reason if the model was not called
 _CITATION_FIELDS = ("id", "url", "title", "section", "link")
 _INSIDE = re.compile(r"[\d^,;–\- \t]{0,120}+")
 _BLANKS = 8
@@ -46,7 +46,7 @@ def write_answer(
 ) -> Generator[Event | None, None, None]:
     """Yield the events of an answer to a question: hits, then tokens and proofs, citations and done.
 
-    None is yielded for every BEAT_SECONDS of silence. Closing the iterator ends the call of the endpoint.
+    Yields None after each BEAT_SECONDS of silence. Closing the iterator ends the call of the endpoint.
 
     Args:
         search_answer: the hits for the question.
@@ -58,7 +58,7 @@ def write_answer(
 
     Raises:
         EndpointFailed: the endpoint cannot be used.
-        EndpointSlow: it took too long.
+        EndpointSlow: the endpoint took too long.
     """
     start = time.perf_counter()
     yield event_of("hits", search_answer.as_dict())
@@ -90,9 +90,9 @@ def _milliseconds_since(start: float) -> float:
 
 
 class CitationFilter:
-    """Passes text on with every citation written [n], for n from 1 to count; others are removed.
+    """Rewrites citations as [n], for n from 1 to count, and removes others, while a text streams.
 
-    Brackets in code stay: there, `[0]` is an index. The time is linear in the length of the text.
+    Brackets in code stay, because `[0]` is an index there. The time is linear in the length of the text.
     """
 
     def __init__(self, count: int) -> None:
@@ -142,7 +142,7 @@ class Finished(NamedTuple):
 
 
 def complete(endpoint: Endpoint, chat: Sequence[dict[str, str]]) -> Generator[str | Finished | None, None, None]:
-    """Yield the text that the model writes, None after BEAT_SECONDS of silence, and Finished at the end.
+    """Yield the text that the model writes, None after each BEAT_SECONDS of silence, and Finished at the end.
 
     Closing the iterator ends the call at once. Raises EndpointFailed or EndpointSlow.
     """
@@ -151,7 +151,7 @@ def complete(endpoint: Endpoint, chat: Sequence[dict[str, str]]) -> Generator[st
     task = loop.create_task(_call(endpoint, chat, pieces.put))
 
     def run() -> None:
-        with suppress(asyncio.CancelledError):  # the caller has gone
+        with suppress(asyncio.CancelledError):  # the iterator was closed
             loop.run_until_complete(task)
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
@@ -177,7 +177,7 @@ def complete(endpoint: Endpoint, chat: Sequence[dict[str, str]]) -> Generator[st
 async def _call(
     endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Callable[[str | Finished | Exception], None]
 ) -> None:
-    """Make the call, and put its text or its error."""
+    """Call the endpoint, and put its text or its error."""
     try:
         async with asyncio.timeout(endpoint.timeout):
             await _stream(endpoint, chat, put)
@@ -205,7 +205,9 @@ async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Calla
                 start += block
                 if len(start) > 300:
                     break
-            message = start[:300].decode("utf-8", "replace").replace(endpoint.key or "\0", "…")  # some echo it
+            message = (
+                start[:300].decode("utf-8", "replace").replace(endpoint.key or "\0", "…")
+            )  # some endpoints echo the key
             log.warning("the answer endpoint returned status %d: %r", response.status_code, message)
             raise EndpointFailed(f"the answer endpoint returned status {response.status_code}")
         if response.headers.get("Content-Type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
@@ -230,7 +232,7 @@ async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Calla
 
 
 class EventData:
-    """Reads the data of events of one line each from pieces of text."""
+    """Reads events from pieces of text, each event with its data on one line."""
 
     def __init__(self) -> None:
         self._rest: list[str] = []
@@ -246,7 +248,7 @@ class EventData:
 
 
 def _read(data: str, reason: str) -> tuple[str, str]:
-    """Return the text of one event, and the reason of the end or the one so far."""
+    """Return the text of an event, and the finish reason so far."""
     try:
         chunk: Any = json.loads(data)
         if chunk.get("error"):

@@ -50,7 +50,7 @@ _MAX_QUESTIONS = 8
 
 
 def search_text(question: str, history: Sequence[Exchange], max_chars: int) -> str:
-    """Return the query for a question; "and on Windows?" is joined with the last question that stands alone."""
+    """Return the search query for a question; "and on Windows?" is joined with the last complete question."""
 
     def stands_alone(question: str) -> bool:
         if is_spaceless(question):
@@ -73,7 +73,7 @@ MAX_CONVERSATION_CHARS = 6_000
 _MAX_ANSWER_CHARS = 1_500
 SYSTEM = Path(__file__).with_name("system.txt").read_text("utf-8").rstrip()
 
-# Our tags, and those by which chat templates mark turns, in any letters and with any padding.
+# Our tags and the turn marks of chat templates, in any case and with any padding.
 _BRACKETS = "<\uff1c\ufe64"
 _NAMES = ("passage", "question", "conversation", "system", "startofturn", "endofturn")
 _NAME = re.compile(f"(?={'|'.join(_NAMES)})")  # they may overlap
@@ -89,7 +89,7 @@ _CITATION = re.compile(r"[ \t]{0,9}\[\d+\]")
 
 
 def neutralise(text: str) -> str:
-    """Replace the brackets of everything in a text that could pass for one of the prompt's delimiters."""
+    """Replace the brackets of everything in a text that looks like one of the prompt's delimiters."""
     text = _BEFORE_PIPE.sub("‹", _SHORT_TOKEN.sub("‹", text))
     if not any(bracket in text for bracket in _BRACKETS):
         return text
@@ -110,7 +110,7 @@ def neutralise(text: str) -> str:
 
 
 def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = ()) -> list[dict[str, str]]:
-    """Return the chat that asks a model to answer from the hits, which are numbered passages, after the history."""
+    """Return a chat that asks a model to answer from the hits, as numbered passages, after the conversation."""
     max_chars = MAX_PASSAGES_CHARS // max(1, len(hits))
     texts = [text if len(text := text_of(hit)) <= max_chars else hit.text[:max_chars] for hit in hits]
     blocks = [
@@ -124,13 +124,13 @@ def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = (
 
 
 def _conversation(history: Sequence[Exchange]) -> str:
-    """Return the end of a conversation; answers are cut, and lose citations, which number other passages."""
+    """Return the end of a conversation, with answers cut and without their citations of other passages."""
     exchanges: list[str] = []
     room = MAX_CONVERSATION_CHARS
     for each in reversed(history):
         text = _CITATION.sub("", each.answer)
         cut = f"{text[:_MAX_ANSWER_CHARS]}…" if len(text) > _MAX_ANSWER_CHARS else text
-        # cut first: a client may send a hundred times as much, each bracket of which would be looked at
+        # Cut first, because each bracket costs time, and a client may send a hundred times as much.
         exchanges.insert(
             0, f"Question: {neutralise(each.question[:MAX_CONVERSATION_CHARS])}\nAnswer: {neutralise(cut)}"
         )

@@ -1,3 +1,4 @@
-"""Documents of two generations or versions in, the sections that differ out.
+"""Documents of two generations or versions in, the differing sections out.
 
-May import `query` and `serving`."""
+May import `query` and `serving`.
+"""

@@ -218,8 +218,8 @@ def _several(name: str, help: str, metavar: str = "") -> Callable[[Command], Com
 @_several("collection", "collection that the key may use (default: all); may be repeated", "NAME")
 @_several(
     "filter",
-    "filter of the documents that the key may read, such as meta.team=payments or path=/docs; may be repeated; not with "
-    "the role write",
+    "filter of the documents that the key may read, such as meta.team=payments or path=/docs; may be repeated; "
+    "not with the role write",
     "KEY=VALUE",
 )
 @_several("user", "user whose access the key has to documents with an access list; may be repeated", "NAME")

@@ -41,13 +41,7 @@ class PushedBuilder:
         make_embedder: Callable[[Settings], Embedder],
         on_published: Callable[[Path], object] | None = None,
     ) -> None:
-        """Take the settings.
-
-        Args:
-            settings: of the server.
-            make_embedder: loads the embedder, at the first build.
-            on_published: called with the folder of a collection after each successful build.
-        """
+        """Take the settings, the loader of the embedder, and a callback for the folder of each published build."""
         self._settings = settings
         self._make_embedder = make_embedder
         self._embedder: Embedder | None = None

@@ -129,9 +129,10 @@ class JobManager:
         is_cancelled = (folder / CANCEL).exists()
         if end is None and is_alive:
             end = {"state": "cancelling" if is_cancelled else "running"}
+        elif end is None and is_cancelled:
+            end = {"state": "cancelled"}
         elif end is None:
-            why = None if is_cancelled else f"its process died; see {folder / 'log.txt'}"
-            end = {"state": "cancelled" if is_cancelled else "failed", "error": why}
+            end = {"state": "failed", "error": f"its process died; see {folder / 'log.txt'}"}
         return request | {"ended_at": None, "report": None, "error": None} | end
 
     def cancel(self, job_id: str) -> dict[str, Any]:

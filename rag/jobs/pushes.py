@@ -197,11 +197,9 @@ def _stated_facts(sent: Push) -> SenderFacts:
         raise RequestRefused("date", "must be a day such as 2026-01-31")
     readers = None
     if sent.access is not None:
-        names_by_kind = {
-            name: names for name, names in msgspec.structs.asdict(sent.access).items() if names is not None
-        }
+        names = msgspec.structs.asdict(sent.access)
         try:
-            readers = readers_of(names_by_kind)
+            readers = readers_of({kind: each for kind, each in names.items() if each is not None})
         except ValueError as error:
             raise RequestRefused("access", str(error)) from error
     language = language_of(sent.language)

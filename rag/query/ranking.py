@@ -1,8 +1,8 @@
 """Turn the hits of the searches into one order: pure functions on a few hundred rows.
 
-`fuse` joins the searches, `rerank` changes the order, `extend` adds the hits of a deeper search, and `choose` leaves
-out near-duplicates and passages above the limit of a document. Rows are int64, scores float32; "best first" is by
-score, and by row where scores are equal.
+`fuse` joins the searches, `rerank` changes the order, `extend` adds the hits of a deeper search, and `choose` hides
+near-duplicates and passages above the limit of a document. Rows are int64, scores float32. "Best first" orders by
+score, and rows with equal scores by row.
 """
 
 import math
@@ -28,7 +28,7 @@ VectorHits = tuple[Scores, Rows]
 
 _SCORES = ("dense", "lexical", "tokens", "rerank")
 MAX_QUERY_TOKENS = 256  # about 200 words
-MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # costs .0004 of nDCG@10
+MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # lose .0004 of nDCG@10
 _FIRST_COMPARED_PER_HIT = 3
 _NO_TWINS: Mapping[int, frozenset[int]] = MappingProxyType({})
 # A newer version is shown if it has this share of the score of the best version.
@@ -40,28 +40,28 @@ _PASSAGES_PER_CHECK = 256
 
 
 class Ranking(Struct, frozen=True):
-    """Candidates, best first; arrays of one length."""
+    """Candidates, best first, in arrays of equal length."""
 
     rows: Rows
     scores: Scores
     columns: Mapping[str, Scores]
     """Scores by part, NaN where a passage has none: dense (cosine), lexical (BM25, 0 where no word matches), tokens
     (MaxSim), rerank. Rankings that are to be explained have more, see `explain`."""
-    first: int | None = None  # candidates of the first search; None if there was no deeper one
+    first: int | None = None  # number of candidates before a deeper search; None without one
 
     def ordered(self, order: npt.NDArray[np.integer], scores: Scores, **columns: Scores) -> "Ranking":
-        """Return the candidates in another order (n,), with scores and columns (n,) by the present indices."""
+        """Return the candidates in another order (n,). New scores and columns (n,) have the present order."""
         reordered = {name: values[order] for name, values in {**self.columns, **columns}.items()}
         return Ranking(self.rows[order], scores[order], reordered)
 
     def after(self, page: "Ranking") -> "Ranking":
-        """Return the candidates after the passages of a page, which get the highest score."""
+        """Return these candidates behind the passages of a page, which get the highest score."""
         highest = self.scores.max(initial=page.scores.max())
         raised = Ranking(page.rows, np.full(len(page.rows), highest, np.float32), page.columns)
         return replace(extend(raised, self), first=None)
 
     def scores_of(self, indices: Sequence[int]) -> list[dict[str, float | None]]:
-        """Return the scores of candidates by search; None where a search did not find one."""
+        """Return the scores of candidates by search; None if a search did not find one."""
         by_search: dict[str, list[float | None]] = dict.fromkeys(_SCORES, [None] * len(indices))
         for name in self.columns.keys() & by_search.keys():
             lowest = 0 if name == "lexical" else -math.inf
@@ -81,9 +81,9 @@ def fuse(
 ) -> Ranking:
     """Rank the hits of one search, or of both, by a convex combination of scaled scores (Bruch, Gai and Ingber 2023).
 
-    Cosines and MaxSim are scaled so that the lowest is 0 and the highest 1, BM25 so that the highest is 1; `weigh` says
-    what each counts for. MaxSim is computed for the best candidates by the other two, and is the lowest for the rest.
-    In mode `dense`, MaxSim alone ranks where there is one, as it ranks better than cosines.
+    Cosines and MaxSim are scaled from 0 for the lowest to 1 for the highest, BM25 from 0 to 1 for the highest; `weigh`
+    gives the weights. MaxSim is computed only for the best candidates by the other two scores; the rest get the lowest.
+    In mode `dense`, MaxSim alone ranks if there is one, because it ranks better than cosines.
 
     Args:
         dense: cosines and rows, best first.
@@ -91,7 +91,7 @@ def fuse(
         cosines: returns the cosines of rows that the dense search did not find.
         maxsim: returns the MaxSim of rows; None if the index has no tokens.
         query: facts that decide the weights.
-        explain: whether to add the columns that explanations are made of.
+        explain: whether to add the columns that explanations need.
     """
     reasons: dict[str, float] = {}
     if dense is None:
@@ -119,7 +119,7 @@ def fuse(
         by_search = {"dense": by_meaning, "lexical": by_words}
         scaled = [scale(by_meaning), by_words / highest]
         weights, reasons = weigh(measure_signals(query, dense, lexical), tokens=maxsim is not None)
-        # float64, so that a candidate that is best in all parts scores 1
+        # float64, so that the best candidate of all parts scores exactly 1
         sums = np.float64(weights["dense"]) * scaled[0] + np.float64(weights["lexical"]) * scaled[1]
         if maxsim is not None:
             depth = max(len(dense[1]), len(lexical.rows))
@@ -152,16 +152,16 @@ def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: R
 
 
 def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores) -> Ranking:
-    """Average the scores of a cross-encoder and the search, and rank the candidates that it has read first.
+    """Average the scores of a cross-encoder and the search; the candidates that it has read come first.
 
-    Replacing the order of a strong search is known to harm it. Logits are averaged, as a sigmoid leaves hardly any
-    distance between the good ones, nor between the bad ones.
+    Replacing the order of a strong search is known to harm it. Logits are averaged, because after a sigmoid good
+    candidates hardly differ from each other, nor do bad ones.
 
     Args:
         ranking: candidates, best first.
         read: indices (n,) of the candidates that the cross-encoder has read, in order.
         logits: their scores, (n,).
-        shown: the scores that their hits will have, (n,).
+        shown: the scores that their hits will show, (n,).
     """
     count = len(ranking.rows)
     columns = {"rerank": filled(count, read, shown), "rank_before": filled(count, read, read + 1)}
@@ -177,7 +177,7 @@ def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores) -> Ranki
 
 
 def extend(ranking: Ranking, deeper: Ranking) -> Ranking:
-    """Append the further hits of a deeper search to a ranking, with scores no higher than its lowest."""
+    """Append the new hits of a deeper search to a ranking, with scores no higher than its lowest."""
     new = ~np.isin(deeper.rows, ranking.rows)
     least = ranking.scores[-1] if len(ranking.scores) else np.float32(np.inf)
     before, after = len(ranking.rows), int(new.sum())
@@ -262,9 +262,9 @@ def choose(
 
 
 def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], set[int]]:
-    """Fold the versions of a page into the newest one, unless it answers less than half as well as the best one.
+    """Fold the versions of a page into the newest one, unless its score is less than half of the best one's.
 
-    Return the best passage of each other version, by the passage that is shown, and all passages to hide.
+    Returns the best passage of each other version, by the shown passage; and all passages to hide.
     """
     pages: dict[tuple[str, str], dict[str, list[int]]] = {}
     for index, edition in enumerate(editions):
@@ -286,9 +286,9 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
 def fold_formats(
     ranking: Ranking, documents: Sequence[int], twins: Mapping[int, frozenset[int]]
 ) -> dict[int, list[int]]:
-    """Fold the formats of a document into the preferred one, unless it answers less than half as well.
+    """Fold the formats of a document into the preferred one, unless its score is less than half of the best one's.
 
-    Return the passages of the other formats, by the best passage of the preferred one.
+    Returns the passages of the other formats, by the best passage of the preferred one.
     """
     best_of_document: dict[int, int] = {}
     passages: dict[int, list[int]] = {}
@@ -307,12 +307,12 @@ def fold_formats(
 def collapse(signatures: npt.NDArray[np.uint64], near: int = MAX_SIGNATURE_BITS) -> dict[int, int]:
     """Fold each near-duplicate into the best hit within `near` bits that is not folded itself.
 
-    `signatures` uint64 (n,) are the SimHashes of hits, best first. Return the place of the hit to show by that of each
-    near-duplicate.
+    `signatures` uint64 (n,) are the SimHashes of hits, best first. Returns the place of the shown hit by the place of
+    each near-duplicate.
     """
     leaders: dict[int, int] = {}
     are_alike = np.bitwise_count(signatures[:, np.newaxis] ^ signatures) <= near
-    for place in (are_alike.sum(axis=1) > 1).nonzero()[0].tolist():  # each is like itself
+    for place in (are_alike.sum(axis=1) > 1).nonzero()[0].tolist():  # each equals itself
         if place not in leaders:
             for other in are_alike[place].nonzero()[0].tolist():
                 if other > place:
@@ -321,13 +321,13 @@ def collapse(signatures: npt.NDArray[np.uint64], near: int = MAX_SIGNATURE_BITS)
 
 
 def is_close(cosines: Sequence[float | None], coverages: Iterable[float], close: float, unrelated: float) -> bool:
-    """Return whether one of the best hits is close to a query, by its cosine and its share of the query's words.
+    """Return whether one of the best hits is close to a query, by its cosine or its share of the query's words.
 
     Args:
         cosines: of the hits.
-        coverages: the share of the query's words that each of them has; read only if needed.
-        close: the cosine from which a hit is close, on a scale on which unrelated texts have 0; with 0, all are close.
-        unrelated: the cosine of unrelated texts, see `measure_unrelated`.
+        coverages: share of the query's words in each hit; read only if needed.
+        close: lowest cosine of a close hit, scaled so that unrelated texts have 0; with 0, all hits are close.
+        unrelated: cosine of unrelated texts, see `measure_unrelated`.
     """
     nearness = [None if cosine is None else (cosine - unrelated) / (1 - unrelated) for cosine in cosines]
     if max([0.0, *filter(None, nearness)]) >= close:

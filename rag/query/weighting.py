@@ -1,4 +1,4 @@
-"""Weigh the searches by meaning, by words and by tokens, from facts of a query before its ranking."""
+"""Weigh the searches by meaning, by words and by tokens, from facts that are known before the ranking."""
 
 import math
 import operator
@@ -16,7 +16,7 @@ from embedder.text_embedder import Embedder
 from indexer.generation.languages import Spoken
 from indexer.generation.rows import ScoredRows, TermHits
 
-REASON = "_reason"  # suffix of the columns of a ranking that are named by signals
+REASON = "_reason"  # suffix of the columns of a ranking that are named after signals
 # One word in a thousand is a call in prose, one in 200 in a manual, one in 30 or more in code.
 _CALL = re.compile(r"\w\(")
 _CODE_CALLS = 0.05
@@ -79,21 +79,21 @@ class CollectionFacts(Struct, frozen=True):
 
 
 class QueryFacts(Struct, frozen=True):
-    """The facts of a query that decide the weights; `broken` is that of a `TokenizedText`."""
+    """The facts of a query that decide the weights; `broken` is from `TokenizedText`."""
 
     collection: CollectionFacts
     broken: tuple[int, int]
 
 
 def share_of_code(texts: Sequence[str]) -> float:
-    """Return the share of words with an opening bracket after them. It is high in code, whose functions are called."""
+    """Return the share of words followed by an opening bracket, as in function calls. It is high in code."""
     calls, words = (sum(len(find(text)) for text in texts) for find in (_CALL.findall, str.split))
     return calls / max(1, words)
 
 
 def measure_unrelated(embedder: Embedder) -> float:
     """Return the mean cosine of unrelated texts, which depends on the model."""
-    # The engine of documents stays unloaded: it may have another precision.
+    # The role query keeps the engine of documents, which may have another precision, unloaded.
     documents = embedder.encode_ids(embedder.tokenize(UNRELATED), role="query")[0]
     cosines = embedder.encode(UNRELATED, role="query") @ documents.T
     return float(cosines[~np.eye(len(UNRELATED), dtype=bool)].mean())
@@ -123,7 +123,7 @@ def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> f
 
 
 def measure_signals(query: QueryFacts, dense: ScoredRows, lexical: TermHits) -> list[float]:
-    """Return the values of SIGNALS, in their order, which predict how well each search answers a query.
+    """Return the values of SIGNALS, in order, which predict how well each search answers a query.
 
     Args:
         query: facts of the query and its collection.
@@ -172,7 +172,7 @@ def _logistic(value: float) -> float:
 
 
 def describe(moved: Mapping[str, float]) -> str:
-    """Describe the signal that raised or lowered the weight of words most."""
+    """Describe the signal that changed the weight of words most."""
     name, logits = max(moved.items(), key=lambda item: abs(item[1]))
     if abs(logits) < _MIN_REASON_LOGITS:
         return "words and meaning count as usual"

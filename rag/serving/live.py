@@ -1,7 +1,7 @@
 """Responses from the live generations: searches, documents and headings; and vectors and scores of callers' texts."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -125,12 +125,9 @@ class LiveRetriever:
             filters = tuple(in_force(only, each.generation.manifest) for only, each in narrowed)
             only = EachFilter(parts=filters) if any(filters) else None
             request = replace(request, collection=next(iter(members)), collections=",".join(members), filter=only)
-        try:
+        with self.noting_failures(*members):
             retriever = self.follower.joint(members) if len(members) > 1 else next(iter(members.values()))
             answer = self._answer(retriever, request, embedded)
-        except Exception as error:
-            self._note_failure(error, members)
-            raise
         return replace(answer, unavailable=away) if away else answer
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> QueryEmbedding:
@@ -217,12 +214,18 @@ class LiveRetriever:
         return (OpenDocument(self, collection, generation, entry) for entry in present)
 
     @contextmanager
-    def noting_failures(self, collection: str) -> Iterator[None]:
-        """Request a check of a collection's files if the block fails. Raises NotReady in place of some errors."""
+    def noting_failures(self, *collections: str) -> Iterator[None]:
+        """Request a check of collections' files if the block fails. Raises NotReady where an operator can help."""
         try:
             yield
         except Exception as error:
-            self._note_failure(error, [collection])
+            is_corrupt = isinstance(error, IndexCorrupt)
+            if is_corrupt or not isinstance(error, PilotlightError):
+                for served in filter(None, map(self.follower.collections.get, collections)):
+                    served.suspect = True
+            # the store is unreachable, or has deleted the generation
+            if is_corrupt or isinstance(error, StoreError | IndexMissing):
+                raise NotReady(str(error)) from error
             raise
 
     def changes(
@@ -269,11 +272,7 @@ class LiveRetriever:
         return retriever
 
     def _retrievers(self, names: Sequence[str] | None) -> tuple[dict[str, Retriever], list[str]]:
-        """Return the retrievers of several collections of the scope, and the names of unavailable ones.
-
-        Args:
-            names: collections that must be ready; None for every ready collection of the scope.
-        """
+        """Return the ready retrievers of `names`, or of the scope, and the names of collections that are not ready."""
         follower = self.follower
         follower.wait_for_start(lambda: False, min(LOADING_SECONDS, deadline.remaining()))
         if not follower.tried:
@@ -320,17 +319,6 @@ class LiveRetriever:
 
     def _missing(self, collection: str) -> CollectionMissing:
         return CollectionMissing(collection, filter(self.scope.has, self.follower.collections))
-
-    def _note_failure(self, error: Exception, collections: Iterable[str]) -> None:
-        """Request a check of the files of collections. Raises NotReady for an error that an operator can repair."""
-        is_away = isinstance(
-            error, StoreError | IndexMissing
-        )  # the store is unreachable, or has deleted the generation
-        if isinstance(error, IndexCorrupt) or not isinstance(error, PilotlightError):
-            for served in filter(None, map(self.follower.collections.get, collections)):
-                served.suspect = True
-        if is_away or isinstance(error, IndexCorrupt):
-            raise NotReady(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
