@@ -33,6 +33,8 @@ LIMIT = 30.0
         (b"GET /a HTTP/1.1\r\nX-API-Key: k\r\nX-Forwarded-For: b, c\r\n\r\n", Head(b"/a", 56, b"k", b"b, c", False)),
         (b"GET / HTTP/1.1\r\nAccept: text/html,*/*\r\n\r\n", Head(b"/", 41, b"", b"", True)),
         (b"\x00\xff\r\n\r\n", Head(b"", 6, b"", b"", False)),
+        (b"GET /livez\r\n\r\n", Head(b"", 14, b"", b"", False)),
+        (b"\r\n\r\n", Head(b"", 4, b"", b"", False)),
         (b"", Head(b"", 0, b"", b"", False)),
     ],
 )

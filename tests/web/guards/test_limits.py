@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -87,9 +88,17 @@ def test_too_many_requests(tmp_path):
         for address in ("192.0.2.8", "192.0.2.9"):
             assert client.get(SEARCH, headers=headers, environ_overrides={"REMOTE_ADDR": address}).status_code == status
     # a customer has a whole IPv6 network, and a proxy's word counts only where there is one
-    assert client.get(SEARCH, environ_overrides={"REMOTE_ADDR": "2001:db8::ffff"}).status_code == 429
+    assert client.get(SEARCH, environ_overrides={"REMOTE_ADDR": "2001:db8::ffff:0:0:1"}).status_code == 429
     forged = {"X-Forwarded-For": "198.51.100.1"}
     assert client.get(SEARCH, headers=forged, environ_overrides={"REMOTE_ADDR": "192.0.2.1"}).status_code == 429
+
+
+def test_a_request_that_is_a_fraction_of_a_second_early_waits_a_second(monkeypatch):
+    monkeypatch.setattr("web.guards.token_buckets.time", SimpleNamespace(monotonic=lambda: 100.0))
+    client = make(rate_limit=4)
+    *answered, refused = [client.get(SEARCH) for _ in range(9)]
+    assert {answer.status_code for answer in answered} == {200}
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
 
 
 def test_addresses_behind_a_proxy():
