@@ -120,7 +120,10 @@ def test_roles(file):
         assert_problem(client.post("/write", headers=bearer(read)), 403)["detail"]
     )
     # a browser sends a saved password by itself, whoever made it send the request
-    assert_problem(client.post("/write", headers=basic(write)), 401)
+    refused = assert_problem(client.post("/write", headers=basic(write)), 401)
+    assert refused["detail"] == "The Authorization header must be Bearer KEY."
+    refused = assert_problem(client.get(SEARCH, headers={"Authorization": "Digest abc"}), 401)
+    assert "or Basic with the key as the password" in str(refused["detail"])
 
 
 @pytest.mark.parametrize(
