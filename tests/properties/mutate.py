@@ -1,7 +1,8 @@
-"""Mutation testing: `python -m tests.properties.mutate FILE SAMPLE SEED TEST...` prints changes that no test notices.
+"""Mutation testing: `python -m tests.properties.mutate FILE,... SAMPLE SEED TEST...` prints changes no test notices.
 
 Works on a copy of the checkout. A change swaps a comparison, an operator, `and` and `or`, or a constant, leaves out a
-`not`, or returns None. Constants of the module are left alone: many are limits that are as good with one more.
+`not`, or returns None. Constants of a module are left alone, as many are limits that are as good with one more; so are
+options of classes, such as `frozen`, and unions of types, which fail at the import.
 """
 
 import ast
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 SWAPS: dict[type, type] = {
@@ -51,31 +53,43 @@ def mutant(source: str, place: int) -> tuple[int, str, str] | None:
     return getattr(node, "lineno", 0), f"{before[:80]}  →  {ast.unparse(node)[:80]}", ast.unparse(tree)
 
 
-def main(name: str, sample: str, seed: str, *tests: str) -> int:
+def left_alone(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the nodes of a module that are not changed."""
+    for node in ast.walk(tree):
+        parts = [*node.keywords, *node.decorator_list] if isinstance(node, ast.ClassDef) else []
+        parts += [node] if isinstance(node, ast.Assign) and node in tree.body else []
+        yield from (each for part in parts for each in ast.walk(part))
+        for annotation in filter(None, (getattr(node, name, None) for name in ("annotation", "returns"))):
+            yield from (each for each in ast.walk(annotation) if isinstance(each, ast.BinOp))
+
+
+def main(names: str, sample: str, seed: str, *tests: str) -> int:
     """Return the number of mutants that survive."""
-    root, survivors = Path(__file__).resolve().parents[2], 0
+    root, survivors, places = Path(__file__).resolve().parents[2], 0, []
+    sources = {name: (root / name).read_text() for name in names.split(",")}
+    for name, source in sources.items():
+        tree = ast.parse(source)
+        ignored = {*left_alone(tree)}
+        places += [(name, place) for place, node in enumerate(ast.walk(tree)) if node not in ignored and change(node)]
+    places = random.Random(seed).sample(places, min(int(sample), len(places)))
+    chosen = [(name, *found) for name, place in places if (found := mutant(sources[name], place))]
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         checkout = shutil.copytree(
             root, Path(folder) / "checkout", ignore=shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__")
         )
-        source = (root / name).read_text()
-        tree = ast.parse(source)
-        limits = {node for each in tree.body if isinstance(each, ast.Assign) for node in ast.walk(each)}
-        places = [place for place, node in enumerate(ast.walk(tree)) if node not in limits and change(node)]
-        places = random.Random(seed).sample(places, min(int(sample), len(places)))
-        chosen = [found for place in places if (found := mutant(source, place))]
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--seed", seed, *tests]
         environment = os.environ | {"PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
-        for line, what, module in sorted(chosen):
+        for name, line, what, module in sorted(chosen):
             (checkout / name).write_text(module)
             try:
                 done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, timeout=300)
                 is_killed = done.returncode not in (0, 5)
             except subprocess.TimeoutExpired:
                 is_killed = True
+            (checkout / name).write_text(sources[name])
             survivors += not is_killed
             print(f"{'killed  ' if is_killed else 'SURVIVED'} {name}:{line}: {what}", flush=True)
-    print(f"{name}: {len(chosen) - survivors} of {len(chosen)} killed", flush=True)
+    print(f"{names}: {len(chosen) - survivors} of {len(chosen)} killed", flush=True)
     return survivors
 
 

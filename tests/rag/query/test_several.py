@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from indexer.config import BuildConfig
 from indexer.generation.manifest import collection_dir
@@ -55,20 +56,6 @@ def live(request, tmp_path_factory):
     return retriever
 
 
-def shown(answer, *, whole):
-    """What a page shows; of equal scores, which the vector index gives in any order, those of the last hit not."""
-    scores = [round(hit.score, 5) for hit in answer.hits]
-    hits = [
-        (score, hit.url, hit) for score, hit in zip(scores, answer.hits, strict=True) if whole or score > scores[-1]
-    ]
-    facts = [
-        (hit.url, hit.text, hit.highlights, hit.duplicates, hit.more, hit.section_text) for *_, hit in sorted(hits)
-    ]
-    numbers = [value for _, _, hit in sorted(hits) for value in hit.scores.values() if value is not None]
-    reasons = [(hit.explanation["candidates"], hit.explanation["dense"]) for *_, hit in sorted(hits) if hit.explanation]
-    return scores, facts, numbers, reasons
-
-
 def test_a_scope_holds_in_each_collection_and_others_are_not_there(live):
     """Of one, what is in German; of the other, all. What is not in the scope is as what does not exist."""
     scope = Scope((Grant(frozenset({"a", "gone"}), Filter(language=("de",))), Grant(frozenset({"b"}))))
@@ -99,5 +86,5 @@ def test_what_cannot_be_searched_is_named(live, monkeypatch):
     with pytest.raises(NotReady, match="collection 'b': its store is away"):
         live.search(SearchRequest("vacuum", collections="a,b"))
     alone = live.search(SearchRequest("vacuum", collections=["a", "a"]))
-    assert shown(alone, whole=True) == shown(live.search(SearchRequest("vacuum", collection="a")), whole=True)
+    assert replace(alone, took_ms={}) == replace(live.search(SearchRequest("vacuum", collection="a")), took_ms={})
     assert [hit.collection for hit in alone.hits] == ["a"] * len(alone.hits)
