@@ -56,7 +56,7 @@ def read_head(data: bytes) -> Head:
     end = data.find(b"\r\n\r\n") + 4
     words = data.partition(b"\r\n")[0].split(b" ")
     path = words[1].partition(b"?")[0] if len(words) > 2 else b""
-    headers = {name.lower(): value for name, value in _HEADER.findall(data[:end])} if end > 3 else {}
+    headers = {name.lower(): value for name, value in _HEADER.findall(data[:end])}
     length = headers.get(b"content-length", b"0")
     has_length = length.isdigit() and len(length) <= _LENGTH_DIGITS and b"transfer-encoding" not in headers
     is_complete = end > 3 and has_length and len(data) >= end + int(length)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rag import deadline
+from rag.errors import DeadlinePassed
 from web.dispatch import Dispatcher, Head, _Turns, read_head
 
 SEARCH = b"GET /api/v1/search?q=x HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -154,9 +155,7 @@ def spend(dispatcher: Dispatcher, request_of: Requests, clock: SimpleNamespace, 
     assert dispatcher.submit(work, request_of(SEARCH)[1]).result(30) is False
 
 
-def test_kinds_do_not_wait_for_each_other(
-    dispatcher: Dispatcher, request_of: Requests, busy: Busy, counted: Counted
-) -> None:
+def test_kinds_do_not_wait_for_each_other(dispatcher, request_of, busy, counted):
     with busy():
         held = [dispatcher.submit(lambda _: False, request_of(SEARCH)[1]) for _ in range(3)]
         for path in (b"/livez", b"/api/v1/answer", b"/api/v1/search"):
@@ -182,8 +181,8 @@ def test_kinds_do_not_wait_for_each_other(
     indirect=["dispatcher"],
 )
 def test_a_flood_delays_another_caller_by_one_request_of_each_thread(
-    dispatcher: Dispatcher, request_of: Requests, busy: Busy, address: str, header: bytes, place: int
-) -> None:
+    dispatcher, request_of, busy, address, header, place
+):
     """However much one caller sends, the next request of another one is the next that a thread takes."""
     order: list[str] = []
 
@@ -198,9 +197,7 @@ def test_a_flood_delays_another_caller_by_one_request_of_each_thread(
     assert order.index("other") == place
 
 
-def test_a_request_that_cannot_be_answered_in_time_is_refused_at_once(
-    dispatcher: Dispatcher, request_of: Requests, busy: Busy, clock: SimpleNamespace, counted: Counted
-) -> None:
+def test_a_request_that_cannot_be_answered_in_time_is_refused_at_once(dispatcher, request_of, busy, clock, counted):
     for seconds in (100.0, 10.0):  # a tenth of the difference goes into the mean
         spend(dispatcher, request_of, clock, seconds)
     with busy():
@@ -217,9 +214,7 @@ def test_a_request_that_cannot_be_answered_in_time_is_refused_at_once(
     assert [future.result(30) for future in waiting] == [False] * 4
 
 
-def test_slow_searches_are_answered_as_long_as_few_wait(
-    dispatcher: Dispatcher, request_of: Requests, busy: Busy, clock: SimpleNamespace, counted: Counted
-) -> None:
+def test_slow_searches_are_answered_as_long_as_few_wait(dispatcher, request_of, busy, clock, counted):
     spend(dispatcher, request_of, clock, 10_000.0)
     with busy():
         waiting = [dispatcher.submit(lambda _: False, request_of(SEARCH)[1]) for _ in range(2)]
@@ -228,10 +223,7 @@ def test_slow_searches_are_answered_as_long_as_few_wait(
 
 
 @pytest.mark.parametrize(("seconds", "is_refused"), [(LIMIT, False), (LIMIT + 1, True)])
-def test_a_request_that_waited_too_long_is_refused(
-    dispatcher: Dispatcher, request_of: Requests, busy: Busy, clock: SimpleNamespace, counted: Counted,
-    seconds: float, is_refused: bool,
-) -> None:  # fmt: skip
+def test_a_request_that_waited_too_long_is_refused(dispatcher, request_of, busy, clock, counted, seconds, is_refused):
     began = []
     client, connection = request_of(SEARCH)
     with busy():
@@ -245,12 +237,13 @@ def test_a_request_that_waited_too_long_is_refused(
     assert began == [seconds] * (not is_refused)
 
 
-def test_a_page_that_waited_too_long_goes_to_the_application(
-    dispatcher: Dispatcher, request_of: Requests, busy: Busy, clock: SimpleNamespace
-) -> None:
+def test_a_page_that_waited_too_long_goes_to_the_application(dispatcher, request_of, busy, clock):
     def show(_: Any) -> bool:
         deadline.begin(LIMIT)
         assert deadline.remaining() == 0
+        deadline.begin(LIMIT + 1)  # until now
+        with pytest.raises(DeadlinePassed):
+            deadline.check()
         return False
 
     with busy():
@@ -259,9 +252,7 @@ def test_a_page_that_waited_too_long_goes_to_the_application(
     assert shown.result(30) is False
 
 
-def test_a_client_that_has_gone_is_no_error(
-    dispatcher: Dispatcher, request_of: Requests, busy: Busy, clock: SimpleNamespace
-) -> None:
+def test_a_client_that_has_gone_is_no_error(dispatcher, request_of, busy, clock):
     client, connection = request_of(SEARCH)
     with busy():
         future = dispatcher.submit(lambda _: pytest.fail("it was answered"), connection)
@@ -281,8 +272,8 @@ def test_a_client_that_has_gone_is_no_error(
     ],
 )
 def test_the_next_request_of_a_connection_is_answered_at_once_unless_others_wait(
-    dispatcher: Dispatcher, request_of: Requests, busy: Busy, further: bytes, is_waited_for: bool, answered: int
-) -> None:
+    dispatcher, request_of, busy, further, is_waited_for, answered
+):
     _, connection = request_of(SEARCH + further)
 
     def answer(connection: Connection) -> bool:
@@ -297,9 +288,7 @@ def test_the_next_request_of_a_connection_is_answered_at_once_unless_others_wait
     assert other is None or other.result(30) is False
 
 
-def test_a_request_that_the_server_has_begun_to_read_is_answered(
-    dispatcher: Dispatcher, request_of: Requests, busy: Busy, clock: SimpleNamespace, counted: Counted
-) -> None:
+def test_a_request_that_the_server_has_begun_to_read_is_answered(dispatcher, request_of, busy, clock, counted):
     """However long it waited: it is no longer in the socket as a whole, so it cannot be refused there."""
     _, connection = request_of(SEARCH[9:])
     connection.parser = SimpleNamespace(unreader=SimpleNamespace(buf=io.BytesIO(SEARCH[:9])))
@@ -311,7 +300,7 @@ def test_a_request_that_the_server_has_begun_to_read_is_answered(
     assert counted.refused == []
 
 
-def test_what_fails_is_told(dispatcher: Dispatcher, request_of: Requests) -> None:
+def test_what_fails_is_told(dispatcher, request_of):
     def fail(_: Any) -> bool:
         raise OSError("gone")
 
