@@ -115,8 +115,8 @@ inline void interleave(const Bytes* from, Bytes* to) {
   }
 }
 
-// The patterns of kTokens tokens: [groups][kTokens]. Past the last of `count` tokens it is repeated, which changes no
-// maximum.
+// The patterns of kTokens tokens: [groups][kTokens]. The last of `count` tokens is repeated to fill up, which changes
+// no maximum.
 inline void unpack(const uint8_t* signs, int count, int bytes, Bytes* patterns) {
   const auto token = [&](int t) { return signs + size_t(t < count ? t : count - 1) * bytes; };
   for (int b = 0; b < bytes; b += kSquare) {

@@ -74,7 +74,7 @@ def _learn_of_source(documents: Iterable[tuple[str, str, int]]) -> dict[str, tup
     for (place, rest), readings in pages.items():
         are_plain = all(reading.is_plain for reading, *_ in readings)
         if are_plain and not _LETTER.search(rest):
-            continue  # page/2, or the list of a year
+            continue  # such as page/2, or the archive of a year
         counts[place].update(reading.beginning for reading, *_ in readings)
         pairs = dict[str, tuple[str, str]]()
         in_order = sorted(readings, key=lambda each: version_key(each[0].version))

@@ -219,7 +219,9 @@ class _FolderReading:
     def _lists(
         self, folder: Path, names: Iterable[tuple[str, int]], inherited: Readers
     ) -> tuple[Readers, dict[str, Readers]]:
-        """Return the readers of a folder, and of files with lists; a repeated list, or one for no file, allows none."""
+        """Return the readers of a folder, and of files with lists; a repeated list, or a list without its file, allows
+        no one.
+        """
         files = {name.casefold() for name, mode in names if not stat.S_ISDIR(mode)}
         lists: dict[str, Readers] = {"": inherited}
         targets, is_closed = set[str](), False

@@ -61,7 +61,7 @@ class Templates:
         return {source: self._known[source] for source in sources if source in self._known}
 
     def attach(self, source: str, items: Iterable[Item]) -> Items:
-        """Yield the items of a source. Pages get its template as soon as that is learnt."""
+        """Yield the items of a source, and attach the source's template to pages once it is learnt."""
         sample = _Sample()
         for item in items:
             is_page = is_html(item) or isinstance(item, CarriedPage)

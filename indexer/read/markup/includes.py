@@ -1,7 +1,7 @@
 """Preprocess AsciiDoc: evaluate its conditions, and insert the files that it includes from its own source.
 
 A file that another document includes as a whole is not indexed separately. An included file must be in the same source
-and have the same readers. Other directives are only noted.
+and have the same readers. A directive that is not followed adds a note.
 """
 
 import re

@@ -82,7 +82,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _headings_by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
-    """Return the block of each bookmark: the first on its page with its title."""
+    """Return for each bookmark the first block with the bookmark's title on the bookmark's page."""
     headings: dict[Place, Level] = {}
     on_page: defaultdict[int, list[Level]] = defaultdict(list)
     for mark in islice(document.get_toc(max_depth=8), _MAX_BOOKMARKS):
