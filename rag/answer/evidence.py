@@ -209,10 +209,11 @@ class Evidence:
         """Return whether the passage has code or an address but for white space, or a command's words in order."""
         if join(tokens_of(text)) in self._joined:
             return True
-        parts = [join(tokens_of(part)) for part in text.split()]
-        is_command = 1 < len(parts) <= _MAX_COMMAND_WORDS
-        starts = re.finditer(re.escape(parts[0]), self._joined) if is_command else ()
-        return any(self._has_in_order(parts, match.start()) for match in starts)
+        parts, place = [join(tokens_of(part)) for part in text.split()], -1
+        while 1 < len(parts) <= _MAX_COMMAND_WORDS and (place := self._joined.find(parts[0], place + 1)) >= 0:
+            if self._has_in_order(parts, place):
+                return True
+        return False
 
     def _has_in_order(self, parts: Sequence[str], place: int) -> bool:
         for part in parts:
