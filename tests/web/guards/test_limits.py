@@ -18,7 +18,7 @@ from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
 from web.guards.limits import MAX_BODY_BYTES
-from web.guards.token_buckets import PLACES, TokenBuckets
+from web.guards.token_buckets import PLACES, SHARED_FOLDER, TokenBuckets
 
 SEARCH = "/api/v1/search?q=index"
 
@@ -91,6 +91,11 @@ def test_too_many_requests(tmp_path):
     assert client.get(SEARCH, environ_overrides={"REMOTE_ADDR": "2001:db8::ffff:0:0:1"}).status_code == 429
     forged = {"X-Forwarded-For": "198.51.100.1"}
     assert client.get(SEARCH, headers=forged, environ_overrides={"REMOTE_ADDR": "192.0.2.1"}).status_code == 429
+
+
+def test_workers_count_the_requests_of_a_caller_together(tmp_path, monkeypatch):
+    monkeypatch.setenv(SHARED_FOLDER, str(tmp_path))
+    assert [make(rate_limit=0.01).get(SEARCH).status_code for _ in range(2)] == [200, 429]
 
 
 def test_a_request_that_is_a_fraction_of_a_second_early_waits_a_second(monkeypatch):
