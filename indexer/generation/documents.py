@@ -226,7 +226,7 @@ class DocumentReader:
         chunks: dict[int, StoredChunk] = {}
         with self._texts as connection:
             for row, *fields, metadata, blocks in connection.execute(_CHUNKS, (str(numbers),)):
-                chunks[row] = StoredChunk(*fields, read_metadata(metadata), read_blocks(blocks))
+                chunks[row] = StoredChunk(*[*fields, read_metadata(metadata), read_blocks(blocks)])
         try:
             return [chunks[row] for row in numbers]
         except KeyError as error:
