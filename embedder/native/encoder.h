@@ -27,7 +27,7 @@ template <class Product, class HeadRow>
 struct Activations {
   float *x, *y;                   // residual stream; input of a norm: [rows][hidden]
   HeadRow* qkv;                   // [rows][3 hidden]
-  float* unrotated;                // [rows][2 hidden]: queries and keys before rotation; none if qkv is float
+  float* unrotated;               // [rows][2 hidden]: queries and keys before rotation; none if qkv is float
   float* wide_float;              // [rows][intermediate], int8 only
   Operand<Product> narrow, wide;  // inputs of products over hidden and over intermediate columns
   Vectors vectors;
@@ -121,8 +121,8 @@ struct Encoder {
           const size_t area = size_t(s.max_length) * s.max_length;
           const float* relative = model.relative ? model.relative + h % s.heads * area : nullptr;
           const int query_count = first ? 1 : length, to = first ? t : start;
-          const Head<HeadRow> head{q,     q + d, q + 2 * d, 3 * d,        length,      width,
-                                   query_count, scale, relative, s.max_length, layer.window};
+          const Head<HeadRow> head{q,           q + d, q + 2 * d, 3 * d,        length,      width,
+                                   query_count, scale, relative,  s.max_length, layer.window};
           attend<Attention>(head, scratch[rank], [&](int r, int c, V y) {
             if constexpr (kQuantised)
               store(b.y + size_t(to + r) * d + column + c, y);

@@ -33,10 +33,9 @@ struct pl_shape {
   int32_t first_position;  // row of a text's first token in the table of positions
   int32_t max_length;      // tokens
   int32_t outputs;         // numbers in a text's vector
-  int32_t
-      global_every;  // ModernBERT: layers 0, n, 2n, … attend to all tokens; 0 for BERT's family
-  int32_t window;    // tokens on each side, in the other layers
-  Activation activation;  // between the products of a layer: kGelu or kSilu
+  int32_t global_every;    // ModernBERT: layers 0, n, 2n, … attend to all tokens; 0 for BERT's family
+  int32_t window;          // tokens on each side, in the other layers
+  Activation activation;   // between the products of a layer: kGelu or kSilu
   Precision precision;
   float eps;      // added to the variance in layer norm
   int32_t types;  // token types: an id is token + type * vocabulary
