@@ -58,27 +58,28 @@ class DocumentText:
         self._paths = set[tuple[str, ...]]()
         counts = Counter(block for *_, text in passages for block in text.split("\n\n"))
         for headings, passage_url, text in passages:
-            section = top = section_within(title, headings)
-            path, blocks = self._enter(section, passage_url), text.split("\n\n")
+            section = section_within(title, headings)
+            path, blocks = self._enter(section, passage_url, ()), text.split("\n\n")
+            above = path if section else ()
             for number, block in enumerate(blocks, 1):
                 if number < len(blocks) and counts[block] == 1 and is_heading(block):
                     if self._plain_heading(block) != path[-1]:
-                        section = SEPARATOR.join(filter(None, (top, block.strip())))
-                        path = self._enter(section, passage_url)
+                        section = block.strip()
+                        path = self._enter(section, passage_url, above)
                     continue
                 for sentence in _SENTENCE_END.split(block):
                     if plain := self._plain(sentence):
                         self.lines.append(TextLine(plain, sentence.strip(), section, passage_url, path))
 
-    def _enter(self, section: str, url: str) -> tuple[str, ...]:
-        """Add the headings of a section that are new; return its path in the plain form."""
+    def _enter(self, section: str, url: str, above: tuple[str, ...]) -> tuple[str, ...]:
+        """Add the headings of a section that are new; return them with those above in the plain form."""
         names = section.split(SEPARATOR)
-        path = tuple(map(self._plain_heading, names))
-        for depth in range(1, len(path) + 1):
+        path = (*above, *map(self._plain_heading, names))
+        for depth in range(len(above) + 1, len(path) + 1):
             if path[0] and path[:depth] not in self._paths:
                 self._paths.add(path[:depth])
                 self.headings.add(path[depth - 1])
-                section = SEPARATOR.join(names[:depth])
+                section = SEPARATOR.join(names[: depth - len(above)])
                 self.lines.append(TextLine(path[depth - 1], section, section, url, path[:depth], is_heading=True))
         return path
 
