@@ -23,7 +23,7 @@ _HUB_FILES = ["*.safetensors", "*.json"]
 
 
 def default_folder() -> Path:
-    """Return the cache folder of this user, after the XDG base directory specification."""
+    """Return the cache folder of this user, as the XDG base directory specification defines it."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pilotlight"
 
 

@@ -3,7 +3,7 @@
 
 `collect` embeds collections in BEIR's layout, and saves the candidates of every query with their scores. Each kind of
 collection, such as manuals, has its own folder. `train` fits the weights to all kinds, which count the same, and prints
-the figures of each collection with weights that were fitted without it:
+the figures of each collection under weights fitted to all others:
 
     scripts/learn_weights.py collect build/weights/abstracts ~/datasets/scifact
     scripts/learn_weights.py collect build/weights/manuals ~/questions/manual ~/questions/handbook

@@ -34,7 +34,7 @@ from embedder.model.spec import ModelSpec
 
 
 def main() -> None:
-    """Build the package that the argument describes, as JSON."""
+    """Build the package that the JSON argument describes."""
     request: dict[str, Any] = json.loads(sys.argv[1])
     folder = Path(request["folder"])
     # Compilers and libraries must not print to the message pipe or read the caller's input.
@@ -167,7 +167,7 @@ def _paired(tensor: Array) -> Array:
 
 
 def _bf16(tensor: Array) -> npt.NDArray[np.uint16]:
-    """Return the bits of a tensor in bf16, rounded to the nearest number, and halves to even."""
+    """Return the bits of a tensor in bf16, rounded to the nearest number, ties to even."""
     bits = tensor.view(np.uint32)
     rounded = (bits + (0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
     rounded[np.isnan(tensor)] = _BF16_NAN

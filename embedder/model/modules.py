@@ -1,4 +1,4 @@
-"""The modules of a sentence-transformers model: its poolings, then steps from vector to vector. Imports no torch."""
+"""The modules of a sentence-transformers model: poolings, then steps applied to the pooled vector. Imports no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

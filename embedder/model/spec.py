@@ -88,7 +88,7 @@ class Shape:
 def shape_of(config: Mapping[str, Any], types: int = 1) -> Shape | None:
     """Return the encoder's shape for a transformers config, or None for models of other families.
 
-    `types` is the number of token types in ids. Raises KeyError, TypeError or ValueError for a damaged config.
+    `types` is the number of token type ids. Raises KeyError, TypeError or ValueError for a damaged config.
     """
     kind = config.get("model_type")
     if kind == "modernbert":

@@ -30,7 +30,7 @@ class SitemapPages:
 
     urls: tuple[str, ...]
     notes: tuple[Skip | Failure, ...]
-    unavailable: PageUnavailable | None  # the first such error; some addresses are then missing
+    unavailable: PageUnavailable | None  # the first error, if any; some addresses are then missing
 
 
 @dataclass(frozen=True, slots=True)

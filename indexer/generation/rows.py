@@ -49,7 +49,7 @@ class RowSet:
         ends = np.fromiter(chain.from_iterable(ranges), dtype=np.int64).reshape(-1, 2)
         if len(ends) and (ends.min() < 0 or ends.max() > total or (ends[:, 0] > ends[:, 1]).any()):
             raise ValueError(f"a range of rows is not within 0 and {total}")
-        # ranges that begin at a row minus ranges that end there; the running sum is the number that cover a row
+        # ranges that begin at a row minus ranges that end there; their running sum counts the ranges over a row
         steps = np.bincount(ends[:, 0], minlength=total + 1) - np.bincount(ends[:, 1], minlength=total + 1)
         return cls(np.cumsum(steps[:total]) > 0)
 

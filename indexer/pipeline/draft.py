@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _EMBEDDED_CHUNKS = 512  # sorted by length, these batches have under 5 % padding
 _BLOCK_CHUNKS = 4096  # limits the vectors in memory if most are carried over
 _TO_EMBED = -1
-_REPEATED = -2  # minus n: the text of row n of this generation
+_REPEATED = -2  # _REPEATED - n: has the same text as row n of this generation
 _MIN_SAMPLE_TEXTS = 8
 Embedded = tuple[DocumentTokens, float]  # vectors of a block, seconds
 
@@ -186,7 +186,7 @@ class Draft:
         self._rows: list[int] = []  # rows of the earlier generation, _TO_EMBED or _REPEATED
         self._placed = 0
         self._row_of: dict[int, int] = {}
-        self._pending: deque[tuple[list[int], int, Future[Embedded] | None]] = deque()  # rows, texts, vectors
+        self._pending: deque[tuple[list[int], int, Future[Embedded] | None]] = deque()  # rows, number of texts, vectors
         self._blocks = plan.cluster.blocks if plan.cluster else 1
         self._pool = ThreadPoolExecutor(self._blocks, thread_name_prefix="embed")
 

@@ -37,8 +37,8 @@ _FIELDS = (
 class Progress:
     """Counts the pages and chunks of a build, and shows them in one line. Threads may share it.
 
-    A terminal updates the line five times a second. Elsewhere, the line is printed after one second and then every ten
-    seconds. During a crawl the number of pages grows with the links.
+    On a terminal, the line is updated five times a second; in other outputs it is printed after one second and then
+    every ten seconds. During a crawl, the expected total grows as links are found.
     """
 
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:

@@ -60,7 +60,7 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
 
 
 def config_of(manifest: Manifest) -> BuildConfig:
-    """Return the config of the build that made a generation. A build with this config changes no setting.
+    """Return the config of the build that made a generation. A build with this config keeps every setting.
 
     Raises:
         ConfigError: the index has a setting that is not valid.

@@ -1,8 +1,8 @@
 """Access lists: the readers of a document, named in front matter, by a file next to it, or by its sender.
 
 Lists are valid in front matter (Markdown, notebooks), in `.access.toml` files and with pushed documents. An invalid
-list gives access to no one, so that an error does not make a document public. Elsewhere `access` is text, and the
-summary of a build counts documents with text like a list.
+list gives access to no one, so that an error does not make a document public. Elsewhere `access` is text; the summary
+of a build counts the documents in which such text looks like a list.
 """
 
 import re

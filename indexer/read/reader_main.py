@@ -178,7 +178,7 @@ _CREATE_RULESET_VERSION = 1
 _FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # version of Landlock, and the rights over files that it added
 _NET_FROM, _NET_RIGHTS = 4, 0b11  # bind and connect, TCP
 _SCOPES_FROM, _SCOPES = 6, 0b11  # abstract sockets, signals
-_EMPTY = "/proc/self/fdinfo"  # a folder that contains only numbers
+_EMPTY = "/proc/self/fdinfo"  # a folder without files that a reader could misuse
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 

@@ -53,7 +53,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """Numbers of waiting changes and stored documents, and the error of the last attempt to index them."""
+    """Numbers of waiting changes and stored documents, and the error of the last attempt to index the changes."""
 
     queued: int
     oldest: str | None

@@ -1,4 +1,4 @@
-"""Documents and passages as text for a language model: enclosed in marks, under headings, within a budget of tokens."""
+"""Documents and passages as text for a language model: delimited, under headings, within a budget of tokens."""
 
 import re
 from collections import Counter
@@ -19,7 +19,7 @@ _CONTEXT_CHARS = 160
 _MAX_MATCHES = 20
 _REST_TOKENS = 12  # "… and 12 more"
 _BATCH_PASSAGES = 16
-_MAX_HEADING_CHARS = 2_000_000  # further paths are cut to their last heading
+_MAX_HEADING_CHARS = 2_000_000  # total of all paths; after that, only the last headings are kept
 _MAX_ANCHOR_CHARS = 200
 # Tokens by class of characters, fitted so that the sum is at least the count of each of five tokenizers (two of OpenAI,
 # Claude 2, DeepSeek, WordPiece) for documentation, code, addresses, numbers, and text in a dozen scripts.

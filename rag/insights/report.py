@@ -86,7 +86,7 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
     today = (now or datetime.now(UTC)).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=days - 1)
     counts, asked, unanswered, collections = [0] * 8, list[Question](), list[Question](), list[str]()
-    if (folder / DATABASE).exists() or not folder.is_dir():  # an empty folder: no searches yet
+    if (folder / DATABASE).exists() or not folder.is_dir():
         first = first_id(since.timestamp())
         with closing(_open(folder)) as connection:
             cursor = connection.execute(_QUESTIONS, (first, collection, collection, MAX_SEARCHES))

@@ -29,7 +29,7 @@ POLL_SECONDS = 1.0
 RETRY_SECONDS = 10.0
 CHECK_SECONDS = 3600.0
 SUSPECT_SECONDS = 60.0
-_MAX_JOINTS = 16  # sets of collections that are searched together
+_MAX_JOINTS = 16  # cached sets of collections searched together
 LOADING = "loading the model and the index"
 
 MakeEmbedder = Callable[[Settings], Embedder]

@@ -223,7 +223,7 @@ class LiveRetriever:
             if is_corrupt or not isinstance(error, PilotlightError):
                 for served in filter(None, map(self.follower.collections.get, collections)):
                     served.suspect = True
-            # the store is unreachable, or has deleted the generation
+            # damaged, unreachable, or deleted by the store
             if is_corrupt or isinstance(error, StoreError | IndexMissing):
                 raise NotReady(str(error)) from error
             raise

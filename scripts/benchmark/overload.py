@@ -1,4 +1,4 @@
-"""Verb `overload`: answers a second under wrk, alone, at capacity and with ten times as many clients."""
+"""Verb `overload`: answers per second to 1, 16 and 160 clients of wrk."""
 
 import sys
 import threading

@@ -208,7 +208,7 @@ class AccessControl:
         """Return whether callers without a key may read; by default only on this machine and without keys."""
         if self._anonymous != "auto":
             return self._anonymous == "read"
-        # An authenticating proxy forwards the requests of every user.
+        # Behind an authenticating proxy, the requests of all users come from this machine.
         if not self._is_private or self._users or self._keys.current() is not None:
             return False
         # Otherwise a site whose name resolves to this machine could read the index through a visitor's browser.

@@ -1,4 +1,4 @@
-"""Render passages as safe HTML with their matches marked: a snippet, a text, or a section."""
+"""Render the snippet, text or section of a passage as safe HTML with its matches marked."""
 
 import re
 from collections.abc import Iterable, Sequence

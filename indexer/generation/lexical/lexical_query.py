@@ -309,7 +309,7 @@ def _expand(typed: list[str], synonyms: Synonyms) -> _Expanded:
         alternatives = [other for other in synonyms[key] if folded_words(other) != key]
         single = tuple(other for other in alternatives if len(folded_words(other)) == 1)
         expanded.phrases.extend(other for other in alternatives if len(folded_words(other)) > 1)
-        if len(alternatives) < len(synonyms[key]):  # the matched words are searched for too
+        if len(alternatives) < len(synonyms[key]):  # the synonyms include the words of the query
             expanded.words.extend(matched if size == 1 else (*matched, *single))
             if size == 1:
                 expanded.alternatives[matched[0]] = single
@@ -351,7 +351,7 @@ class _Corrector(dict[str, _Substitute | None]):
         return substitute
 
     def _substitute(self, word: str) -> _Substitute | None:
-        """Return the first substitute that exists: adjacent words, compounds, corrections, two words anywhere."""
+        """Return the first that exists of: adjacent words, compounds, corrections, two words anywhere."""
         if not word.isalpha() or not word[1:].islower() or analysis.is_spaceless(word):
             return None
         splits = self._splits(word)

@@ -237,5 +237,5 @@ def parse_html(markup: str) -> HtmlTree:
         if "shadowrootmode" in markup:
             _show_shadow_roots(elements)
         return tree
-    finally:  # breaks the reference cycle of parser and target, so that it does not keep the page
+    finally:  # break the reference cycle of parser and target, which would keep the page in memory
         tree, elements, open_elements = HtmlTree(), [], []

@@ -58,7 +58,7 @@ class Walker:
         self._is_anchor_of_block = False
         self._last_anchor: str | None = None
         self._sections_around_lists: list[SectionDraft] = []
-        # by open table: the section around it, its rows (None in a layout table), and the ids of heading rows
+        # for each open table: the section around it, its rows (None in a layout table), and the ids of heading rows
         self._tables: list[tuple[SectionDraft, list[Row] | None, set[int]]] = []
         self._open_rows: list[Row] = []
         self._note_anchor(root)

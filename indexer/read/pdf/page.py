@@ -439,7 +439,7 @@ def _read_glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int 
         turn = _quarter_turns(matrix.a, matrix.b, matrix.c, matrix.d)
         a, b, c, d = _RIGHT_TURNS[turn or 0]
         start, base = a * x.value + b * y.value, c * x.value + d * y.value
-        if MARK.match(match[0]):  # drawn, but without width
+        if MARK.match(match[0]):  # marks have no width
             pdfium.FPDFText_GetCharBox(text_page, place, *sides)
             across, along = west_side.value + east_side.value, south_side.value + north_side.value
             start = x0 = x1 = (a * across + b * along) / 2

@@ -1,4 +1,4 @@
-"""Call a Milvus server with a timeout for every call. The NAME in its address is the alias of the live generation."""
+"""Call a Milvus server with a timeout for every call. The path of its address is the alias of the live generation."""
 
 import logging
 import re
