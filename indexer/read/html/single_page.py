@@ -110,7 +110,7 @@ def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
     body = tree.body
     sizes = measure(body)
     unwrap(body, sizes)
-    _remove_boxes(body, sizes, is_article=is_article)
+    _remove_boxes(body, sizes)
     sizes = measure(body, with_noise=False)
     start = find_container(tree, sizes) or body
     if is_article and _remove_other_articles(start, sizes):
@@ -149,14 +149,10 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
     outer = inner = start
     only_furniture_around = True
     while True:
-        prose = sizes[id(inner)].prose
+        half = max(1, 0.5 * sizes[id(inner)].prose)
         blocks = [tag for tag in inner.tags if id(tag) in sizes and sizes[id(tag)].text]
-        parts = [tag for tag in blocks if sizes[id(tag)].prose <= _MIN_TITLED_SHARE * prose] if is_article else []
-        teasers = [tag for tag in parts if _is_teaser_box(tag, sizes) or _is_legal(tag, sizes)]
-        rest = prose - sum(sizes[id(tag)].prose for tag in teasers)
-        enough = max(1, 0.5 * rest, _MIN_MAIN_SHARE * prose)
-        cores = (tag for tag in blocks if tag.name in _CONTAINERS and sizes[id(tag)].prose >= enough)
-        core = next((tag for tag in cores if tag not in teasers), None)
+        cores = (tag for tag in blocks if tag.name in _CONTAINERS and sizes[id(tag)].prose >= half)
+        core = next((tag for tag in cores if not (is_article and _is_teaser_box(tag))), None)
         if core is None:
             return outer, inner
         place = blocks.index(core)
@@ -184,7 +180,7 @@ def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
     if size.text < _MAX_BOX_CHARS and (is_named or is_form) and not element.holds(_CONTENT):
         return True
     if is_article:
-        return size.linked > _MAX_LINK_SHARE * size.text or _is_teaser_box(element, sizes)
+        return size.linked > _MAX_LINK_SHARE * size.text or _is_teaser_box(element)
     links = sum(tag.name == "a" for tag in element.elements())  # a signature has only a few links to types
     return size.linked > _LINK_BOX_SHARE * size.text and links >= _MIN_MENU_LINKS
 
@@ -200,30 +196,24 @@ def _clean_title(box: Element, sizes: Sizes, *, is_article: bool) -> None:
 
 def _is_legal(element: Element, sizes: Sizes) -> bool:
     """Return whether an element is a notice of copyright."""
-    size = sizes[id(element)]
-    return size.text < _MAX_LEGAL_CHARS and not size.has_h1 and _COPYRIGHT.search(element.text()) is not None
+    return sizes[id(element)].text < _MAX_LEGAL_CHARS and _COPYRIGHT.search(element.text()) is not None
 
 
-def _is_teaser_box(box: Element, sizes: Sizes) -> bool:
+def _is_teaser_box(box: Element) -> bool:
     """Return whether the headings of a box, or the beginnings of its items, link to other pages."""
     if box.name not in _LINK_BOXES:
         return False
-    inner: Element | None = box
-    while inner is not None:
-        box, most = inner, _LINK_BOX_SHARE * sizes[id(inner)].text
-        nested = (tag for tag in box.tags if tag.name in _LINK_BOXES and id(tag) in sizes)
-        inner = next((tag for tag in nested if sizes[id(tag)].text > most), None)
     headings = [tag for tag in box.elements() if tag.name in HEADINGS and not tag.text().isspace()]
     leading = sum(any(map(_leads_elsewhere, (*tag.parents(4), *tag.tags))) for tag in headings)
     if leading >= 2 and leading >= len(headings) - 1:  # one heading may be the title of the box
-        return sizes[id(box)].text <= _MAX_TEASER_CHARS * leading
+        return box.short_text(_MAX_TEASER_CHARS * leading) is not None
     items = [tag for tag in box.tags if tag.name not in HEADINGS]
     return len(items) >= 3 and all(map(_is_teaser, items)) and len({tag.name for tag in items}) == 1
 
 
 def _is_teaser(item: Element) -> bool:
     """Return whether an item is a linked title with a few more words."""
-    link = next((tag for tag in item.elements() if tag.name == "a" and tag.text().strip()), None)
+    link = next((tag for tag in item.elements() if tag.name == "a" and not tag.text().isspace()), None)
     text = item.short_text(_MAX_TEASER_CHARS)
     if link is None or text is None or not _leads_elsewhere(link) or item.holds(("pre", "code", "table")):
         return False
@@ -263,7 +253,7 @@ def _remove_teasers(start: Element, sizes: Sizes) -> None:
             size = sizes.get(id(node))
             if size is None or not size.text or node.name not in _LINK_BOXES:
                 continue
-            if size.text < half and (size.linked > _LINK_BOX_SHARE * size.text or _is_teaser_box(node, sizes)):
+            if size.text < half and (size.linked > _LINK_BOX_SHARE * size.text or _is_teaser_box(node)):
                 removed.add(id(node))
             else:
                 todo.append(node)
@@ -332,13 +322,10 @@ def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Ele
     return all_leads
 
 
-def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
-    """Remove boxes with names of furniture, unless boxes of that name contain most of the page.
-
-    Threads of comments are removed from articles even if they are longer than the article.
-    """
+def _remove_boxes(start: Element, sizes: Sizes) -> None:
+    """Remove boxes with names of furniture, unless boxes of that name contain most of the page."""
     total = remaining = sizes[id(start)].bare
-    prose, has_title = sizes[id(start)].prose, sizes[id(start)].has_h1
+    prose = sizes[id(start)].prose
     boxes: list[tuple[Element, Element, str, int]] = []
     chars_by_name = Counter[str]()
     todo = [start]
@@ -351,8 +338,7 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
             kind = "" if size.has_h1 else kind_of(node)
             is_poster = kind == "poster" and (not size.prose or size.text < 200)
             is_furniture = kind == "strong" or is_poster or size.linked > _MAX_LINK_SHARE * size.text
-            min_rest = 1 if is_article and has_title else _MIN_THREAD_REST * prose
-            if kind == "strong" and prose - size.prose >= min_rest and _is_thread(node, sizes):
+            if kind == "strong" and prose - size.prose >= _MIN_THREAD_REST * prose and _is_thread(node):
                 element.children = [child for child in element.children if child is not node]
             elif kind and is_furniture and total - size.bare >= _MIN_REST * total:
                 name = node.get("class") or node.get("id")
@@ -379,16 +365,11 @@ def _inner(outer: Element, sizes: Sizes) -> Element | None:
     return None
 
 
-def _is_thread(box: Element, sizes: Sizes) -> bool:
-    """Return whether a box is a heading followed by items with names of furniture, such as comments."""
-    first = next((tag for tag in box.elements(MAX_NODES) if tag.name in HEADINGS or tag.classes), box)
-    if first.name not in HEADINGS:
-        return False
-    for parent in (box, *box.elements(MAX_NODES)):
-        items = [tag for tag in parent.tags if id(tag) in sizes and kind_named(tag.get("class"))]
-        if len(items) > 1 and sum(sizes[id(tag)].prose for tag in items) >= 0.5 * sizes[id(box)].prose > 0:
-            return True
-    return False
+def _is_thread(box: Element) -> bool:
+    """Return whether a box is a heading followed by several similar items."""
+    inside = [tag for tag in box.elements(MAX_NODES) if tag.name in HEADINGS or tag.classes]
+    forms = Counter((tag.name, tag.get("class")) for tag in inside if kind_named(tag.get("class")))
+    return bool(inside) and inside[0].name in HEADINGS and max(forms.values(), default=0) > 1
 
 
 def layout_cell(tree: HtmlTree) -> Element | None:
