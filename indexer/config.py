@@ -83,7 +83,7 @@ class CrawlScope:
 
 @dataclass(frozen=True, slots=True)
 class CrawlLimits:
-    """Limits for reading one source: seconds, and bytes after decompression.
+    """Limits for reading one source, in seconds and in bytes after decompression.
 
     `max_depth` counts links from the start page. `timeout` is for one page with its redirects, and `max_bytes` for one
     page or local file. `robots.txt` may ask for a longer delay between requests. `allow_private` permits all private
@@ -184,7 +184,7 @@ class BuildConfig:
     """Settings of a build.
 
     `keep_generations` includes the live generation. `tokens` decides whether tokens are kept for late interaction. None
-    keeps them if they help and `no_tokens` gives no reason against it. `full` reads, cuts and publishes everything
+    keeps them unless `no_tokens` or `why_no_tokens` gives a reason not to. `full` reads, cuts and publishes everything
     again. `allow_shrink` accepts a source that lost most of its documents. Only the sources in `refresh` are read
     again, or all if it is None. `model` records the options of the embedder. `credentials` are not stored.
     """
@@ -209,7 +209,7 @@ def patterns(text: str) -> tuple[str, ...]:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Return whether the beginning of a path matches a pattern of robots.txt. Before `$`, the whole path must match."""
+    """Return whether a pattern of robots.txt matches the beginning of a path, or with `$` at its end the whole path."""
     *_, last = pieces = pattern.removesuffix("$").split("*")
     if not path.startswith(pieces[0]):
         return False
@@ -226,5 +226,5 @@ def matches(pattern: str, path: str) -> bool:
 
 
 def link_of(template: str, path: bytes, ref: str = "") -> str:
-    """Return the address of a file by a link template, without the `#L{line}` at its end."""
+    """Return the address of a file by a link template, without the `#L{line}` of the template."""
     return template.removesuffix("#L{line}").replace("{path}", quote(path)).replace("{ref}", quote(ref))

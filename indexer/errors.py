@@ -76,7 +76,7 @@ class FilterError(IndexerError):
 
 
 class MemoryShort(IndexerError):
-    """A build may not use enough memory. The message names the limit."""
+    """The memory limit is too low for a build. The message names the limit."""
 
 
 class VectorError(IndexerError):

@@ -194,7 +194,7 @@ def parts_of(only: Filter | None, count: int) -> Sequence[Filter | None]:
 
 
 def terms_of(document: Document) -> list[str]:
-    """Return the distinct terms of a document, under 300 bytes of UTF-8 each, except for access lists."""
+    """Return the distinct terms of a document. All but those of access lists are under 300 bytes of UTF-8."""
     top, path = _split(document.url)
     terms = [_term("source", document.source), _term("content_type", document.content_type)]
     if document.language is not None:

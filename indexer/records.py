@@ -86,9 +86,9 @@ class PageReading:
 class Page:
     """One fetched resource, as bytes.
 
-    Local files have an address with `file://`. `requested` is the address before redirects or a link template, and
-    empty for files. `links` are on the same site. `note` is for `indexer.text.reader_notes`. `language` is the
-    primary subtag of the Content-Language header. `content_hash` covers everything that parsing uses.
+    Local files have an address with `file://`. `requested` is the address before redirects, and empty for files.
+    `links` are on the same site. `note` is for `indexer.text.reader_notes`. `language` is the primary subtag of the
+    Content-Language header. `content_hash` covers everything that parsing uses.
     """
 
     url: str  # final address, normalised, without fragment

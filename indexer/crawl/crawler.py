@@ -1,7 +1,7 @@
 """Crawl one site, breadth first. The order of the pages depends only on the site, never on the timing of fetches.
 
-Threads fetch the first addresses of the frontier ahead of time. Pages are processed in the order of their addresses,
-and only then do their links join the frontier.
+Threads fetch the first addresses of the frontier ahead of time. Pages are processed in the order of the frontier,
+and only then are their links added to it.
 """
 
 from collections import deque
@@ -56,7 +56,7 @@ def crawl(
     The source of the context is the address of the start page. The crawl stays at its scheme, host and port. The
     browser is started for the first page that needs rendering. Pages that are only followed, not indexed, are yielded
     with `noindex`. Pages with the same content are all yielded, but the links of only one are followed. For an
-    unchanged or unavailable page, its record of the previous build is yielded.
+    unchanged or unavailable page, the record of the previous build is yielded.
 
     Raises:
         SourceError: the start page or the site's robots.txt cannot be read, or forbids reading.

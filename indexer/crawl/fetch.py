@@ -50,7 +50,7 @@ class PageRequest:
 
     `check_redirect` raises NotWanted to refuse the target of a redirect. `validators` returns headers for an address,
     such as If-None-Match. A body over `max_length` bytes is truncated. Without `max_length`, a body over the crawl's
-    limit is refused. Bodies of `long_types` may be as long as a sitemap. If types are None, all types are accepted.
+    limit is refused. Bodies of `long_types` may be as long as a sitemap. In both types, None means all.
     """
 
     check_redirect: Callable[[str], object] = str

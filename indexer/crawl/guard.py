@@ -35,7 +35,7 @@ def resolve_checked(host: str, port: int, *, allow_private: bool | tuple[str, ..
     """Return the addresses of a host after checking all of them.
 
     Raises:
-        NotWanted: an address is not public, and `allow_private` is neither True nor a tuple with a network around it.
+        NotWanted: an address is not public, and `allow_private` is not True and has no network that contains it.
         OSError: the name does not resolve.
     """
     entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

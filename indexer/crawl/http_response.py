@@ -93,13 +93,13 @@ def refresh_target(url: str, headers: httpx.Headers) -> str | None:
 
 
 def content_language(headers: httpx.Headers) -> str | None:
-    """Return the language in Content-Language, or None if there are several, which describe the audience."""
+    """Return the language in Content-Language, or None if it has several: they name the audience."""
     languages = headers.get("Content-Language", "")[:_MAX_HEADER_LENGTH]
     return language_of(languages) if "," not in languages else None
 
 
 def retry_after(headers: httpx.Headers) -> float | None:
-    """Return the seconds to wait by Retry-After, a number or a date, or None if it is missing or invalid."""
+    """Return the seconds to wait by Retry-After (a number or a date), or None if it is missing or invalid."""
     text = headers.get("Retry-After", "")[:_MAX_HEADER_LENGTH].strip()
     if text.isdecimal():
         return float(text[:10])

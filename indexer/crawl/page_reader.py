@@ -200,7 +200,7 @@ class PageReader:
         return Visit(replace(page, links=record.links, noindex=noindex)) if is_same else None
 
     def _read_changed(self, response: HttpResponse, requested: str, hops: list[str]) -> Visit | str:
-        """Read a response and return the visit. If it has a refresh, add it to `hops` and return the target."""
+        """Read a response and return the visit. For a refresh, add the page to `hops` and return the target."""
         noindex, nofollow = indexing_rules(x_robots_directives(response.headers))
         page = response.as_page(self._context.source, requested)
         selection = ONLY_LINKS if noindex else self._renderer.parts_of(page, self._context.parts_of(page))

@@ -20,7 +20,7 @@ _UNESCAPED = "!$%&'()*+,-./:;=?@[\\]^_|~"
 
 
 class Robots:
-    """The rules of a robots.txt for one crawler, in memory and time linear in its length."""
+    """The rules of a robots.txt for one crawler. Memory and time are linear in its length."""
 
     def __init__(self, text: str, user_agent: str) -> None:
         rules, sitemaps = _rules_for(product_token(user_agent), text)

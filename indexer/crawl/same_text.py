@@ -123,7 +123,7 @@ class SiteTexts:
         return is_same
 
     def has_view_address(self, url: str, referrer: str) -> bool:
-        """Return whether a link has an address like that of views: enough pages have shown its pattern."""
+        """Return whether the address of a link has a pattern that enough views of pages have shown."""
         return bool(self._pattern_votes) and self._pattern_votes.get(view_pattern(referrer, url) or "", 0) >= _MIN_VOTES
 
     def is_collection(self, text: Collection[int]) -> bool:

@@ -85,7 +85,7 @@ class SitemapReader:
         return SitemapPages(tuple(url for url in pages if origin(url) == self.site), tuple(notes), unavailable)
 
     def _with_site_scheme(self, url: str) -> str:
-        """Give an address on the site's host the site's scheme, because sitemaps mix http and https."""
+        """Change an address on the site's host to the site's scheme, because sitemaps mix http and https."""
         (scheme, host, *_), (_, site_host, *_) = urlsplit(url), urlsplit(self.site)
         return self.site + url[len(f"{scheme}://{host}") :] if host == site_host else url
 

@@ -298,9 +298,9 @@ def _common_length(path: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 
 def _headings(sections: Iterable[Section], depth: int) -> Iterator[tuple[Section, str]]:
-    """Yield each section with the headings below a depth that its text needs.
+    """Yield each section with the headings to put before its text, without those up to a depth.
 
-    The heading of a parent is needed only before its first section.
+    The heading of a parent is added only to the first section below it.
     """
     before: tuple[str, ...] = ()
     for section in sections:

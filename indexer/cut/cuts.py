@@ -124,7 +124,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def min_tokens(text: str) -> int:
-    """Return the tokens to count at least for a text, because some tokenizers make one token of any long word."""
+    """Return the minimum tokens to count for a text, because some tokenizers make one token of any long word."""
     return len(text.strip()) // _MAX_CHARACTERS_PER_TOKEN
 
 

@@ -273,7 +273,7 @@ class DocumentReader:
         return list(starmap(DocumentFacts, self._documents.rows(query, *values)))
 
     def entries(self, allowed: RowSet | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
-        """Yield the documents with allowed rows, or only the one with an id. Raises IndexCorrupt.
+        """Yield the documents with allowed rows, or only the document with the id. Raises IndexCorrupt.
 
         The search for an id takes as long for a missing document as for one that is not allowed.
         """

@@ -116,7 +116,7 @@ class JointGeneration(Generation):
         return [chunks[place] for place in range(len(rows))]
 
     def entries(self, only: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
-        """Yield the documents that a filter allows, or those with an id, without their passages."""
+        """Yield the documents that a filter allows, or those with the id, without their passages."""
         filters = parts_of(only, len(self._members))
         for each, member_filter, start in zip(self._members, filters, self._starts.tolist(), strict=False):
             for entry in each.entries(member_filter, id):

@@ -40,8 +40,8 @@ class Edition(NamedTuple):
     """A page in one of its versions.
 
     `page` has the prefix of the address with `*` for the version, and the rest of the address; it is the same in all
-    versions. `beginning` is the prefix up to the version. A version that `is_plain` is an integer, which may be no
-    version.
+    versions. `beginning` is the prefix up to the version. If `is_plain`, `version` is an integer, which may not be
+    a version.
     """
 
     page: tuple[str, str]

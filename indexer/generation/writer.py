@@ -32,7 +32,7 @@ class GenerationWriter:
     """Fills the folder of a new generation; `close` closes the files, complete or not."""
 
     def __init__(self, folder: Path, dimension: int, *, tokens: bool = False) -> None:
-        """Create the files, also for `tokens`; raises OSError or sqlite3.Error if the folder cannot be written."""
+        """Create the files, with or without `tokens`; raises OSError or sqlite3.Error if that fails."""
         self._folder = folder
         self._dimension = dimension
         self.documents = DocumentWriter(folder / DOCUMENTS)

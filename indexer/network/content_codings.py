@@ -46,7 +46,7 @@ def decode_limited(pieces: Iterable[bytes], encoding: str, max_length: int) -> b
 
 
 def without_gzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Decode gzip that the first bytes show, although no header names it. Raises as `decode_body` does."""
+    """Decode a body that begins like gzip, although no header says that it is. Raises as `decode_body` does."""
     return _decode_all(pieces, [""])
 
 

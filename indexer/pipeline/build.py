@@ -71,7 +71,7 @@ def build(
         NothingToIndex: no source has text.
         BuildLocked, IndexUnwritable: the index cannot be written.
         ConfigError, VectorError: the embedder cannot be used.
-        MemoryShort: the process may not use enough memory.
+        MemoryShort: the memory limit of the process is too low.
         ClusterError: the cluster failed.
     """
     ocr = find_engine(config.ocr)
@@ -256,7 +256,7 @@ class _Build:
             yield from ahead
 
     def _check_before(self, source: str | None) -> None:
-        """Compare the sources before this one, or with None all sources, with the live generation. Raises _Shrunk."""
+        """Compare the sources before this one, or all if None, with the live generation. Raises _Shrunk."""
         config, live = self._plan.config, self._earlier.manifest
         while self._unchecked and source in {None, *self._unchecked} and self._unchecked[0] != source:
             complete_source = self._unchecked.popleft()

@@ -81,9 +81,9 @@ class Cluster:
         """Find the nodes that can run tasks.
 
         Args:
-            load: makes the embedder of a node. The node must be able to import the function, or the function of a
-            partial. fingerprint: fingerprint of the embedder on this machine, required of all nodes. cores: cores of
-            one task.
+            load: makes the embedder of a node, which must be able to import this function or the function of a partial.
+            fingerprint: fingerprint of the embedder on this machine, required of all nodes.
+            cores: cores of one task.
 
         Raises:
             ClusterError: no node has enough cores for a task.

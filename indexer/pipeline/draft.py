@@ -70,7 +70,7 @@ class BuildPlan:
 
 
 def complete(plan: BuildPlan) -> BuildPlan:
-    """Return a plan with its settings, and print which settings force a build to read or embed again."""
+    """Return a plan with complete settings, and print which of them force a build to read or embed again."""
     config, sources, live = plan.config, plan.sources, plan.earlier.manifest
     refresh = {SOURCE, *(sources if config.refresh is None else map(full_name, config.refresh))}
     metadata = {

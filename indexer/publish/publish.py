@@ -34,9 +34,9 @@ _POLL_SECONDS = 0.05
 
 @contextmanager
 def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
-    """Hold the writer lock of an index, which also ends with the process. The lock file stays.
+    """Hold the writer lock of an index; the end of the process releases it too. The lock file stays.
 
-    Other writers wait while the lock `is_brief`, and otherwise fail at once.
+    A writer waits for another only if the lock of the other `is_brief` and its own is not. Else it fails at once.
 
     Raises:
         BuildLocked: another process holds the lock; the message names it.

@@ -155,7 +155,7 @@ def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
 
 
 def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
-    """Return whether a row has words above numbers: one, or two if it has other words that differ from `above`."""
+    """Return whether a row has a word above numbers, or two such words if its other words differ from `above`."""
     words, is_new = 0, False
     for column, text in enumerate(row):
         if not text:

@@ -132,7 +132,7 @@ _MIN_PROSE_LENGTH = 300
 def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
     """Measure a page that may only refer to another page.
 
-    Returns: the characters of text outside of links; of these, the characters that exceed a date and a size between two
+    Returns: the characters of text outside of links; of these, the characters beyond a date and a size between two
     links; the address of the refresh; and whether browsers follow it before the page can be read.
     """
     text_length = prose = between = 0

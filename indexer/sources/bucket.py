@@ -45,7 +45,7 @@ _RETRY: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=30
 
 
 class _Store(NamedTuple):
-    """The class of a client, the environment variables that error messages advise, and those of its endpoint."""
+    """The class of a client, the variables that error messages name, and all variables of its endpoint."""
 
     client_class: str
     credentials: str

@@ -208,7 +208,7 @@ class _FolderReading:
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
     def _access_above(self) -> Readers:
-        """Return the readers in the nearest access list above the root, along its path both with links and resolved."""
+        """Return the readers in the nearest access list above the root, on its path with links or its resolved path."""
         access: Readers = None
         root = Path(os.path.abspath(Path(self._context.source).expanduser()))
         for folder in dict.fromkeys([*reversed(root.parents), *reversed(self._tree.root.parents)]):
@@ -219,9 +219,7 @@ class _FolderReading:
     def _lists(
         self, folder: Path, names: Iterable[tuple[str, int]], inherited: Readers
     ) -> tuple[Readers, dict[str, Readers]]:
-        """Return the readers of a folder, and of files with lists; a repeated list, or a list without its file, allows
-        no one.
-        """
+        """Return the readers of a folder, and of files with lists; a repeated list, or one with no file, has none."""
         files = {name.casefold() for name, mode in names if not stat.S_ISDIR(mode)}
         lists: dict[str, Readers] = {"": inherited}
         targets, is_closed = set[str](), False
@@ -294,8 +292,8 @@ class _FolderReading:
 class Watcher:
     """Checks folders and files for changes every few seconds, which also works for network drives.
 
-    Hidden files are ignored, except for access lists. Nothing below `ignored` counts. It is the folder of the index,
-    and writing the index must not start the next build.
+    Hidden files are ignored, except for access lists. Nothing below `ignored`, the folder of the index,
+    counts, because writing the index must not start the next build.
     """
 
     def __init__(self, sources: Iterable[str], ignored: Path) -> None:

@@ -276,7 +276,7 @@ def _leads_elsewhere(folder: Path) -> bool:
 def _read_commit(
     context: SourceContext, git: Git, ref: str, commit: str, closed: Collection[str]
 ) -> Generator[Item, None, None]:
-    """Yield the items of a commit; access lists outside hide the paths in `closed`. Raises SourceError."""
+    """Yield the items of a commit; `closed` has the paths with access lists outside of it. Raises SourceError."""
     files = StoredFiles(context, listing(_list_files(git, commit)), root=context.source, ref=ref, closed=closed)
 
     def read(file: StoredFile) -> Sequence[Item]:

@@ -125,6 +125,6 @@ class StoredFiles:
         )
 
     def url(self, path: bytes) -> str:
-        """Return the address of a file that hits show."""
+        """Return the address that hits show for a file."""
         template = self._limits.link_template
         return link_of(template, path, self._ref) if template else f"{self._root}/{quote(path)}"

@@ -24,7 +24,7 @@ _UNUSUAL = re.compile(f"[{_HIDDEN}{_CONTROLS}\r\u200c\u200d\ufe0f\U000e0000-\U00
 
 
 def visible(text: str) -> str:
-    """Remove invisible characters, except joiners that a script or emoji needs. Line ends become \n."""
+    """Remove invisible characters, except joiners that a script or emoji needs. Line ends become line feeds."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text  # 20 times as fast
     if not _UNUSUAL.search(text):

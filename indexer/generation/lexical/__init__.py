@@ -1,1 +1,1 @@
-"""The lexical half of a generation: texts in, BM25 over them out (Tantivy)."""
+"""The lexical half of a generation: index texts, and score them by BM25 (Tantivy)."""

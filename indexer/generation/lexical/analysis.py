@@ -297,12 +297,12 @@ Passages = Mapping[str, int]  # language → passages, at least one; unknown lan
 
 
 def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list[bool]:
-    """Return for each word of a query whether it is distinctive, that is, no stop word.
+    """Return for each word of a query whether it is distinctive, that is, not a stop word.
 
     A stop word is in the lists of languages that together have a probability of at least
     `_MIN_STOP_WORD_PROBABILITY`. The probability of a language follows from its share of the passages and from the
     number of words of the query in its list (naive Bayes), so one word that has a meaning in another language is not
-    decisive. Abbreviations in capitals among other words, such as IT or WHO, are no stop words.
+    decisive. Abbreviations in capitals among other words, such as IT or WHO, are not stop words.
     """
     not_elided = _ELIDED_LETTERS.difference(map(str.casefold, _ELIDED.findall(text)))
     different = {word for word in words if word.casefold() not in not_elided}
@@ -326,9 +326,9 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
 
 
 def distinctive_pairs(words: Sequence[str], distinctive: Sequence[bool]) -> list[tuple[str, str]]:
-    """Return pairs of neighbouring words that are distinctive together, though one of them is a stop word.
+    """Return pairs of neighbouring words that are distinctive together, though they include a stop word.
 
-    These are the stop words of a short query, as in "it support", and single capitals, as in "vitamin A".
+    This is so in short queries, such as "it support", and before capitals, as in "vitamin A".
     """
     is_short = len(words) <= _MAX_SHORT_QUERY_WORDS
     alone = not any(distinctive)
@@ -412,8 +412,8 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str,
 def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
     """Return strings so that each marked word of an ASCII text contains one; empty if this is impossible.
 
-    Return also the last three digits of marked numbers that a text may write with thousands separators, with a space
-    in front of them, where the last separator is.
+    For marked numbers that a text may write with thousands separators, also return a space, which stands for the last
+    separator, with the last three digits.
     """
     if len(marked) > _MAX_SOUGHT_WORDS or any(map(has_sign, marked)):
         return [], []

@@ -113,7 +113,7 @@ class LexicalReader:
             query: the text of the user.
             synonyms: see `Synonyms`.
             is_word: returns whether a word that is not in the index is spelled correctly.
-            only: filter; words of other passages are unknown and no corrections.
+            only: filter; words that occur only in other passages are unknown, and are not offered as corrections.
         """
         is_known = self._frequency if only is None else partial(self.is_known, only)
 
@@ -187,7 +187,7 @@ class LexicalReader:
         return scores[order], rows[order]
 
     def within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
-        """Return the rows with all required and no excluded clauses, of which there must be at least one."""
+        """Return the rows with all required and no excluded clauses. There must be at least one clause."""
 
         def find() -> RowSet:
             mask = np.zeros(self.count, np.bool_)
@@ -221,7 +221,7 @@ class LexicalReader:
         return self._find(Query.boolean_query([(Occur.Must, matching), *self._tests(filter)]), k)
 
     def _scores(self, words: Sequence[Terms], rows: npt.NDArray[np.int64], rules: Rules) -> npt.NDArray[np.float32]:
-        """Return the BM25 of these words in each of these rows, float32 of the same shape, or 0 without a word."""
+        """Return the BM25 score of these words in each of these rows, float32 of the same shape; 0 without a word."""
         numbers = rows - self._first_rows[np.searchsorted(self._first_rows, rows, side="right") - 1]
         tests = [(Occur.Should, self._term("row", row)) for row in sorted(set(numbers.tolist()))]
         among = Query.const_score_query(Query.boolean_query(tests), 0.0)
@@ -303,7 +303,7 @@ class LexicalReader:
         return Query.boolean_query([(Occur.Must, query), self._language_test(languages)]) if is_elsewhere else query
 
     def _language_test(self, languages: frozenset[str]) -> tuple[Occur, Query]:
-        """Return the test for documents in some of the languages, but not in all."""
+        """Return the test for documents in `languages`, which are some of the languages of the index, but not all."""
         is_other = ENGLISH in languages  # unknown languages follow the rules of English
         listed = sorted(frozenset(self._languages) - languages if is_other else languages)
         spoken = _any_of([self._term("term", f"language:{each}") for each in listed])

@@ -51,7 +51,7 @@ def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> Pa
 
     Args:
         text: the text as it was typed or pasted; only the telling lines of a traceback or log are read.
-        is_option: returns whether a word after a dash is an option of a command; if one word is, all words are.
+        is_option: returns whether a word after a dash is an option of a command; if any is, all are.
     """
     is_plain = text.isascii() and text.isprintable()
     typed = text if is_plain else visible(text)
@@ -258,7 +258,7 @@ def _has_word(lookups: Lookups, languages: Languages, word: str) -> bool:
 
 
 def _names(text: str) -> list[list[str]]:
-    """Return the words of compound names, to be found side by side; apt-get is one only alone, as prose has hyphens."""
+    """Return the words of compound names, to be found side by side. Prose has hyphens, so apt-get must be the query."""
     names = [name[0] for name in islice(_NAME.finditer(text), _MAX_CLAUSES)]
     alone = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
     return [analysis.find_words(name)[:_MAX_PHRASE_WORDS] for name in alone]
@@ -425,7 +425,10 @@ def _rules_of(words: Iterable[str], languages: Languages) -> Rules:
 def _distinctive_words(
     typed: Sequence[str], passages: Passages, text: str, *, or_stop_words: bool
 ) -> tuple[dict[str, bool], list[Sequence[str]]]:
-    """Return the distinctive words, or all if none is, with whether they may be corrected, and distinctive pairs."""
+    """Return the distinctive words, each with whether it may be corrected, and the distinctive pairs.
+
+    With `or_stop_words`, all words are returned if none is distinctive.
+    """
     # words within names that have signs count too, but are not corrected
     names = [word for word in filter(has_sign, typed) if not analysis.is_grouped(word)]
     name_words = [inner for name in names for inner in analysis.words_within(name)]

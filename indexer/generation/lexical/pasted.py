@@ -56,7 +56,7 @@ def telling_lines(text: str) -> str:
 
 
 def telling_sentences(text: str, measure: Callable[[Sequence[str]], npt.NDArray[np.float32]]) -> str:
-    """Return, in order, the sentences of a long text that are nearly as close to a passage as its closest sentence.
+    """Return, in order, the sentences of a long text that are nearly as close to a passage as the closest of them.
 
     In a mail, greetings and background outweigh the question. `measure` returns the nearness of each sentence to the
     passage nearest to it, (n,).

@@ -5,7 +5,7 @@ of passages with a word; `word-folded.npy` and `word-written.npy` have the lette
 accents. A word with few edits shares most letters, so edits are counted only for words with a similar mask of 32 bits.
 Two edits are tried only for frequent words, because a rare word is seldom the intended one.
 
-Headings and titles are found by the beginning of any of their words and the text after it. `heading-texts.npy` has
+Headings and titles are found by a typed text that begins at any of their words. `heading-texts.npy` has
 these names as they are written, and `heading-folded.npy` their folded words, in UTF-8 with a line feed after each name.
 `heading-uses.npy` has each name of each document: the number of the name, the first row, and whether it is the title.
 """
@@ -289,7 +289,7 @@ class Headings:
     """The titles and headings of a published folder; safe to share between threads."""
 
     def __init__(self, folder: Path) -> None:
-        """Map the files; raises IndexCorrupt if they are not of `HeadingWriter`."""
+        """Map the files; raises IndexCorrupt if they do not match each other."""
         self._texts, self._folded, self._uses = read_arrays(folder, HEADINGS)
         self._ends, self._folded_ends = (np.flatnonzero(text == _END[0]) for text in (self._texts, self._folded))
         self._starts, self._folded_starts = (
@@ -332,7 +332,7 @@ class Headings:
 
     @cached_property
     def _words(self) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
-        """The first two bytes of each word of the folded names, ascending, and the place of each word."""
+        """Return the first two bytes of each word of the folded names, ascending, and the place of each word."""
         inner = np.flatnonzero(self._folded == _SPACE[0]) + 1
         places = np.concatenate([self._folded_starts[self._folded_ends > self._folded_starts], inner])
         keys = self._folded[places].astype(np.uint16) << 8 | self._folded[places + 1]
@@ -340,7 +340,7 @@ class Headings:
         return keys[order], places[order]
 
     def _beginning(self, text: str) -> npt.NDArray[np.int64]:
-        """Return the places of the words from which a name continues with a text."""
+        """Return the places of the words at which a text begins in a name."""
         begun = text.encode()
         keys, places = self._words
         low = int.from_bytes(begun[:2].ljust(2, b"\0"), "big")

@@ -76,9 +76,8 @@ class Line:
 class SectionDraft:
     """A section while it is being filled.
 
-    In a list or table, `list_path` is the path of the section around it. A draft
-    that `resumes` continues such a section after the list. A draft that `leads` is a summary that belongs to the next
-    section.
+    In a list or table, `list_path` is the path of the section around it. A draft that `resumes`
+    continues that section after the list or table. A draft that `leads` is a summary that belongs to the next section.
     """
 
     path: tuple[str, ...]

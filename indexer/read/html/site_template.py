@@ -35,7 +35,7 @@ _ROOT = 0
 class Template:
     """The text and links that the pages of a site share, as hashes.
 
-    `link_places` are the places of links that differ by page. `all_places` adds `text_places` and the places around.
+    `link_places` are the places of links that differ by page. `all_places` adds `text_places` and all outer places.
     """
 
     texts: frozenset[int]
@@ -135,7 +135,7 @@ def _units(parent: Element) -> Iterator[_Unit]:
 
 
 def _measure(nodes: list[Element | str]) -> tuple[str | None, int, str]:
-    """Return the text as one line (None if it is long), its number of characters inside links, and the rest of it."""
+    """Return the text as one line (None if it is long), its number of linked characters, and its text outside links."""
     pieces: list[str] = []
     bare: list[str] = []
     length = linked = 0

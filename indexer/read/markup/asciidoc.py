@@ -88,9 +88,7 @@ class _Reader:
         return "\n".join(html)
 
     def heading(self, lines: list[str], place: int) -> tuple[int, str, int, str] | None:
-        """Return the level and text of a title, the index of the line after it, and its id or "". None if there is no
-        title.
-        """
+        """Return level, text, index of the line after, and id (or "") of a title; None if there is no title."""
         line, below = lines[place], lines[place + 1] if place + 1 < len(lines) else ""
         if match := _HEADING.match(line):
             return len(match[1]), match[2], place + 1, match[3] or ""

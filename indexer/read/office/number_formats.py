@@ -1,7 +1,7 @@
 """Format numbers and dates of workbooks by the format of their cell: `0.25` as `25.0%`.
 
-Fractions, powers of ten, scaling by thousands and conditions are formatted as plain numbers. The format of positive
-numbers is that of all numbers.
+Fractions, powers of ten, scaling by thousands and conditions are formatted as plain numbers. All numbers are
+formatted as positive numbers are.
 """
 
 import re

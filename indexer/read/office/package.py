@@ -131,7 +131,7 @@ _DC, _TERMS = "{http://purl.org/dc/elements/1.1/}", "{http://purl.org/dc/terms/}
 
 
 def document_properties(package: Package) -> tuple[str | None, Declared]:
-    """Return the title, and the language and day of the last change."""
+    """Return the title, the language, and the day of the last change."""
     try:
         root = package.xml("meta.xml" if "meta.xml" in package else "docProps/core.xml")
     except ParseError:
@@ -273,7 +273,7 @@ def visible_children(node: Any) -> Iterator[Any]:
 
 
 def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-    """Yield the paragraphs in an element of `DRAWN`."""
+    """Yield the paragraphs in an element with a tag in `DRAWN`."""
     kind = _local_name(element)
     if kind == "textpath":
         yield element.get("string", "")

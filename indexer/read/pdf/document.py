@@ -1,7 +1,7 @@
 """Read a PDF: sections under headings in reading order, each with the page on which it begins.
 
 PDFium is the engine of a browser: fast, and fuzzed every day. Text outside of the visible page is left out. Invisible
-text is read, because scanned pages have their recognised text as such.
+text is read, because the recognised text of scanned pages is invisible.
 """
 
 import logging

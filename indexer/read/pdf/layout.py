@@ -69,7 +69,7 @@ def _column_gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
 
 
 def _empty_strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the middle of the widest empty strip between cards, whose texts share no base line, and outer edges."""
+    """Return the middle of the widest empty strip between cards (texts with few common base lines), and outer edges."""
     if len(units) < 2 * _MIN_CARD_LINES:
         return None
     ordered = sorted(units, key=lambda unit: unit.x0)

@@ -43,9 +43,10 @@ Sequenced = tuple[Glyph | None, bool]  # None is a space; whether it is read fro
 
 
 def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
-    """Return whether a page reads from right to left, and its words. Such a page is measured from its right edge.
+    """Return whether a page reads from right to left, and its words.
 
-    A third of letters from right to left is enough, as names and addresses on such a page are often in Latin letters.
+    A page from right to left is measured from its right edge. A third of its letters is enough, because names
+    and addresses on it are often in Latin letters.
     """
     kinds = _bidi_kinds(glyphs)
     from_the_right = 2 * kinds.count("R") >= kinds.count("L")

@@ -289,7 +289,7 @@ def _are_cells(lines: Sequence[PdfLine]) -> bool:
 
 
 def _keep_within(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
-    """Return whether these pieces of lines fit the columns of other rows: several columns, no border crossed far."""
+    """Return whether pieces of lines fit the columns of other rows: they are in several, and cross no border far."""
     if any(min(x - line.x0, line.x1 - x) > 0.25 * (line.x1 - line.x0) for line in lines for x in borders):
         return False
     return len({sum(x < (line.x0 + line.x1) / 2 for x in borders) for line in lines}) > 1
@@ -321,7 +321,7 @@ def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]])
 
 
 def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether lines are one row: its first cell is in at most half of the lines, and at most one cell in all."""
+    """Return whether lines are one row: at most half of them have a first cell, and at most one column has no gaps."""
     filled = [place for place, cells in enumerate(rows) if cells[0]]
     is_short = 0 < 2 * len(filled) <= len(rows) and filled[-1] - filled[0] + 1 == len(filled)
     return is_short and sum(all(column) for column in zip(*rows, strict=True)) <= 1

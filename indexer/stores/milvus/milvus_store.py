@@ -284,7 +284,7 @@ class MilvusGeneration:
         return section
 
     def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
-        """Yield every document that a filter allows, or the one with an id, with its passages, JSON-ready."""
+        """Yield every document that a filter allows, or only the one with the id, with its passages, JSON-ready."""
         rows = self._select([*schema.CHUNK_FIELDS, "document"], only, id)
         for _, members in groupby(rows, key=itemgetter("document")):
             passages = list(members)
@@ -293,7 +293,7 @@ class MilvusGeneration:
             yield {"generation": self.manifest.id, "id": document_id(facts["url"]), **facts, "passages": texts}
 
     def entries(self, only: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
-        """Yield the documents that a filter allows, or the one with an id, without their passages."""
+        """Yield the documents that a filter allows, or only the one with the id, without their passages."""
         for row in self._select(["document", "about"], only, id, "position == 0"):
             facts = {name: row["about"][name] for name in SHOWN_FIELDS}
             count = len(self._rows(f"document == {row['document']}", ["row"]))
