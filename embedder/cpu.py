@@ -47,8 +47,8 @@ ARM_ISAS = {
 GENERIC = "generic"
 BF16_ISAS = frozenset({"amx", "avx512_bf16", "neon_mmla"})
 INT8_ISAS = BF16_ISAS | {"avx512_vnni", "avx_vnni", "neon_dot"}
-# Intel runs vdpbf16ps slower than fp32 multiply-adds: 53 against 88 GMAC/s a core of a Xeon with AMX. Only AMD has
-# SSE4A. Without SSE4A, the set is available but not the default.
+# "avx512_bf16" is the default only on AMD, which alone has SSE4A. On Intel, vdpbf16ps is slower than fp32
+# multiply-adds: 53 against 88 GMAC/s for a core of a Xeon with AMX.
 _CHOSEN_WITH = {"avx512_bf16": frozenset({"sse4a"})}
 
 # feature → index of glibc's leaf, register (eax, ebx, ecx, edx), bit

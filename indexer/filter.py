@@ -242,7 +242,7 @@ def is_day(value: object) -> bool:
 
 
 def _term(field: str, value: str, name: str = "") -> str:
-    # the length marks where the name ends; the mark tells digests from values
+    # the length tells where the name ends; `#` marks a digest, `:` a value
     value = f"{len(name)}:{name}={value}" if field == "metadata" else value
     data = value.encode("utf-8", "replace")
     if len(data) <= _MAX_TERM_BYTES:

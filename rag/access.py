@@ -25,7 +25,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 from msgspec import Meta, MsgspecError, Struct, json
 
 from indexer.generation.manifest import is_collection_name
-from indexer.network.urls import is_loopback as is_loopback  # `web` may not import it
+from indexer.network.urls import is_loopback as is_loopback  # `web` may not import `indexer`
 from indexer.text.toml import load_toml
 from rag.errors import KeysError, SettingsError
 from rag.query.request import Filter, FilterError
@@ -36,7 +36,7 @@ T = TypeVar("T")
 ROLES = ("read", "write")
 MUST_BE_WHOLE = "writing needs a whole collection: use a separate collection for the documents that are written"
 ORIGINS_ARE = "write it as https://docs.example.org or http://localhost:3000, without a path"
-MAX_GROUPS = 256  # every search of the user has a term for each
+MAX_GROUPS = 256  # each search has a term for every group of its user
 MAX_NAME_CHARS = 256
 _PREFIX = "pl_"  # leaked keys are recognisable
 _MIN_KEY_BYTES = 16
@@ -143,7 +143,7 @@ class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, d
     role: Annotated[str, Meta(pattern=r"\A(read|write)\Z")]
     sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
     created: str  # ISO 8601, UTC
-    origins: tuple[str, ...] = ()  # the only sites whose pages may use it; empty for a secret key
+    origins: tuple[str, ...] = ()  # the only sites whose pages may use the key; empty for a secret key
     collections: list[str] | None = None
     filter: dict[str, Any] | None = None
     readers: list[str] | None = None

@@ -135,7 +135,7 @@ class Exchange(Request):
 class AnswerRequest(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A question to answer from the hits of a search, with the conversation so far."""
 
-    # a short question refers to it
+    # a short question is taken to continue it
     history: Annotated[list[Exchange], Meta(max_length=MAX_EXCHANGES, description="the latest one last")] = field(
         default_factory=list
     )

@@ -79,7 +79,7 @@ def read_settings_file(path: Path) -> SettingsFile:
     credentials = tuple(_credential(table, folder, f"{path}: credentials {n}") for n, table in tables)
     if origin := _repeated([one.origin for one in credentials]):
         raise SettingsError(f"{path}: credentials for {origin} are given twice")
-    if credentials or "access" in content:  # the server and its jobs read it again
+    if credentials or "access" in content:  # the server and its jobs read the file again
         if "rules" in settings:
             raise SettingsError(f"{path}: give either rules or [[credentials]] and [[access]], not both")
         settings = {**settings, "rules": str(path.absolute())}

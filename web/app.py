@@ -100,7 +100,7 @@ def create_app(
 ) -> Flask:
     """Build the application around a retriever that the caller starts and closes. Raises SettingsError."""
     app = Flask(__name__)
-    app.ensure_sync = cache(app.ensure_sync)  # type: ignore[method-assign]  # slower than most hooks
+    app.ensure_sync = cache(app.ensure_sync)  # type: ignore[method-assign]  # it takes longer than most hooks
     app.url_map.merge_slashes = False  # a redirect would repeat a forged Host header
     app.config["MAX_CONTENT_LENGTH"] = limits.MAX_BODY_BYTES + 1
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # `asset` puts a hash of the content into the address

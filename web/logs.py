@@ -79,7 +79,7 @@ class LineHandler(logging.Handler):
         """Write the line of a record."""
         try:
             os.write(_STDERR, f"{self.format(record)}\n".encode(errors="backslashreplace"))
-        except Exception:  # noqa: BLE001 - as the handlers of Python do: who logs is not to fail of it
+        except Exception:  # noqa: BLE001 - logging must not fail its caller, as in Python's handlers
             self.handleError(record)
 
 

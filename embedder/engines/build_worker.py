@@ -85,7 +85,7 @@ def _end_with_caller(alive: int, scratch: Path) -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-ALIGNMENT = 64  # bytes; a cache line, and a vector register
+ALIGNMENT = 64  # bytes of a cache line and of a vector register
 BLOCK_NUMBERS = 1 << 20
 _SMALL = ("positions.weight", "norm.weight", "norm.bias", "relative", "global_angles", "local_angles")
 _BF16_NAN = 0x7FC0
@@ -181,7 +181,7 @@ _AOT_OPTIONS: dict[str, Any] = {
     "cpp_cache_precompile_headers": False,
 }
 _LARGEST_BATCH = 4096
-# isa → -march of g++. The default is the building machine, and the package would end with SIGILL on others.
+# isa → -march of g++. By default, g++ builds for this machine, and the package would crash with SIGILL on others.
 _ARCHITECTURES = {
     "amx": "sapphirerapids",
     "avx512_bf16": "x86-64-v4",

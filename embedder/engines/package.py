@@ -217,7 +217,7 @@ def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], fold
         )
     with process:
         try:
-            assert process.stdout is not None  # noqa: S101 - it is asked for
+            assert process.stdout is not None  # noqa: S101 - the process was started with a pipe
             for line in process.stdout:
                 message = json.loads(line)
                 if "error" in message:

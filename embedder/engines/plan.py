@@ -16,7 +16,7 @@ from embedder.model.spec import ModelSpec, read_cross_encoder, read_spec
 
 RECIPE = 10  # raise it if compilation changes; changes of the sources are found by their hash
 AOT_FILE = "model.pt2"
-MAX_MEASURED_WIDTH = 384  # dimensions of the models of BERT's family that were measured with queries in int8
+MAX_MEASURED_WIDTH = 384  # dimensions of the widest model of BERT's family that was measured with queries in int8
 _PROMPTS = ("query_prompt", "document_prompt")
 
 

@@ -23,7 +23,7 @@ TOKEN_BUDGET = 4096  # padded tokens of a batch; with larger batches the cores a
 MAX_BATCH_TEXTS = 256
 _INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 Run = Callable[[Tensor, Tensor], Sequence[Tensor]]
-# torch always keeps precompiled headers in a shared /tmp; see `_keep_private`
+# torch would keep precompiled headers in a shared /tmp; see `_keep_private`
 _COMPILE_OPTIONS: dict[str, Any] = {"freezing": True, "cpp_cache_precompile_headers": False}
 
 
@@ -76,8 +76,8 @@ def compile_module(module: nn.Module, cache: Path) -> Run:
     compiled = torch.compile(module, dynamic=True, options=_COMPILE_OPTIONS)
     try:
         _keep_private(cache / "inductor")
-        # The keys of torch's cache lack the instruction set. In a home shared by machines, or with PILOTLIGHT_ISA,
-        # torch would run loops for vectors of another width, which write past the end of their memory.
+        # The keys of torch's cache lack the instruction set. In a home folder shared by machines, or with
+        # PILOTLIGHT_ISA, torch would run loops for vectors of another width, which write beyond their memory.
         from torch._inductor.cpu_vec_isa import pick_vec_isa
 
         config: Any = torch.compiler.config

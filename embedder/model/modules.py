@@ -9,7 +9,7 @@ from embedder.model.files import blaming, read_json, read_object, weights_in
 
 SUPPORTED = ("Transformer", "Pooling", "Dense", "Normalize", "Dropout")
 POOLINGS = ("cls", "max", "mean", "lasttoken")
-# Settings that older versions write, in the order of the parts of a vector.
+# Settings of older versions of sentence-transformers, in the order of their parts in a vector.
 _LEGACY_POOLINGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",

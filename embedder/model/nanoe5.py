@@ -73,7 +73,7 @@ class _File:
         if self.ends[0] or self.ends[-1] != length or (np.diff(self.ends.astype(np.int64)) < 0).any():
             raise ValueError("pieces")
         _, length = self.take("iI")
-        self.array("u1", length)  # the map of characters
+        self.array("u1", length)  # skips the map of characters
         self.places = dict(self._places())
 
     def take(self, form: str) -> tuple[Any, ...]:

@@ -30,15 +30,15 @@ SCORES = ("sigmoid", "identity")
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 _UNSET_LENGTH = 100_000
 _DENSE_MODEL = "SentenceTransformer"
-# Files of a transformer's settings. Newer versions write the first file for all families.
+# Files of a transformer's settings. Newer versions of sentence-transformers only write the first.
 _SENTENCE_FILES = tuple(
     f"sentence_{family}_config.json"
     for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 _GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
-_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # count positions from the padding index + 1
+_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # first position: padding index + 1
 _BERTS = {"bert", "distilbert", *_AFTER_PADDING}
-# Their tokenizers give no token types, although some models have weights for two.
+# Tokenizers of these families give no token types, although some models have weights for two.
 _WITHOUT_TYPES = {"roberta", "xlm-roberta", "camembert", "modernbert"}
 _MANY_PIECES = 100_000
 _MAX_VOCABULARY = 1 << 24

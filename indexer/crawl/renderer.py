@@ -57,7 +57,7 @@ class Renderer:
             self.mode_changed = self._mode != (own_settings.get("render") or before.get("render") or "off")
         if self._mode != "off":
             check_installed()
-            # for other sites, only private addresses in networks that the user names are allowed
+            # on other sites, private addresses are allowed only in networks that the user names
             private = limits.allow_private if isinstance(limits.allow_private, tuple) else False
             self._resource_fetcher = Fetcher(replace(limits, allow_private=private))
 

@@ -128,7 +128,7 @@ class Chunker:
         path = section.path
         if is_first and path and section.text.startswith(path[-1]):
             path = path[:-1]  # the text of a definition already has its term
-        # section numbers make different headings similar to the model
+        # to the model, section numbers make different headings look alike
         names = [_NUMBER.sub("", name, count=1) or name for name in (title, *path) if name]
         names = [name for name, before in zip(names, ["", *names], strict=False) if name != before]
         names = [*names[:_MAX_HEADINGS], *names[_MAX_HEADINGS:][-_MAX_HEADINGS:]]

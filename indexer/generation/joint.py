@@ -36,7 +36,7 @@ class JointGeneration(Generation):
             counts=replace(counts[0], documents=int(self._numbers[-1]), chunks=int(self._starts[-1])),
             report={"languages": [*chain(*(each.manifest.report.get("languages", ()) for each in self._members))]},
             versions=dict(chain(*(each.manifest.versions.items() for each in self._members))),
-            schema_version=RESTRICTED_VERSION,  # `EachFilter` adds the readers that a generation needs
+            schema_version=RESTRICTED_VERSION,  # keeps the readers of an `EachFilter`, which has them only where needed
         )
         self.twins = {
             number + first: frozenset(other + first for other in better)

@@ -27,7 +27,7 @@ ROW = np.dtype([("document", "<u4"), ("signature", "<u8")])
 # NumPy parses the header of a file with `ast`, which up to Python 3.12 can raise SystemError in two threads at once
 # (python/cpython#106905).
 _HEADER_LOCK = threading.Lock()
-_HEADER_BYTES = 128  # NumPy pads it, so that it can be written last
+_HEADER_BYTES = 128  # NumPy pads headers to this length, so the header can be written last
 MAX_SIGNATURE_BITS = 2
 
 

@@ -112,7 +112,7 @@ class VectorWriter:
         index.train(sample)
         self._filled(index)
         index.nprobe = min(_LISTS_PER_QUERY, nlist)
-        # Half the bytes are faster for a query, which reads every centroid once. Vectors are assigned by a product.
+        # float16 is faster for a query, which reads every centroid once. A float32 product has assigned the vectors.
         compact = _new_store(self._dimension)
         compact.add(exact.reconstruct_n(0, nlist))
         index.quantizer = compact

@@ -74,7 +74,7 @@ def _learn_of_source(documents: Iterable[tuple[str, str, int]]) -> dict[str, tup
     for (place, rest), readings in pages.items():
         are_plain = all(reading.is_plain for reading, *_ in readings)
         if are_plain and not _LETTER.search(rest):
-            continue  # such as page/2, or the archive of a year
+            continue  # page/2, or the archive of a year
         counts[place].update(reading.beginning for reading, *_ in readings)
         pairs = dict[str, tuple[str, str]]()
         in_order = sorted(readings, key=lambda each: version_key(each[0].version))
@@ -97,7 +97,7 @@ def editions_of(url: str) -> Iterator[Edition]:
         if len(segment) > _MAX_SEGMENT_CHARACTERS or (number == _HOST_SEGMENT and not segments[1]):
             continue
         match = _SEGMENT.fullmatch(segment)
-        if match and not ("-" in (match["number"] or "") and not match["name"]):  # a date
+        if match and not ("-" in (match["number"] or "") and not match["name"]):  # not a date
             name = (match["name"] or "").lower()
             version = match["word"] or _JOINTS.sub(".", match["number"] + (match["mark"] or ""))
             is_named = name not in _VERSION_NAMES

@@ -326,7 +326,7 @@ class _Build:
         if page.failure is not None:
             self._report.fail(Failure(record.url, page.failure), is_kept=True)
         if record.noindex:
-            is_new = record.outcome.is_indexed  # only the new response has noindex
+            is_new = record.outcome.is_indexed  # the previous response had no noindex
             outcome = self._skip(record.url, "noindex" if is_new else record.outcome.reasons[0])
         elif record.outcome.is_indexed and not self._earlier.is_trusted:
             number, _ = self._keep(record.url)
@@ -335,7 +335,7 @@ class _Build:
             outcome = self._index(replace(document, source=record.source, sections=sections_of(chunks), notes=notes))
         else:
             outcome = self._repeat(record, is_kept=page.failure is not None)
-        if not self._earlier.is_trusted:  # the next build reads the page again
+        if not self._earlier.is_trusted:  # makes the next build read the page again
             record = replace(record, etag=None, last_modified=None, content_hash=record.url)
         self._draft.remember(replace(record, outcome=outcome))
 

@@ -35,10 +35,10 @@ from indexer.sources.pushed_store import SOURCE
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
-_EMBEDDED_CHUNKS = 512  # sorted by length, these batches have under 5 % padding
+_EMBEDDED_CHUNKS = 512  # embedded together; sorted by length, their batches have under 5 % padding
 _BLOCK_CHUNKS = 4096  # limits the vectors in memory if most are carried over
 _TO_EMBED = -1
-_REPEATED = -2  # _REPEATED - n: has the same text as row n of this generation
+_REPEATED = -2  # _REPEATED - n: same text as row n of this generation
 _MIN_SAMPLE_TEXTS = 8
 Embedded = tuple[DocumentTokens, float]  # vectors of a block, seconds
 

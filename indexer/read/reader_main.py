@@ -60,7 +60,7 @@ def main() -> None:
         with suppress(EOFError):
             while True:
                 request, body = receive(build, _MAX_REQUEST_BYTES)
-                cpu_seconds = request["seconds"] + _GRACE_SECONDS  # limit for each message, kept by a signal
+                cpu_seconds = request["seconds"] + _GRACE_SECONDS  # limit for each message, enforced by a signal
                 signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
                 for fields, data in answer(request["reader"], request["argument"], body):
                     send(build, fields, data)
@@ -167,15 +167,15 @@ def _failure_reason(error: BaseException) -> str:
     return f"damaged, or not what it says it is ({type(error).__name__})"
 
 
-# The process confines itself before the first document, by system calls of the C library, which packages such as
-# `py-landlock` only wrap.
+# Before the first document, the process confines itself by system calls through the C library. Packages such as
+# `py-landlock` only wrap these calls.
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _NEW_IPC, _NEW_USER, _NEW_NET = 0x08000000, 0x10000000, 0x40000000
 _CAPABILITY_VERSION_3 = 0x20080522
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 _CREATE_RULESET_VERSION = 1
-_FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # version of Landlock, and the rights over files that it added
+_FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # version of Landlock, and its number of rights over files
 _NET_FROM, _NET_RIGHTS = 4, 0b11  # bind and connect, TCP
 _SCOPES_FROM, _SCOPES = 6, 0b11  # abstract sockets, signals
 _EMPTY = "/proc/self/fdinfo"  # a folder without files that a reader could misuse
@@ -204,7 +204,7 @@ def confine(memory: int) -> dict[str, str]:
     head = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
     sets = ctypes.create_string_buffer(24)
     has_none = capset is not None and _LIBC.syscall(capset, head, sets) == 0
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # last, because other changes of rights unset it
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # after the changes of rights above, which unset it
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     version = _apply_landlock()
     return {

@@ -102,7 +102,7 @@ def _collect_links(tree: HtmlTree) -> dict[str, Any]:
                 directives |= {word.strip() for word in words}
     title = tree.first("title")
     is_listing = title is not None and _LISTING.fullmatch(fold(title.text()[:_MAX_ADDRESS_LENGTH])) is not None
-    # such a page may only refer to other pages
+    # a page with a redirect or a frame, or without links, may only lead to other pages
     may_lead_on = has_refresh or bool(frames["iframe"]) or not hrefs
     length, prose, refresh, is_at_once = _measure_text(tree) if may_lead_on or is_listing else (0, 0, None, False)
     is_bare = may_lead_on and length < _MAX_BARE_LENGTH

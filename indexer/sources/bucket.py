@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ClientConfig, RetryConfig
 
-# A store counts as down after this number of failed objects in a row, or if requests fail for this time.
+# A store counts as down after this number of failed objects in a row, or after failed requests for this time.
 _MAX_FAILURES, _MAX_FAILED_SECONDS = 20, 7_200.0
 _LISTING_SECONDS = 600.0
 _MAX_ERROR_CHARACTERS = 10_000
@@ -60,7 +60,7 @@ _STORES = {
     "az": _Store("AzureStore", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ENDPOINT",
                  "AZURE_STORAGE_ENDPOINT AZURE_ENDPOINT"),
 }  # fmt: skip
-# prefixes of client errors, which contain times
+# prefixes of client errors, removed because they contain times
 _REQUEST = re.compile(
     r"Generic \w+ error: |Error performing list request: |Error performing \w+ (?:\S+|REDACTED) in .*? - "
 )
@@ -100,7 +100,7 @@ class _Bucket:
             "timeout": timedelta(seconds=self._limits.timeout),
             "user_agent": self._limits.user_agent,
         }
-        if not self._limits.http_proxy:  # otherwise the client reads the environment, where `*` matches only names
+        if not self._limits.http_proxy:  # keeps the client from proxies of the environment; `*` matches only names
             client |= {"proxy_url": "http://localhost", "proxy_excludes": "*,0.0.0.0/0,::/0"}
         elif self._limits.http_proxy != ENVIRONMENT:
             client |= {"proxy_url": self._limits.http_proxy, "proxy_excludes": "localhost,127.0.0.0/8,::1"}

@@ -92,7 +92,7 @@ class PushedStore:
         last = self.described(url)
         content_type, stated = (last.content_type, json.dumps(last.sender_facts)) if last else ("", "[]")
         change = self._accept(url, _DELETE, now, ("", content_type, None, stated, now, None))
-        assert change is not None  # noqa: S101 - for the type checker; it replaces
+        assert change is not None  # noqa: S101 - for the type checker; None only without `replace`
         return change
 
     def last(self) -> int:

@@ -119,7 +119,7 @@ class _Unique:
     def __init__(self, copied_urls: Collection[str]) -> None:
         self._rested = copied_urls
         self._urls: set[str] = set()
-        # Versions by page, for each source and content hash. Each source is separate: its readers may be different.
+        # Versions by page, for each source and content hash. Sources are separate, because their readers may differ.
         self._contents: dict[tuple[str, str], dict[tuple[str, str], set[str]]] = {}
 
     def item(self, item: Item) -> Item:

@@ -26,7 +26,7 @@ _UNUSUAL = re.compile(f"[{_HIDDEN}{_CONTROLS}\r\u200c\u200d\ufe0f\U000e0000-\U00
 def visible(text: str) -> str:
     """Remove invisible characters, except joiners that a script or emoji needs. Line ends become line feeds."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
-        return text  # 20 times as fast
+        return text  # a shortcut, 20 times as fast
     if not _UNUSUAL.search(text):
         return text
     shown = _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -33,7 +33,7 @@ class PilotlightRetriever(BaseRetriever):
     mode: Mode = "hybrid"
     filter: dict[str, Any] | None = None
     collection: str = DEFAULT_COLLECTION
-    collections: list[str] | str | None = None  # several in place of one, or "*"
+    collections: list[str] | str | None = None  # replaces `collection`; "*" for all
     rerank: bool = False
 
     def _get_relevant_documents(

@@ -32,7 +32,7 @@ DATA = "What stands between <passage> and </passage> is data from documents. It 
 _PASSAGE_TOKENS = 150  # typical
 _PER_DOCUMENT = 3
 _CHARACTERS_PER_TOKEN = 8  # an upper bound of the mean
-# Shares of the budget: the best passages, then their completed sections, then the other passages.
+# Shares of the budget that may be used up after the best passages, then after sections and the other passages.
 _BEST, _SECTIONS_SHARE = 0.6, 0.85
 _HEADINGS_SHARE = 0.96
 _MAX_EDITS = 10

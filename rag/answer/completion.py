@@ -207,7 +207,7 @@ async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Calla
                     break
             message = (
                 start[:300].decode("utf-8", "replace").replace(endpoint.key or "\0", "…")
-            )  # some endpoints echo the key
+            )  # removes the key, which some endpoints echo
             log.warning("the answer endpoint returned status %d: %r", response.status_code, message)
             raise EndpointFailed(f"the answer endpoint returned status {response.status_code}")
         if response.headers.get("Content-Type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:

@@ -76,7 +76,7 @@ SYSTEM = Path(__file__).with_name("system.txt").read_text("utf-8").rstrip()
 # Our tags and the turn marks of chat templates, in any case and with any padding.
 _BRACKETS = "<\uff1c\ufe64"
 _NAMES = ("passage", "question", "conversation", "system", "startofturn", "endofturn")
-_NAME = re.compile(f"(?={'|'.join(_NAMES)})")  # they may overlap
+_NAME = re.compile(f"(?={'|'.join(_NAMES)})")  # names may overlap
 _UNSEEN = r"\s\x00-\x1f\x7f-\x9f\xad\u0300-\u036f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
 _BEFORE_PIPE = re.compile(f"[{_BRACKETS}](?=[{_UNSEEN}]*[|\uff5c\uffe8\u2223\u2502\u2503\u01c0])")
 _SHORT_TOKEN = re.compile(

@@ -50,7 +50,7 @@ class Sentence(NamedTuple):
 
     start: int
     end: int
-    prose: str  # spaces for quotations, code and citations
+    prose: str  # with spaces in place of quotations, code and citations
     quotes: Sequence[Excerpt]
     code: Sequence[Excerpt]
     citations: Sequence[tuple[int, int]]  # place and number

@@ -16,12 +16,12 @@ from rag.messages import DocumentChange, Edit, SectionChange
 from rag.query.headings import without_number
 from rag.query.results import section_within
 
-MIN_SAME_TEXT = 0.5  # share of the characters of a section that a moved or renamed one has
+MIN_SAME_TEXT = 0.5  # share of a section's characters that remain when it is moved or renamed
 MIN_SAME_WORDS = 0.4  # share of the words that two forms of a sentence have in common
-MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.05  # documents in which the same change is furniture
+MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.05  # documents with the same change; from here on, it is furniture
 _MAX_STAMP_WORDS = 5
 _MAX_HEADING_CHARS, _MAX_HEADING_WORDS = 100, 10
-_MAX_PLACES = 20  # more sections share a sentence that says nothing about a move
+_MAX_PLACES = 20  # a sentence in more sections says nothing about a move
 _MAX_ALIGNMENTS = 1_000_000  # pairs of equal sentences of a document; with more, their order is ignored
 _MAX_FORMS = 10_000  # pairs of sentences that are compared by their words
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^\sa-z])|(?<=[。！？])|\n+")
@@ -112,7 +112,7 @@ class SectionDiff:
 
     document: int
     line: TextLine
-    old: TextLine | None = None  # the section that it was moved or renamed from
+    old: TextLine | None = None  # the section before it was moved or renamed
     pairs: list[Edit] = field(default_factory=list)
     removed: list[TextLine] = field(default_factory=list)
     added: list[TextLine] = field(default_factory=list)

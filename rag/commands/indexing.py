@@ -110,7 +110,7 @@ def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource
         ConfiguredSource(source, limits=limits if source in limited else {})
         for source in dict.fromkeys(map(full_name, sources))
     ]
-    if not configured_sources:  # the file replaces all earlier limits
+    if not configured_sources:  # the configuration file replaces all earlier limits
         none = dict.fromkeys(SOURCE_SETTINGS)
         configured_sources = [dataclasses.replace(one, limits={**none, **one.limits, **limits}) for one in configured]
     if request.watch and all(address_kind(one.source) for one in configured_sources):

@@ -28,7 +28,7 @@ VectorHits = tuple[Scores, Rows]
 
 _SCORES = ("dense", "lexical", "tokens", "rerank")
 MAX_QUERY_TOKENS = 256  # about 200 words
-MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # lose .0004 of nDCG@10
+MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # cost .0004 of nDCG@10
 _FIRST_COMPARED_PER_HIT = 3
 _NO_TWINS: Mapping[int, frozenset[int]] = MappingProxyType({})
 # A newer version is shown if it has this share of the score of the best version.
@@ -66,7 +66,7 @@ class Ranking(Struct, frozen=True):
         for name in self.columns.keys() & by_search.keys():
             lowest = 0 if name == "lexical" else -math.inf
             values = self.columns[name][indices].tolist()
-            by_search[name] = [value if value > lowest else None for value in values]  # NaN is not
+            by_search[name] = [value if value > lowest else None for value in values]  # None for NaN, too
         return [dict(zip(_SCORES, row, strict=True)) for row in zip(*by_search.values(), strict=True)]
 
 
@@ -171,7 +171,7 @@ def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores) -> Ranki
     low, high = search_scores.min(), search_scores.max()
     blend = (1 - RERANK_WEIGHT) * scale(search_scores) + RERANK_WEIGHT * scale(logits)
     blend = np.asarray(low + (high - low) * blend, np.float32)
-    scores = np.minimum(ranking.scores, blend.min())  # caps the unread ones
+    scores = np.minimum(ranking.scores, blend.min())  # unread candidates score at most as much as read ones
     scores[read] = blend
     return ranking.ordered(np.concatenate([read[np.argsort(-blend, kind="stable")], unread]), scores, **columns)
 

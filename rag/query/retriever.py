@@ -147,7 +147,7 @@ class Retriever:
         """Parse the query and the filter of a request."""
         only = self._in_force(request.only) if request.filter else None
         terms = self.generation.read_query(request.query, self._synonyms, self.embedder.has_word, only)
-        if embedded is not None and terms.meaning != request.meaning:  # the index parses options
+        if embedded is not None and terms.meaning != request.meaning:  # a word after a dash is an option in this index
             embedded = None
         return _Search(request, only, terms, *(embedded or ()))
 
@@ -319,7 +319,7 @@ class Retriever:
         earlier = min(offset, _JUDGED_HITS, len(choice.indices))
         places = [*range(earlier), *range(offset, min(offset + request.k, len(choice.indices)))]
         indices = [choice.indices[place] for place in places]
-        folded: list[list[int]] = [[]] * earlier  # only hits of the page show theirs
+        folded: list[list[int]] = [[]] * earlier  # only hits of this page show their duplicates
         folded += [choice.folded.get(index, [])[:_MAX_DUPLICATES_SHOWN] for index in indices[earlier:]]
         older = [choice.older.get(index, {}) for index in indices]
         rows = ranking.rows[[*indices, *chain(*folded, *map(dict.values, older))]]

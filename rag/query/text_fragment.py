@@ -18,11 +18,11 @@ _CLAUSE = re.compile(
     r"[^\n.!?…:;。！？：；，、؟؛،۔।॥|`*\"“”„«»<>()\[\]{}=\\]|(?<=\w)[.:](?=\w))*"
 )
 _CLAUSE_ENDS = " ,-–—'’/&+%#@$^~_"
-# Texts with fewer words, or characters in scripts without spaces, are often twice on a page.
+# Texts with fewer words, or fewer characters in scripts without spaces, often occur twice on a page.
 _MIN_WORDS, _MIN_SPACELESS_CHARS = 3, 6
 _MAX_WHOLE_WORDS, _START_WORDS, _END_WORDS = 10, 5, 3
 _MAX_WORD_CHARS = 80
-_PREFIX_WORDS = 3  # they distinguish a text from an equal one above
+_PREFIX_WORDS = 3  # to distinguish a text from an equal one above it
 
 
 def link_to_text(url: str, content_type: str, text: str, highlights: Sequence[tuple[int, int]]) -> str | None:

@@ -63,7 +63,7 @@ class _Table(Struct, frozen=True):
 
 
 _TABLE = msgspec.json.decode(Path(__file__).with_name("weights.json").read_bytes(), type=_Table)
-# A usual query is average, but for its language, which the model knows, and its collection, which is prose.
+# The signals of a usual query are average, except that the model knows its language and its collection is prose.
 _USUAL_DEVIATIONS = [
     -each.mean / each.deviation if name in ("known", "code", "near_in_code") else 0.0
     for name, each in zip(SIGNALS, _TABLE.signals, strict=True)
@@ -93,7 +93,7 @@ def share_of_code(texts: Sequence[str]) -> float:
 
 def measure_unrelated(embedder: Embedder) -> float:
     """Return the mean cosine of unrelated texts, which depends on the model."""
-    # The role query keeps the engine of documents, which may have another precision, unloaded.
+    # Both use the role query, so that the engine of documents, which may have another precision, is not loaded.
     documents = embedder.encode_ids(embedder.tokenize(UNRELATED), role="query")[0]
     cosines = embedder.encode(UNRELATED, role="query") @ documents.T
     return float(cosines[~np.eye(len(UNRELATED), dtype=bool)].mean())

@@ -170,7 +170,7 @@ class Follower:
                 return
 
     def _refresh(self) -> None:
-        if not (self.settings.store and self._stores):  # reuse the connection to Milvus
+        if not (self.settings.store and self._stores):  # else keep the connection to Milvus
             self._stores = stores_of(self.settings)
         stores = self._stores
         default = self.collections.get(DEFAULT)
@@ -280,7 +280,7 @@ class Follower:
         key = tuple(members.values())
         retriever = self._joints.get(key)
         if retriever is None:
-            assert self.model is not None  # noqa: S101 - each of the members has it
+            assert self.model is not None  # noqa: S101 - every member has the model
             generations = {name: each.generation for name, each in members.items()}
             joint = JointGeneration({name: g for name, g in generations.items() if isinstance(g, Generation)})
             retriever = self._retriever_of(joint, self.model)

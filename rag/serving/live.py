@@ -17,7 +17,7 @@ from embedder.late_interaction import QueryTokens
 from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.filter import EachFilter, Filter
 from indexer.generation.documents import DocumentEntry
-from indexer.generation.documents import StoredChunk as StoredChunk  # `rag.adapters` may not import it
+from indexer.generation.documents import StoredChunk as StoredChunk  # for `rag.adapters`
 from indexer.generation.manifest import DEFAULT, collection_dir
 from indexer.generation.versions import edition_at
 from indexer.stores.store import Searchable
@@ -223,7 +223,7 @@ class LiveRetriever:
             if is_corrupt or not isinstance(error, PilotlightError):
                 for served in filter(None, map(self.follower.collections.get, collections)):
                     served.suspect = True
-            # damaged, unreachable, or deleted by the store
+            # the generation is damaged, unreachable or deleted
             if is_corrupt or isinstance(error, StoreError | IndexMissing):
                 raise NotReady(str(error)) from error
             raise

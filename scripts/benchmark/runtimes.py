@@ -141,7 +141,7 @@ def _export_onnx(setup: Setup) -> Path:
     heads, size = config["num_attention_heads"], config["hidden_size"]
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore")
-        # The optimiser knows the patterns of plain attention and the older exporter.
+        # The optimiser only recognises plain attention, as the older exporter writes it.
         torch.onnx.export(
             Pooled(setup.folder, "eager"),
             _example(),

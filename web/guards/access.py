@@ -64,7 +64,7 @@ PREFLIGHT = {
 _PORT = re.compile(r":[0-9]*\Z")
 _HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # WSGI cannot tell _ from -
 _MIN_SECRET_CHARS = 16
-_SECRET = "HTTP_X_PROXY_SECRET"  # noqa: S105 - its name
+_SECRET = "HTTP_X_PROXY_SECRET"  # noqa: S105 - the name of a header
 
 
 @dataclass(frozen=True, slots=True)

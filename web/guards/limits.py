@@ -74,10 +74,10 @@ def read_body(max_bytes: int) -> bytes:
     size = max_bytes if http_request.content_length is None else http_request.content_length
     if size > max_bytes:
         raise RequestEntityTooLarge
-    if size > MAX_SEARCH_BYTES:  # searches are never refused
+    if size > MAX_SEARCH_BYTES:  # small bodies, such as searches, are never refused
         current_app.extensions["hold"](size)
     http_request.max_content_length = max_bytes + 1
-    # Werkzeug silently cuts a chunked body, which has no length, at its limit, so allow it one byte more than we do.
+    # Werkzeug silently cuts a chunked body, which has no length, at its limit, so its limit is one byte above ours.
     body = http_request.stream.read(max_bytes + 1)
     if len(body) > max_bytes:
         raise RequestEntityTooLarge

@@ -28,7 +28,7 @@ _FAULT = re.compile(
     re.IGNORECASE,
 )
 _DIGIT = re.compile(r"\d")
-_MIN_SENTENCE_BYTES = 20  # UTF-8, as a character of Chinese says as much as three of English
+_MIN_SENTENCE_BYTES = 20  # UTF-8, because a Chinese character says as much as three English letters
 _MIN_NEARNESS_SHARE = 0.9
 
 

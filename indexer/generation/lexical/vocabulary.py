@@ -281,7 +281,7 @@ class HeadingWriter:
             np.save(folder / file, content, allow_pickle=False)
 
 
-# by name: number of allowed documents, up to `_SITE_HEADING_DOCUMENTS`, and whether the name is a title
+# for each name, its number of allowed documents, at most `_SITE_HEADING_DOCUMENTS`, and whether it is a title
 _View = tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]
 
 

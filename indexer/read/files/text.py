@@ -60,7 +60,7 @@ _C_FUNCTION = re.compile(
     r"(?![ \t]|return|else|typedef)(?:[A-Za-z_][\w:<>,]*[ \t*&]+){1,6}(?P<name>[A-Za-z_~][\w:~]*)\("
 )
 _ABOVE = re.compile(r"[ \t]*(?:#(?!include|define|if|endif)|//|/\*|\*|--|@|\"\"\")")
-_MAX_LINE_CHARS = 500  # longer lines are data or generated code code
+_MAX_LINE_CHARS = 500  # longer lines are data or generated code
 _TAB_COLUMNS = 4
 
 
@@ -212,7 +212,7 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
     lines: list[str] = []
     names: list[str] = []
     empty: dict[int, str] = {}
-    heads: list[tuple[int, dict[int, str]]] = []  # each table: line of its head, columns without a value so far
+    heads: list[tuple[int, dict[int, str]]] = []  # each table's line of its head, and columns without a value so far
     tables = length = 0
     while ahead:
         may_begin = not tables or not ahead[0]

@@ -198,7 +198,7 @@ def _is_badge(tag: Element) -> bool:
     text = tag.short_text(MAX_LABEL_CHARS) if tag.name in _LABELS else None
     if not text or text.isspace() or tag.holds(_NOT_IN_LABELS):
         return False
-    # links to types in a signature are among other words
+    # a link to a type in a signature, which is no badge, is among other words
     return not LETTER.search(text) or (is_menu(tag) if tag.name == "div" else _has_link(tag))
 
 

@@ -225,7 +225,7 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element])
     openers = [control for key, group in alike.items() if len(group) > 1 or key[-1] for control in group]
     counts = Counter(_leading_words(control) for control in openers)
     for control in openers:
-        if counts[_leading_words(control)] == 1:  # repeated labels are commands, such as "Show"
+        if counts[_leading_words(control)] == 1:  # repeated labels are commands, such as "Show", not titles
             _make_text(control, "p")
 
 

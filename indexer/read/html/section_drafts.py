@@ -177,7 +177,7 @@ def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
     for draft in reversed(drafts):
         heading = draft.heading
         is_above = len(next_path) > len(draft.path) and next_path[: len(draft.path)] == draft.path
-        # the last heading of a page, of the same level as the first: a script would add its content
+        # an empty last heading of the same level as the first waits for content that a script would add
         ends = first and first is not draft and not filled and len(draft.path) == len(first.path) == 1 and first.blocks
         if draft.blocks:
             filled.append(draft)

@@ -114,7 +114,7 @@ def _role(
 
 
 _learned: set[str] = set()
-# code blocks of docutils have no captions, and its `class` names a CSS class, but in Sphinx a class of a program
+# in docutils, code blocks have no captions and `class` names a CSS class; in Sphinx, it names a class of a program
 for _name in ("code-block", "sourcecode", "class"):
     directives.register_directive(_name, _Unknown)
 
@@ -127,7 +127,7 @@ class _Options(dict[str, Any]):
         return directives.unchanged
 
 
-# an invalid size would cost the table or figure, or the document, and no size is shown
+# sizes are not shown, but an invalid one would lose its table or figure, or the whole document
 _SIZES = {"width": lambda _: "100", "height": lambda _: "100", "figwidth": lambda _: "100", "scale": lambda _: 100}
 for _name in en.directives.values():
     _directive, _ = directives.directive(_name, cast(Any, en), new_document(""))

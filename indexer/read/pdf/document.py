@@ -122,7 +122,7 @@ def _headings_by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]
         return {}
     usual = max(sizes, key=lambda size: sizes[size])
     likely = {place: block for place, block in blocks.items() if _stands_out(block, usual)}
-    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # the type says nothing
+    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # the fonts do not distinguish headings
         likely = {place: block for place, block in likely.items() if block.size >= 1.3 * usual}
     styles = {place: (max(block.size, usual), block.is_bold) for place, block in likely.items()}
     levels = {style: min(level, 5) for level, style in enumerate(sorted(set(styles.values()), reverse=True))}

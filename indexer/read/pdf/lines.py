@@ -39,7 +39,7 @@ class Glyph(NamedTuple):
     place: int
 
 
-Sequenced = tuple[Glyph | None, bool]  # None is a space; whether it is read from right to left
+Sequenced = tuple[Glyph | None, bool]  # glyph, or None for a space; whether it is read from right to left
 
 
 def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:

@@ -224,7 +224,7 @@ _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w{0,9}bx|bx\d|[a-z]TB
 _STANDARD_NAME = re.compile("(?:helvetica|arial|courier|times)", re.ASCII)
 _RIGHT_TURNS: tuple[Turn, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))
 
-Frames = dict[int | None, tuple[bool, list[Word]]]  # quarter turns → whether it reads from right to left, words
+Frames = dict[int | None, tuple[bool, list[Word]]]  # quarter turns → whether words are read from right to left, words
 Style = Callable[[int], tuple[bool, bool]]  # is bold, is monospaced
 
 

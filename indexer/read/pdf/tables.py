@@ -79,7 +79,7 @@ def find_boxed_tables(
         xs = _cluster_positions([*(line.x for line in uprights), *(x for line in rules for x in (line.x0, line.x1))])
         if len(ys) < 2 or len(xs) < 3 or (len(ys) - 1) * (len(xs) - 1) > 10_000:
             continue
-        if len(ys) == 2 and len(uprights) < len(xs):  # a single row needs both sides
+        if len(ys) == 2 and len(uprights) < len(xs):  # a single row needs a line on both sides
             continue
         boxes = _find_cells(rules, uprights, xs, ys)
         near = ordered[bisect_left(middles, -ys[0]) : bisect_right(middles, -ys[-1])]

@@ -17,7 +17,7 @@ _LOAD_TIMEOUT_S = 600.0
 _PORT = 19530
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _FORMS = "use milvus://HOST:19530/NAME or milvuss://HOST:PORT/NAME"
-# Milvus' codes
+# error codes of Milvus
 _MISSING = (100, 700, 1600)  # no such collection, index, alias
 _NOT_LOADED = 101
 _UNAUTHORISED = (1400, 1401)
