@@ -102,7 +102,7 @@ class Cpu:
 
 
 def isas_of(machine: str, features: Set[str]) -> tuple[str, ...]:
-    """Return all instruction sets with these features, richest first, "generic" last."""
+    """Return all instruction sets that these features allow, richest first, "generic" last."""
     table = ARM_ISAS if machine == "aarch64" else X86_ISAS
     return (*(name for name, needs in table.items() if needs <= features), GENERIC)
 
@@ -184,7 +184,7 @@ def _physical_cores(cpus: set[int]) -> int:
 
 
 def _quota(mount: Path = Path("/sys/fs/cgroup"), cgroup_file: Path = Path("/proc/self/cgroup")) -> float:
-    """Return the cores that the cgroup (v2) of this process and its parents, the root included, allow, or infinity."""
+    """Return the cores that the cgroup (v2) of this process and all its parents allow, or infinity."""
     lines = cgroup_file.read_text(encoding="utf-8").splitlines() if cgroup_file.exists() else []
     group = mount / next((line.removeprefix("0::").lstrip("/") for line in lines if line.startswith("0::")), "")
     allowed = float("inf")

@@ -49,7 +49,7 @@ _OBJECTS = ("collections", "filter", "everything")
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Some documents of some collections: they match a filter, and their access lists have one of the readers."""
+    """The documents of some collections that match a filter and whose access lists have one of the readers."""
 
     collections: frozenset[str] | None = None  # names of collections, which may not exist; None for all
     filter: Filter | None = None
@@ -66,7 +66,7 @@ ANYTHING = Grant()
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The documents that any of its grants includes; none without grants."""
+    """The documents that at least one of the grants includes; none without grants."""
 
     grants: tuple[Grant, ...] = (ANYTHING,)
 
@@ -156,7 +156,7 @@ class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, d
 
     @cached_property
     def sees(self) -> Scope:
-        """The documents that the key reads. With origins or a filter, access lists apply unless it names readers."""
+        """The documents that the key reads. Access lists apply if it has origins, a filter or readers."""
         is_passed_on = self.origins or self.grant.filter
         return Scope((replace(self.grant, readers=self.grant.readers or frozenset()) if is_passed_on else self.grant,))
 

@@ -25,7 +25,7 @@ class RagError(PilotlightError):
 
 
 class SettingsError(RagError):
-    """An invalid setting or command line: names it, its value, and the allowed values."""
+    """An invalid setting or command line; the message names it, its value, and the allowed values."""
 
 
 class QueryError(RagError, status=400):

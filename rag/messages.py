@@ -78,7 +78,7 @@ class Request(Struct, forbid_unknown_fields=True):
 
 
 class Days(Request, rename={"first": "from", "last": "to"}):
-    """A period of days; open at the end that is left out."""
+    """A period of days; without `from` or `to` it has no bound on that side."""
 
     first: Day | None = None
     last: Day | None = None

@@ -106,7 +106,7 @@ def verify_generation(store: Store, generation_id: str) -> list[Check]:
 def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> None:
     """Raise an error if no collection can be served by the embedder with this fingerprint.
 
-    An unreachable store only causes a warning on stderr, as it may come back.
+    An unreachable store only causes a warning on stderr, because it may come back.
     """
     stores = stores_of(settings)
     if not stores:

@@ -3,7 +3,7 @@
 
 embed: text in, unit vector out: LangChain, SentenceTransformer, torch.compile, ONNX Runtime and OpenVINO
 peers: build, quality and load on a BEIR dataset (--source): Chroma, LanceDB, LangChain, Haystack and txtai
-search: answer a query over --chunks perturbed passages, and its steps: time, recall, filters, bytes a chunk
+search: time of a query over --chunks perturbed passages and of its steps, with filters; recall; bytes a chunk
 cold: a new process, from its start to the first correct answer: the published LangChain script
 overload: a server under wrk, with 1 and 16 clients, and with 160 for --repeat seconds; then the processor's time
     for each component of a search

@@ -84,7 +84,7 @@ def search_box() -> Response:
 
 
 class JsonProvider(DefaultJSONProvider):
-    """Encodes responses in UTF-8, structs too, in the order of their keys."""
+    """Encodes responses, including structs, in UTF-8, with keys in their order."""
 
     def response(self, *args: Any, **kwargs: Any) -> AnyResponse:
         """Return a JSON response as `flask.jsonify` does. Raises TypeError for a value that JSON lacks."""

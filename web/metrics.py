@@ -271,5 +271,5 @@ def note_search(counted: Metrics, answer: Answer, search: SearchRequest) -> None
 @blueprint.get("/metrics")
 @Operation(role="read", needs_everything=True, responses={200: Content("text/plain", {"type": "string"})})
 def show() -> Response:
-    """Counters and times of all workers, in the Prometheus text format."""
+    """Show the counters and times of all workers, in the Prometheus text format."""
     return Response(current_app.extensions["metrics"].text(), content_type=exposition.CONTENT_TYPE_LATEST)

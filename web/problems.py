@@ -61,7 +61,7 @@ def this_request() -> Request:
 
 
 def problem(status: int, detail: str, *, field: str | None = None) -> dict[str, object]:
-    """Build the problem details object: type, title, status, detail and, if one is wrong, the field."""
+    """Build the problem details object: type, title, status, detail, and the invalid field if there is one."""
     # RFC 9457: about:blank means that the title is the phrase of the status code, and nothing more is documented.
     body = {"type": "about:blank", "title": HTTP_STATUS_CODES[status], "status": status, "detail": detail}
     return body if field is None else body | {"field": field}

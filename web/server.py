@@ -1,6 +1,6 @@
 """The server process, `python -m web.server`: gunicorn and its threads, with settings from the environment.
 
-It is behind a reverse proxy, which deals with slow and hostile clients; `scripts/deploy` has two configurations.
+Run it behind a reverse proxy, which deals with slow and hostile clients; `scripts/deploy` has two configurations.
 """
 
 import gc
@@ -75,7 +75,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def accept(self, listener: socket.socket) -> None:
         """Accept connections and wait for their first requests.
 
-        A worker with many connections lets the others try first, unless more connections wait.
+        A worker with many connections lets other workers accept first, unless several connections wait.
         """
         waiting = _backlog(listener)
         if waiting <= 1:

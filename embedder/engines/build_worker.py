@@ -1,6 +1,6 @@
 """The process in which a package is built, started by `package`: `python -m embedder.engines.build_worker JSON`.
 
-For `native` it packs a model's weights or compiles the library, for `aot` it compiles the model with PyTorch.
+For `native` it packs a model's weights or compiles the library; for `aot` it compiles the model with PyTorch.
 
 It reports each step, and the result, as lines of JSON on standard output. Its standard input is closed when the caller
 ends.

@@ -109,7 +109,7 @@ def package_folder(cache: Path, key: PackageKey) -> Path:
 
 
 def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
-    """Return the folder of a verified package. If there is none, `build` writes its files to a folder.
+    """Return the folder of a verified package. If there is none, `build` writes one to the folder that it gets.
 
     Other files that `build` writes next to that folder are removed. Raises CacheError, CompilerMissing, or PackageError
     if a package is damaged or cannot be built.
@@ -250,7 +250,7 @@ def _crash(plan: Plan, code: int, words: Path) -> PackageError:
 
 
 def build_error(error: Exception, subject: str) -> PackageError:
-    """Return an error of one line: the subject cannot be built, and the reason."""
+    """Return an error that says in one line why the subject cannot be built."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     reason = next(filter(_ERROR.search, lines), lines[0])[:MAX_REASON_CHARACTERS]
     return PackageError(

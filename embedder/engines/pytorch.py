@@ -96,7 +96,7 @@ def _keep_private(folder: Path) -> None:
     """Keep compiled code in a private folder instead of a shared /tmp.
 
     Torch reads the folder from the environment when it compiles, and sets its default there when it loads a model. So
-    only another value is from the user.
+    a value other than the default is the user's, and stays.
     """
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
@@ -122,7 +122,7 @@ def group_by_length(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[
     """Group texts of similar length to reduce padding, and return the indices of each group.
 
     `lengths` and `budget` are in tokens. The padded size of a group (texts × longest) is within `budget`, unless it has
-    only one text. Long texts come first, so memory use peaks at once, and the remaining time is not underestimated.
+    only one text. Long texts come first, so memory use peaks early, and the remaining time is not underestimated.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     batches: list[list[int]] = []

@@ -142,7 +142,7 @@ def read_dense(dense: Dense) -> Weights:
 
 
 def _sizes(shape: Shape) -> _Sizes:
-    """The size of every weight of an encoder."""
+    """Return the size of every weight of an encoder."""
     d, f = shape.hidden, shape.intermediate
     sizes: _Sizes = {"words.weight": (shape.vocabulary, d)}
     linear = {"qkv": (3 * d, d), "out": (d, d), "up": (2 * f if shape.modern else f, d), "down": (d, f)}

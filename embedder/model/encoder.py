@@ -266,7 +266,7 @@ class _NotInitialised(TorchFunctionMode):
 
 
 def _filled(make: Callable[[], _Module], weights: Mapping[str, Array]) -> _Module:
-    """Make a module with these weights, without initial weights."""
+    """Make a module with these weights, skipping their initialisation."""
     with torch.device("meta"), _NotInitialised():
         module = make()
     module.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()}, assign=True)

@@ -85,7 +85,7 @@ def check_order(folder: Path, modules: Sequence[Module]) -> None:
 
 
 def read_poolings(module: Module) -> tuple[str, ...]:
-    """Return the poolings of a model, which concatenates their results. Raises ModelError."""
+    """Return the poolings whose results a model concatenates. Raises ModelError."""
     path = module.folder / "config.json"
     config = read_object(path)
     mode = config.get("pooling_mode")

@@ -313,7 +313,7 @@ def read_cross_encoder(folder: Path) -> ModelSpec:
 
 
 def _token_types(spec: ModelSpec) -> int:
-    """Return the number of token types of the tokenizer, at most the number in the weights."""
+    """Return the number of token types in the weights, or 1 if the tokenizer gives no types."""
     rules = read_object(spec.folder / "tokenizer_config.json", optional=True)
     inputs = rules.get("model_input_names") or ["token_type_ids"]
     if spec.config.get("model_type") in _WITHOUT_TYPES or "token_type_ids" not in inputs:
@@ -322,7 +322,7 @@ def _token_types(spec: ModelSpec) -> int:
 
 
 def _score_activation(folder: Path, config: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Return the name of the activation, found in the same places as by sentence-transformers."""
+    """Return the name of the activation, read from the same places as in sentence-transformers."""
     saved = config.get("sentence_transformers")
     before = saved.get("activation_fn") if isinstance(saved, dict) else None
     path = str(settings.get("activation_fn") or before or config.get("sbert_ce_default_activation_function") or "")

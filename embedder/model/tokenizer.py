@@ -196,7 +196,7 @@ class PairTokenizer:
 
 
 def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) -> Iterator[list[int]]:
-    """Yield the ids of pairs of texts. `types` is added to the ids of second texts."""
+    """Yield the ids of texts or pairs. `types` is added to the ids of second texts."""
     for encoding in _encode_in_batches(tokenizer, texts):
         ids = encoding.ids
         yield [i + types * kind for i, kind in zip(ids, encoding.type_ids, strict=True)] if types else ids
@@ -205,7 +205,7 @@ def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) 
 def _encode_in_batches(
     tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], *, special: bool = True
 ) -> Iterator[tokenizers.Encoding]:
-    """Yield the encodings of texts, a few at a time (500 bytes a character), with special tokens or with offsets."""
+    """Yield the encodings of texts, a few at a time (500 bytes a character), with special tokens or else with offsets."""
     sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts]
     start = 0
     while start < len(texts):

@@ -1,6 +1,6 @@
 """The tools over the Model Context Protocol, by the official SDK; needs the extra `pilotlight[mcp]`.
 
-Results are only text. If structured content were added, some clients would show a model only that, and others both.
+Results are only text, because some clients would show a model only the structured content, and others both.
 """
 
 import json
@@ -29,7 +29,7 @@ _READS = ToolAnnotations(read_only_hint=True)
 
 
 def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]:
-    """Return a server of the tools, which `call` runs. `shown` collects the passages that a session has seen."""
+    """Return a server of the tools; `call` runs a tool. `shown` collects the passages that a session has seen."""
 
     async def list_tools(context: Any, parameters: Any) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(**each, annotations=_READS) for each in describe_tools()])

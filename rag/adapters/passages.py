@@ -97,7 +97,7 @@ class DocumentExcerpt:
         return self._headings[place][1]
 
     def passage(self, place: int) -> dict[str, Any]:
-        """Return a passage, reading some that follow with it."""
+        """Return a passage; if it is not in memory, read it with some that follow."""
         if place not in self._passages:
             deadline.check()
             self._passages |= enumerate(self.document.passages(place, place + _BATCH_PASSAGES), place)
@@ -125,7 +125,7 @@ class DocumentExcerpt:
         return None
 
     def tokens(self, places: Iterable[int]) -> int:
-        """Return the tokens of passages as the index counted them."""
+        """Return the number of tokens of passages, as counted by the index."""
         return sum(self._headings[place][2] for place in places)
 
     def cost(self, places: Iterable[int]) -> int:
@@ -156,7 +156,7 @@ class DocumentExcerpt:
         return delimited(number, about | facts, text)
 
     def blocks(self, rows: range, room: float, **facts: str) -> tuple[list[str], int | None]:
-        """Return blocks of as many rows as fit, and the first row that does not. The first block has the facts."""
+        """Return blocks of the rows that fit, and the first row that does not fit. The first block has the facts."""
         blocks: list[str] = []
         for run in self.runs:
             if not (inside := run[max(0, rows.start - run.start) : max(0, rows.stop - run.start)]):
@@ -228,7 +228,7 @@ def age_of(read: str, date: str | None) -> str:
 
 
 def fitting(lines: Sequence[str], room: float) -> str:
-    """Return the lines that fit into a budget, and the number of the rest."""
+    """Return the lines that fit into a budget, and the number of the others."""
     costs = accumulate(count_tokens(neutralise(line)) + 1 for line in lines)
     number = sum(1 for _ in takewhile(lambda cost: cost + _REST_TOKENS <= room, costs))
     more = [f"… and {len(lines) - number} more"] * (number < len(lines))

@@ -46,13 +46,13 @@ def write_answer(
 ) -> Generator[Event | None, None, None]:
     """Yield the events of an answer to a question: hits, then tokens and proofs, citations and done.
 
-    Yields None after each BEAT_SECONDS of silence. Closing the iterator ends the call of the endpoint.
+    Yields None after each BEAT_SECONDS of silence. Closing the iterator ends the call to the endpoint.
 
     Args:
         search_answer: the hits for the question.
         endpoint: the server that writes the answer.
         question: the question of the reader.
-        history: the conversation before it.
+        history: the conversation before the question.
         lookup: finds passages for quotations that the hits do not have.
         is_strict: whether to leave out sentences with a quotation that is in no passage.
 
@@ -177,7 +177,7 @@ def complete(endpoint: Endpoint, chat: Sequence[dict[str, str]]) -> Generator[st
 async def _call(
     endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Callable[[str | Finished | Exception], None]
 ) -> None:
-    """Call the endpoint, and put its text or its error."""
+    """Call the endpoint, and pass its text or its error to `put`."""
     try:
         async with asyncio.timeout(endpoint.timeout):
             await _stream(endpoint, chat, put)

@@ -40,7 +40,7 @@ _MIN_ROOT, _MAX_ENDING = 4, 2  # characters
 
 
 class Term(NamedTuple):
-    """A word or a number of several words, and the key by which it is compared: a value, or the stem of a name."""
+    """A word, or a number of several words, with its key for comparison: a value or a stem."""
 
     text: str
     start: int
@@ -48,7 +48,7 @@ class Term(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The character after it."""
+        """The place after the term."""
         return self.start + len(self.text)
 
     @property
@@ -58,7 +58,7 @@ class Term(NamedTuple):
 
 
 def tokens_of(text: str) -> list[str]:
-    """Split a text into words and signs, with one form of quotation marks and dashes."""
+    """Split a text into words and signs, with all quotation marks and dashes in one form."""
     return _TOKEN.findall(text.translate(_SIGNS))
 
 
@@ -109,7 +109,7 @@ def _century(number: int) -> str:
 
 
 def initials_of(terms: Iterable[Term]) -> Iterator[tuple[Sequence[Term], str]]:
-    """Yield capitalised words that stand side by side, with their initials."""
+    """Yield sequences of adjacent capitalised words, each with its initials."""
     runs: list[list[Term]] = [[]]
     for term in terms:
         if term.text[0].isupper():
@@ -141,7 +141,7 @@ class Evidence:
 
     @property
     def name(self) -> str:
-        """The passage in a sentence of a reason."""
+        """The name of the passage in a reason."""
         heading = self.hit.title or self.hit.url
         return f"“{heading[:80]}”" if self.number is None else f"passage {self.number}"
 
@@ -163,7 +163,7 @@ class Evidence:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Keys of all words, of the words within names such as max_connections, and of the centuries of years."""
+        """Keys of all words, of the words within names such as max_connections, and of the century of each year."""
         analysed = TERMS[rules_for(self.hit.language)]
         keys = {term.key for term in self._terms}
         for word in {term.text for term in self._terms if not term.is_number}:
@@ -191,7 +191,7 @@ class Evidence:
         )
 
     def has_name(self, name: Term, initials: Iterable[str]) -> bool:
-        """Return whether the passage has a name, its abbreviation or what it abbreviates, or the country of Swedish."""
+        """Return whether the passage has a name, its abbreviation, its long form, or its relative (Swedish, Sweden)."""
         if name.key in self.keys or not self._abbreviations.isdisjoint(initials):
             return True
         if name.text.replace(".", "").isupper() and name.key in self._initials:
@@ -200,13 +200,13 @@ class Evidence:
         return any(_is_same_root(name.text, other) or _is_same_root(other, name.text) for other in similar)
 
     def has_number(self, key: str, context: frozenset[str]) -> bool:
-        """Return whether the passage has a value near one of some words, if there are any."""
+        """Return whether the passage has a value near one of the words of `context`, or anywhere if it is empty."""
         places = [place for place, term in enumerate(self._terms) if term.key == key]
         near = (self._terms[max(0, at - _NEAR) : at + _NEAR + 1] for at in places)
         return any(not context or any(term.key in context for term in terms) for terms in near)
 
     def has_code(self, text: str) -> bool:
-        """Return whether the passage has code or an address but for white space, or a command's words in order."""
+        """Return whether the passage has some code or address, ignoring white space, or a command's words in order."""
         if join(tokens_of(text)) in self._joined:
             return True
         parts, place = [join(tokens_of(part)) for part in text.split()], -1
@@ -255,12 +255,12 @@ class Evidence:
         return Match(self, self._span(begin, end), [at for at in range(len(quote)) if is_word[at] and at not in same])
 
     def _span(self, first: int, stop: int) -> Span | None:
-        """Return the characters of some tokens, None in the heading."""
+        """Return the characters of some tokens, or None if the tokens are in the heading."""
         places = [match.span() for match in _TOKEN.finditer(self._all.translate(_SIGNS))][first:stop]
         return (places[0][0], places[-1][1]) if places[-1][1] <= len(self.text) else None
 
     def link(self, span: Span | None) -> str | None:
-        """Return the address at which a browser marks a span, or else the passage."""
+        """Return a link that marks a span in browsers, or else the link of the passage."""
         url, media_type = self.hit.url, self.hit.content_type
         if span is None:
             return self.hit.link
@@ -269,7 +269,7 @@ class Evidence:
 
 
 def _is_same_root(adjective: str, name: str) -> bool:
-    """Return whether a name is an adjective's without its ending, such as Swedish and Sweden."""
+    """Return whether an adjective derives from a name, as Swedish from Sweden."""
     same = takewhile(lambda pair: pair[0] == pair[1], zip(adjective, name, strict=False))
     root = sum(1 for _ in same)
     is_close = root >= _MIN_ROOT and len(name) - root <= _MAX_ENDING

@@ -50,7 +50,7 @@ _MAX_QUESTIONS = 8
 
 
 def search_text(question: str, history: Sequence[Exchange], max_chars: int) -> str:
-    """Return the search query for a question; "and on Windows?" is joined with the last complete question."""
+    """Return the search query for a question; a fragment ("and on Windows?") is joined with the last complete one."""
 
     def stands_alone(question: str) -> bool:
         if is_spaceless(question):
@@ -110,7 +110,7 @@ def neutralise(text: str) -> str:
 
 
 def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = ()) -> list[dict[str, str]]:
-    """Return a chat that asks a model to answer from the hits, as numbered passages, after the conversation."""
+    """Return a chat of the hits as numbered passages, the conversation, and the question to answer from the hits."""
     max_chars = MAX_PASSAGES_CHARS // max(1, len(hits))
     texts = [text if len(text := text_of(hit)) <= max_chars else hit.text[:max_chars] for hit in hits]
     blocks = [
@@ -124,7 +124,7 @@ def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = (
 
 
 def _conversation(history: Sequence[Exchange]) -> str:
-    """Return the end of a conversation, with answers cut and without their citations of other passages."""
+    """Return the end of a conversation, with answers shortened and without citations, which number other passages."""
     exchanges: list[str] = []
     room = MAX_CONVERSATION_CHARS
     for each in reversed(history):

@@ -1,6 +1,6 @@
 """Proof of answers without a model: quotations and facts are compared with the cited passages.
 
-A passage must have a quotation word for word, and the numbers, names, code and addresses of other sentences. What a
+Passages must have quotations word for word, and the numbers, names, code and addresses of other sentences. What a
 paraphrase means is not checked. The time is linear in the length of the answer.
 """
 
@@ -68,7 +68,7 @@ class Prover:
         return map(self.check, self._splitter.feed(text, is_last=is_last))
 
     def check(self, sentence: Sentence) -> Proof:
-        """Compare a sentence with the passages that it cites, or with all of them where it cites none."""
+        """Compare a sentence with the passages that it cites, or with all passages if it cites none."""
         cited = self._passages(number for _, number in sentence.citations)
         proofs = [self._check_facts(sentence, cited)]
         for quote in sentence.quotes[:MAX_QUOTES_PER_SENTENCE]:
@@ -156,7 +156,7 @@ class ProvedText:
     """The text of an answer with the proofs of its sentences, as events."""
 
     def __init__(self, prover: Prover, *, is_strict: bool) -> None:
-        """Take whether to leave out sentences with a quotation of no passage."""
+        """Take the prover, and whether to leave out sentences with a quotation that is in no passage."""
         self._prover, self._is_strict = prover, is_strict
         self._pending = ""  # text of a strict answer without a proof yet
         self._read = self._removed = 0  # characters
@@ -191,7 +191,7 @@ class ProvedText:
 
 
 def citations_after(sentence: Sentence, end: int) -> list[int]:
-    """Return the numbers of the first citations behind a quotation that stand side by side."""
+    """Return the numbers of the first adjacent citations after a quotation."""
     numbers, stop = list[int](), None
     for place, number in sentence.citations:
         if place >= end and (stop is None or place <= stop):
@@ -225,7 +225,7 @@ def facts_of(sentence: Sentence, language: str | None) -> list[Term]:
 
 @lru_cache(16)
 def _content(text: str, language: str | None) -> tuple[str, ...]:
-    """Return the keys of a sentence without stop words."""
+    """Return the keys of a sentence's words, except for stop words."""
     terms = read_terms(text, language)
     return tuple(term.key for term in terms if not is_stop_word(term.text.lower(), language or "en"))
 
@@ -235,7 +235,7 @@ def _coverage(content: Sequence[str], passages: Sequence[Evidence]) -> float:
 
 
 def _is_foreign(text: str, passages: Sequence[Evidence]) -> bool:
-    """Return whether a sentence in the language of the passages has next to no word of them."""
+    """Return whether a sentence is in the language of the passages, but has hardly any of their words."""
     language = passages[0].hit.language or "en"
     content = _content(text, language)
     stop_words = len(find_words(text)) - len(content)
@@ -253,7 +253,7 @@ def _find_altered(clauses: Sequence[Sequence[str]], passages: Iterable[Evidence]
 
 
 def _token_spans(quote: Excerpt, tokens: Sequence[str], numbers: Sequence[int]) -> list[Span]:
-    """Return the characters of some tokens of a quotation in the answer."""
+    """Return the spans, in the answer, of some tokens of a quotation."""
     spans, stop = list[Span](), 0
     for number, token in enumerate(tokens):
         if (place := quote.text.find(token, stop)) >= 0:

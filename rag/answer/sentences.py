@@ -34,19 +34,19 @@ _FOLLOWED = re.compile(r"[ \t]*(?:[^\s\[]|\n|\[(?:\D|\d{1,3}[^\d\]]))")
 
 
 class Excerpt(NamedTuple):
-    """A quotation or a piece of code without its marks, by its characters in the answer."""
+    """A quotation or a piece of code, without its marks, and its place in the answer."""
 
     text: str
     start: int
 
     @property
     def end(self) -> int:
-        """The character after it."""
+        """The place after the excerpt."""
         return self.start + len(self.text)
 
 
 class Sentence(NamedTuple):
-    """A sentence, or a block of code, by its characters in the answer."""
+    """A sentence, or a block of code, with its place in the answer."""
 
     start: int
     end: int
@@ -114,7 +114,7 @@ def _is_abbreviation(text: str, end: re.Match[str]) -> bool:
 
 
 def _sentence(text: str, offset: int, matches: Sequence[re.Match[str]], start: int) -> Sentence:
-    """Return the sentence at an offset of the answer, whose pieces were matched `start` characters before."""
+    """Return the sentence at an offset of the answer; in the text of `matches`, the sentence is at `start`."""
     lead = len(text) - len(text.lstrip())
     prose, quotes, code = list[str](), list[Excerpt](), list[Excerpt]()
     last = 0

@@ -1,4 +1,4 @@
-"""Proof of texts that anybody wrote, against an index: passages are searched for each sentence."""
+"""Proof of any text against an index, with passages that are searched for each sentence."""
 
 import re
 from collections import Counter
@@ -26,7 +26,7 @@ Search = Callable[[SearchRequest], Answer]
 def make_lookup(search: Search, scope: SearchRequest) -> Lookup:
     """Return the function that finds passages by words, in the collections and with the filter of a search.
 
-    It raises what the search raises.
+    The function raises as the search does.
     """
 
     def look_up(text: str) -> Sequence[Hit]:

@@ -47,7 +47,7 @@ class TextLine:
 
 
 class DocumentText:
-    """A document of a snapshot by its lines."""
+    """A document of a snapshot as lines."""
 
     def __init__(self, key: str, url: str, title: str, version: str, passages: Sequence[tuple[str, str, str]]) -> None:
         """Take the passages, each with its heading path, address and text."""
@@ -72,7 +72,7 @@ class DocumentText:
                         self.lines.append(TextLine(plain, sentence.strip(), section, passage_url, path))
 
     def _enter(self, section: str, url: str, above: tuple[str, ...]) -> tuple[str, ...]:
-        """Add the headings of a section that are new; return them with those above in the plain form."""
+        """Add the new headings of a section; return its whole heading path in the plain form."""
         names = section.split(SEPARATOR)
         path = (*above, *map(self._plain_heading, names))
         for depth in range(len(above) + 1, len(path) + 1):
@@ -87,7 +87,7 @@ class DocumentText:
         return without_number(self._plain(heading))
 
     def _plain(self, sentence: str) -> str:
-        """Return a sentence without its white space and the version of the manual, and a stamp without its date."""
+        """Normalise white space, and replace the manual's version, and the date in a stamp, by an asterisk."""
         plain = " ".join(sentence.split())
         if self._version:
             plain = re.sub(rf"(?<![\w.]){re.escape(self._version)}(?!\.?\d)", "*", plain)
@@ -156,7 +156,7 @@ def compare(
     Args:
         old: the documents that may differ, by a key that is the same in both snapshots.
         new: the same of the later snapshot.
-        total: the number of all documents; changes that many of them share are furniture.
+        total: the number of all documents; changes that many documents share are noise.
     """
     gone, arrived = ([each[key] for key in sorted(each.keys() - other)] for each, other in ((old, new), (new, old)))
     origins = _find_origins([each.lines for each in gone], [each.lines for each in arrived])
@@ -225,7 +225,7 @@ def _align(number: int, before: DocumentText | None, after: DocumentText | None)
 
 
 def _share(old: TextLine, new: TextLine) -> float:
-    """Return the share of the words of two sentences that they have in common."""
+    """Return the share of words that two sentences have in common."""
     if old.is_heading or new.is_heading:
         return 0.0
     first, second = Counter(_WORD.findall(old.text)), Counter(_WORD.findall(new.text))
@@ -233,9 +233,9 @@ def _share(old: TextLine, new: TextLine) -> float:
 
 
 def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
-    """Drop edits of furniture; return the number of sections in which nothing else differs.
+    """Drop edits that are noise; return the number of sections without other edits.
 
-    So many documents share it, perhaps but for numbers; or only dates differ, in several sentences.
+    Noise is an edit that `limit` documents share, ignoring numbers; and edits of only dates, if there are several.
     """
     edits = [(diff.document, edit) for diff in diffs for edit in diff.edits()]
     counts = Counter(key for _, key in {(number, key) for number, edit in edits for key in _noise_keys(edit)})
@@ -253,7 +253,7 @@ def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
 
 
 def _noise_keys(edit: Edit) -> set[tuple[str, str]]:
-    """Return an edit in the forms that other documents may share: as it is, and without numbers if only they differ."""
+    """Return an edit in forms that other documents may share: as it is, and without numbers if only numbers differ."""
     old, new = edit.old or "", edit.new or ""
     frames = _DIGITS.sub("#", old), _DIGITS.sub("#", new)
     return {(old, new), frames} if frames[0] == frames[1] else {(old, new)}
@@ -264,7 +264,7 @@ def _is_dated(edit: Edit) -> bool:
 
 
 def _find_origins(removed: Sequence[list[TextLine]], added: Sequence[list[TextLine]]) -> dict[int, int]:
-    """Return the place of the removed text by the place of the added text that has most of its sentences."""
+    """Return, by the place of an added text, the place of the removed text that it mostly repeats."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, lines in enumerate(removed):
         for line in lines:
@@ -288,7 +288,7 @@ def _find_origins(removed: Sequence[list[TextLine]], added: Sequence[list[TextLi
 def _document_change(
     old: DocumentText | None, new: DocumentText | None, sections: list[SectionChange]
 ) -> DocumentChange | None:
-    """Return the change of a document, None if only noise differs."""
+    """Return the change of a document, or None if only noise differs."""
     if old is None or new is None:
         document = new or old
         assert document is not None  # noqa: S101 - a pair has one

@@ -48,8 +48,8 @@ def find_changes(
         folder: the folder of the collection.
         collection: its name.
         since: a day, a number of days such as `30d`, a generation or a version; None for the generation before.
-        until: the same; None for the live generation, or with a version for its newest version.
-        narrow: gives the filter of the caller.
+        until: the same; None for the live generation, or for the newest version if `since` is a version.
+        narrow: returns the caller's filter for a generation.
 
     Raises:
         FieldError: there is no such snapshot.
@@ -68,7 +68,7 @@ def find_changes(
 
 
 def count_changes(folder: Path) -> dict[str, int]:
-    """Return how many sections differ between the live generation and the one before, by kind; none without it."""
+    """Return how many sections differ between the live generation and the one before, by kind; empty if unknown."""
     try:
         changes = find_changes(folder, "", None, None)
     except (FieldError, IndexerError):
@@ -118,7 +118,7 @@ def _choose(
 
 
 def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> Manifest:
-    """Return the live generation, the one with this id, or the one of a day, by default the oldest."""
+    """Return the live generation, the one with this id, or the last one of or before a day, else the oldest."""
     if days := _DAYS.fullmatch(text):
         text = f"{datetime.now(UTC) - timedelta(days=int(days[1])):%Y-%m-%d}"
     generation: Manifest | None

@@ -194,7 +194,7 @@ class SourceBuilds:
 def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cluster | None]":
     """Connect to the Ray cluster of the settings, if they name one, for the length of the block.
 
-    Nodes choose the engine for their processors, and the precision of this machine. Raises ClusterError.
+    Nodes choose the engine for their processors, but use the precision of this machine. Raises ClusterError.
     """
     if not settings.ray:
         yield None
@@ -212,7 +212,7 @@ def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cl
 
 
 def node_embedder(settings: Mapping[str, Any]) -> Embedder:
-    """Load the embedder of these settings on a node, where the first process compiles it."""
+    """Load the embedder of these settings on a node; the first process there compiles the embedder."""
     from rag.serving.follower import load_embedder
 
     return load_embedder(load(settings, {}))

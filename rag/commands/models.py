@@ -166,7 +166,7 @@ def with_index_precision(settings: Settings) -> Settings:
 
 
 def check_model(settings: Settings, fingerprint: dict[str, Any]) -> None:
-    """Raise FingerprintMismatch if the index has another model, which all its collections must share."""
+    """Raise FingerprintMismatch if the index, whose collections all share one model, has another model."""
     if manifest := next(_live_manifests(settings), None):
         check_fingerprint(manifest, fingerprint)
 

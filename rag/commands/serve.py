@@ -87,7 +87,7 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
 
 
 def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], None]:
-    """Start to index sources in another process, unless the index has them; it also watches folders and files.
+    """Start to index sources in another process, which also watches folders and files, unless the index has them.
 
     Returns the function that waits for the index, and exits if the build fails.
     """
@@ -147,8 +147,8 @@ def share_cores(settings: Settings, engine: str, cores: int) -> Settings:
     """Return settings with `workers` and `threads` chosen for serving, unless they are set.
 
     The native engine gets one thread for each worker, because threads of one call stall if they share cores, and Python
-    takes about as long as the model. Packages of other engines are compiled for a number of threads, and the index was
-    built with the package for all cores.
+    takes about as long as the model. Packages of other engines are compiled for a number of threads, so those engines
+    keep the package for all cores, with which the index was built.
     """
     workers, threads = settings.workers, settings.threads
     if engine == "native":

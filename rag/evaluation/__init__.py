@@ -1,1 +1,1 @@
-"""Questions with known answers in, how well they are answered out, and by which of two sides better."""
+"""Questions with known answers in, the quality of a search or a comparison of two searches out."""

@@ -123,9 +123,9 @@ def evaluate(
     """Return the mean of each measure over the judged queries, ranked by the code that serves queries.
 
     Without a mode, one embedding of the documents serves all modes. `modes` then has the figures of dense, lexical and
-    hybrid search without tokens, and of hybrid search with tokens if they are kept. The result has the figures of the
-    last one, which is the default of a search. `worst` has the queries that lose most against dense or lexical search
-    alone.
+    hybrid search without tokens, and of hybrid search with tokens if they are kept. The result itself has the figures
+    of the last of these, the default of a search. `worst` has the queries that lose most against dense or lexical
+    search alone.
 
     Args:
         dataset: documents, queries and judgements.
@@ -167,7 +167,7 @@ def evaluate(
 
 
 def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybrid: Figure) -> list[dict[str, Any]]:
-    """Return the queries on which hybrid loses most against the better of its two searches, by nDCG@10, each (n,)."""
+    """Return the queries on which hybrid loses most nDCG@10, (n,), against the better of its two searches."""
     losses = hybrid - np.maximum(dense, lexical)
     places = [place for place in np.argsort(losses, kind="stable")[:_MAX_SHOWN_QUERIES].tolist() if losses[place] < 0]
     ids, columns = list(queries), {"difference": losses, "dense": dense, "lexical": lexical, "hybrid": hybrid}
@@ -179,7 +179,7 @@ def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybr
 
 
 def knows_language(dataset: Dataset, embedder: Embedder) -> bool:
-    """Return whether a model knows the languages of the documents, as the report of a build says it."""
+    """Return whether a model knows the languages of the documents, judged as in the report of a build."""
     texts = list(dataset.corpus.values())
     return not unknown_languages(measure_languages([(None, len(texts), _sample(texts))], embedder.count_broken), "")
 
@@ -369,7 +369,7 @@ def compare(queries: Mapping[str, str], judgements: Judgements, a: Run, b: Run) 
 def p_value(differences: npt.NDArray[np.float64]) -> float:
     """Return the two-sided p-value of the mean of paired differences (n,).
 
-    Fisher's randomisation test (Smucker, Allan and Carterette, "A comparison of statistical significance tests for
+    By Fisher's randomisation test (Smucker, Allan and Carterette, "A comparison of statistical significance tests for
     information retrieval evaluation", CIKM 2007).
     """
     if len(differences) < 2 or not differences.any():

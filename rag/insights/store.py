@@ -101,7 +101,7 @@ class InsightsStore:
                 self._add_feedback(*each)
 
     def retain(self, now: float, days: int, most_bytes: int) -> None:
-        """Delete undisplayed searches, searches older than `days`, and the oldest while the file is too large."""
+        """Delete old unseen searches, searches older than `days`, and the oldest while the file is too large."""
         oldest = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0) - timedelta(days=days - 1)
         execute = self._connection.execute
         execute("DELETE FROM searches WHERE seen = 0 AND id < ?", (first_id(now - _UNSEEN_LIFETIME_S),))

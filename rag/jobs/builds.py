@@ -50,7 +50,7 @@ class PushedBuilder:
         self._pause = threading.Event()
 
     def keep(self, is_needed: Callable[[], bool], idle: float = _IDLE_SECONDS) -> None:
-        """Index waiting changes until there are none for `idle` seconds, or none while no server runs."""
+        """Index waiting changes until there are none for `idle` seconds, or there are none and `is_needed` is false."""
         worked, builds = time.monotonic(), 0
         while time.monotonic() < worked + idle and builds < _MAX_BUILDS:
             due = [

@@ -56,7 +56,7 @@ class JobManager:
         self._folder = settings.index_dir / JOBS
 
     def start(self, collection: str = DEFAULT, *, full: bool = False) -> dict[str, Any]:
-        """Start a build of a collection from its sources, of unchanged pages too with `full`; return the job.
+        """Start a build of a collection from its sources (with `full`, also of unchanged pages); return the job.
 
         Raises RequestRefused for an invalid name, JobConflict if another build is running or there is no source, and
         StorageFull.
@@ -206,7 +206,7 @@ def _is_held(path: Path) -> bool:
 
 
 def folder_of(settings: Settings, collection: str) -> Path:
-    """Return the folder of a collection. Raises RequestRefused for a name that none can have."""
+    """Return the folder of a collection. Raises RequestRefused for a name that no collection can have."""
     if not is_collection_name(collection):
         raise RequestRefused("collection", "is not a name that a collection can have")
     return collection_dir(settings.index_dir, collection)

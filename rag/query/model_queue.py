@@ -176,7 +176,7 @@ class RerankQueue:
         self._lock = FairLock()
 
     def score_best(self, query: str, texts: Sequence[str]) -> Vector:
-        """Return the logits of the first m texts, float32 (m,), as many as there is time for."""
+        """Return the logits of the first texts, as many as there is time for: float32 (m,)."""
         end = time.monotonic() + _RERANK_TIME_SHARE * deadline.remaining()
         return self._score(self.model.pairs(query, texts), end, urgent=True)
 

@@ -1,7 +1,7 @@
 """Turn the hits of the searches into one order: pure functions on a few hundred rows.
 
 `fuse` joins the searches, `rerank` changes the order, `extend` adds the hits of a deeper search, and `choose` hides
-near-duplicates and passages above the limit of a document. Rows are int64, scores float32. "Best first" orders by
+near-duplicates and passages beyond the limit per document. Rows are int64, scores float32. "Best first" orders by
 score, and rows with equal scores by row.
 """
 
@@ -61,7 +61,7 @@ class Ranking(Struct, frozen=True):
         return replace(extend(raised, self), first=None)
 
     def scores_of(self, indices: Sequence[int]) -> list[dict[str, float | None]]:
-        """Return the scores of candidates by search; None if a search did not find one."""
+        """Return the scores of candidates by search; None if the search did not find the candidate."""
         by_search: dict[str, list[float | None]] = dict.fromkeys(_SCORES, [None] * len(indices))
         for name in self.columns.keys() & by_search.keys():
             lowest = 0 if name == "lexical" else -math.inf
@@ -81,9 +81,9 @@ def fuse(
 ) -> Ranking:
     """Rank the hits of one search, or of both, by a convex combination of scaled scores (Bruch, Gai and Ingber 2023).
 
-    Cosines and MaxSim are scaled from 0 for the lowest to 1 for the highest, BM25 from 0 to 1 for the highest; `weigh`
-    gives the weights. MaxSim is computed only for the best candidates by the other two scores; the rest get the lowest.
-    In mode `dense`, MaxSim alone ranks if there is one, because it ranks better than cosines.
+    Cosines and MaxSim are scaled so that the lowest is 0 and the highest 1; BM25 is divided by the highest. `weigh`
+    gives the weights. MaxSim is computed only for the best candidates by the other two scores; the rest get 0. In mode
+    `dense`, only MaxSim ranks if the index has tokens, because it ranks better than cosines.
 
     Args:
         dense: cosines and rows, best first.
@@ -142,7 +142,7 @@ def fuse(
 
 
 def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: Rows) -> Scores:
-    """Return the MaxSim of a query's tokens, float32 (tokens, width), and passages by row. Raises DeadlinePassed."""
+    """Return the MaxSim of a query, float32 (tokens, width), with each passage of `rows`. Raises DeadlinePassed."""
     scores = np.zeros(len(rows), dtype=np.float32)
     for start in range(0, len(rows), _PASSAGES_PER_CHECK):
         deadline.check()
@@ -152,16 +152,16 @@ def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: R
 
 
 def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores) -> Ranking:
-    """Average the scores of a cross-encoder and the search; the candidates that it has read come first.
+    """Average the scores of a cross-encoder and of the search; candidates that the cross-encoder has read come first.
 
-    Replacing the order of a strong search is known to harm it. Logits are averaged, because after a sigmoid good
-    candidates hardly differ from each other, nor do bad ones.
+    Averaging is known to be better than replacing the order of a strong search. Logits are averaged, because a sigmoid
+    would hide the differences among good candidates, and among bad ones.
 
     Args:
         ranking: candidates, best first.
         read: indices (n,) of the candidates that the cross-encoder has read, in order.
         logits: their scores, (n,).
-        shown: the scores that their hits will show, (n,).
+        shown: the scores to show in their hits, (n,).
     """
     count = len(ranking.rows)
     columns = {"rerank": filled(count, read, shown), "rank_before": filled(count, read, read + 1)}
@@ -177,7 +177,7 @@ def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores) -> Ranki
 
 
 def extend(ranking: Ranking, deeper: Ranking) -> Ranking:
-    """Append the new hits of a deeper search to a ranking, with scores no higher than its lowest."""
+    """Append the new hits of a deeper search to a ranking, with scores capped at the lowest of the ranking."""
     new = ~np.isin(deeper.rows, ranking.rows)
     least = ranking.scores[-1] if len(ranking.scores) else np.float32(np.inf)
     before, after = len(ranking.rows), int(new.sum())
@@ -199,7 +199,7 @@ def extend(ranking: Ranking, deeper: Ranking) -> Ranking:
 
 
 class Choice(Struct, frozen=True):
-    """The candidates of a ranking to show, in order, each with its near-duplicates."""
+    """The candidates to show, in order, each with its near-duplicates."""
 
     indices: list[int]
     """Candidates to show."""
@@ -228,7 +228,7 @@ def choose(
         ranking: the candidates.
         facts: of all candidates.
         k: number of candidates to choose.
-        per_document: maximum of passages of one document; 0 for no limit.
+        per_document: maximum number of passages of one document; 0 for no limit.
         editions: of all candidates, in a collection that has versions.
         twins: the documents to show in place of a document, see `indexer.generation.twins`.
     """
@@ -262,7 +262,7 @@ def choose(
 
 
 def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], set[int]]:
-    """Fold the versions of a page into the newest one, unless its score is less than half of the best one's.
+    """Fold the versions of a page into the newest one that has at least half the score of the best one.
 
     Returns the best passage of each other version, by the shown passage; and all passages to hide.
     """
@@ -286,9 +286,9 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
 def fold_formats(
     ranking: Ranking, documents: Sequence[int], twins: Mapping[int, frozenset[int]]
 ) -> dict[int, list[int]]:
-    """Fold the formats of a document into the preferred one, unless its score is less than half of the best one's.
+    """Fold each format of a document into a preferred format, if that scores at least half as much.
 
-    Returns the passages of the other formats, by the best passage of the preferred one.
+    Returns the passages of the folded formats, by the best passage of the preferred one.
     """
     best_of_document: dict[int, int] = {}
     passages: dict[int, list[int]] = {}

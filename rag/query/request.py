@@ -1,6 +1,6 @@
 """The options of a search: `SearchRequest` defines them for REST, query strings and the Python client.
 
-To add an option, add a field to it, and read that field in `retriever`. Filters in addresses and on the command line
+To add an option, add a field there, and read that field in `retriever`. Filters in addresses and on the command line
 are parsed here too: `language=en`, `from=2026-01-01`, `meta.team=core`.
 """
 
@@ -94,7 +94,7 @@ class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def names_of(collections: str | Sequence[str]) -> list[str] | None:
-    """Return the distinct names of a list or a text with commas; None for all collections."""
+    """Return the distinct names in a list or a comma-separated text; None for all collections."""
     names = map(str.strip, collections.split(",") if isinstance(collections, str) else collections)
     return None if ALL in (unique := list(dict.fromkeys(names))) else unique
 

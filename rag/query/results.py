@@ -51,8 +51,8 @@ class Explanation(TypedDict):
     """The numbers that make the score of a hit.
 
     `fused` is the sum of scaled × weight of the parts. The steps then change the score in order: `rerank` averages it
-    with the score of the cross-encoder, `limit` caps it at the hits that were reranked or found earlier, and `address`
-    raises it to the highest.
+    with the score of the cross-encoder, `limit` caps it at the lowest score of the hits that were reranked or found
+    earlier, and `address` raises it to the highest.
     """
 
     rank: Annotated[int, Meta(description="among the candidates by score alone, before duplicates and limits")]
@@ -126,7 +126,7 @@ class Share(TypedDict):
 
 
 class AlsoSearched(TypedDict):
-    """The words or phrases that were searched for in addition to a typed one."""
+    """The words or phrases that were searched for in addition to a typed word or phrase."""
 
     typed: str
     searched: list[str]
@@ -161,7 +161,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
-    """Explain the score of the candidate at `index`, in a ranking that was made with `explain`."""
+    """Explain the score of the candidate at `index`, in a ranking that `fuse` made with `explain`."""
     from rag.query.weighting import REASON, describe
 
     row = {name: float(values[index]) for name, values in ranking.columns.items() if not math.isnan(values[index])}
@@ -218,7 +218,7 @@ def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
 def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] = ()) -> dict[str, list[Share]]:
     """Count documents per value of each of FACETS, most frequent first; unknown values are not counted.
 
-    Versions are in order, the newest first. `path` lists the folders directly below the deepest folder that all
+    Versions are sorted newest first instead. `path` lists the folders directly below the deepest folder that all
     documents share, so every choice narrows the results.
     """
     documents = list(documents)
@@ -238,7 +238,7 @@ def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] =
 
 
 def text_of(hit: Hit) -> str:
-    """Return the passage as Markdown, or its section if the search requested that."""
+    """Return the passage as Markdown, or its section if the search requested sections."""
     return as_markdown(hit.section_text, hit.section_blocks) if hit.section_text else as_markdown(hit.text, hit.blocks)
 
 
@@ -260,7 +260,7 @@ def section_within(title: str, section: str) -> str:
 
 
 def full_heading(title: str, section: str) -> str:
-    """Return the title of a page and the heading path below it, joined like that path."""
+    """Return the title of a page and the heading path below it as one path."""
     return SEPARATOR.join(filter(None, [title, section_within(title, section)]))
 
 

@@ -79,7 +79,7 @@ class Retriever:
         synonyms: str = "",
         close: float = CLOSE,
     ) -> None:
-        """Open the query path; retrievers with one embedder share an encoder and a reranker. See also `Settings`.
+        """Open the query path. Retrievers with the same embedder share an encoder and a reranker. See also `Settings`.
 
         Raises:
             FingerprintMismatch: another embedder built the generation.
@@ -152,7 +152,7 @@ class Retriever:
         return _Search(request, only, terms, *(embedded or ()))
 
     def _read_telling_sentences(self, search: _Search) -> None:
-        """Shorten a query that is too long for the model to its sentences nearest to passages."""
+        """If a query is too long for the model, keep only its sentences that are nearest to passages."""
         began, terms, limit = perf_counter(), search.terms, self.embedder.max_length
         if self.embedder.count_tokens([terms.meaning], role="query")[0] <= limit:
             return
@@ -178,7 +178,7 @@ class Retriever:
             search.seconds["embed"] += perf_counter() - began
 
     def _rank(self, search: _Search, depth: int) -> Ranking:
-        """Search by vectors and terms to a depth, and fuse the hits."""
+        """Search by vectors and by terms for `depth` hits each, and fuse the hits."""
         dense = lexical = None
         if search.vector is not None:
             began = perf_counter()

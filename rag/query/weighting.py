@@ -45,7 +45,7 @@ SIGNALS = {
 
 
 class _Signal(Struct, frozen=True):
-    """A signal's mean and standard deviation, and the logits that one deviation adds to each of the two shares."""
+    """A signal's mean and standard deviation, and the logits that one deviation adds to the shares in `_Table`."""
 
     mean: float
     deviation: float
@@ -54,7 +54,7 @@ class _Signal(Struct, frozen=True):
 
 
 class _Table(Struct, frozen=True):
-    """The logits of each share where all signals are average, and the signals in the order of SIGNALS."""
+    """The logits of each share if all signals are average, and the signals in the order of SIGNALS."""
 
     words: float
     words_with_tokens: float
@@ -103,8 +103,8 @@ def measure_unrelated(embedder: Embedder) -> float:
 def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> float:
     """Estimate how well the model knows the language of a query, from 0.08 to 1.
 
-    A query may be only one name, so the usual share of broken pieces in its language counts as much as 24 pieces. The
-    language is estimated by naive Bayes from the passages in each language and from the pieces.
+    A query may be only one name, so the usual share of broken pieces in its language is added with the weight of 24
+    pieces. The language is estimated by naive Bayes from the passages in each language and from the pieces.
 
     Args:
         query: the number of broken pieces, and of all pieces.

@@ -50,7 +50,7 @@ def load_reranker(settings: Settings) -> CrossEncoder | None:
 
 
 class QueryEmbedding(NamedTuple):
-    """The vectors of texts, with their tokens counted and the name of the model."""
+    """The vectors of texts, the number of their tokens, and the name of the model."""
 
     vectors: Vector  # (n, dim)
     tokens: int
@@ -149,7 +149,7 @@ class Follower:
             store.close()
 
     def wait_for_start(self, condition: Callable[[], object], seconds: float) -> None:
-        """Wait until a condition holds or the index was read once; return at once if loading has not begun."""
+        """Wait until a condition holds or the index has been read once; return at once if loading has not begun."""
         if not self.tried and self._thread.is_alive():
             with self._changed:
                 self._changed.wait_for(lambda: self.tried or condition(), seconds)
@@ -231,7 +231,7 @@ class Follower:
     def _fall_back(
         self, name: str, store: Store, served: ServedCollection, failed: str | None, error: PilotlightError
     ) -> None:
-        """Keep serving in place of an unreadable generation, if need be the newest readable older one."""
+        """If a generation is unreadable, keep serving the current one, or else open the newest readable older one."""
         served.failed, served.retry_at = failed, time.monotonic() + RETRY_SECONDS
         is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed
         if is_damaged or (served.retriever is None and not isinstance(error, StoreError)):

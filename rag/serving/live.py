@@ -45,7 +45,7 @@ LOADING_SECONDS = 20.0  # maximum wait of a query while the process starts
 class LiveRetriever:
     """Answers from the live generation of every collection. A query keeps the generation it started with.
 
-    `within` restricts the documents to the scope of a caller; others are treated as if they did not exist. Texts of
+    `within` restricts the documents to the scope of a caller, as if no other documents existed. Texts of
     callers (`embed`, `embed_queries`, `rerank`) have no scope.
     """
 
@@ -66,7 +66,7 @@ class LiveRetriever:
 
     @property
     def ready(self) -> bool:
-        """Readiness of at least one collection."""
+        """True if at least one collection is ready."""
         return any(each.retriever and not each.away for each in self.follower.collections.values())
 
     def status(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class LiveRetriever:
     def describe(self, collection: str = DEFAULT) -> dict[str, Any]:
         """Return the facts and the report of the live generation, JSON-ready.
 
-        Raises CollectionMissing if the scope lacks any document of the collection, and as `search` does.
+        Raises CollectionMissing unless the scope has every document of the collection, and as `search` does.
         """
         if not self._has_whole(collection):
             raise self._missing(collection)
@@ -111,7 +111,7 @@ class LiveRetriever:
     def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Answer from the live generation of a collection, or of several; see `Retriever.answer_query`.
 
-        A query waits while the process starts, because another worker may already be serving. Raises QueryError,
+        Waits while this process starts, because requests arrive as soon as another worker is ready. Raises QueryError,
         CollectionMissing, NotReady or DeadlinePassed.
         """
         away: list[str] = []
@@ -157,7 +157,7 @@ class LiveRetriever:
         return OpenDocument(self, collection, generation, entry)
 
     def open_around(self, chunk_id: str, collection: str = DEFAULT) -> "tuple[OpenDocument, int] | None":
-        """Open the document of a passage; return it with the place of the passage, or None if that is gone."""
+        """Open the document of a passage; return it with the place of the passage, or None if the passage is gone."""
         with self._reading(collection) as (generation, only):
             entry_and_row = generation.entry_of(chunk_id, only)
         if entry_and_row is None:
@@ -166,7 +166,7 @@ class LiveRetriever:
         return OpenDocument(self, collection, generation, entry), row - entry.rows.start
 
     def questions(self, collection: str = DEFAULT) -> list[str]:
-        """Return headings that are questions; none if the scope lacks any document. Raises as `search` does."""
+        """Return headings that are questions; none unless the scope has every document. Raises as `search` does."""
         retriever = self._retriever(collection)
         with self.noting_failures(collection):
             return retriever.questions if self._has_whole(collection) else []
@@ -193,7 +193,7 @@ class LiveRetriever:
             return len(rows), generation.chunks(np.array(rows[:limit], np.int64))
 
     def overview(self, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
-        """Count the documents that a filter allows, and their facets; add the build time. Raises as `search` does."""
+        """Return number and facets of the allowed documents, and the build time. Raises as `search` does."""
         with self._reading(collection, filter) as (generation, only):
             overviews = self.follower.overviews.setdefault(generation, {})
             if only not in overviews:
@@ -215,7 +215,7 @@ class LiveRetriever:
 
     @contextmanager
     def noting_failures(self, *collections: str) -> Iterator[None]:
-        """Request a check of collections' files if the block fails. Raises NotReady where an operator can help."""
+        """Request a check of collections' files if the block fails. Raises NotReady for an unusable index or store."""
         try:
             yield
         except Exception as error:

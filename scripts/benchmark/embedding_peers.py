@@ -140,8 +140,8 @@ class SentenceTransformerEager:
 class TorchCompile:
     """`torch.compile` with its default shapes, freezing and the C++ wrapper under inference mode.
 
-    After "Improve RAG performance with torch.compile on AWS Graviton processors" (PyTorch blog, 2024), without the
-    bf16 mode of Arm's library, and with `tokenizers`, which is faster than the article's tokenizer.
+    Follows "Improve RAG performance with torch.compile on AWS Graviton processors" (PyTorch blog, 2024), but without
+    the bf16 mode of Arm's library, and with `tokenizers`, which is faster than the article's tokenizer.
     """
 
     name, precision = "torch.compile, Graviton article", "fp32"

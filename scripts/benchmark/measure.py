@@ -34,7 +34,7 @@ def interleave(
     A turn is a run of several inputs. Contestants that alternated with every call would measure how they evict each
     other's weights from the cache. For the same reason, calls in the first `settle` seconds of a turn are not counted,
     and neither are the first `rehearsals` turns. The order of contestants rotates. If a call returns a function, for
-    example to stop a server, it is called after the clock has stopped.
+    example to stop a server, that function is called after the clock has stopped.
     """
     names = list(contestants)
     seconds: dict[str, list[float]] = {name: [] for name in names}

@@ -1,7 +1,7 @@
 """`pilotlight serve` whose functions are timed: `traced_server.py serve --index DIR --workers 1 --port N`.
 
-/components returns the calls and nanoseconds of each component since the start: CPU time, without that of nested
-components.
+/components returns the calls of each component since the start, and its nanoseconds of CPU time without those of
+nested components.
 """
 
 import functools

@@ -73,7 +73,7 @@ def _json_pieces(document: OpenDocument) -> Iterator[bytes]:
 
 
 def _one_at_a_time(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield pieces, computing each while no other export does."""
+    """Yield pieces, each computed while no other export computes one."""
     while True:
         with _reading:
             piece = next(pieces, None)

@@ -24,7 +24,7 @@ MAX_LARGE_BYTES = 32 * 1024 * 1024
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """Limit the rate of each caller, and set the deadline of each request. Call it after that of `access`."""
+    """Limit the rate of each caller, and set the deadline of each request. Call it after `access.register`."""
     lock = threading.Lock()
     large_bytes = 0
     rate = settings.rate_limit

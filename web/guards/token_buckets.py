@@ -59,7 +59,7 @@ class TokenBuckets:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _find(self, digest: bytes) -> tuple[int, float]:
-        """Return the place of a caller's bucket, or else of the fullest bucket to replace, and when it is full."""
+        """Return the place of a caller's bucket and its full time, or of the fullest bucket, to be replaced, and 0."""
         first = int.from_bytes(digest[:4], "little")
         fullest, earliest = 0, float("inf")
         for probe in range(_PROBES):
@@ -80,7 +80,7 @@ def shared_file(name: str) -> Path | None:
 
 @lru_cache(10_000)
 def network_of(address: str | None) -> str:
-    """Return an IPv4 address, or the /64 of an IPv6 address, which count as one caller; drop a port."""
+    """Return the network that counts as one caller: an IPv4 address without port, or the /64 of an IPv6 address."""
     text = (address or "").strip()
     host = _PORT.sub("", text).strip("[]") if text.startswith("[") or text.count(":") == 1 else text
     try:
