@@ -57,8 +57,8 @@ HTML = Content("text/html", {"type": "string"})
 class Operation:
     """The request and responses of one method of a route; the docstring of the view is its summary.
 
-    `role` is None for probes. `errors` adds to the common statuses. `operator` also requires the role write, but takes the
-    key as a browser's password. `needs_everything` refuses keys that see only some documents.
+    `role` is None for probes. `errors` adds to the common statuses. `operator` also requires the role write, but takes
+    the key as a browser's password. `needs_everything` refuses keys that see only some documents.
     """
 
     role: Role | None
