@@ -102,7 +102,7 @@ def find_chromium() -> str:
 
 
 def check_installed() -> None:
-    """Raise RendererMissing unless pages can be rendered, without loading or starting anything."""
+    """Raise RendererMissing unless pages can be rendered. Loads and starts nothing."""
     if find_spec(_PACKAGE) is None:
         raise RendererMissing("rendering pages needs a package: pip install 'pilotlight[render]', or set render to off")
     find_chromium()

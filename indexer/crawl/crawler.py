@@ -316,7 +316,7 @@ class _Crawl:
         return items
 
     def _repeat_reason(self, due: _Due, visit: Visit, page: Page) -> str:
-        """Return the reason to leave out a page that only repeats others, or "" if the page has other text."""
+        """Return the reason to leave out a page that only repeats others, or "" if it has other text."""
         if page.noindex or page.content_hash in self._followed_hashes:
             return ""
         if page.url.endswith(_COLLECTION) and self._texts.is_collection(visit.text):

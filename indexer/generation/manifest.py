@@ -69,7 +69,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Description of a generation, field by field in docs/index-format.md."""
+    """The description of a generation; docs/index-format.md explains each field."""
 
     id: str
     created_at: str

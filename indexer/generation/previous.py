@@ -71,7 +71,7 @@ def live_sources(index_dir: Path) -> list[str]:
 
 
 class ScannedDocument(NamedTuple):
-    """A document without sections, for a store, with its chunks without embedded texts.
+    """A document for a store, without sections, and its chunks, without embedded texts.
 
     The vectors, (chunks, dimension), have the float16 values of the index.
     """

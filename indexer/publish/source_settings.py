@@ -1,4 +1,4 @@
-"""The limits of each source. An index stores them, and later builds use them unless they have new limits."""
+"""The limits of each source. An index stores them for later builds that set no new limits."""
 
 import json
 from collections.abc import Collection, Mapping

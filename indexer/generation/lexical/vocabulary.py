@@ -144,12 +144,12 @@ class Vocabulary:
     def compounds(self, stem: str, *, with_any: bool) -> list[Correction]:
         """Return up to eight words that begin or end with a stem, words in most passages first.
 
-        At the end of a word, at most three letters may follow the stem.
+        If the stem is at the end of a word, up to three letters may follow it.
 
         Args:
             stem: a folded and stemmed word of at least four letters, because too many words contain a shorter one.
             with_any: allow any other letters in the word, for languages that write compounds as one word; otherwise
-                they must be a word too.
+                the other letters must be a word too.
         """
         if len(stem) < _MIN_STEM_LETTERS or not _is_word(stem):
             return []

@@ -188,7 +188,7 @@ def _attached(message: Message) -> Iterator[Message]:
 
 
 def _forwarded(entity: Message) -> Message | None:
-    """Return a forwarded message, even if it was encoded like a file against the standard."""
+    """Return a forwarded message, even if it was encoded like a file, against the standard."""
     entities = _parts_of(entity) if entity.get_content_type() == _FORWARDED else []
     if not entities:
         return None

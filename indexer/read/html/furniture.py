@@ -1,4 +1,4 @@
-"""Empty furniture that is recognised by its position or neighbours: bars of links, footers, messages of controls."""
+"""Clear furniture that is recognised by its position or neighbours: bars of links, footers, messages of controls."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -29,7 +29,7 @@ _FOOTER_ELEMENTS = frozenset({"address", "small", "font"})
 
 
 def drop_furniture(tree: HtmlTree) -> None:
-    """Empty bars of links, footers and messages of controls."""
+    """Clear bars of links, footers and messages of controls."""
     _drop_bars(tree)
     for element in tree.elements:
         attributes = element.attributes
@@ -58,7 +58,7 @@ def _kinds_named(names: str) -> tuple[bool, bool]:
 
 
 def _drop_bars(tree: HtmlTree) -> None:
-    """Empty short bars of links that are marked as navigation, or repeated at both ends of the page."""
+    """Clear short bars of links that are marked as navigation, or repeated at both ends of the page."""
     links = [tag for tag in tree.find_all("a") if "href" in tag.attributes and tag.depth < MAX_SEARCH_DEPTH]
     marked = {link.get("href") for link in (*tree.find_all("link"), *links) if _is_relation(link)} - {""}
     first, last = links[:_MAX_LINKS_AT_END], links[-_MAX_LINKS_AT_END:]
