@@ -413,7 +413,7 @@ _MediaType = Annotated[
 ]
 
 
-_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"  # not checked: takes 36 times its size
+_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"  # unchecked: checking takes 36 times its size
 
 
 class Push(Request):

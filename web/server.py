@@ -42,7 +42,7 @@ OPTIONS = {
     "worker_connections": 2000,
     "timeout": 120,
     "graceful_timeout": 30,
-    "keepalive": 65,  # seconds; longer than nginx, which then never uses a closing connection
+    "keepalive": 65,  # seconds; longer than in nginx, which then never uses a closing connection
     "forwarder_headers": "",  # else a client could change its path behind the proxy's rules
     "loglevel": "warning",
     "logger_class": logs.ServerLogger,

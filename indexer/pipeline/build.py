@@ -37,7 +37,7 @@ from indexer.sources.templates import Templates
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
-# A source is assumed to be broken if it lost over half of its documents, and at least five.
+# A source is assumed to be broken if it lost all of its documents, or over half of them and at least five.
 _MIN_REMAINING_SHARE, _MIN_LOST_DOCUMENTS = 0.5, 5
 _MAX_ITEMS_AHEAD = 16
 

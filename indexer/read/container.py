@@ -195,7 +195,7 @@ def _tar_members(body: bytes) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile
     with file, tarfile.open(fileobj=cast(IO[bytes], _Metered(file, budget)), mode="r|") as archive:
         for info in archive:
             budget.member()
-            if len(archive.pax_headers) > _MAX_HEADERS:  # each file gets a copy
+            if len(archive.pax_headers) > _MAX_HEADERS:  # they are copied for each file
                 raise ParseError(f"more than {_MAX_HEADERS:,} headers for all files in the archive")
             yield info, archive
 

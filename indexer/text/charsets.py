@@ -36,7 +36,7 @@ _REPLACEMENT = "\ufffd".encode()
 _BINARY_SAMPLE_BYTES = 2_000
 _GUESS_SAMPLE_BYTES = 100_000
 _LATIN = ("windows-1252", "windows-1250", "iso-8859-2", "windows-1254", "windows-1257", "windows-1258")
-_BY_LANGUAGE = {  # languages with other encodings than windows-1252, likeliest first
+_BY_LANGUAGE = {  # encodings of languages that do not use windows-1252, likeliest first
     **dict.fromkeys("bs cs hr hu pl ro sk sl sq".split(), ("windows-1250", "iso-8859-2")),
     **dict.fromkeys("az tr".split(), ("windows-1254",)),
     **dict.fromkeys("lt lv".split(), ("windows-1257",)),

@@ -73,7 +73,7 @@ MAX_CONVERSATION_CHARS = 6_000
 _MAX_ANSWER_CHARS = 1_500
 SYSTEM = Path(__file__).with_name("system.txt").read_text("utf-8").rstrip()
 
-# Our tags and the turn marks of chat templates, in any case and with any padding.
+# Our tags and the turn marks of chat templates, in upper or lower case and with any padding.
 _BRACKETS = "<\uff1c\ufe64"
 _NAMES = ("passage", "question", "conversation", "system", "startofturn", "endofturn")
 _NAME = re.compile(f"(?={'|'.join(_NAMES)})")  # names may overlap

@@ -185,7 +185,7 @@ def _live_manifests(settings: Settings) -> Iterator[Manifest]:
         try:
             if name in folders and (live := live_id(folders[name])):
                 yield read_manifest(folders[name] / GENERATIONS / live)
-        except IndexerError:  # opening it reports the error
+        except IndexerError:  # opening the collection reports the error
             continue
 
 

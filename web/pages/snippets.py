@@ -25,7 +25,7 @@ ROW, ROW_CELL = Markup("<tr>{}</tr>"), Markup("<td>{}</td>")
 CUT = Markup('<span class="cut">…</span>')
 
 _BREAK = re.compile(r"\s+")
-# A full stop after a number or a single letter, or before a lower-case one, seldom ends a sentence.
+# A full stop after a number or a single letter, or before a lower-case letter, seldom ends a sentence.
 _STOP = re.compile(r"""(?:(?<=[^\W\d_]{2})|(?<=[)\]"'”’]))[.!?…]+["'”’)\]]*\s+(?=[^\sa-z])|[。！？｡]+[」』”）]*""")
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 
