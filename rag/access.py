@@ -49,7 +49,7 @@ _OBJECTS = ("collections", "filter", "everything")
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The documents of some collections that match a filter and whose access lists have one of the readers."""
+    """The documents of some collections that match a filter and that one of the readers may read."""
 
     collections: frozenset[str] | None = None  # names of collections, which may not exist; None for all
     filter: Filter | None = None

@@ -131,7 +131,7 @@ class Client:
     def push(self, url: str, content: str | bytes, **facts: Any) -> IndexChange:
         """Push a document, replacing an earlier one at its address; requires a key with the role write.
 
-        The server has stored the document when this returns, and finds it within seconds; `wait` waits until then.
+        When this returns, the server has stored the document. Searches find it within seconds; `wait` waits for that.
         `facts` are further fields of `rag.messages.Push`, such as `date`, and override those in the document. Bytes
         need a `content_type`, which may name a charset.
         """
@@ -139,7 +139,7 @@ class Client:
         return self._ask(f"{API}/documents", IndexChange, {"url": url, **body, **facts})
 
     def withdraw(self, url: str, collection: str = DEFAULT_COLLECTION) -> IndexChange:
-        """Withdraw a pushed document; raises Rejected if there is none."""
+        """Withdraw a pushed document; raises Rejected if none was pushed to this address."""
         return self._ask(f"{API}/documents", IndexChange, params={"url": url, "collection": collection}, verb="DELETE")
 
     def change(self, id: int, collection: str = DEFAULT_COLLECTION) -> IndexChange:
@@ -147,7 +147,7 @@ class Client:
         return self._ask(f"{API}/changes/{id}", IndexChange, params={"collection": collection})
 
     def index(self, *, full: bool = False, collection: str = DEFAULT_COLLECTION) -> Job:
-        """Rebuild the index, including unchanged pages with `full`; requires a key with the role write."""
+        """Rebuild the index, with `full` from unchanged pages too; requires a key with the role write."""
         return self._ask(f"{API}/index", Job, {"full": full, "collection": collection})
 
     def job(self, id: str) -> Job:

@@ -111,7 +111,7 @@ def configure(log_format: str) -> None:
 
 
 def announce(url: str, systemd: str, wait: Callable[[], object]) -> None:
-    """Log the server's address. After `wait`, report readiness to systemd, which trusts only the main process."""
+    """Log the server's address. After `wait`, report readiness to systemd; only the main process may report it."""
     logging.getLogger("pilotlight").info("listening on %s", url)
 
     def tell() -> None:

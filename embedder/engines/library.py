@@ -2,7 +2,7 @@
 
 Each instruction set is compiled with its own flags, and selected at run time. The library of a wheel has all sets of an
 architecture. A library that a machine compiles for itself has only one. Both run every model in every precision. The
-interface is native/interface.h in ctypes. Imports only the standard library, because the build of the wheel uses it.
+interface is native/interface.h in ctypes. The build of the wheel imports this module, so it needs no other packages.
 """
 
 import ctypes

@@ -92,7 +92,7 @@ class NativeEngine:
             raise PackageError(f"the library {library_file} has no kernels for {isa}: remove it to build it again")
 
     def twin(self) -> "NativeEngine":
-        """Return an engine that shares the weights but has other threads."""
+        """Return an engine with the same weights and separate threads."""
         twin = copy.copy(self)
         twin._start()
         return twin

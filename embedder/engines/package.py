@@ -1,7 +1,7 @@
 """Compiled packages: built once by a separate process, found by their key, verified before loading.
 
-A package is native code, so only this user may write to its folder. A build runs in a process, because it changes the
-environment and torch's settings, runs compilers, and may need much memory. Imports no torch.
+A package is native code, so only this user may write to its folder. A build has a separate process, because it changes
+the environment and torch's settings, runs compilers, and may need much memory. Imports no torch.
 """
 
 import dataclasses
@@ -69,7 +69,7 @@ def check_private(path: Path) -> None:
 def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = lambda stage: None) -> Path:
     """Return the folder of a verified package of the plan. Build the package and its library first if they are missing.
 
-    `report` is called in this thread with each step of a build when it begins. Raises ModelError, CompilerMissing,
+    `report` is called in this thread with each step of a build as the step begins. Raises ModelError, CompilerMissing,
     CacheError, or PackageError if a package is damaged or cannot be written.
     """
     # Load the weights first, so that a faulty model fails before the compiler runs.

@@ -88,7 +88,7 @@ class Encoder(nn.Module):
 
 
 class ModernLayer(nn.Module):
-    """One pre-norm transformer layer. The first of a model has no norm before its attention."""
+    """One pre-norm transformer layer. The first layer of a model has no norm before its attention."""
 
     def __init__(self, shape: Shape, first: bool) -> None:
         super().__init__()

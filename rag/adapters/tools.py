@@ -57,7 +57,7 @@ class SearchCall(Struct, forbid_unknown_fields=True):
 
 
 class ReadCall(Struct, forbid_unknown_fields=True):
-    """Read a document, or the section that an address with #anchor names. A long one gives its outline."""
+    """Read a document, or the section that an address with #anchor names. A long document gives its outline."""
 
     address: Annotated[str, Meta(min_length=1, max_length=10_000, description="as in results, or id")]
     max_tokens: Tokens = 6000
@@ -207,7 +207,7 @@ class Tools:
         return "\n\n".join([note, DATA, *blocks]), ids
 
     def read(self, call: ReadCall) -> Reply:
-        """Read a section, with its subsections if they fit; or a document, or the outline of a long one."""
+        """Read a section, with its subsections if they fit; or a document, or the outline of a long document."""
         address, _, fragment = call.address.strip().partition("#")
         document, anchor = self._find(address), fragment.partition(":~:")[0]
         document.load_headings()

@@ -200,7 +200,7 @@ class Evidence:
         return any(_is_same_root(name.text, other) or _is_same_root(other, name.text) for other in similar)
 
     def has_number(self, key: str, context: frozenset[str]) -> bool:
-        """Return whether the passage has a value near one of the words of `context`, or anywhere if it is empty."""
+        """Return whether the passage has a value, near one of the words of `context` if there are any."""
         places = [place for place, term in enumerate(self._terms) if term.key == key]
         near = (self._terms[max(0, at - _NEAR) : at + _NEAR + 1] for at in places)
         return any(not context or any(term.key in context for term in terms) for terms in near)

@@ -106,7 +106,7 @@ class SentenceSplitter:
 
 
 def _is_abbreviation(text: str, end: re.Match[str]) -> bool:
-    """Return whether a full stop ends a number or an abbreviation, or the sentence goes on after it."""
+    """Return whether a full stop ends a number or an abbreviation, or is within a sentence."""
     if end[0][0] not in ".…":
         return False
     before = end[0] == "." and _ABBREVIATED.search(text, max(0, end.start() - 8), end.start())

@@ -154,8 +154,8 @@ def compare(
     """Compare documents; return the changes, and the number of sections in which only noise differs.
 
     Args:
-        old: the documents that may differ, by a key that is the same in both snapshots.
-        new: the same of the later snapshot.
+        old: the documents of the earlier snapshot that may differ, by key.
+        new: those of the later snapshot, by the same keys.
         total: the number of all documents; changes that many documents share are noise.
     """
     gone, arrived = ([each[key] for key in sorted(each.keys() - other)] for each, other in ((old, new), (new, old)))

@@ -118,7 +118,7 @@ def _choose(
 
 
 def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> Manifest:
-    """Return the live generation, the one with this id, or the last one of or before a day, else the oldest."""
+    """Return the live generation, the one with this id, or the last one by the end of a day, else the oldest."""
     if days := _DAYS.fullmatch(text):
         text = f"{datetime.now(UTC) - timedelta(days=int(days[1])):%Y-%m-%d}"
     generation: Manifest | None
@@ -135,7 +135,7 @@ def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> M
 
 
 class _View(NamedTuple):
-    """The documents of a snapshot that a caller sees."""
+    """The part of a snapshot that a caller sees."""
 
     generation: str
     version: str | None

@@ -1,4 +1,7 @@
-"""The command `pilotlight`. Results go to stdout, progress and logs to stderr; a user's error is a line and exit 2."""
+"""The command `pilotlight`. Results go to stdout, progress and logs to stderr.
+
+An error of the user prints one line on stderr and exits with 2.
+"""
 
 import logging
 import sys

@@ -80,7 +80,7 @@ class LazyEmbedder:
         return self._tokenizer
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Count as the embedder does."""
+        """Count broken pieces as the embedder does, without loading the embedder."""
         return self._tokenizer.count_broken(texts)
 
     def __getattr__(self, name: str) -> Any:
@@ -153,7 +153,7 @@ def with_index_precision(settings: Settings) -> Settings:
     """Return the settings with the precision of the index in place of `auto`.
 
     Queries get the same precision if the model hardly knows the language of a collection, because int8 loses more
-    there.
+    accuracy in such a language.
     """
     manifests = list(_live_manifests(settings)) if "auto" in (settings.precision, settings.query_precision) else []
     for manifest in manifests[:1]:

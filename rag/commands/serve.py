@@ -87,7 +87,7 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
 
 
 def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], None]:
-    """Start to index sources in another process, which also watches folders and files, unless the index has them.
+    """Start a process that indexes sources, unless the index has them, and that watches folders and files.
 
     Returns the function that waits for the index, and exits if the build fails.
     """

@@ -340,7 +340,7 @@ def relevant(judgements: Judgements) -> list[str]:
 
 
 def compare(queries: Mapping[str, str], judgements: Judgements, a: Run, b: Run) -> dict[str, Any]:
-    """Compare two runs over the same judged queries: JSON-ready, the largest losses of B first."""
+    """Compare two runs over the same judged queries; return a JSON-ready report, the largest losses of B first."""
     first, second = (measure(judgements, queries, run) for run in (a, b))
     measures = {}
     for name in first:
@@ -387,7 +387,7 @@ def p_value(differences: npt.NDArray[np.float64]) -> float:
 
 
 def modes_as_text(result: dict[str, Any]) -> str:
-    """Format the figures of all modes and the queries with the largest losses of hybrid for a terminal."""
+    """Format, for a terminal, the figures of all modes and the queries on which hybrid loses most."""
     lines = [f"{'':<18}" + "".join(f"{name:>12}" for name in MEASURES.values())]
     for each in result["modes"]:
         name = f"{each['mode']}, with tokens" if each.get("tokens") else each["mode"]

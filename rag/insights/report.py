@@ -109,7 +109,7 @@ def _open(folder: Path) -> sqlite3.Connection:
 
 
 def _by_need(question: Question) -> tuple[int, int, str]:
-    """Return the sort key of an unanswered question. Unopened hits count least, as they may have been the answer."""
+    """Return the sort key of an unanswered question. Unopened hits count least, because they may be the answer."""
     text, group = question
     return -(group.empty + group.far + group.bad), -group.unanswered, text
 

@@ -102,7 +102,7 @@ class PushedQueue:
         return _described(change, sent.collection)
 
     def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Withdraw a pushed document. Raises NotThere if there is none, and as `put` does."""
+        """Withdraw a pushed document. Raises NotThere if none was pushed there, and as `put` does."""
         store, address = self._store(collection), _address(url)
         with writing(self._settings.index_dir, folder_of(self._settings, collection)):
             if not store.has(address):

@@ -67,7 +67,7 @@ class _Search(Struct):
 
 
 class Retriever:
-    """One open generation and the embedder that made it. Safe to share between threads."""
+    """One open generation, and an embedder with the same fingerprint. Safe to share between threads."""
 
     def __init__(
         self,

@@ -154,7 +154,7 @@ def _splice(first: Sequence[str], second: Sequence[str], share: float) -> str:
 
 
 def choose_queries(texts: Sequence[str], count: int) -> list[str]:
-    """Choose short sentences of different passages."""
+    """Choose short sentences of different passages as queries."""
     queries: list[str] = []
     for number in np.random.default_rng(1).permutation(len(texts)):
         sentences = _SENTENCE.split(texts[number])

@@ -193,7 +193,7 @@ class AccessControl:
         )
 
     def _of_everybody(self) -> Scope:
-        """Return the scope of open routes: nothing, as soon as any caller sees only some documents."""
+        """Return the scope of open routes: only documents that every caller may read."""
         if self._users:
             return NOTHING
         try:
