@@ -83,7 +83,7 @@ def decode(fields: Mapping[str, Any], kind: type[T], owner: str = "this request"
 
 
 def check(struct: msgspec.Struct) -> None:
-    """Raise FieldError for a field that `decode` would refuse; Python code can create such a struct."""
+    """Raise FieldError for a field that `decode` would refuse, in a struct that Python code has created."""
     try:
         msgspec.convert(msgspec.structs.asdict(struct), type(struct))
     except msgspec.ValidationError as error:

@@ -55,7 +55,7 @@ HTML = Content("text/html", {"type": "string"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The request and responses of one method of a route; the docstring of the view is its summary.
+    """The request and responses of one method of a route; the summary is the docstring of the view.
 
     `role` is None for probes. `errors` adds to the common statuses. `operator` also requires the role write, but takes
     the key as a browser's password. `needs_everything` refuses keys that see only some documents.
@@ -87,7 +87,7 @@ class Operation:
 
 
 def operation_of(view: Callable[..., Any] | None) -> Operation | None:
-    """Return the description of a view function, or None where it has none."""
+    """Return the description of a view function, or None if the function has none."""
     return getattr(view, _ATTRIBUTE, None)
 
 
@@ -96,7 +96,7 @@ _UNDESCRIBED = Operation(role="write", responses={})
 
 
 def operation_for(rule: Rule) -> Operation:
-    """Return the operation of a route. Static files are public; other routes without one require the role write."""
+    """Return the operation of a route. Without one, static files are public; other routes require the role write."""
     if rule.endpoint in PUBLIC:
         return _OF_FILES
     return operation_of(current_app.view_functions[rule.endpoint]) or _UNDESCRIBED

@@ -102,7 +102,7 @@ class ModernLayer(nn.Module):
         self.down = nn.Linear(shape.intermediate, shape.hidden)
 
     def forward(self, x: Tensor, bias: Tensor, angles: Tensor) -> Tensor:
-        """Map x, float32 (b, s, d), to the same shape. Bias (b, 1, s or 1, s) is added to scores; angles (s, width)."""
+        """Map x, float32 (b, s, d), with angles (s, width), to x's shape. Bias (b, 1, s or 1, s) is added to scores."""
         b, s, d = x.shape
         narrow = self.qkv.weight.dtype
         states = self.qkv(self.norm1(x).to(narrow)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
@@ -254,7 +254,7 @@ def _dense(step: Dense) -> nn.Module:
 
 
 class _NotInitialised(TorchFunctionMode):
-    """Skips the initialisation of parameters, which would import torch's compiler even if the values are replaced."""
+    """Skips the initialisation of parameters, which would import torch's compiler for values that are replaced."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

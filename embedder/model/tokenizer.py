@@ -205,7 +205,10 @@ def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) 
 def _encode_in_batches(
     tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], *, special: bool = True
 ) -> Iterator[tokenizers.Encoding]:
-    """Yield the encodings of texts, a few at a time (500 bytes a character), with special tokens, else offsets."""
+    """Yield the encodings of texts, a few at a time, because they take 500 bytes a character.
+
+    With `special` they have special tokens, else offsets.
+    """
     sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts]
     start = 0
     while start < len(texts):

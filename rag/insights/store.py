@@ -129,7 +129,7 @@ class InsightsStore:
 
 
 def open_to_read(folder: Path) -> sqlite3.Connection:
-    """Open the store to read. Raises InsightsError where there is none, and as `InsightsStore` does."""
+    """Open the store for reading. Raises InsightsError if there is none, and as `InsightsStore` does."""
     if not (folder / DATABASE).is_file():
         raise InsightsError(f"{folder} has no record of searches: serve with --insights to keep one")
     connection = _open(folder)

@@ -65,7 +65,7 @@ class PushedQueue:
             self._thread.join()
 
     def put(self, sent: Push) -> dict[str, Any]:
-        """Store a document, which replaces any at its address, and return the change.
+        """Store a document, which replaces an earlier one at its address, and return the change.
 
         Raises RequestRefused for an invalid document, JobConflict if nothing can be indexed here or the address has a
         document that must stay, QueueFull if too many changes wait, StorageFull if the disk is full.
@@ -138,7 +138,7 @@ class PushedQueue:
         return queues
 
     def _store(self, collection: str) -> PushedStore:
-        """Return the store of a collection. Raises JobConflict if it is built elsewhere."""
+        """Return the store of a collection. Raises JobConflict if the collection is built elsewhere."""
         settings = self._settings
         folder = folder_of(settings, collection)
         if settings.store and (collection != DEFAULT or live_id(folder) is None):

@@ -48,7 +48,7 @@ def document(id: str) -> Response:
     takes_long=True,
 )
 def documents() -> Response:
-    """Export all documents of a generation as JSON Lines; a worker sends 4 exports at once."""
+    """Export all documents of a generation as JSON Lines; a worker sends at most 4 exports at once."""
     exports = retriever().documents(read_query(messages.InCollection).collection)
     release = take_slot("exports", MAX_EXPORTS, ServiceUnavailable("Too many exports are running: try again shortly."))
     deadline.lift()

@@ -136,7 +136,7 @@ _DECODER = msgspec.json.Decoder(float_hook=_number)
 
 
 def parse_query_string(raw: bytes) -> dict[str, list[str]]:
-    """Decode a query string strictly. Only parts of a filter, and `collections`, may repeat.
+    """Decode a query string strictly. Only `collections` and parts of a filter, except for days, may repeat.
 
     Raises BadRequest or FieldError.
     """

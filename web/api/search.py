@@ -59,7 +59,7 @@ def search_by_body() -> Response:
 @blueprint.post("/search/batch")
 @Operation(role="read", body=messages.SearchBatch, responses={200: messages.BatchAnswer}, takes_long=True)
 def search_by_batch() -> Response:
-    """Search for several queries at once; a failed one gets a problem in its place."""
+    """Search for several queries at once; a failed search gets a problem in place of its answer."""
     began = time.perf_counter()
     fields = requests.read_object(MAX_BODY_BYTES)
     refuse_unknown(fields, ("queries",), "a batch")

@@ -74,9 +74,9 @@ class Caller:
     Args:
         name: name of the key, or `user:` and the name of the user; empty without either.
         role: read or write; None for the routes that are open to everybody.
-        is_shown: whether pages contain its key, so that many people share it.
-        scope: documents that it reads.
-        writes: documents that it changes.
+        is_shown: whether pages contain the key, so that many people share it.
+        scope: documents that the caller may read.
+        writes: documents that the caller may change.
     """
 
     name: str

@@ -46,7 +46,7 @@ blueprint = Blueprint("reading", __name__, url_prefix="/document")
 @blueprint.get("/<id>")
 @Operation(role="read", query=ReadRequest, responses={200: [HTML, MARKDOWN]}, errors=(404,))
 def read(id: str) -> str | Response:
-    """Show a document as indexed, a long one in parts. `Accept: text/markdown` returns all of it."""
+    """Show a document as indexed, in parts if it is long. `Accept: text/markdown` returns the whole document."""
     read_request = read_query(ReadRequest, "a document")
     opened = retriever().open_document(id, read_request.collection)
     document = opened.facts
