@@ -266,7 +266,7 @@ class Settings:
 
     @property
     def insights_folder(self) -> Path:
-        """The folder of the recorded searches, which may not exist."""
+        """The folder of recorded searches; it may not exist."""
         return self.index_dir / INSIGHTS
 
     @property

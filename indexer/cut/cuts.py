@@ -178,8 +178,8 @@ def _paragraphs(text: str, blocks: Sequence[SectionBlock]) -> Iterator[_Paragrap
         if following and "\n" not in paragraph[len(stripped) :].removeprefix("\n"):
             cost = _cost_after_line(stripped.rpartition("\n")[2], following)
         else:
-            # "For example," and "Note" introduce the next paragraph
             is_name = "\n" not in stripped and stripped[:1].isalnum() and stripped[-1:].isalnum()
+            # "For example," and "Note" introduce the next paragraph
             is_lead = text_block is None and (stripped.endswith((":", ",")) or is_name)
             cost = (_LINE_COST if following[:1].isspace() else _BLOCK_COST) + _LEAD_COST * is_lead
         yield _Paragraph(paragraph, cost, text_block)

@@ -19,7 +19,7 @@ from indexer.generation.versions import Edition
 
 
 class JointGeneration(Generation):
-    """Generations of one embedder, searched as one; rows and document numbers are consecutive.
+    """Generations of one embedder, searched as one; rows and documents are numbered across all.
 
     Word statistics are those of all passages together. A filter may be an `EachFilter`.
     """

@@ -47,8 +47,8 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
                     raise manifests.corrupt(folder / member, "differs from its checksum")
             except OSError as error:
                 raise manifests.unreadable(folder / member, error) from error
-        # the GNU format needs no extended header for files over 8 GB
         target = stack.enter_context(_replacing(file))
+        # the GNU format needs no extended header for files over 8 GB
         tar = stack.enter_context(tarfile.open(fileobj=target, mode="w|", format=tarfile.GNU_FORMAT))
         for member, source in sources.items():
             info = tarfile.TarInfo(f"{name}/{member}")

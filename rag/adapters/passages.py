@@ -41,7 +41,7 @@ _TOKENS = {
 
 
 def count_tokens(text: str) -> int:
-    """Estimate the tokens of a text for common tokenizers, too high rather than too low."""
+    """Estimate a text's tokens for common tokenizers, rather too many than too few."""
     return round(sum(cost * len(re.findall(pattern, text)) for pattern, cost in _TOKENS.items()) + 0.5)
 
 

@@ -15,7 +15,7 @@ from rag.query.text_fragment import link_to_text
 MIN_SAME_WORDS = 0.85  # share of a quotation's words that its altered form has in order
 _DRIFT = 12  # tokens
 _NEAR = 8  # words between a number and a word of its sentence
-_MAX_COMMAND_WORDS, _MAX_BETWEEN = 8, 60  # words, and characters between two of them
+_MAX_COMMAND_WORDS, _MAX_BETWEEN = 8, 60  # words; characters between two words
 _GAP = "\0"
 _SIGNS = str.maketrans(
     dict.fromkeys("“”„‟«»″＂", '"') | dict.fromkeys("‘’‚‛‹›′`´", "'") | dict.fromkeys("‐‑‒–—―−", "-")

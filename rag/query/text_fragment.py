@@ -28,7 +28,7 @@ _PREFIX_WORDS = 3  # to distinguish a text from an equal one above it
 def link_to_text(url: str, content_type: str, text: str, highlights: Sequence[tuple[int, int]]) -> str | None:
     """Return the address of a passage with a text fragment, so that browsers highlight its best clause.
 
-    The best clause has the most `highlights`, [start, end) of `text`. Returns None if the passage is not from an
+    The best clause has the most `highlights`, which are ranges of `text`. Returns None if the passage is not from an
     HTML page on the web, or all its clauses are too short to be unique.
     """
     if content_type not in _HTML or url[:4].lower() != "http":

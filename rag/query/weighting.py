@@ -93,7 +93,7 @@ def share_of_code(texts: Sequence[str]) -> float:
 
 def measure_unrelated(embedder: Embedder) -> float:
     """Return the mean cosine of unrelated texts, which depends on the model."""
-    # Both use the role query, so that the engine of documents, which may have another precision, is not loaded.
+    # Both texts are encoded as queries, so that the documents' engine, perhaps of another precision, is not loaded.
     documents = embedder.encode_ids(embedder.tokenize(UNRELATED), role="query")[0]
     cosines = embedder.encode(UNRELATED, role="query") @ documents.T
     return float(cosines[~np.eye(len(UNRELATED), dtype=bool)].mean())

@@ -44,7 +44,7 @@ COMPONENTS = {
     "rest of the query": ("rag.query.retriever:Retriever.answer_query",),
     "server": ("web.server:Worker.handle",),
 }
-UNLOCKED = "*"  # suffix: runs without the GIL, except for a few µs
+UNLOCKED = "*"  # suffix of components that hold the GIL for a few µs only
 Totals = dict[str, list[int]]  # component → calls and nanoseconds
 
 

@@ -37,7 +37,7 @@ def register(app: Flask, settings: Settings) -> None:
         deadline.begin(settings.deadline)
         deadline.check()
         client = caller()
-        # All readers of a site may share the key in its page, so count each address separately.
+        # All readers of a page share the key that it contains, so count each address separately.
         is_known = client.name and not client.is_shown
         name = f"key {client.name}" if is_known else f"address {network_of(http_request.remote_addr)}"
         caller_name.set(name)

@@ -361,7 +361,7 @@ _UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOT
 
 
 def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:
-    """Return, in order, the spans of the words of a text that have a term in `marked`; see `LexicalQuery.marked_in`."""
+    """Return, in order, the spans of a text's words whose term is in `marked`; see `LexicalQuery.marked_in`."""
     rules = rules_for(language)
     plain = text if text.isascii() else _FOREIGN_SIGN.sub(" ", text)
     beginnings, last_groups = _beginnings(marked)

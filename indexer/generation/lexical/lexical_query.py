@@ -167,7 +167,7 @@ def read_query(
     lookups: Lookups | None = None,
     synonyms: Synonyms = MappingProxyType({}),
 ) -> LexicalQuery:
-    """Parse the text of a user. Stop words count only in quotation marks, or if there are few other words.
+    """Parse a user's query. Stop words count only in quotation marks, or if there are few other words.
 
     Args:
         text: the query.

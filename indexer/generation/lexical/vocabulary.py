@@ -123,8 +123,8 @@ class Vocabulary:
         """Return up to three corrections of a word that is not in the index, the likeliest first.
 
         Words with the fewest edits (a letter inserted, deleted or replaced, or two neighbours exchanged) come first,
-        then words in most passages. Words of at least 4 letters may have one edit, and of at least 8 letters two. Names
-        and numbers are not corrected.
+        then words that more passages have. Words of at least 4 letters may have one edit, and of at least 8 letters
+        two. Names and numbers are not corrected.
         """
         if not _is_word(word := fold(word)):
             return []
@@ -142,7 +142,7 @@ class Vocabulary:
         return []
 
     def compounds(self, stem: str, *, with_any: bool) -> list[Correction]:
-        """Return up to eight words that begin or end with a stem, words in most passages first.
+        """Return up to eight words that begin or end with a stem, words that more passages have first.
 
         If the stem is at the end of a word, up to three letters may follow it.
 

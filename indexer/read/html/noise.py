@@ -198,7 +198,7 @@ def _is_badge(tag: Element) -> bool:
     text = tag.short_text(MAX_LABEL_CHARS) if tag.name in _LABELS else None
     if not text or text.isspace() or tag.holds(_NOT_IN_LABELS):
         return False
-    # a link to a type in a signature, which is no badge, is among other words
+    # no badge: a type linked in a signature, because other words surround it
     return not LETTER.search(text) or (is_menu(tag) if tag.name == "div" else _has_link(tag))
 
 

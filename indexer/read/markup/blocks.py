@@ -182,7 +182,7 @@ def _without_options(lines: Sequence[str]) -> Sequence[str]:
 
 
 def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a line that opens or closes a container, and write only its title."""
+    """Read a line that opens or closes a container; write only the container's title."""
     line = _line_at(state, start, ":/@").replace("@tab:active", "@tab")
     signs = _COLONS.match(line)
     if signs is None or silent:

@@ -1,4 +1,4 @@
-"""The two collections of a generation in Milvus: passages, and records with the parts of its manifest.
+"""The two collections of a generation in Milvus: passages, and records with the parts of the manifest.
 
 Everything that a hit shows is stored with its passage, so that one call fetches it.
 """
