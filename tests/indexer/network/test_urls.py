@@ -76,7 +76,7 @@ def test_addresses_are_read_as_the_url_standard_says() -> None:
 
 
 def standard_cases() -> list[dict[str, Any]]:
-    path = Path(__file__).parents[2] / "../shared/standards/urltestdata.json"
+    path = Path(__file__).parents[4] / "shared/standards/urltestdata.json"
     if not path.is_file():
         pytest.skip("the test data of the URL standard is not there")
     return [case for case in json.loads(path.read_bytes()) if isinstance(case, dict)]
