@@ -242,7 +242,7 @@ class Fetcher:
         max_length = max(limit, MAX_SITEMAP_LENGTH) if may_be_long else limit
         pieces = content_codings.decode_body(response.iter_stream(), headers.get("Content-Encoding", ""))
         if _TEXT.match(header):
-            pieces = content_codings.without_gzip(pieces)  # if it was compressed twice, or without a header
+            pieces = content_codings.without_gzip(pieces)  # compressed twice, or without a header
         names = file_names(url, headers.get("Content-Disposition", ""))
         body, is_accepted = bytearray(), request.types is None or declared in request.types
         for piece in pieces:

@@ -20,7 +20,7 @@ from indexer.generation.rows import ROW, RowFacts, ScoredRows, TermHits, TokenRe
 from indexer.generation.vectors import VectorReader
 from indexer.generation.versions import Edition, edition_at
 
-MANY_CHUNKS = 300_000  # above this, a search by words takes longer than waking a thread
+MANY_CHUNKS = 300_000  # with more, a search by words takes longer than waking a thread
 MAX_CACHED_FILTERS = 64
 
 Rows = npt.NDArray[np.int64]

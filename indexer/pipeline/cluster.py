@@ -20,7 +20,7 @@ from embedder.text_embedder import Embedder, encode_documents
 from indexer.config import package_version
 from indexer.errors import ClusterError
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before Ray is imported, which reads these variables
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads these variables when it is imported
 os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "5")  # another program may listen at the address
 os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
 

@@ -53,7 +53,7 @@ class Term(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        """Whether the key is a value."""
+        """True if the key is a value."""
         return self.key[:1].isdigit() and _NUMERAL.fullmatch(self.key) is not None
 
 

@@ -50,7 +50,7 @@ class Sentence(NamedTuple):
 
     start: int
     end: int
-    prose: str  # with spaces in place of quotations, code and citations
+    prose: str  # spaces replace quotations, code and citations
     quotes: Sequence[Excerpt]
     code: Sequence[Excerpt]
     citations: Sequence[tuple[int, int]]  # place and number

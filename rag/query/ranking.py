@@ -262,7 +262,7 @@ def choose(
 
 
 def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], set[int]]:
-    """Fold the versions of a page into the newest one that has at least half the score of the best one.
+    """Fold the versions of a page into the newest with at least half the best score.
 
     Returns the best passage of each other version, by the shown passage; and all passages to hide.
     """

@@ -1,4 +1,4 @@
-"""The page of a document, from its text in the index, and the page of what changed between two snapshots."""
+"""The page of a document, from its text in the index, and the page of changes between two snapshots."""
 
 from collections.abc import Iterator
 from itertools import groupby

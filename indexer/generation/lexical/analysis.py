@@ -412,7 +412,7 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str,
 def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
     """Return strings so that each marked word of an ASCII text contains one; empty if this is impossible.
 
-    For marked numbers that a text may write with thousands separators, also return a space, which stands for the last
+    For marked numbers that a text may write with thousands separators, also return a space, in place of the last
     separator, with the last three digits.
     """
     if len(marked) > _MAX_SOUGHT_WORDS or any(map(has_sign, marked)):
