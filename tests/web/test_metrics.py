@@ -75,13 +75,13 @@ def test_workers_count_together_and_a_killed_one_loses_nothing(tmp_path):
         running.make_ready()
         search(20)
         until(lambda: scrape()[searched] == 20)  # counted within a second
-        assert scrape()["pilotlight_http_requests_in_progress"] == 1  # this one
+        until(lambda: scrape()["pilotlight_http_requests_in_progress"] == 1)  # this one
         os.kill(running.workers()[0], signal.SIGKILL)
         until(lambda: len(running.workers()) == 2 and scrape()[searched] >= 20)
         running.make_ready()
         search(20)
         until(lambda: scrape()[searched] == 40)
-        assert scrape()["pilotlight_http_requests_in_progress"] == 1
+        until(lambda: scrape()["pilotlight_http_requests_in_progress"] == 1)
     finally:
         status, errors = running.stop()
     assert status == 0, errors
