@@ -3,6 +3,7 @@ import json
 import os
 import random
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from embedder.engines.library import find_compiler
 from tests.milvus_server import MilvusServer, running_milvus
@@ -34,6 +36,15 @@ class Scheduling(LoadFileScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
     """Share the tests out as above."""
     return Scheduling(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: WorkerController, error: object) -> None:
+    """Print how a process died, which xdist does not: the signal if negative, else the exit code."""
+    if error:
+        kills = next(line for line in Path("/proc/vmstat").read_text().splitlines() if line.startswith("oom_kill "))
+        code = node.gateway._io.popen.wait(10)
+        print(f"\n{node.gateway.id} ended with {code}; the kernel counts {kills} for want of memory", file=sys.stderr)
 
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis looks for its seed

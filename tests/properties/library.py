@@ -233,9 +233,9 @@ def _sent(url: str, text: Text) -> Entry:
 
 def _has_shrunk(source: str, live: Contents, pages: Mapping[str, Entry], *, full: bool) -> bool:
     """Return whether a source has lost most of its documents, or of its different texts."""
-    before = {url: entry.text for url, entry in live.documents.items() if entry.source == source}
+    before = {url: entry.text.number for url, entry in live.documents.items() if entry.text and entry.source == source}
     now = {
-        url: entry.text
+        url: entry.text.number
         for url, entry in pages.items()
         if entry.text
         and (url in before or (entry.source == source and (full or not entry.has_content_of(live.pages.get(url)))))
