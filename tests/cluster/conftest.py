@@ -1,15 +1,20 @@
+import faulthandler
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from ray.cluster_utils import Cluster as RayCluster
 
 from indexer.pipeline.cluster import ray_session
 
 NODES = 3
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray spells it so; its 15 leave workers nothing beside tests
+# Ray ends the process of a client that has waited so many seconds for a cluster: that of the tests, minutes later.
+PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
+os.environ[PATIENCE] = "86400"
 
 
 class Machines:
@@ -46,13 +51,15 @@ class Machines:
 
 
 @pytest.fixture(scope="module")
-def machines() -> Iterator[Machines]:
+def machines(pytestconfig: pytest.Config) -> Iterator[Machines]:
     handler = signal.getsignal(signal.SIGTERM)
     machines = Machines()
     with ray_session(machines.address):
         yield machines
     machines.ray.shutdown()
     signal.signal(signal.SIGTERM, handler)  # Ray's nodes have their own, which would outlive them here
+    faulthandler.disable()  # Ray has removed its handlers, without which a crash in a later test says nothing
+    faulthandler.enable(pytestconfig.stash[fault_handler_stderr_fd_key])
 
 
 @pytest.fixture

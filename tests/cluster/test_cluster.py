@@ -21,7 +21,7 @@ from indexer.generation.manifest import current_id
 from indexer.pipeline.build import build
 from indexer.pipeline.cluster import Cluster, ray_session
 from indexer.pipeline.progress import Progress
-from tests.cluster.conftest import Machines, write
+from tests.cluster.conftest import PATIENCE, Machines, write
 from tests.cluster.holding import HoldingEmbedder
 from tests.dummy import DummyEmbedder
 from tests.indexer.pipeline.incremental import Work
@@ -148,7 +148,7 @@ def is_running(pid: int) -> bool:
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
 def test_a_build_that_is_stopped_leaves_nothing_running(sent: signal.Signals, pages: Path, tmp_path: Path) -> None:
     line = [sys.executable, "-m", "tests.cluster.holding", str(pages), str(tmp_path)]
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    environment = {name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", PATIENCE)}
     build = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         wait_for(lambda: list(tmp_path.glob("held-*")) or build.poll() is not None, 120)
