@@ -1,22 +1,31 @@
 """The stores that settings name, folders of the index or one in Milvus; and publishing to Milvus."""
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from embedder.config import EmbedderConfig
 from embedder.errors import PilotlightError
 from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreError, StoreUnreachable
-from indexer.generation.manifest import DEFAULT, TOKENS, current_id, generation_folder, read_manifest
+from indexer.generation.manifest import (
+    DEFAULT,
+    TOKENS,
+    Manifest,
+    current_id,
+    differing_fields,
+    generation_folder,
+    read_manifest,
+)
 from indexer.generation.previous import scan
 from indexer.pipeline.progress import step_timer
 from indexer.publish.publish import Check, list_collections, verify, writer_lock
 from indexer.stores.store import FolderStore, Store
 from rag import deadline
-from rag.errors import NotPublished, SettingsError
-from rag.query.fingerprint import check_fingerprint
+from rag.errors import FingerprintMismatch, NotPublished, SettingsError
 from rag.settings import Settings
 
 if TYPE_CHECKING:
@@ -101,6 +110,25 @@ def verify_generation(store: Store, generation_id: str) -> list[Check]:
     except IndexCorrupt as error:
         return [Check("counts", False, str(error))]
     return [Check("counts", True, f"{counts.documents:,} documents, {counts.chunks:,} chunks")]
+
+
+def check_fingerprint(manifest: Manifest, fingerprint: Mapping[str, object]) -> None:
+    """Raise FingerprintMismatch, which names the differing fields, if another embedder built the index."""
+    built = manifest.fingerprint
+    fields = differing_fields(built, fingerprint)
+    if not fields:
+        return
+    details = "; ".join(f"{name}: index {built.get(name)!r:.16}, here {fingerprint.get(name)!r:.16}" for name in fields)
+    flags = ""
+    if isinstance(model := manifest.settings.get("model"), dict):
+        options = model | {"precision": built.get("precision", "")}
+        names = [name for name in EmbedderConfig.__dataclass_fields__ if options.get(name)]
+        words = [word for name in names for word in (f"--{name.replace('_', '-')}", str(options[name]))]
+        flags = f" ({shlex.join(words)})"
+    raise FingerprintMismatch(
+        f"index generation {manifest.id} was built by another embedder ({details}): use the settings it was built "
+        f"with{flags}, or build an index with these settings in another folder (--index) and serve that"
+    )
 
 
 def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> None:

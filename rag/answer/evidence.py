@@ -9,8 +9,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from indexer.generation.lexical.analysis import TERMS, rules_for, words
-from rag.query.results import Hit, Span, text_of
-from rag.query.text_fragment import link_to_text
+from rag.query.results import Hit, Span, link_to_text, text_of
 
 MIN_SAME_WORDS = 0.85  # share of a quotation's words that its altered form has in order
 _DRIFT = 12  # tokens

@@ -13,8 +13,7 @@ from typing import Literal
 
 from indexer.records import SEPARATOR
 from rag.messages import DocumentChange, Edit, SectionChange
-from rag.query.headings import without_number
-from rag.query.results import section_within
+from rag.query.results import section_within, without_number
 
 MIN_SAME_TEXT = 0.5  # share of a section's characters that remain when it is moved or renamed
 MIN_SAME_WORDS = 0.4  # share of the words that two forms of a sentence have in common

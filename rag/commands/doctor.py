@@ -26,10 +26,9 @@ from indexer.sources.git import version as git_version
 from rag.access import AccessRules
 from rag.commands.models import plans, published_folder, with_index_precision
 from rag.commands.verb import Result, verb
-from rag.query.fingerprint import check_fingerprint
 from rag.settings import SETTINGS, Settings, nearest
 from rag.settings_file import credentials_of
-from rag.stores import TOKEN
+from rag.stores import TOKEN, check_fingerprint
 
 _OTHER_VARIABLES = (cpu.ISA_VARIABLE, TOKEN, "PILOTLIGHT_KEY", "PILOTLIGHT_DOCS_PORT")
 

@@ -15,9 +15,8 @@ from rag.commands import models
 from rag.commands.models import published_folder, summary_of
 from rag.commands.verb import PATH, Result, verb
 from rag.errors import CollectionMissing, FingerprintMismatch, SettingsError
-from rag.query.fingerprint import check_fingerprint
 from rag.settings import Settings
-from rag.stores import chosen_store, live_id, roll_back, verify_generation
+from rag.stores import check_fingerprint, chosen_store, live_id, roll_back, verify_generation
 
 _OTHER_ARCHIVES = {".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"}
 _NUMBER_COLUMNS = {"documents", "chunks", "MB"}

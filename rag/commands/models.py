@@ -21,8 +21,8 @@ from indexer.generation.manifest import DEFAULT, GENERATIONS, Manifest, current_
 from indexer.pipeline.progress import step_timer
 from indexer.publish.publish import list_collections, live_id, size_of
 from rag.errors import CollectionMissing
-from rag.query.fingerprint import check_fingerprint
 from rag.settings import Settings
+from rag.stores import check_fingerprint
 
 if TYPE_CHECKING:
     from indexer.stores.store import Store

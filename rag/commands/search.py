@@ -79,7 +79,7 @@ def _open(settings: Settings) -> "Searchable":
         return models.published_store(settings).open()
     from indexer.generation.joint import JointGeneration
     from indexer.stores.store import FolderStore
-    from rag.query.fingerprint import check_fingerprint
+    from rag.stores import check_fingerprint
 
     names = names or list_collections(settings.index_dir) or [Settings().collection]
     folders = {name: models.published_folder(dataclasses.replace(settings, collection=name)) for name in names}

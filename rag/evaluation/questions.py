@@ -17,8 +17,7 @@ from indexer.read.formats import is_source_code
 from indexer.records import SEPARATOR
 from rag.errors import DatasetError
 from rag.insights.report import write_beir
-from rag.query.headings import without_number
-from rag.query.results import section_within
+from rag.query.results import section_within, without_number
 
 Documents = Callable[[], Iterable[Mapping[str, Any]]]  # each call iterates over a generation again
 

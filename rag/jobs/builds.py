@@ -20,8 +20,8 @@ from indexer.publish.publish import live_id
 from indexer.publish.source_settings import config_of
 from indexer.sources.pushed_store import PushedStore
 from rag.jobs.pushes import pushed_folders
-from rag.query.fingerprint import check_fingerprint
 from rag.settings import Settings
+from rag.stores import check_fingerprint
 
 _BATCH_SECONDS = 0.2  # changes within this time are built together
 _POLL_SECONDS = 0.1

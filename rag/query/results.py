@@ -3,15 +3,17 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta
 
 from embedder.late_interaction import QueryTokens as QueryTokens
 from indexer.errors import counted
+from indexer.generation.lexical.letters import fold
 from indexer.generation.versions import version_key
 from indexer.read.formats import is_source_code as is_source_code
 from indexer.records import SEPARATOR
@@ -19,7 +21,8 @@ from indexer.records import TextBlock as TextBlock
 from rag.query.request import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:  # `rag.Client` starts sooner without them
-    from indexer.generation.documents import DocumentFacts
+    from indexer.generation.documents import DocumentFacts, StoredChunk
+    from indexer.generation.lexical.vocabulary import Heading
     from rag.query.ranking import Choice, Ranking
 
 Span = tuple[int, int]
@@ -28,6 +31,25 @@ MAX_FACET_VALUES = 10
 FACETS = ("source", "language", "content_type", "path", "version")
 _SCORE_TOLERANCE = 1e-6
 _BOUNDS = {"excluded": "without", "required": "only with"}
+MIN_TYPED_CHARS, MAX_TYPED_CHARS = 2, 200
+_MAX_QUESTIONS, _MAX_QUESTION_CHARS = 4, 70
+_NUMBER = re.compile(
+    r"^(?:(?:chapter|part|appendix|section)\s+(?:\d+|[A-Z]|[IVX]+)\b|(?<![\d.])\d++(?=[\s.):])|[A-Z](?=[.):]))(?:\.\d++)*+[.):]?\s+",
+    re.IGNORECASE,
+)
+_HTML = ("text/html", "application/xhtml+xml")
+# Between these characters, browsers may drop a line end that is a space in the index.
+_CJK = "\u3040-\u30ff\u3400-\u9fff"
+_CLAUSE = re.compile(
+    rf"(?<!\w)[^\W_](?:(?!(?<=[{_CJK}]) (?=[{_CJK}]))"
+    r"[^\n.!?…:;。！？：；，、؟؛،۔।॥|`*\"“”„«»<>()\[\]{}=\\]|(?<=\w)[.:](?=\w))*"
+)
+_CLAUSE_ENDS = " ,-–—'’/&+%#@$^~_"
+# Texts with fewer words, or fewer characters in scripts without spaces, often occur twice on a page.
+_MIN_WORDS, _MIN_SPACELESS_CHARS = 3, 6
+_MAX_WHOLE_WORDS, _START_WORDS, _END_WORDS = 10, 5, 3
+_MAX_WORD_CHARS = 80
+_PREFIX_WORDS = 3  # distinguishes a text from an equal one above it
 
 
 class ScorePart(TypedDict):
@@ -268,6 +290,69 @@ def headed(title: str, section: str, text: str) -> str:
     """Return a passage with its title and heading path above it, for a model to read."""
     heading = full_heading(title, section)
     return f"{heading}\n\n{text}" if heading else text
+
+
+def without_number(name: str) -> str:
+    """Return a heading without its number, such as "4.2.", unless it is only a number."""
+    plain = " ".join(name.split())
+    return _NUMBER.sub("", plain, count=1) or plain
+
+
+def suggestions(typed: str, headings: "Iterable[Heading]", limit: int) -> list[Suggestion]:
+    """Return headings as distinct suggestions, except for the typed text itself."""
+    by_text: dict[str, Suggestion] = {}
+    for heading in headings:
+        text = without_number(heading.text)
+        by_text.setdefault(fold(text), Suggestion(text, "title" if heading.is_title else "heading"))
+    by_text.pop(fold(" ".join(typed.split())), None)
+    return list(by_text.values())[:limit]
+
+
+def questions_among(passages: "Iterable[StoredChunk]") -> list[str]:
+    """Return at most four headings that are questions, one per document, spread evenly over the passages."""
+    by_document: dict[str, str] = {}
+    for passage in passages:
+        for name in (passage.section.split(SEPARATOR)[-1], passage.title):
+            if name.endswith("?") and len(name) <= _MAX_QUESTION_CHARS:
+                by_document.setdefault(passage.document_url, without_number(name))
+    questions = list(dict.fromkeys(by_document.values()))
+    return questions[:: max(1, len(questions) // _MAX_QUESTIONS)][:_MAX_QUESTIONS]
+
+
+def link_to_text(url: str, content_type: str, text: str, highlights: Sequence[Span]) -> str | None:
+    """Return the address of a passage with a text fragment, so that browsers highlight its best clause.
+
+    The best clause has the most `highlights`, which are ranges of `text`. Returns None if the passage is not from an
+    HTML page on the web, or all its clauses are too short to be unique.
+    """
+    if content_type not in _HTML or url[:4].lower() != "http":
+        return None
+    # imports Tantivy, which clients do not need
+    from indexer.generation.lexical.analysis import is_spaceless
+
+    folded, best = text.lower(), ""
+    best_rank = (-1, False)
+    for match in _CLAUSE.finditer(text):
+        at, clause = match.start(), match[0].rstrip(_CLAUSE_ENDS)
+        words = clause.split(" ")
+        is_long = len(words) >= _MIN_WORDS or (len(clause) >= _MIN_SPACELESS_CHARS and is_spaceless(clause))
+        if not is_long or max(map(len, words)) > _MAX_WORD_CHARS:
+            continue
+        start = " ".join(words[:_START_WORDS] if len(words) > _MAX_WHOLE_WORDS else words)
+        is_first = folded.find(start.lower()) in (at, -1)
+        rank = (sum(at <= first and last <= at + len(clause) for first, last in highlights), is_first)
+        if rank <= best_rank:
+            continue
+        best_rank = rank
+        before = [] if is_first else text[:at].rstrip(" \n-*•").rpartition("\n")[2].split()[-_PREFIX_WORDS:]
+        best = f"{_escaped(before)}-," * bool(before) + _escaped([start])
+        if len(words) > _MAX_WHOLE_WORDS:
+            best += f",{_escaped(words[-_END_WORDS:])}"
+    return f"{url}{'' if '#' in url else '#'}:~:text={best}" if best else None
+
+
+def _escaped(words: Sequence[str]) -> str:
+    return quote(" ".join(words), safe="").replace("-", "%2D")
 
 
 def as_text(answer: dict[str, Any]) -> str:

@@ -29,15 +29,23 @@ from indexer.network.urls import normalise
 from indexer.stores.store import Searchable
 from rag.decoding import check
 from rag.errors import FieldError, NotConfigured
-from rag.query.fingerprint import check_fingerprint
-from rag.query.headings import questions_among
 from rag.query.model_queue import WARM_QUERIES, QueryEncoder, RerankQueue, Vector
 from rag.query.ranking import Choice, Ranking, Rows, VectorHits, choose, extend, fuse, is_close, rerank, score_tokens
 from rag.query.request import CLOSE, DEFAULT_PER_DOCUMENT, MAX_OFFSET, RERANKED, SearchRequest, in_force
-from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, count_facets, explain, headed
+from rag.query.results import (
+    AlsoSearched,
+    Answer,
+    Hit,
+    RerankCounts,
+    count_facets,
+    explain,
+    headed,
+    link_to_text,
+    questions_among,
+)
 from rag.query.synonyms import read_synonyms
-from rag.query.text_fragment import link_to_text
 from rag.query.weighting import CollectionFacts, QueryFacts, share_of_code
+from rag.stores import check_fingerprint
 
 CANDIDATES = 100  # hits of each search
 _FACET_CANDIDATES = 200

@@ -24,9 +24,8 @@ from indexer.stores.store import Searchable
 from rag import deadline
 from rag.access import EVERYTHING, Scope
 from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
-from rag.query.headings import MAX_TYPED_CHARS, MIN_TYPED_CHARS, suggestions
 from rag.query.request import ALL, DEFAULT_SUGGESTIONS, SearchRequest, in_force, names_of
-from rag.query.results import Answer, Suggestion, count_facets
+from rag.query.results import MAX_TYPED_CHARS, MIN_TYPED_CHARS, Answer, Suggestion, count_facets, suggestions
 from rag.query.retriever import Retriever
 from rag.serving.follower import LOADING, Follower, QueryEmbedding, ServedModel, facts_of
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from rag.query.text_fragment import link_to_text
+from rag.query.results import link_to_text
 from tests.browser.parts import EVIL, LONG, box, titles
 from tests.indexer.server import Site
 from tests.web.fakes import make_hit

@@ -9,11 +9,11 @@ from embedder.text_embedder import Embedder
 from indexer.generation.generation import Generation
 from rag.commands.models import with_index_precision
 from rag.errors import FingerprintMismatch
-from rag.query.fingerprint import check_fingerprint
 from rag.query.request import SearchRequest
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
+from rag.stores import check_fingerprint
 from tests.rag.conftest import PAGES, Site, wait_for
 
 pytestmark = [

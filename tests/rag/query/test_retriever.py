@@ -19,9 +19,8 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag import deadline
 from rag.errors import DeadlinePassed
-from rag.query.headings import suggestions, without_number
 from rag.query.request import MODES, SearchRequest
-from rag.query.results import Suggestion, as_markdown, as_text, count_facets
+from rag.query.results import Suggestion, as_markdown, as_text, count_facets, suggestions, without_number
 from rag.query.retriever import Retriever
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever

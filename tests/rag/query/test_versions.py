@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
-from rag.query.text_fragment import link_to_text
+from rag.query.results import link_to_text
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
