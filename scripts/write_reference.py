@@ -11,8 +11,7 @@ from pathlib import Path
 
 import click
 
-from rag.commands.cli import VERBS, load_verb
-from rag.commands.verb import SettingOption, Verb
+from rag.commands.cli import VERBS, SettingOption, Verb, load_verb
 from rag.settings import SETTINGS, TYPE_NAMES, Setting
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference.md"

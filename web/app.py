@@ -115,7 +115,7 @@ def create_app(
     app.add_url_rule("/embed.js", view_func=search_box)
     problems.register(app)
     access.register(app, settings)
-    limits.register(app, settings)
+    limits.register(app, settings, access.name_caller)
     app.wsgi_app = _protected(_behind_proxy(app, settings))  # type: ignore[assignment,method-assign]
 
     name = " ".join(settings.site_name.split())

@@ -27,7 +27,7 @@ from rag.query.request import ALL, SearchRequest
 from rag.query.results import Answer
 from rag.serving.live import LiveRetriever
 from web import logs
-from web.guards.token_buckets import SHARED_FOLDER
+from web.guards.limits import SHARED_FOLDER
 from web.openapi import Content, Operation
 from web.problems import this_request
 

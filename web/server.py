@@ -31,7 +31,7 @@ from rag.settings import Settings, load
 from web import logs
 from web.dispatch import LONG_THREADS, SEARCH_THREADS, Dispatcher
 from web.guards.access import parse_origins
-from web.guards.token_buckets import SHARED_FOLDER
+from web.guards.limits import SHARED_FOLDER
 from web.openapi import long_paths
 from web.problems import raw_response
 

@@ -24,8 +24,8 @@ from indexer.read.ocr import pages as ocr
 from indexer.read.reader_process import ReaderProcess
 from indexer.sources.git import version as git_version
 from rag.access import AccessRules
+from rag.commands.cli import Result, verb
 from rag.commands.models import plans, published_folder, with_index_precision
-from rag.commands.verb import Result, verb
 from rag.settings import SETTINGS, Settings, nearest
 from rag.settings_file import credentials_of
 from rag.stores import TOKEN, check_fingerprint

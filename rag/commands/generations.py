@@ -12,8 +12,8 @@ from indexer.generation.manifest import DEFAULT, GENERATIONS, collection_dir, cu
 from indexer.publish.archive import export_archive, export_documents, import_archive
 from indexer.publish.publish import disk_errors, drop_collection, list_collections, problems_of
 from rag.commands import models
+from rag.commands.cli import PATH, Result, verb
 from rag.commands.models import published_folder, summary_of
-from rag.commands.verb import PATH, Result, verb
 from rag.errors import CollectionMissing, FingerprintMismatch, SettingsError
 from rag.settings import Settings
 from rag.stores import check_fingerprint, chosen_store, live_id, roll_back, verify_generation

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from indexer.config import SOURCE_SETTINGS
-from rag.commands.verb import CommandContext, Result, verb
+from rag.commands.cli import CommandContext, Result, verb
 from rag.settings import Settings
 
 

@@ -24,8 +24,8 @@ from indexer.sources.addresses import address_kind, full_name, refuse_secret
 from indexer.sources.folder import Watcher
 from rag.changes.snapshots import count_changes
 from rag.commands import models
+from rag.commands.cli import Result
 from rag.commands.models import published_folder
-from rag.commands.verb import Result
 from rag.settings import SETTINGS, Settings, load, own_limits
 from rag.settings_file import ConfiguredSource, credentials_of
 from rag.stores import publisher_of, report_of

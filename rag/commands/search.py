@@ -15,7 +15,7 @@ from indexer.errors import FilterError, IndexMissing, counted
 from indexer.filter import Filter
 from indexer.publish.publish import list_collections
 from rag.commands import models
-from rag.commands.verb import PATH, Result, verb
+from rag.commands.cli import PATH, Result, verb
 from rag.errors import DatasetError, InsightsError, SettingsError
 from rag.insights.report import MAX_DAYS, judged_questions, report, write_dataset
 from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, SearchRequest, fields_of, key_of, names_of

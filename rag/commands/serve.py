@@ -18,7 +18,7 @@ import msgspec
 from embedder.errors import PilotlightError
 from indexer.config import SOURCE_SETTINGS
 from rag.access import Grant, Key, KeyFile, check_exposure, reader_names
-from rag.commands.verb import CommandContext, Result, verb
+from rag.commands.cli import CommandContext, Result, verb
 from rag.errors import KeysError, RagError, SettingsError
 from rag.query.request import ALL, DEFAULT_COLLECTION, parameters_of
 from rag.settings import Settings

@@ -41,7 +41,7 @@ from rag.access import (
 )
 from rag.errors import KeysError, SettingsError
 from rag.settings import Settings
-from web.guards.token_buckets import TokenBuckets, network_of, shared_file
+from web.guards.limits import TokenBuckets, network_of, shared_file
 from web.openapi import operation_for
 from web.problems import this_request, wants_page
 
@@ -100,6 +100,14 @@ _LOCAL = Caller("", "read")
 def caller() -> Caller:
     """Return the caller of the current request."""
     return g.get("caller", NOBODY)  # type: ignore[no-any-return]  # g has no types
+
+
+def name_caller(sent: Request) -> str:
+    """Return the name under which the requests of the current caller are counted."""
+    client = caller()
+    # All readers of a page share the key that it contains, so count each address separately.
+    is_known = client.name and not client.is_shown
+    return f"key {client.name}" if is_known else f"address {network_of(sent.remote_addr)}"
 
 
 def may_write(collection: str) -> bool:

@@ -173,7 +173,6 @@ def test_a_verb_loads_only_what_it_needs() -> None:
     code = "import sys; from rag.commands.cli import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
     for line in (["--help"], ["--version"]):
         done = subprocess.run([sys.executable, "-c", code, *line], capture_output=True, text=True, check=True)
-        assert "rag.commands.verb" in done.stderr.split()
         assert {"torch", "numpy", "faiss", "tantivy", "httpx", "flask"} & set(done.stderr.split()) == set()
 
 

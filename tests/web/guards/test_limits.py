@@ -18,8 +18,7 @@ from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
-from web.guards.limits import MAX_BODY_BYTES
-from web.guards.token_buckets import PLACES, SHARED_FOLDER, TokenBuckets
+from web.guards.limits import MAX_BODY_BYTES, PLACES, SHARED_FOLDER, TokenBuckets
 
 SEARCH = "/api/v1/search?q=index"
 
@@ -101,7 +100,7 @@ def test_workers_count_the_requests_of_a_caller_together(tmp_path, monkeypatch):
 
 
 def test_a_request_that_is_a_fraction_of_a_second_early_waits_a_second(monkeypatch):
-    monkeypatch.setattr("web.guards.token_buckets.time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr("web.guards.limits.time", SimpleNamespace(monotonic=lambda: 100.0))
     client = make(rate_limit=4)
     *answered, refused = [client.get(SEARCH) for _ in range(9)]
     assert {answer.status_code for answer in answered} == {200}
