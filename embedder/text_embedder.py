@@ -122,10 +122,8 @@ class Embedder:
         if not rows:
             return np.empty((0, self.dimension), dtype=np.float32), []
         engine = self._query_engine if role == "query" else self._document_engine
-        if not tokens:
-            return check_finite(engine.encode(rows), self.spec.name), []
-        vectors, states = engine.encode_tokens(rows)
-        return check_finite(vectors, self.spec.name), [unit(state) for state in states]
+        vectors, states = engine.encode(rows, tokens=tokens)
+        return check_finite(vectors, self.spec.name), list(map(unit, states)) if tokens else []
 
     def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
         """Embed queries and their tokens in one pass. Raises as `encode` does."""
@@ -148,7 +146,7 @@ class Embedder:
         start = 0
         for _, group in groupby(groups):
             stop = start + len(list(group))
-            vectors[start:stop], states = self._document_engine.encode_tokens(rows[start:stop])
+            vectors[start:stop], states = self._document_engine.encode(rows[start:stop], tokens=True)
             signs += [to_signs(state[places]) for state, places in zip(states, places_by_text[start:stop], strict=True)]
             start = stop
         counts = np.array([len(places) for places in places_by_text], dtype=np.int32)
@@ -183,12 +181,8 @@ class CrossEncoder:
         self.spec = self.plan.spec
         self.name = self.spec.name
         self._head = read_head(self.spec)
-        self._tokenizer = PairTokenizer(self.spec)
+        self.pairs = PairTokenizer(self.spec)  # makes rows for `logits`
         self._engine = start_engine(self.plan)
-
-    def pairs(self, query: str, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of the query with each text, truncated to the model's length, for `logits`."""
-        return self._tokenizer(query, texts)
 
     def logits(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
         """Return a number for each pair of one batch, float32 (n,). Higher is better.
@@ -197,7 +191,7 @@ class CrossEncoder:
         """
         if not rows:
             return np.empty(0, np.float32)
-        return check_finite(self._head(self._engine.encode(rows)), self.name)
+        return check_finite(self._head(self._engine.encode(rows)[0]), self.name)
 
     def to_scores(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Return the scores of logits: from 0 to 1, or unchanged, as the model's config specifies."""

@@ -136,7 +136,7 @@ def test_json_fields_are_described():
 
 def test_metrics_are_the_table():
     metrics = Metrics(lambda: {"ready": True})
-    metrics.refuse("queue")
+    metrics.note("requests_refused", "queue", "")
     exposed = {family.name: family for family in text_string_to_metric_families(metrics.text().decode())}
     page = (DOCS / "running.md").read_text(encoding="utf-8")
     table = dict(re.findall(r"^\| `(pilotlight_\w+?)(?:_total)?` \| ([^|]*)\|", page, re.MULTILINE))

@@ -108,8 +108,9 @@ def create_app(
     app.extensions |= {"retriever": retriever, "settings": settings, "jobs": builds, "pushes": pushes}
     app.extensions |= {"insights": recorder, "draining": threading.Event()}
     metrics.install(app, retriever)
+    note = app.extensions["metrics"].note
     if recorder:
-        recorder.count = app.extensions["metrics"].recorded
+        recorder.count = lambda outcome, number: note("insights_searches", outcome, value=number)
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
     app.add_url_rule("/embed.js", view_func=search_box)
@@ -145,7 +146,8 @@ def application(settings: Settings | None = None) -> Flask:
     pushes.start()
     if recorder:
         recorder.start()
-    follower.cache.on_lookup = app.extensions["metrics"].looked_up
+    note = app.extensions["metrics"].note
+    follower.cache.on_lookup = lambda kind, is_hit: note("query_cache_lookups", kind, "hit" if is_hit else "miss")
     return app
 
 

@@ -32,13 +32,10 @@ _HEADER = re.compile(rb"\r\n(" + _NAMES + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
 
 
 class Counters(Protocol):
-    """The counters that a dispatcher needs; `web.metrics.Metrics` has them."""
+    """The counters of an application, such as `web.metrics.Metrics`."""
 
-    def waited(self, kind: str, seconds: float) -> None:
-        """Count the wait of a request."""
-
-    def refuse(self, reason: str, kind: str = "") -> None:
-        """Count a request that is turned away."""
+    def note(self, name: str, *labels: str, value: float = 1) -> None:
+        """Count a value."""
 
 
 class Head(NamedTuple):
@@ -205,7 +202,7 @@ class Dispatcher:
                     break
                 deadline.arrive(job.arrived)
                 if self._counters is not None:
-                    self._counters.waited(lane.name, began - job.arrived)
+                    self._counters.note("http_request_wait_seconds", lane.name, value=began - job.arrived)
                 stays = job.handle(job.connection)
                 lane.measure(time.monotonic() - began)
                 if stays is not True or lane.waiting or not _has_more(job.connection):
@@ -221,7 +218,7 @@ class Dispatcher:
     def _refuse(self, lane: Lane, job: _Job, seconds: float) -> bool:
         """Refuse a request at the socket, and return whether the connection stays open."""
         if self._counters is not None:
-            self._counters.refuse("queue", lane.name)
+            self._counters.note("requests_refused", "queue", lane.name)
         try:
             job.connection.sock.recv(job.head.size, socket.MSG_DONTWAIT)
             refusal = raw_problem(503, BUSY, {"Retry-After": max(1, math.ceil(seconds))})

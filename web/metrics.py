@@ -50,6 +50,19 @@ _QUEUE_SAMPLES = {
     "pilotlight_http_request_wait_seconds_count": "answered",
     "pilotlight_requests_refused_total": "refused",
 }
+# name, kind, the method that records a value, text and labels
+METRICS = {
+    "search_stage_seconds": (metrics.Histogram, "observe", "Time of one stage of a search.", "stage mode collection"),
+    "http_requests": (metrics.Counter, "inc", "Requests answered.", "method route status"),
+    "http_request_seconds": (metrics.Histogram, "observe", "Time until a response begins.", "route"),
+    "http_request_wait_seconds": (metrics.Histogram, "observe", "Time that a request waited for a thread.", "kind"),
+    "http_requests_waiting": (metrics.Gauge, "set", "Requests that wait for a thread.", "kind"),
+    "http_requests_in_progress": (metrics.Gauge, "inc", "Requests being answered.", ""),
+    "requests_refused": (metrics.Counter, "inc", "Requests refused, by reason.", "reason kind"),
+    "insights_searches": (metrics.Counter, "inc", "Searches that insights recorded or dropped.", "outcome"),
+    "query_cache_lookups": (metrics.Counter, "inc", "Lookups in the cache of queries and answers.", "kind outcome"),
+}
+_OPTIONS: dict[Any, Any] = {metrics.Histogram: {"buckets": SECONDS}, metrics.Gauge: {"multiprocess_mode": "livesum"}}
 Status = Callable[[], dict[str, Any]]
 
 blueprint = Blueprint("metrics", __name__)
@@ -69,27 +82,17 @@ class Metrics:
             values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
             multiprocess.MultiProcessCollector(self._collected)  # type: ignore[no-untyped-call]
             registry = CollectorRegistry()
-        options: Any = {"namespace": "pilotlight", "registry": registry}
-        summed: Any = options | {"multiprocess_mode": "livesum"}
-        timed: Any = options | {"buckets": SECONDS}
-        labels = ("stage", "mode", "collection")
-        self._stages = metrics.Histogram("search_stage_seconds", "Time of one stage of a search.", labels, **timed)
-        labels = ("method", "route", "status")
-        self._requests = metrics.Counter("http_requests", "Requests answered.", labels, **options)
-        self._seconds = metrics.Histogram("http_request_seconds", "Time until a response begins.", ("route",), **timed)
-        self._refused = metrics.Counter(
-            "requests_refused", "Requests refused, by reason.", ("reason", "kind"), **options
-        )
-        text = "Time that a request waited for a thread."
-        self._waits = metrics.Histogram("http_request_wait_seconds", text, ("kind",), **timed)
-        text = "Requests that wait for a thread."
-        self._waiting = metrics.Gauge("http_requests_waiting", text, ("kind",), **summed)
-        self.in_progress = metrics.Gauge("http_requests_in_progress", "Requests being answered.", **summed)
-        text = "Searches that insights recorded or dropped."
-        self._insights = metrics.Counter("insights_searches", text, ("outcome",), **options)
-        text = "Lookups of answers and of query vectors in the cache."
-        self._lookups = metrics.Counter("query_cache_lookups", text, ("kind", "outcome"), **options)
-        self._child = cache(lambda metric, *labels: metric.labels(*labels))
+        made: dict[str, Any] = {
+            name: kind(name, text, labels.split(), namespace="pilotlight", registry=registry, **_OPTIONS.get(kind, {}))
+            for name, (kind, _, text, labels) in METRICS.items()
+        }
+
+        @cache
+        def recorder_of(name: str, *labels: str) -> Callable[[float], object]:
+            metric = made[name].labels(*labels) if labels else made[name]
+            return getattr(metric, METRICS[name][1])  # type: ignore[no-any-return]
+
+        self._recorder_of = recorder_of
         self._collected.register(_StateCollector(status))
         self._noted: deque[tuple[Callable[[float], object], float]] = deque()
         self._settling = threading.Lock()
@@ -104,44 +107,11 @@ class Metrics:
             finally:
                 self._settling.release()
 
-    def note(self, count: Callable[[float], object], value: float = 1) -> None:
-        """Queue a value for a counter; `settle` counts it."""
-        self._noted.append((count, value))
-
-    def searched(self, answer: Answer, mode: str, collection: str) -> None:
-        """Count a search and the time of each of its stages."""
-        for stage in STAGES:
-            if milliseconds := answer.took_ms.get(stage):
-                self.note(self._child(self._stages, stage, mode, collection).observe, milliseconds / 1000)
-
-    def looked_up(self, kind: str, is_hit: bool) -> None:
-        """Count a lookup in the query cache, as a callback of `QueryCache`."""
-        self.note(self._child(self._lookups, kind, "hit" if is_hit else "miss").inc)
-
-    def recorded(self, outcome: str, number: int) -> None:
-        """Count searches that were recorded or dropped, as a callback of `Recorder`."""
-        self.note(self._child(self._insights, outcome).inc, number)
-
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a response."""
-        method = method if method in METHODS else "OTHER"
-        self.note(self._child(self._requests, method, route, str(status)).inc)
-        self.note(self._child(self._seconds, route).observe, seconds)
+    def note(self, name: str, *labels: str, value: float = 1) -> None:
+        """Queue a value for the metric of a name in METRICS and of these labels; `settle` counts it."""
+        self._noted.append((self._recorder_of(name, *labels), value))
         if len(self._noted) > MOST_NOTED:
             self.settle()
-
-    def refuse(self, reason: str, kind: str = "") -> None:
-        """Count a refused request."""
-        self.note(self._child(self._refused, reason, kind).inc)
-
-    def waited(self, kind: str, seconds: float) -> None:
-        """Count the wait of a request for a thread of its kind."""
-        self.note(self._child(self._waits, kind).observe, seconds)
-
-    def note_waiting(self, waiting: Mapping[str, int]) -> None:
-        """Set the number of waiting requests of each kind."""
-        for kind, count in waiting.items():
-            self.note(self._child(self._waiting, kind).set, count)
 
     def queues(self) -> list[dict[str, Any]]:
         """Return, for each kind of request, how many wait, and how many have waited or were refused so far."""
@@ -208,20 +178,22 @@ def install(app: Flask, retriever: LiveRetriever) -> None:
     def begin() -> None:
         sent_id = this_request().environ.get(_REQUEST_ID, "")
         g.request_log = RequestLog(sent_id if _SANE_ID.fullmatch(sent_id) else secrets.token_hex(8))
-        counted.note(counted.in_progress.inc)
+        counted.note("http_requests_in_progress")
 
     def end(response: Response) -> Response:
         log_record, http_request = g.request_log, this_request()
         response.headers.add(REQUEST_ID, log_record.id)
         seconds = time.perf_counter() - log_record.began
         route = http_request.url_rule.rule if http_request.url_rule else NO_ROUTE
-        counted.answered(http_request.method, route, response.status_code, seconds)
+        method = http_request.method if http_request.method in METHODS else "OTHER"
+        counted.note("http_requests", method, route, str(response.status_code))
+        counted.note("http_request_seconds", route, value=seconds)
         _log(log_record, http_request.method, route, response.status_code, seconds)
         return response
 
     def leave(error: BaseException | None) -> None:
         if "request_log" in g:
-            counted.note(counted.in_progress.dec)
+            counted.note("http_requests_in_progress", value=-1)
 
     app.before_request(begin)
     app.after_request(end)
@@ -262,7 +234,10 @@ def forget_worker(server: Any, worker: Any) -> None:
 def note_search(counted: Metrics, answer: Answer, search: SearchRequest) -> None:
     """Count a search, and keep its facts for the log."""
     names, mode = answer.collections, search.mode
-    counted.searched(answer, mode, names[0] if len(names) == 1 else ALL)
+    for stage in STAGES:
+        if milliseconds := answer.took_ms.get(stage):
+            collection = names[0] if len(names) == 1 else ALL
+            counted.note("search_stage_seconds", stage, mode, collection, value=milliseconds / 1000)
     g.request_log.searches.append(
         {"collection": ",".join(names), "mode": mode, "k": search.k, "hits": len(answer.hits)}
     )

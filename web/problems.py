@@ -124,12 +124,12 @@ def problem_of(error: Exception) -> dict[str, object]:
     field = getattr(error, "field", None)
     if isinstance(error, HTTPException) and error.code is not None:
         if error.code in REASONS:
-            current_app.extensions["metrics"].refuse(REASONS[error.code])
+            current_app.extensions["metrics"].note("requests_refused", REASONS[error.code], "")
         own_words = error.description if error.description != type(error).description else None
         detail = own_words or DETAILS.get(error.code) or HTTP_STATUS_CODES.get(error.code, "Error")
         return problem(error.code, detail, field=field)
     if isinstance(error, errors.DeadlinePassed):
-        current_app.extensions["metrics"].refuse("deadline")
+        current_app.extensions["metrics"].note("requests_refused", "deadline", "")
     status = 400 if isinstance(error, FilterError) else getattr(error, "status", None)
     if status is not None:
         return problem(status, str(error), field=field)

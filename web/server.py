@@ -97,7 +97,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         counters = self.wsgi.extensions["metrics"]
         if time.monotonic() >= self._next_count:
             self._next_count = time.monotonic() + 1
-            counters.note_waiting(self.tpool.waiting())
+            for kind, count in self.tpool.waiting().items():
+                counters.note("http_requests_waiting", kind, value=count)
         counters.settle()
         if self.wsgi.extensions["retriever"].ready:
             READY.set()

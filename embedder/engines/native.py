@@ -101,20 +101,6 @@ class NativeEngine:
         self._handle = self._create()
         weakref.finalize(self, self._destroy, self._handle)
 
-    def encode(self, rows: Sequence[TokenIds]) -> npt.NDArray[np.float32]:
-        """Map token ids, a list for each text, to vectors, float32 (n, dim).
-
-        Raises ModelError for an unknown token, or a text with more tokens than the model has positions.
-        """
-        return self._run(rows, np.empty((0, self._dimension), dtype=np.float32))[0]
-
-    def encode_tokens(self, rows: Sequence[TokenIds]) -> tuple[Floats, list[Floats]]:
-        """Map token ids to vectors, and to the states of the last layer, float32 (tokens, hidden) for each text.
-
-        Raises as `encode` does.
-        """
-        return self._run(rows, np.empty((sum(map(len, rows)), self._hidden), dtype=np.float32))
-
     def maxsim(
         self, query: Floats, signs: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
     ) -> Floats:
@@ -129,9 +115,14 @@ class NativeEngine:
             raise MemoryError("there is no memory to compare the tokens of a query")
         return scores / np.float32(len(query) * math.sqrt(query.shape[1]))
 
-    def _run(self, rows: Sequence[TokenIds], states: Floats) -> tuple[Floats, list[Floats]]:
-        """Encode texts, and fill `states` unless it is empty. Return vectors, and views of the states by text."""
+    def encode(self, rows: Sequence[TokenIds], *, tokens: bool = False) -> tuple[Floats, list[Floats]]:
+        """Map token ids, a list for each text, to vectors, float32 (n, dim).
+
+        With `tokens` also returns the states of the last layer, float32 (tokens, hidden) for each text. Raises
+        ModelError for an unknown token, or a text with more tokens than the model has positions.
+        """
         count, order = len(rows), [0]
+        states = np.empty((sum(map(len, rows)) if tokens else 0, self._hidden), dtype=np.float32)
         offsets = np.zeros(count + 1, dtype=np.int32)
         if count == 1:
             ids = np.array(rows[0], dtype=np.int32)

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,34 +40,25 @@ class TorchEngine:
         self._pad = int(spec.config.get("pad_token_id") or 0)
         self._tokens = int(spec.config.get("vocab_size") or 0) * spec.token_types
 
-    def encode(self, rows: Sequence[TokenIds]) -> Floats:
-        """Map token ids, a list for each text, to vectors, float32 (n, dim)."""
-        vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
-        for batch, batch_vectors, _ in self._batches(rows):
-            vectors[batch] = batch_vectors.numpy()
-        return vectors
-
-    def encode_tokens(self, rows: Sequence[TokenIds]) -> tuple[Floats, list[Floats]]:
-        """Map token ids to vectors, and to the last layer's states, float32 (tokens, hidden) for each text."""
-        vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
-        states_by_text: list[Floats] = [vectors[:0]] * len(rows)
-        for batch, batch_vectors, states in self._batches(rows):
-            vectors[batch] = batch_vectors.numpy()
-            for i, state in zip(batch, states.numpy(), strict=True):
-                states_by_text[i] = state[: len(rows[i])].copy()
-        return vectors, states_by_text
-
     maxsim = staticmethod(maxsim)
 
-    def _batches(self, rows: Sequence[TokenIds]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Yield the texts of each batch, their vectors and their padded states."""
+    def encode(self, rows: Sequence[TokenIds], *, tokens: bool = False) -> tuple[Floats, list[Floats]]:
+        """Map token ids, a list for each text, to vectors, float32 (n, dim).
+
+        With `tokens` also returns the states of the last layer, float32 (tokens, hidden) for each text.
+        """
+        vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
+        states_by_text: list[Floats] = [vectors[:0]] * len(rows)
         for batch in group_by_length([len(row) for row in rows]):
             ids, mask = pad([rows[i] for i in batch], self._pad)
             if self._tokens and ids.max() >= self._tokens:
                 raise ModelError("the tokenizer has tokens that the model has no weights for: fetch the model again")
             with self._turn, torch.inference_mode():
-                vectors, states = self._run(torch.from_numpy(ids), torch.from_numpy(mask))
-            yield batch, vectors, states
+                batch_vectors, states = self._run(torch.from_numpy(ids), torch.from_numpy(mask))
+            vectors[batch] = batch_vectors.numpy()
+            for i, state in zip(batch, states.numpy(), strict=True) if tokens else ():
+                states_by_text[i] = state[: len(rows[i])].copy()
+        return vectors, states_by_text
 
 
 def compile_module(module: nn.Module, cache: Path) -> Run:

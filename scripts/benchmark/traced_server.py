@@ -27,7 +27,7 @@ COMPONENTS = {
     "query read": ("indexer.generation.lexical.lexical_index:LexicalReader.read",),
     "tokenizer": ("embedder.model.tokenizer:Tokenizer.read", "embedder.model.tokenizer:Tokenizer.has"),
     "queue of the model": ("rag.query.model_queue:QueryEncoder.embed_query",),
-    "run of the model *": ("embedder.engines.native:NativeEngine._run",),
+    "run of the model *": ("embedder.engines.native:NativeEngine.encode",),
     "dense search *": ("indexer.generation.vectors:VectorReader.search",),
     "lexical search": ("indexer.generation.generation:Generation.search_terms",),
     "lexical search by Tantivy *": ("indexer.generation.lexical.lexical_index:LexicalReader._find",),

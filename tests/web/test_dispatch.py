@@ -74,11 +74,11 @@ class Counted:
     refused: list[str] = field(default_factory=list)
     waits: list[tuple[str, float]] = field(default_factory=list)
 
-    def refuse(self, reason: str, kind: str = "") -> None:
-        self.refused.append(kind)
-
-    def waited(self, kind: str, seconds: float) -> None:
-        self.waits.append((kind, seconds))
+    def note(self, name: str, *labels: str, value: float = 1) -> None:
+        if name == "requests_refused":
+            self.refused.append(labels[1])
+        else:
+            self.waits.append((labels[0], value))
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def test_a_search_is_counted_by_stage_route_and_status(client):
     assert found[requests("OTHER", "none", 405)] == 1
     assert found['pilotlight_http_request_seconds_count{route="/api/v1/search"}'] == 3
     assert found["pilotlight_http_requests_in_progress"] == 1  # this one
-    client.application.extensions["metrics"].looked_up("vectors", True)
+    client.application.extensions["metrics"].note("query_cache_lookups", "vectors", "hit")
     found = values(client.get("/metrics").text)
     assert found['pilotlight_query_cache_lookups_total{kind="vectors",outcome="hit"}'] == 1
 

@@ -143,7 +143,7 @@ def register(app: Flask, settings: Settings, name_caller: Callable[[Request], st
                 large_bytes += size
                 g.large_bytes = size
                 return
-        current_app.extensions["metrics"].refuse("queue")
+        current_app.extensions["metrics"].note("requests_refused", "queue", "")
         raise ServiceUnavailable(BUSY)
 
     app.extensions["hold"] = hold

@@ -61,7 +61,9 @@ def start(compiled, tmp_path):
 def test_every_architecture_and_odd_sizes(make_model, start, name, precision, isa):
     kind, sizes, lengths = MODELS[name]
     model, rows = make_model(kind, **sizes), make_rows(lengths)
-    assert cosines(start(model, precision, isa=isa).encode(rows), reference(model, rows)).min() > PRECISIONS[precision]
+    assert (
+        cosines(start(model, precision, isa=isa).encode(rows)[0], reference(model, rows)).min() > PRECISIONS[precision]
+    )
 
 
 @needs_kernels
@@ -86,11 +88,11 @@ def test_what_follows_the_encoder(make_model, start, tmp_path, name, precision, 
     model = with_modules(make_model("bert"), name, tmp_path)
     rows = make_rows([1, 2, 30, 7, 64])
     engine, expected = start(model, precision, isa=isa), reference(model, rows)
-    vectors = engine.encode(rows)
+    vectors = engine.encode(rows)[0]
     assert cosines(vectors, expected).min() > PRECISIONS[precision]
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.linalg.norm(expected, axis=1), rel=0.1)
-    assert np.array_equal(np.concatenate([engine.encode([row]) for row in rows]), vectors)
-    assert engine.encode([[], *rows]).shape == (6, expected.shape[1])
+    assert np.array_equal(np.concatenate([engine.encode([row])[0] for row in rows]), vectors)
+    assert engine.encode([[], *rows])[0].shape == (6, expected.shape[1])
 
 
 @pytest.mark.parametrize(("isa", "precision"), BOTH)
@@ -99,7 +101,7 @@ def test_a_vector_does_not_depend_on_batch_or_threads(make_model, start, kind, p
     model = make_model(kind)
     rows = make_rows(np.random.default_rng(1).integers(1, LONGEST + 1, 300))
     alone_engine = start(model, precision, 1, isa)
-    alone = np.concatenate([alone_engine.encode([row]) for row in rows])
+    alone = np.concatenate([alone_engine.encode([row])[0] for row in rows])
     assert np.array_equal(alone_engine.twin().encode(rows), alone)
     for threads in (1, 2, 3, 8, 64):  # more than processors, too
         assert np.array_equal(start(model, precision, threads, isa).encode(rows), alone)
@@ -110,22 +112,22 @@ def test_nothing_in_a_row_gives_zeros(make_model, start):
     model = make_model("bert")
     (row,) = make_rows([9])
     engine = start(model)
-    assert not engine.encode([[]]).any()
-    mixed = engine.encode([[], row, []])
+    assert not engine.encode([[]])[0].any()
+    mixed = engine.encode([[], row, []])[0]
     assert not mixed[[0, 2]].any()
-    assert np.array_equal(mixed[1], engine.encode([row])[0])
+    assert np.array_equal(mixed[1], engine.encode([row])[0][0])
 
 
 @needs_kernels
 def test_calls_from_many_threads_get_their_own_vectors(make_model, start):
     engine = start(make_model("bert"))
     batches = [make_rows(range(1, 20), seed) for seed in range(16)]
-    expected = [engine.encode(batch) for batch in batches]
+    expected = [engine.encode(batch)[0] for batch in batches]
     together = threading.Barrier(16)
 
     def call(i):
         together.wait()
-        return [engine.encode(batches[i]) for _ in range(20)]
+        return [engine.encode(batches[i])[0] for _ in range(20)]
 
     with ThreadPoolExecutor(16) as pool:
         for i, results in enumerate(pool.map(call, range(16))):
@@ -145,7 +147,7 @@ def test_engines_come_and_go(make_model, start):
 def test_a_text_longer_than_the_positions_is_told(make_model, start):
     for kind, longest in (("bert", 66), ("mpnet", 64)):
         engine = start(make_model(kind))
-        assert engine.encode([[5] * longest]).shape == (1, 64)
+        assert engine.encode([[5] * longest])[0].shape == (1, 64)
         with pytest.raises(ModelError, match=f"a text of {longest + 1} tokens is longer than the {longest} that"):
             engine.encode([[5], [5] * (longest + 1)])
 
@@ -180,8 +182,8 @@ def test_tokens_come_with_the_same_vectors(make_model, start, precision, isa):
     module = load_module(read_spec(model))
     engine = start(model, precision, isa=isa)
     for rows in (make_rows([9]), make_rows([3, 64, 1, 17]), make_rows([20] * 70), [[], [5], []]):
-        vectors, states = engine.encode_tokens(rows)
-        assert np.array_equal(vectors, engine.encode(rows))
+        vectors, states = engine.encode(rows, tokens=True)
+        assert np.array_equal(vectors, engine.encode(rows)[0])
         assert [state.shape for state in states] == [(len(row), 64) for row in rows]
         for row, state in zip(rows[:5], states, strict=False):
             if row:
