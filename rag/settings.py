@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from embedder.config import ENGINES, PACKAGED, PRECISIONS, QUERY_PRECISIONS, EmbedderConfig, default_folder
-from indexer.config import OCR_MODES, RENDER, BuildConfig, ChunkConfig, CrawlLimits, CrawlScope, OcrConfig, patterns
+from indexer.config import (
+    OCR_MODES,
+    RENDER,
+    SOURCE_SETTINGS,
+    BuildConfig,
+    ChunkConfig,
+    CrawlLimits,
+    CrawlScope,
+    OcrConfig,
+    patterns,
+)
 from indexer.errors import plain
 from indexer.generation.manifest import INSIGHTS, KEYS, collection_dir
 from rag.errors import SettingsError
@@ -276,46 +286,25 @@ class Settings:
 
     def embedder_config(self) -> EmbedderConfig:
         """Return the configuration of the embedder."""
-        model, revision = _hub_name(self.model)
-        return EmbedderConfig(
-            model=model,
-            revision=revision,
-            query_prompt=self.query_prompt,
-            document_prompt=self.document_prompt,
-            engine=self.engine,
-            precision=self.precision,
-            query_precision=self.query_precision,
-            threads=self.threads,
-            cache_dir=self.cache,
-        )
+        names = ("query_prompt", "document_prompt", "engine", "precision", "query_precision", "threads")
+        fields = {name: getattr(self, name) for name in names}
+        return EmbedderConfig(*_hub_name(self.model), cache_dir=self.cache, **fields)
 
     def reranker_config(self) -> EmbedderConfig | None:
         """Return the configuration of the cross-encoder, in the precision of the embedder, or None without one."""
         if not self.rerank_model:
             return None
-        model, revision = _hub_name(self.rerank_model)
-        return EmbedderConfig(
-            model=model, revision=revision, precision=self.precision, cache_dir=self.cache, pairs=True
-        )
+        return EmbedderConfig(*_hub_name(self.rerank_model), precision=self.precision, cache_dir=self.cache, pairs=True)
 
     def build_config(self) -> BuildConfig:
         """Return the configuration of a build. Raises ConfigError."""
         model = {name: getattr(self, name) for name in _OF_VECTORS}
         if self.model != PACKAGED and (folder := Path(self.model).expanduser()).exists():
             model["model"] = str(folder.absolute())
+        limits = own_limits({name: getattr(self, name) for name in SOURCE_SETTINGS})
+        scope = CrawlScope(limits.pop("include"), limits.pop("exclude"))
         return BuildConfig(
-            crawl=CrawlLimits(
-                max_pages=self.max_pages,
-                max_depth=self.max_depth,
-                timeout=self.timeout,
-                max_bytes=self.max_bytes,
-                scope=CrawlScope(patterns(self.include), patterns(self.exclude)),
-                delay=self.delay,
-                allow_private=_networks(self.allow_private),
-                http_proxy=self.http_proxy,
-                render=self.render,
-                link_template=self.link_template,
-            ),
+            crawl=CrawlLimits(scope=scope, http_proxy=self.http_proxy, **limits),
             chunk=ChunkConfig(tokens=self.chunk_tokens),
             ocr=self.ocr_config(),
             keep_generations=self.keep_generations,

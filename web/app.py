@@ -114,7 +114,7 @@ def create_app(
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
     app.add_url_rule("/embed.js", view_func=search_box)
-    problems.register(app)
+    app.register_error_handler(Exception, problems.answer_error)
     access.register(app, settings)
     limits.register(app, settings, access.name_caller)
     app.wsgi_app = _protected(_behind_proxy(app, settings))  # type: ignore[assignment,method-assign]

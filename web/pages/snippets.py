@@ -1,5 +1,6 @@
 """Render the snippet, text or section of a passage as safe HTML with its matches marked."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
@@ -38,39 +39,29 @@ class ShownBlock(NamedTuple):
     kind: Literal["text", "table", "code"]
 
 
-def make_snippet(
+def make_text(
     text: str,
-    highlights: Iterable[Span],
+    highlights: Iterable[Span] = (),
     blocks: Iterable[TextBlock] = (),
     *,
     is_code: bool = False,
-    size: int = SNIPPET_CHARS,
+    size: float = math.inf,
 ) -> Markup:
-    """Cut about `size` characters around the richest run of matches, and mark the matches.
+    """Render a text with its matches marked, or a snippet of it: the characters around the richest run of matches.
 
-    The snippet begins and ends with a whole sentence, row or line of code, unless that is longer than the snippet.
+    A snippet begins and ends with a whole sentence, row or line of code, unless that is longer than the snippet.
 
     Args:
         text: a passage.
         highlights: characters [start, end) that match.
         blocks: code and tables of the passage.
         is_code: whether all of it is source code.
-        size: characters.
+        size: characters of a snippet, such as SNIPPET_CHARS; the whole text if it has no more.
     """
     text = text.rstrip()
     spans = merge_spans(highlights, len(text))
     shown = split_blocks(text, blocks, is_code=is_code)
-    start, end = (0, len(text)) if len(text) <= size else _window(text, shown, spans, size)
-    return _render(text, shown, spans, (start, end))
-
-
-def make_text(
-    text: str, highlights: Iterable[Span] = (), blocks: Iterable[TextBlock] = (), *, is_code: bool = False
-) -> Markup:
-    """Render a whole text with its matches marked."""
-    text = text.rstrip()
-    spans = merge_spans(highlights, len(text))
-    return _render(text, split_blocks(text, blocks, is_code=is_code), spans, (0, len(text)))
+    return _render(text, shown, spans, (0, len(text)) if len(text) <= size else _window(text, shown, spans, int(size)))
 
 
 def make_section(

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from embedder.errors import ModelError
-from embedder.model.files import Tensors, file_sha256
+from embedder.model.files import file_sha256, read_tensors
 
 KINDS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
 
@@ -23,7 +23,7 @@ def file(tmp_path):
 
 
 def test_tensors_of_every_type_are_read(file):
-    found = Tensors([file])
+    found = read_tensors([file])
     values = torch.randn(3, 5, generator=torch.Generator().manual_seed(1))
     assert found.keys() == {*KINDS, "ids"}
     for name, kind in KINDS.items():
@@ -41,7 +41,7 @@ def test_numbers_at_odd_places_are_read(file):
     header = data[8 : 8 + length].rstrip() + b" " * (3 - len(data[8 : 8 + length].rstrip()) % 4)
     file.write_bytes(len(header).to_bytes(8, "little") + header + data[8 + length :])
     assert len(header) % 4 == 3
-    found = Tensors([file])["F32"]
+    found = read_tensors([file])["F32"]
     assert found.flags.aligned
     assert np.array_equal(found, torch.randn(3, 5, generator=torch.Generator().manual_seed(1)).numpy())
 
@@ -74,7 +74,7 @@ def changed(data, change):
 def test_a_damaged_file_is_named(file, damage):
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(ModelError, match=r"model\.safetensors is damaged"):
-        Tensors([file])
+        read_tensors([file])
 
 
 def test_a_file_that_changes_is_read_again_even_if_its_time_is_put_back(tmp_path):

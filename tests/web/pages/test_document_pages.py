@@ -10,7 +10,7 @@ from indexer.records import TextBlock
 from rag.query.results import Hit
 from tests.web.fakes import CODE, FakeRetriever, make_hit
 from web.pages.document_pages import SHOWN
-from web.pages.snippets import CUT, make_section, make_snippet, make_text
+from web.pages.snippets import CUT, SNIPPET_CHARS, make_section, make_text
 
 URL = "file:///srv/notes/a%20b.md"
 
@@ -89,7 +89,7 @@ def test_the_richest_run_of_matches_wins():
     text = "An index. " + "Nothing of note. " * 60 + "A partial index on fsync. " + "Nothing of note. " * 60
     spans = [(text.index(word), text.index(word) + len(word)) for word in ("index", "partial", "fsync")]
     later = text.index("index", 20)
-    snippet = make_snippet(text, [*spans, (later, later + 5)])
+    snippet = make_text(text, [*spans, (later, later + 5)], size=SNIPPET_CHARS)
     assert "<mark>partial</mark> <mark>index</mark> on <mark>fsync</mark>" in snippet
 
 
@@ -133,7 +133,7 @@ def test_a_table_has_rows_and_cells_of_which_none_is_cut():
     assert html.count("<td>a thing &amp; more</td>") == 4
     text = "\n".join(rows)
     at = text.index("part 30") + 5
-    html = make_snippet(text, [(at, at + 2)], [TextBlock(0, len(text), "table")])
+    html = make_text(text, [(at, at + 2)], [TextBlock(0, len(text), "table")], size=SNIPPET_CHARS)
     assert html.startswith(f'<div class="rows" tabindex="0"><table><tr><td>{CUT}</td></tr><tr><td>part 2')
     assert "<tr><td>part <mark>30</mark></td><td>a thing &amp; more</td><td>30</td></tr>" in html
     assert html.endswith(f"</td></tr><tr><td>{CUT}</td></tr></table></div>")
