@@ -226,11 +226,6 @@ def number_worker(server: Any, worker: Any) -> None:
     os.environ[WORKER_NUMBER] = str(worker.number)
 
 
-def forget_worker(server: Any, worker: Any) -> None:
-    """Remove the gauges of a worker that has ended."""
-    multiprocess.mark_process_dead(worker.number)  # type: ignore[no-untyped-call]
-
-
 def note_search(counted: Metrics, answer: Answer, search: SearchRequest) -> None:
     """Count a search, and keep its facts for the log."""
     names, mode = answer.collections, search.mode

@@ -178,6 +178,8 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         listener.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", CLIENT_TIMEOUT_S, 0))
     folder = os.environ[SHARED_FOLDER] = tempfile.mkdtemp(prefix="pilotlight-server-")
+    from prometheus_client.multiprocess import mark_process_dead
+
     from web import app, metrics  # requires the folder
 
     sys.setswitchinterval(0.001)  # 5 ms, the default, would delay new requests
@@ -193,7 +195,7 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
         "when_ready": lambda server: logs.announce(url, systemd, READY.wait),
         "worker_exit": lambda server, worker: app.close_app(worker.app.callable),
         "pre_fork": metrics.number_worker,
-        "child_exit": metrics.forget_worker,
+        "child_exit": lambda server, worker: mark_process_dead(worker.number),  # type: ignore[no-untyped-call]
         "on_exit": lambda server: shutil.rmtree(folder, ignore_errors=True),
     }
     Worker.settings = settings

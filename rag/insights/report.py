@@ -15,7 +15,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indexer.generation.lexical.letters import fold
 from indexer.text.cleaning import one_line
 from rag.errors import InsightsError
 from rag.insights.store import DATABASE, MAX_QUERY_CHARS, first_id, open_to_read
@@ -88,7 +87,7 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
     counts, asked, unanswered, collections = [0] * 8, list[Question](), list[Question](), list[str]()
     if (folder / DATABASE).exists() or not folder.is_dir():
         first = first_id(since.timestamp())
-        with closing(_open(folder)) as connection:
+        with closing(open_to_read(folder)) as connection:
             cursor = connection.execute(_QUESTIONS, (first, collection, collection, MAX_SEARCHES))
             while rows := [(query, Group(*figures)) for query, _, *figures in cursor.fetchmany(1000)]:
                 counts = [sum(column) for column in zip(counts, *(group[:8] for _, group in rows), strict=True)]
@@ -101,22 +100,10 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
     return Report(collection, collections, Group(*counts), asked, unanswered)
 
 
-def _open(folder: Path) -> sqlite3.Connection:
-    """Open the store for queries that group by `question_key`. Raises as `open_to_read` does."""
-    connection = open_to_read(folder)
-    connection.create_function("question_key", 1, question_key, deterministic=True)
-    return connection
-
-
 def _by_need(question: Question) -> tuple[int, int, str]:
     """Return the sort key of an unanswered question. Unopened hits count least, because they may be the answer."""
     text, group = question
     return -(group.empty + group.far + group.bad), -group.unanswered, text
-
-
-def question_key(query: str) -> str:
-    """Return a question in a form that is the same for all its spellings."""
-    return fold(query).strip(" ?!.")
 
 
 def no_formula(text: str) -> str:
@@ -139,7 +126,7 @@ def judged_questions(folder: Path, collection: str, least: int = MIN_OPENED) -> 
     Raises InsightsError.
     """
     judged = []
-    with closing(_open(folder)) as connection:
+    with closing(open_to_read(folder)) as connection:
         rows = connection.execute(_JUDGED, (MAX_QUERY_CHARS, collection))
         for (question, searches), documents in groupby(rows, key=itemgetter(0, 1)):
             relevance = {}

@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from indexer.generation.lexical.letters import fold
 from rag.errors import InsightsError
 from rag.query.request import ALL
 from rag.query.results import Answer
@@ -134,6 +135,8 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
         raise InsightsError(f"{folder} has no record of searches: serve with --insights to keep one")
     connection = _open(folder)
     connection.execute("PRAGMA query_only = ON")
+    # a form of a question that is the same for all its spellings
+    connection.create_function("question_key", 1, lambda query: fold(query).strip(" ?!."), deterministic=True)
     return connection
 
 

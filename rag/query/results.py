@@ -286,12 +286,6 @@ def full_heading(title: str, section: str) -> str:
     return SEPARATOR.join(filter(None, [title, section_within(title, section)]))
 
 
-def headed(title: str, section: str, text: str) -> str:
-    """Return a passage with its title and heading path above it, for a model to read."""
-    heading = full_heading(title, section)
-    return f"{heading}\n\n{text}" if heading else text
-
-
 def without_number(name: str) -> str:
     """Return a heading without its number, such as "4.2.", unless it is only a number."""
     plain = " ".join(name.split())

@@ -39,7 +39,7 @@ from rag.query.results import (
     RerankCounts,
     count_facets,
     explain,
-    headed,
+    full_heading,
     link_to_text,
     questions_among,
 )
@@ -255,8 +255,9 @@ class Retriever:
         assert self._reranker is not None  # noqa: S101 - for the type checker; `answer_query` raises NotConfigured
         began = perf_counter()
         best = np.array(self._choose(search, ranking, k=RERANKED).indices, np.int64)
-        texts = [headed(chunk.title, chunk.section, chunk.text) for chunk in self.generation.chunks(ranking.rows[best])]
-        logits = self._reranker.score_best(search.terms.meaning, texts)
+        chunks = self.generation.chunks(ranking.rows[best])
+        headed = ["\n\n".join(filter(None, [full_heading(one.title, one.section), one.text])) for one in chunks]
+        logits = self._reranker.score_best(search.terms.meaning, headed)
         search.reranked = RerankCounts(len(best), len(logits))
         ranking = rerank(ranking, best[: len(logits)], logits, self._reranker.model.to_scores(logits))
         search.seconds["rerank"] += perf_counter() - began

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from threading import Lock
 from typing import Annotated, Any
 
-from flask import Blueprint, Response, current_app, jsonify, url_for
+from flask import Blueprint, Response, jsonify, url_for
 from msgspec import Meta
-from werkzeug.exceptions import NotImplemented as NotSetUp
 from werkzeug.exceptions import ServiceUnavailable
 
 from rag import deadline, messages
@@ -15,7 +14,7 @@ from rag.errors import FieldError, JobMissing, RequestRefused
 from rag.jobs.jobs import JobManager
 from rag.jobs.pushes import PushedQueue
 from rag.serving.live import OpenDocument
-from web.api.requests import collection_field, read_json, read_query, retriever
+from web.api.requests import collection_field, read_json, read_query, retriever, service
 from web.guards.access import OUTSIDE, may_write
 from web.guards.limits import MAX_BODY_BYTES, MAX_DOCUMENT_BYTES, take_slot
 from web.openapi import Content, Operation
@@ -123,12 +122,14 @@ def _accepted(change: dict[str, Any]) -> tuple[Response, int, dict[str, str]]:
 
 def _queue(collection: str) -> PushedQueue:
     """Return the queue of pushes. Raises RequestRefused for a collection that the caller may not write."""
-    pushes: PushedQueue | None = current_app.extensions["pushes"]
-    if pushes is None:
-        raise NotSetUp("This server cannot index documents.")
+    pushes: PushedQueue = service("pushes")
     if not may_write(collection):
         raise RequestRefused("collection", OUTSIDE)
     return pushes
+
+
+def _jobs() -> JobManager:
+    return service("jobs")  # type: ignore[no-any-return]  # services have no types
 
 
 @jobs.post("")
@@ -138,7 +139,7 @@ def start() -> tuple[Response, int, dict[str, str]]:
     build = read_json(messages.BuildRequest, MAX_BODY_BYTES)
     if not may_write(build.collection):
         raise RequestRefused("collection", OUTSIDE, 403)
-    job = _manager().start(build.collection, full=build.full)
+    job = _jobs().start(build.collection, full=build.full)
     return jsonify(job), 202, {"Location": url_for("jobs.show", id=job["id"])}
 
 
@@ -147,7 +148,7 @@ def start() -> tuple[Response, int, dict[str, str]]:
 def list_all() -> Response:
     """List the builds, newest first."""
     read_query(messages.Request)
-    return jsonify(jobs=[job for job in _manager().all() if may_write(job["collection"])])
+    return jsonify(jobs=[job for job in _jobs().all() if may_write(job["collection"])])
 
 
 @jobs.get("/<id>")
@@ -155,7 +156,7 @@ def list_all() -> Response:
 def show(id: str) -> Response:
     """Show a build."""
     read_query(messages.Request)
-    job = _manager().get(id)
+    job = _jobs().get(id)
     if not may_write(job["collection"]):
         raise JobMissing(id)
     return jsonify(job)
@@ -166,12 +167,4 @@ def show(id: str) -> Response:
 def cancel(id: str) -> tuple[Response, int]:
     """Cancel a build; the index does not change."""
     show(id)  # raises JobMissing if the caller may not see it
-    return jsonify(_manager().cancel(id)), 202
-
-
-def _manager() -> JobManager:
-    """Return the manager of builds. Raises NotImplemented if there is none."""
-    manager: JobManager | None = current_app.extensions["jobs"]
-    if manager is None:
-        raise NotSetUp("This server cannot build indexes.")
-    return manager
+    return jsonify(_jobs().cancel(id)), 202

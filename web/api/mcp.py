@@ -7,10 +7,9 @@ from typing import Any
 
 from flask import Blueprint, Response, render_template, request
 from werkzeug.exceptions import Forbidden
-from werkzeug.exceptions import NotImplemented as NotSetUp
 
 from rag.decoding import REF, decode
-from rag.errors import RagError
+from rag.errors import NotConfigured, RagError
 from rag.messages import ToolMessage
 from web.api.requests import collection_field, read_object, retriever, run
 from web.guards.access import is_from_another_site
@@ -40,7 +39,7 @@ def exchange() -> Response:
         from rag.adapters.mcp import answer_post
         from rag.adapters.tools import Tools
     except ModuleNotFoundError as error:
-        raise NotSetUp("MCP is not installed on this server: pip install 'pilotlight[mcp]'.") from error
+        raise NotConfigured("MCP is not installed on this server: pip install 'pilotlight[mcp]'.") from error
     if is_from_another_site():
         raise Forbidden("A page of another site may not use this.")
     message = read_object(MAX_SEARCH_BYTES)

@@ -39,6 +39,11 @@ S = TypeVar("S", bound=SearchRequest)
 
 MAX_PARAMETERS = 100
 TYPING = "X-Pilotlight-Typing"
+_WITHOUT = {
+    "insights": "searches are not recorded here: set insights",
+    "pushes": "This server cannot index documents.",
+    "jobs": "This server cannot build indexes.",
+}
 _FILTER_FIELDS = (*LISTS, "date", "metadata")
 _OPTIONS = tuple(name for name in SearchRequest.__struct_fields__ if name not in ("query", "filter"))
 
@@ -55,12 +60,11 @@ def retriever() -> LiveRetriever:
     return every.within(caller().scope)
 
 
-def recorder() -> Recorder:
-    """Return the recorder of searches. Raises NotConfigured if there is none."""
-    insights: Recorder | None = current_app.extensions["insights"]
-    if insights is None:
-        raise NotConfigured("searches are not recorded here: set insights")
-    return insights
+def service(name: str) -> Any:
+    """Return the service `insights`, `pushes` or `jobs` of the application. Raises NotConfigured if it has none."""
+    if current_app.extensions[name] is None:
+        raise NotConfigured(_WITHOUT[name])
+    return current_app.extensions[name]
 
 
 def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via | None = "api") -> Answer:

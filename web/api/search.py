@@ -109,11 +109,11 @@ def suggest() -> Response:
 @Operation(role="read", body=_FEEDBACK, responses={204: None}, errors=(501,))
 def add_feedback() -> Response:
     """Give feedback on a search; an unknown search is ignored."""
-    keeps = requests.recorder()
+    recorder = requests.service("insights")
     feedback = requests.read_json(messages.FeedbackRequest, MAX_SEARCH_BYTES, "feedback")
     if not feedback.hit and feedback.feedback != "seen":
         raise FieldError("hit", "hit is missing: only the feedback seen is for a whole search.")
-    keeps.add_feedback(feedback.search_id, feedback.feedback, feedback.hit or "")
+    recorder.add_feedback(feedback.search_id, feedback.feedback, feedback.hit or "")
     return Response(status=204)
 
 

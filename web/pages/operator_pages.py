@@ -11,7 +11,7 @@ from rag.errors import NotReady
 from rag.insights.report import MAX_DAYS, Report, report
 from rag.jobs.pushes import PushedQueue
 from rag.messages import InCollection, Request
-from web.api.requests import read_query, recorder, retriever, settings
+from web.api.requests import read_query, retriever, service, settings
 from web.display_urls import Places
 from web.openapi import HTML, Content, Operation
 
@@ -122,5 +122,5 @@ def as_table() -> Response:
 
 def _report(insights_request: InsightsRequest) -> Report:
     """Return the report of a request. Raises NotConfigured or InsightsError."""
-    recorder()
+    service("insights")
     return report(settings().insights_folder, insights_request.days, insights_request.collection or None)
