@@ -1,6 +1,7 @@
-"""Whatever writes an index is killed at steps of every kind; the index is then exactly the old or the new one, whole,
-the next build works, and nothing is left of what was killed."""
+"""Whatever writes an index is killed at steps of every kind, or a system call of it fails; the index is then exactly the
+old or the new one, whole, the next build works, and nothing is left of what was killed."""
 
+import errno
 import random
 import re
 import signal
@@ -161,3 +162,44 @@ def test_a_stopped_build_frees_the_lock(index: Path, world: World, sent: signal.
     assert live(index) == old
     assert rebuild(index, *world.sources) != old.generation
     assert_tidy(index)
+
+
+FAULTS = [
+    *(("fail", kind, errno.EIO) for kind in ("write", "fsync", "read", "rename", "unlink", "mkdir", "truncate")),
+    *(("fail", kind, errno.EINTR) for kind in ("write", "read")),
+    *(("fail", kind, errno.EMFILE) for kind in ("open", "look")),
+    *(("fail", kind, errno.ENOMEM) for kind in ("mmap", "malloc")),
+    *(("short", kind, errno.EIO) for kind in ("write", "read")),
+]
+FEW = 5  # faults of one action, unless there is time
+ONLY_READ = ("read", "serve", "note")
+ABORTED = (signal.SIGABRT, signal.SIGSEGV)  # Rust ends a process that has no memory
+
+
+@pytest.mark.parametrize("action", ["build", "send", "remove", "rollback", "import", *ONLY_READ])
+def test_a_call_fails(
+    disturb: Disturb, undisturbed: Undisturb, world: World, action: str, run_seed: int, pytestconfig: pytest.Config
+) -> None:
+    dice, is_long = random.Random(f"{run_seed} {action}"), pytestconfig.option.long
+    before, after = state(world.index), undisturbed(world, action, world.index).content
+    newest = undisturbed(world, "build", world.index).content
+    faults = FAULTS if is_long else dice.sample(FAULTS, FEW)
+    kinds = dict.fromkeys(kind for _, kind, _ in faults)
+    counted = disturb(world, action, world.index, [Job(kind=kind) for kind in kinds])
+    counts = {outcome.job.kind: len(outcome.steps) for outcome in counted}
+    jobs = [
+        Job(how, step, kind, code)
+        for how, kind, code in faults
+        for step in dice.sample(range(1, counts[kind] + 1), min(20 if is_long else 1, counts[kind]))
+    ]
+    for outcome in disturb(world, action, world.index, jobs):
+        assert outcome.signal == 0 or (outcome.job.kind == "malloc" and outcome.signal in ABORTED), outcome
+        assert "\n" not in outcome.error, outcome
+        assert outcome.is_ours, outcome
+        found = state(outcome.index)
+        assert found == before or (found and found.content == after and action not in ONLY_READ), outcome
+        assert found != before or outcome.error or outcome.signal or after == before.content, outcome
+        if action not in ONLY_READ:
+            rebuild(outcome.index, *world.sources)
+            assert action == "send" or live(outcome.index).content == newest, outcome
+            assert_tidy(outcome.index)

@@ -1,24 +1,29 @@
-"""Several collections searched as one: the same hits as one index of all their documents, and nothing of others."""
+"""Several collections, or several versions of a page, searched as one: the same hits as one index of all documents."""
 
 import io
 import random
+from itertools import product
 from pathlib import Path
 
 import pytest
+from flask.testing import FlaskClient
 from msgspec.structs import replace
 
-from indexer.config import BuildConfig
+from indexer.config import BuildConfig, CrawlLimits
 from indexer.generation.manifest import collection_dir
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag.access import Grant, Scope
 from rag.errors import CollectionMissing, NotReady
 from rag.query.request import MODES, Filter, SearchRequest
+from rag.query.results import link_to_text
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
+from tests.indexer.server import Site, page
 from tests.rag.conftest import wait_for
+from web.app import create_app
 
 WORDS = "vacuum index table tuple page lock buffer query plan join cache scan write read commit log".split()
 COPY = "# Copied\n\nA page about the vacuum of a table that both of them have, word for word, and of its log.\n"
@@ -88,3 +93,86 @@ def test_what_cannot_be_searched_is_named(live, monkeypatch):
     alone = live.search(SearchRequest("vacuum", collections=["a", "a"]))
     assert replace(alone, took_ms={}) == replace(live.search(SearchRequest("vacuum", collection="a")), took_ms={})
     assert [hit.collection for hit in alone.hits] == ["a"] * len(alone.hits)
+
+
+TITLES = {"partial": "Partial indexes", "vacuum": "Routine vacuuming", "roles": "Roles of a database"}
+
+
+def crawl(site: Site, index: Path) -> None:
+    links = "".join(f'<p><a href="{path}">{path}</a></p>' for path in site.routes if path != "/")
+    site.routes["/"] = page(links, "Start")
+    config = BuildConfig(crawl=CrawlLimits(allow_private=True))
+    build([f"{site.url}/"], index, DummyEmbedder(), config, progress=Progress(io.StringIO(), quiet=True))
+
+
+def hits(client: FlaskClient, **asked: str) -> list[tuple[str, str | None, list[str]]]:
+    found = client.get("/api/v1/search", query_string=asked).get_json()["hits"]
+    return [(each["url"][-12:], each["version"], [other["version"] for other in each["also"]]) for each in found]
+
+
+def test_the_newest_version_of_a_page_stands_for_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag.serving.follower.POLL_SECONDS", 0.02)
+    site = Site()
+    for version, (name, title) in product(("15", "16", "17"), TITLES.items()):
+        text = f"<p>{title} in version {version} are described here. The limit is {version}0.</p>"
+        site.routes[f"/docs/{version}/{name}.html"] = page(f"<h1>{title}</h1>{text}", f"{version}: {title}")
+    site.routes["/docs/15/tape.html"] = page("<h1>Tape</h1><p>Magnetic tape was supported once.</p>", "Tape")
+    crawl(site, tmp_path)
+    settings = load({"index": str(tmp_path)}, {})
+    live = LiveRetriever(Follower(settings, lambda _: DummyEmbedder()))
+    live.start()
+    wait_for(lambda: live.ready)
+    client = create_app(live, settings).test_client()
+    for mode in ("hybrid", "dense", "lexical"):
+        assert hits(client, q="partial indexes", mode=mode)[0] == ("partial.html", "17", ["16", "15"])
+    assert hits(client, q="magnetic tape")[0] == ("15/tape.html", "15", [])
+    assert hits(client, q="partial indexes", version="16")[0] == ("partial.html", "16", [])
+    assert {version for _, version, _ in hits(client, q="partial", version="latest")} == {"17"}
+    assert hits(client, q="partial indexes", version="9") == []
+    shares = client.get("/api/v1/search?q=partial+indexes&facets=true").get_json()["facets"]["version"]
+    assert {share["value"]: share["count"] for share in shares} == {"15": 4, "16": 3, "17": 3}
+    html = client.get("/?q=partial+indexes").get_data(as_text=True)
+    assert "version 17" in html
+    assert f'<a href="{site.url}/docs/16/partial.html" rel="noopener noreferrer">16</a>' in html
+    before = live.describe()["generation"]
+    for name in TITLES:
+        del site.routes[f"/docs/17/{name}.html"]
+    crawl(site, tmp_path)
+    wait_for(lambda: live.describe()["generation"] != before)
+    assert hits(client, q="partial indexes")[0] == ("partial.html", "16", ["15"])
+    live.close()
+    site.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("- Use well-known, cost-based stripes & more.", "Use%20well%2Dknown%2C%20cost%2Dbased%20stripes%20%26%20more"),
+        ("a | how much memory it takes\nb | no", "how%20much%20memory%20it%20takes"),
+        ("It is a default. For lions. It is a default.", "It%20is%20a%20default"),
+        (
+            "One two three four five six seven eight nine ten eleven.",
+            "One%20two%20three%20four%20five,nine%20ten%20eleven",
+        ),
+        ("The `zebra` (5) is read; see below at the end.", "see%20below%20at%20the%20end"),
+        ("参数限制内存大小，启动时读取。", "%E5%8F%82%E6%95%B0%E9%99%90%E5%88%B6%E5%86%85%E5%AD%98%E5%A4%A7%E5%B0%8F"),
+        ("Zebra: 5.", None),
+    ],
+)
+def test_links_to_text(text: str, found: str | None) -> None:
+    url = "https://d.example/p"
+    assert link_to_text(url, "text/html", text, []) == (found and f"{url}#:~:text={found}")
+    assert link_to_text(f"{url}#a", "text/html", text, []) == (found and f"{url}#a:~:text={found}")
+    assert link_to_text(url, "application/pdf", text, []) is None
+    assert link_to_text("file:///p", "text/html", text, []) is None
+
+
+def test_the_clause_with_most_words_of_the_query_is_named() -> None:
+    text = "It is on by default. It is on in tests."
+    assert link_to_text("https://d.example/", "text/html", text, [(30, 32), (33, 38)]) == (
+        "https://d.example/#:~:text=It%20is%20on%20in%20tests"
+    )
+    repeated = "It is a default. For lions it is so. It is a default."
+    assert link_to_text("https://d.example/", "text/html", repeated, [(37, 39)]) == (
+        "https://d.example/#:~:text=it%20is%20so.-,It%20is%20a%20default"
+    )

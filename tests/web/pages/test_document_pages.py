@@ -1,4 +1,4 @@
-"""Documents to read in the page, and the files that they were read from."""
+"""Documents to read in the page, the files that they were read from, and what changed in them."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from indexer.generation.documents import document_id
 from indexer.records import TextBlock
 from rag.query.results import Hit
 from tests.web.fakes import CODE, FakeRetriever, make_hit
+from tests.web.test_problems import assert_problem
 from web.pages.document_pages import SHOWN
 from web.pages.snippets import CUT, SNIPPET_CHARS, make_section, make_text
 
@@ -137,3 +138,27 @@ def test_a_table_has_rows_and_cells_of_which_none_is_cut():
     assert html.startswith(f'<div class="rows" tabindex="0"><table><tr><td>{CUT}</td></tr><tr><td>part 2')
     assert "<tr><td>part <mark>30</mark></td><td>a thing &amp; more</td><td>30</td></tr>" in html
     assert html.endswith(f"</td></tr><tr><td>{CUT}</td></tr></table></div>")
+
+
+JSON = {"Accept": "application/json"}
+
+
+def test_the_page_shows_sections_and_sentences(client):
+    page = client.get("/changes")
+    assert page.mimetype == "text/html"
+    text = " ".join(page.text.split())
+    assert "From 2026-11-20 04:00 UTC to 2026-11-27 04:00 UTC: 1 rewritten, 1 renamed in 2 documents." in text
+    assert "<del>It is 4 MB.</del> <ins>It is 8 &lt;b&gt;.</ins>" in text
+    assert "docs.example/old.html</p>" in text
+    assert "renamed from “One”" in text
+    assert '<a href="/changes?since=g0&amp;collection=default" aria-current="page">' in text
+
+
+def test_json(client):
+    body = client.get("/changes?limit=1&since=&path=/docs", headers=JSON).get_json()
+    assert body["counts"] == {"documents": 2, "rewritten": 1, "renamed": 1}
+    [document] = body["documents"]
+    assert document["sections"][0]["edits"] == [{"old": "It is 4 MB.", "new": "It is 8 <b>."}]
+    assert_problem(client.get("/changes?limit=0", headers=JSON), 400)
+    assert_problem(client.get("/changes?colour=red", headers=JSON), 400)
+    assert_problem(client.get("/changes?collection=gone", headers=JSON), 404)
