@@ -1,5 +1,5 @@
-"""Whatever writes an index is killed at steps of every kind, or a call of it fails; the index is then exactly the old or
-the new one, whole, the next build works, and nothing is left of what was killed."""
+"""Whatever writes an index is killed at steps of every kind, or a call of it fails; the index is then exactly the old
+or the new one, whole, the next build works, and nothing is left of what was killed."""
 
 import errno
 import random
