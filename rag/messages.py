@@ -4,7 +4,8 @@
 `rag.query.results.Answer`.
 """
 
-from typing import Annotated, Any, Literal
+import json
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct, field
 
@@ -15,7 +16,7 @@ from indexer.read.extraction import MAX_NAME_LENGTH, MAX_VALUE_LENGTH
 from indexer.read.formats import CONTENT_TYPES
 from indexer.records import TextBlock
 from rag.decoding import NOT_ONLY_SPACE, SOMETHING
-from rag.insights.store import Event
+from rag.insights.store import FeedbackKind
 from rag.query.request import (
     DEFAULT_COLLECTION,
     DEFAULT_SUGGESTIONS,
@@ -36,6 +37,7 @@ MAX_EMBEDDED_TEXTS = 2048  # limit of OpenAI
 MAX_RANKED_TEXTS = 1000  # limit of Cohere
 MAX_PROVED_CHARS = 1_000_000
 MAX_TEXT_CHARS = 100_000
+EVENT_STREAM = "text/event-stream"  # https://html.spec.whatwg.org/multipage/server-sent-events.html
 _TYPES = "|".join(sorted(CONTENT_TYPES)).replace(".", r"\.").replace("+", r"\+")
 
 Count = Annotated[int, Meta(ge=0)]
@@ -144,6 +146,22 @@ class AnswerRequest(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fie
     def search(self) -> SearchRequest:
         """The search, without the conversation."""
         return SearchRequest(**{name: getattr(self, name) for name in SearchRequest.__struct_fields__})
+
+
+class Event(NamedTuple):
+    """A server-sent event. `data` is JSON if Pilotlight created the event."""
+
+    name: str
+    data: str
+
+    def encode(self) -> bytes:
+        """Return the event as bytes to send; `data` must not have line breaks, and JSON has none."""
+        return f"event: {self.name}\ndata: {self.data}\n\n".encode()
+
+
+def event_of(name: str, value: Any) -> Event:
+    """Return an event that carries a JSON-ready value."""
+    return Event(name, json.dumps(value, ensure_ascii=False))
 
 
 class Citation(Struct, frozen=True):
@@ -281,7 +299,7 @@ class FeedbackRequest(Request):
     """Feedback on a hit: a judgement, or that it was opened."""
 
     search_id: Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="`search_id` of an answer")]
-    feedback: Annotated[Event, Meta(description=_FEEDBACK)]
+    feedback: Annotated[FeedbackKind, Meta(description=_FEEDBACK)]
     hit: Annotated[_HitId | None, Meta(description="its `id`; `seen` needs none")] = None
 
 

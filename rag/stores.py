@@ -112,6 +112,12 @@ def verify_generation(store: Store, generation_id: str) -> list[Check]:
     return [Check("counts", True, f"{counts.documents:,} documents, {counts.chunks:,} chunks")]
 
 
+def facts_of(manifest: Manifest) -> dict[str, Any]:
+    """Return the facts of a generation for reports, JSON-ready."""
+    counts = {"documents": manifest.counts.documents, "chunks": manifest.counts.chunks}
+    return {"generation": manifest.id, "created_at": manifest.created_at, **counts}
+
+
 def check_fingerprint(manifest: Manifest, fingerprint: Mapping[str, object]) -> None:
     """Raise FingerprintMismatch, which names the differing fields, if another embedder built the index."""
     built = manifest.fingerprint

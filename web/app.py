@@ -23,7 +23,7 @@ from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import Settings, load
 from web import metrics, openapi, problems
-from web.api import documents, mcp, openai, search
+from web.api import documents, protocols, search
 from web.api.requests import retriever as visible_retriever
 from web.guards import access, limits
 from web.openapi import Operation
@@ -41,10 +41,10 @@ BLUEPRINTS = (
     operator_pages.insights,
     health,
     openapi.blueprint,
-    openai.blueprint,
+    protocols.openai,
     documents.blueprint,
     documents.jobs,
-    mcp.blueprint,
+    protocols.mcp,
     document_pages.blueprint,
     document_pages.changes,
 )

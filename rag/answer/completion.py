@@ -18,8 +18,7 @@ from indexer.network.proxies import proxy_for, tls_context
 from rag.answer.prompt import Endpoint, messages
 from rag.answer.proof import Lookup, ProvedText, Prover
 from rag.errors import EndpointFailed, EndpointSlow
-from rag.events import MEDIA_TYPE, Event, event_of
-from rag.messages import Exchange
+from rag.messages import EVENT_STREAM, Event, Exchange, event_of
 from rag.query.results import Answer
 
 BEAT_SECONDS = 1.0
@@ -191,7 +190,7 @@ async def _call(
 
 
 async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Callable[[str | Finished], None]) -> None:
-    headers = {"Accept": MEDIA_TYPE, "Accept-Encoding": "identity"}
+    headers = {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
     headers |= {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
     proxy = proxy_for(endpoint.url, endpoint.http_proxy)
     body = {"model": endpoint.model, "messages": list(chat), "stream": True}
@@ -210,7 +209,7 @@ async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Calla
             )  # removes the key, which some endpoints echo
             log.warning("the answer endpoint returned status %d: %r", response.status_code, message)
             raise EndpointFailed(f"the answer endpoint returned status {response.status_code}")
-        if response.headers.get("Content-Type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
+        if response.headers.get("Content-Type", "").partition(";")[0].strip().lower() != EVENT_STREAM:
             raise EndpointFailed("the answer endpoint did not stream events")
         if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
             raise EndpointFailed("the answer endpoint compresses events, although the request forbids it")

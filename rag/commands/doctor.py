@@ -28,7 +28,7 @@ from rag.commands.cli import Result, verb
 from rag.commands.models import plans, published_folder, with_index_precision
 from rag.settings import SETTINGS, Settings, nearest
 from rag.settings_file import credentials_of
-from rag.stores import TOKEN, check_fingerprint
+from rag.stores import TOKEN, check_fingerprint, facts_of
 
 _OTHER_VARIABLES = (cpu.ISA_VARIABLE, TOKEN, "PILOTLIGHT_KEY", "PILOTLIGHT_DOCS_PORT")
 
@@ -108,11 +108,8 @@ def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> 
     return {
         "folder": str(settings.index_dir),
         "collections": list(list_collections(settings.index_dir)),
-        "generation": manifest.id,
-        "created_at": manifest.created_at,
+        **facts_of(manifest),
         "sources": {source: limits_of(manifest.settings).get(source, {}) for source in manifest.sources},
-        "documents": manifest.counts.documents,
-        "chunks": manifest.counts.chunks,
         "languages": {each.language or "unknown": each.passages for each in languages_of(manifest.report)},
         "tokens": str(token_use(manifest)),
     }

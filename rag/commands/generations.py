@@ -8,15 +8,15 @@ from typing import Any
 import click
 
 from embedder.errors import PilotlightError
-from indexer.generation.manifest import DEFAULT, GENERATIONS, collection_dir, current_id, read_manifest
+from indexer.generation.manifest import DEFAULT, GENERATIONS, Manifest, collection_dir, current_id, read_manifest
 from indexer.publish.archive import export_archive, export_documents, import_archive
-from indexer.publish.publish import disk_errors, drop_collection, list_collections, problems_of
+from indexer.publish.publish import disk_errors, drop_collection, list_collections, problems_of, size_of
 from rag.commands import models
 from rag.commands.cli import PATH, Result, verb
-from rag.commands.models import published_folder, summary_of
+from rag.commands.models import published_folder
 from rag.errors import CollectionMissing, FingerprintMismatch, SettingsError
 from rag.settings import Settings
-from rag.stores import check_fingerprint, chosen_store, live_id, roll_back, verify_generation
+from rag.stores import check_fingerprint, chosen_store, facts_of, live_id, roll_back, verify_generation
 
 _OTHER_ARCHIVES = {".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"}
 _NUMBER_COLUMNS = {"documents", "chunks", "MB"}
@@ -73,7 +73,7 @@ def export(settings: Settings, *, file: Path, generation: str | None, jsonl: boo
         raise SettingsError(f"cannot export to {file}: archives are plain tar: use a name that ends in .tar")
     manifest = (export_documents if jsonl else export_archive)(published_folder(settings), file, generation)
     size = file.stat().st_size
-    report = {"file": str(file), "file_bytes": size, **summary_of(manifest)}
+    report = {"file": str(file), "file_bytes": size, **_summary(manifest)}
     content = "the documents of generation" if jsonl else "generation"
     return report, f"wrote {content} {manifest.id} to {file}, {size / 1e6:,.1f} MB"
 
@@ -94,7 +94,13 @@ def import_(settings: Settings, *, file: Path) -> Result:
         warnings.append(f"serve will refuse it with these settings: {error}")
     except PilotlightError as error:
         warnings.append(f"cannot tell whether these settings can serve it: {error}")
-    report = {"file": str(file), "collection": settings.collection, **summary_of(manifest), "warnings": warnings}
+    report = {
+        "file": str(file),
+        "collection": settings.collection,
+        **facts_of(manifest),
+        "bytes": size_of(manifest),
+        "warnings": warnings,
+    }
     lines = [f"generation {manifest.id} of collection {settings.collection} is live"]
     return report, "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])
 
@@ -120,13 +126,17 @@ def collections(settings: Settings, *, drop: str | None, yes: bool) -> Result:
         item: dict[str, Any] = dict.fromkeys(("generation", "created_at", "documents", "chunks", "bytes"))
         item = {"name": name, **item, "problem": ""}
         try:
-            item |= summary_of(read_manifest(folder / GENERATIONS / current_id(folder)))
+            item |= _summary(read_manifest(folder / GENERATIONS / current_id(folder)))
         except PilotlightError as error:
             item["problem"] = str(error)
         listed.append(item)
     rows = [("collection", "generation", "created", "documents", "chunks", "")]
     rows += [(one["name"], one["generation"] or "-", *_facts(one), one["problem"]) for one in listed]
     return {"collections": listed}, _table(rows)
+
+
+def _summary(manifest: Manifest) -> dict[str, Any]:
+    return facts_of(manifest) | {"bytes": size_of(manifest)}
 
 
 def _facts(item: dict[str, Any]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from embedder.text_embedder import Embedder
 from indexer.errors import IndexerError, IndexMissing
 from indexer.generation.manifest import DEFAULT, GENERATIONS, Manifest, current_id, read_manifest
 from indexer.pipeline.progress import step_timer
-from indexer.publish.publish import list_collections, live_id, size_of
+from indexer.publish.publish import list_collections, live_id
 from rag.errors import CollectionMissing
 from rag.settings import Settings
 from rag.stores import check_fingerprint
@@ -47,12 +47,6 @@ def published_store(settings: Settings) -> "Store":
     if not settings.store:
         published_folder(settings)
     return chosen_store(settings)
-
-
-def summary_of(manifest: Manifest) -> dict[str, Any]:
-    """Return the facts of a generation for reports, JSON-ready."""
-    counts = {"documents": manifest.counts.documents, "chunks": manifest.counts.chunks}
-    return {"generation": manifest.id, "created_at": manifest.created_at, **counts, "bytes": size_of(manifest)}
 
 
 class LazyEmbedder:

@@ -24,7 +24,7 @@ from rag.query.request import ALL
 from rag.query.results import Answer
 
 Via = Literal["page", "api", "batch", "answer", "mcp", "box"]
-Event = Literal["seen", "opened", "good", "bad", "none"]
+FeedbackKind = Literal["seen", "opened", "good", "bad", "none"]
 DATABASE = "searches.sqlite"
 MAX_QUERY_CHARS = 500
 WRITE_INTERVAL_S = 0.5  # a killed process loses the searches of this time
@@ -76,7 +76,7 @@ class Feedback(NamedTuple):
     """An opened or judged hit of a search, or the fact that hits were shown."""
 
     id: str
-    event: Event
+    event: FeedbackKind
     passage: str  # id of the hit; empty for "seen"
 
 
@@ -119,7 +119,7 @@ class InsightsStore:
         self._connection.executescript("PRAGMA incremental_vacuum")
         execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
-    def _add_feedback(self, id: str, event: Event, passage: str) -> None:
+    def _add_feedback(self, id: str, event: FeedbackKind, passage: str) -> None:
         execute = self._connection.execute
         if event != "seen":
             column, value = ("opened", 1) if event == "opened" else ("verdict", _VERDICTS[event])
@@ -209,7 +209,7 @@ class Recorder:
         self._searches.append(one)
         return one.id
 
-    def add_feedback(self, id: str, event: Event, passage: str) -> None:
+    def add_feedback(self, id: str, event: FeedbackKind, passage: str) -> None:
         """Queue feedback on a search; feedback on an unknown search is ignored."""
         if self._has_room(_FEEDBACK_SIZE):
             self._feedback.append(Feedback(id, event, passage))

@@ -16,14 +16,14 @@ from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.filter import Filter
 from indexer.generation.generation import Generation
 from indexer.generation.joint import JointGeneration
-from indexer.generation.manifest import DEFAULT, Manifest
+from indexer.generation.manifest import DEFAULT
 from indexer.publish.publish import SelfCheck
 from indexer.stores.store import FolderStore, Searchable, Store
 from rag.errors import NotThere, RagError
 from rag.query.model_queue import WARM_QUERIES, QueryCache, QueryEncoder, RerankQueue, Vector
 from rag.query.retriever import Retriever
 from rag.settings import Settings
-from rag.stores import older_ids, stores_of
+from rag.stores import facts_of, older_ids, stores_of
 
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 10.0
@@ -291,10 +291,3 @@ class Follower:
         if reason != served.reason:
             log.warning("collection %s: %s", name, reason)
         served.reason = reason
-
-
-def facts_of(manifest: Manifest) -> dict[str, Any]:
-    """Return the facts of a generation for a status, JSON-ready."""
-    counts = manifest.counts
-    names = {"generation": manifest.id, "created_at": manifest.created_at}
-    return names | {"documents": counts.documents, "chunks": counts.chunks}

@@ -27,7 +27,8 @@ from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
 from rag.query.request import ALL, DEFAULT_SUGGESTIONS, SearchRequest, in_force, names_of
 from rag.query.results import MAX_TYPED_CHARS, MIN_TYPED_CHARS, Answer, Suggestion, count_facets, suggestions
 from rag.query.retriever import Retriever
-from rag.serving.follower import LOADING, Follower, QueryEmbedding, ServedModel, facts_of
+from rag.serving.follower import LOADING, Follower, QueryEmbedding, ServedModel
+from rag.stores import facts_of
 
 if TYPE_CHECKING:
     from rag.messages import Changes

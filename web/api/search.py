@@ -16,7 +16,7 @@ from rag.answer.prompt import Endpoint, search_text
 from rag.answer.verify import make_lookup, verify
 from rag.decoding import decode, refuse_unknown
 from rag.errors import AnswerError, FieldError, NotReady, RagError
-from rag.events import BEAT, MEDIA_TYPE, Event, event_of
+from rag.messages import EVENT_STREAM, Event, event_of
 from rag.query.request import MAX_QUERY_CHARS, FilterError, SearchRequest
 from rag.query.results import Answer
 from web.api import requests
@@ -33,6 +33,7 @@ _FEEDBACK = Annotated[
 ]
 
 MAX_ANSWERS = 8  # per worker
+BEAT = b": still there\n\n"  # a comment, which clients ignore; sending it detects closed connections
 DEFAULT_K = 6
 
 Events = Generator[Event | None, None, None]  # None is a heartbeat
@@ -121,7 +122,7 @@ def add_feedback() -> Response:
 @Operation(
     role="read",
     body=messages.AnswerRequest,
-    responses={200: (Content(MEDIA_TYPE, {}), messages.AnswerInWords)},
+    responses={200: (Content(EVENT_STREAM, {}), messages.AnswerInWords)},
     errors=(404, 501, 502, 504),
     takes_long=True,
 )
@@ -149,10 +150,10 @@ def answer() -> Response:
         events = write_answer(
             search_answer, endpoint, answer_request.query, answer_request.history, lookup=lookup, is_strict=is_strict
         )
-        if request.accept_mimetypes.best_match([MEDIA_TYPE, "application/json"]) == "application/json":
+        if request.accept_mimetypes.best_match([EVENT_STREAM, "application/json"]) == "application/json":
             response = jsonify(_complete(search_answer, events))
         else:
-            response = Response(_stream(events), content_type=MEDIA_TYPE)
+            response = Response(_stream(events), content_type=EVENT_STREAM)
             response.headers["X-Accel-Buffering"] = "no"
     except BaseException:
         give_back()

@@ -8,13 +8,13 @@ import pytest
 
 from rag.answer import completion
 from rag.answer.prompt import Endpoint
-from rag.events import BEAT, Event
+from rag.messages import Event
 from rag.query.request import Filter
 from rag.settings import Settings
 from tests.endpoint import fake_endpoint
 from tests.web.fakes import make_hit
 from tests.web.test_problems import assert_problem
-from web.api.search import MAX_ANSWERS
+from web.api.search import BEAT, MAX_ANSWERS
 from web.app import create_app
 
 URL = "/api/v1/answer"

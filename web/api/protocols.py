@@ -1,18 +1,29 @@
-"""Embedding, reranking and the list of models, in the protocols of OpenAI, Cohere and Jina."""
+"""The protocols of others: embedding, reranking and models as OpenAI and Cohere do; MCP and `/llms.txt` for agents."""
 
 import base64
 import uuid
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
+from typing import Any
 
-from flask import Blueprint, Response, jsonify
-from werkzeug.exceptions import NotFound
+from flask import Blueprint, Response, jsonify, render_template, request
+from werkzeug.exceptions import Forbidden, NotFound
 
 from rag import messages
-from rag.decoding import decode
-from rag.errors import FieldError
-from web.api.requests import read_json, read_object, retriever
-from web.guards.limits import MAX_BODY_BYTES
-from web.openapi import Operation
+from rag.decoding import REF, decode
+from rag.errors import FieldError, NotConfigured, RagError
+from rag.messages import ToolMessage
+from web.api.requests import collection_field, read_json, read_object, retriever, run
+from web.guards.access import is_from_another_site
+from web.guards.limits import MAX_BODY_BYTES, MAX_SEARCH_BYTES
+from web.openapi import Content, Operation
+from web.problems import MEDIA_TYPE, problem_of
 
+MAX_LISTED = 50  # documents of a collection in `/llms.txt`
+_ANSWER = Content("application/json", {"type": "object", "description": "result or error, of JSON-RPC 2.0"})
+_REFUSED = [Content(MEDIA_TYPE, {"$ref": f"{REF}Problem"}), _ANSWER]
+_LINK_TEXT = str.maketrans("[]()<>\n", " " * 7)
 TOKENS = (
     "input has numbers of tokens, which mean nothing to the model here: send texts. LangChain's OpenAIEmbeddings sends "
     "texts with check_embedding_ctx_length=False."
@@ -20,10 +31,11 @@ TOKENS = (
 
 USAGE = ("prompt_tokens", "total_tokens")
 
-blueprint = Blueprint("openai", __name__, url_prefix="/v1")
+openai = Blueprint("openai", __name__, url_prefix="/v1")
+mcp = Blueprint("mcp", __name__)
 
 
-@blueprint.post("/embeddings")
+@openai.post("/embeddings")
 @Operation(
     role="read", body=messages.EmbeddingRequest, responses={200: messages.EmbeddingList}, errors=(404,), takes_long=True
 )
@@ -50,14 +62,14 @@ def embed() -> Response:
     return jsonify(messages.EmbeddingList(data, embedding.model, dict.fromkeys(USAGE, embedding.tokens)))
 
 
-@blueprint.get("/models")
+@openai.get("/models")
 @Operation(role="read", responses={200: messages.Models})
 def models() -> Response:
     """List the models, as OpenAI does."""
     return jsonify(messages.Models([messages.Model(name) for name in _model_names()]))
 
 
-@blueprint.get("/models/<path:id>")
+@openai.get("/models/<path:id>")
 @Operation(role="read", responses={200: messages.Model}, errors=(404,))
 def model(id: str) -> Response:
     """Describe a model, as OpenAI does."""
@@ -71,7 +83,7 @@ def _model_names() -> list[str]:
     return [status["model"], *([status["rerank_model"]] if "rerank_model" in status else [])]
 
 
-@blueprint.post("/rerank")
+@openai.post("/rerank")
 @Operation(
     role="read", body=messages.RerankRequest, responses={200: messages.Reranking}, errors=(404, 501), takes_long=True
 )
@@ -96,3 +108,48 @@ def rerank() -> Response:
     results = [messages.Ranked(at, scores[at], shown[at]) for at in best]
     usage = dict.fromkeys(USAGE, tokens)
     return jsonify(messages.Reranking(str(uuid.uuid4()), served or "", results, usage))
+
+
+@mcp.post("/mcp")
+@Operation(
+    role="read",
+    body=ToolMessage,
+    responses={200: _ANSWER, 202: None, 400: _REFUSED, 404: _REFUSED},
+    errors=(501,),
+    takes_long=True,
+)
+def exchange() -> Response:
+    """Answer one message of MCP: streamable HTTP without sessions."""
+    try:
+        from rag.adapters.mcp import answer_post
+        from rag.adapters.tools import Tools
+    except ModuleNotFoundError as error:
+        raise NotConfigured("MCP is not installed on this server: pip install 'pilotlight[mcp]'.") from error
+    if is_from_another_site():
+        raise Forbidden("A page of another site may not use this.")
+    message = read_object(MAX_SEARCH_BYTES)
+    decode(message, ToolMessage, "a message")
+    tools = Tools(retriever(), partial(run, via="mcp"))
+
+    def call(name: str, arguments: Mapping[str, Any]) -> Any:
+        try:
+            return tools.call(name, arguments)
+        except Exception as error:
+            raise RagError(str(problem_of(error)["detail"])) from error
+
+    return Response(*answer_post(call, request.headers.items(), message), content_type="application/json")
+
+
+@mcp.get("/llms.txt")
+@Operation(role="read", responses={200: Content("text/plain", {"type": "string"})}, takes_long=True)
+def describe() -> Response:
+    """List the collections with their first documents, and explain how to search, for language models."""
+    visible = retriever()
+    names = [each["name"] for each in visible.status()["collections"] if each["ready"]]
+    counts = {name: count for name in names if (count := visible.overview(name)["documents"])}
+    listings = [
+        (name, count, [each.facts for each in islice(visible.documents(name), MAX_LISTED)], collection_field(name))
+        for name, count in counts.items()
+    ]
+    text = render_template("llms.txt", collections=listings, plain=_LINK_TEXT)
+    return Response(text, content_type="text/plain; charset=utf-8")
