@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from rag.query.results import link_to_text
 from tests.browser.parts import EVIL, LONG, box, titles
 from tests.indexer.server import Site
-from tests.web.api.test_feedback import Kept
+from tests.web.api.test_search import Kept
 from tests.web.fakes import make_hit
 from tests.web.running import running
 

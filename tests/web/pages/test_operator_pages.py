@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 
 from rag.access import Grant, KeyFile
 from rag.settings import Settings
-from tests.web.api.test_feedback import Kept, searched
+from tests.web.api.test_search import Kept, searched
 from tests.web.fakes import FakeRetriever
 from web.app import create_app
 
