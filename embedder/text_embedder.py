@@ -38,7 +38,6 @@ class Embedder:
     def __init__(self, model: str | EmbedderConfig | None = None) -> None:
         config = EmbedderConfig(model) if isinstance(model, str) else model
         self.plan = Plan(config or EmbedderConfig())
-        self.config = self.plan.config
         self.spec = self.plan.spec
         self.precision = self.plan.precision
         self.dimension = self.spec.dimension

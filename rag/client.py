@@ -22,6 +22,7 @@ Work = TypeVar("Work", IndexChange, Job)
 
 API = "/api/v1"
 BUSY = (429, 503)
+_ERRORS: dict[int, type[ClientError]] = {429: Unavailable, 503: Unavailable, 401: Refused, 403: Refused}
 _MAX_DETAIL_CHARS = 300
 _POLL_S = 0.2
 _CONNECT_S = 10.0
@@ -33,17 +34,10 @@ class _Problem(msgspec.Struct):
 
     detail: str | None = None
     field: str | None = None
-    status: int | None = None
 
-    def as_error(self, status: int | None, otherwise: str, retry_after: float | None = None) -> ClientError:
+    def as_error(self, status: int, otherwise: str, retry_after: float | None) -> ClientError:
         """Return the error for a status; its message is the detail of the problem, or `otherwise`."""
-        kind = ClientError
-        if status in BUSY:
-            kind = Unavailable
-        elif status in (401, 403):
-            kind = Refused
-        elif status is not None and 400 <= status < 500:
-            kind = Rejected
+        kind = _ERRORS.get(status, Rejected if 400 <= status < 500 else ClientError)
         detail = otherwise if self.detail is None else " ".join(self.detail.split())[:_MAX_DETAIL_CHARS]
         return kind(detail, status=status, field=self.field, retry_after=retry_after)
 
@@ -182,7 +176,6 @@ class Client:
         return self._decode(content, kind)
 
     def _decode(self, content: bytes | str, kind: type[T]) -> T:
-        """Decode JSON that the server has sent."""
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -201,7 +201,6 @@ def install(app: Flask, retriever: LiveRetriever) -> None:
 
 
 def _log(log_record: RequestLog, method: str, route: str, status: int, seconds: float) -> None:
-    """Write the line of a request to the log."""
     level = logging.ERROR if status >= 500 and status != 503 else logging.INFO
     if status < 400 and route in _QUIET:
         level = logging.DEBUG

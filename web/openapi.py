@@ -211,7 +211,6 @@ def _parameter(name: str, schema: Schema, *, required: bool = False) -> dict[str
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a field that may also be null."""
     if "anyOf" in schema:
         return schema if _NULL in schema["anyOf"] else {**schema, "anyOf": [*schema["anyOf"], _NULL]}
     if "$ref" in schema or "enum" in schema:  # null among the values of an enum breaks generators of clients

@@ -105,7 +105,6 @@ class _File:
 
 
 def _name(name: str) -> str:
-    """Return the name of a tensor in transformers."""
     group, tensor, last = f"{name}.w".split(".")[:3]
     if group == "emb":
         return f"embeddings.{_FIRST[tensor]}.{_SUFFIXES[last]}"

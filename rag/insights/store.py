@@ -98,8 +98,13 @@ class InsightsStore:
             for one in searches:
                 connection.execute(_ADD, (*one[:4], len(one.hits), *one[5:]))
                 connection.executemany(_ADD_HIT, [(one.id, rank, *hit) for rank, hit in enumerate(one.hits)])
-            for each in feedback:
-                self._add_feedback(*each)
+            for id, event, passage in feedback:
+                if event != "seen":
+                    column, value = ("opened", 1) if event == "opened" else ("verdict", _VERDICTS[event])
+                    change = f"UPDATE hits SET {column} = ? WHERE search = ? AND passage = ?"  # noqa: S608
+                    if not connection.execute(change, (value, id, passage)).rowcount:
+                        continue
+                connection.execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
 
     def retain(self, now: float, days: int, most_bytes: int) -> None:
         """Delete old unseen searches, searches older than `days`, and the oldest while the file is too large."""
@@ -118,15 +123,6 @@ class InsightsStore:
         # `execute` would free only a page or two
         self._connection.executescript("PRAGMA incremental_vacuum")
         execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-
-    def _add_feedback(self, id: str, event: FeedbackKind, passage: str) -> None:
-        execute = self._connection.execute
-        if event != "seen":
-            column, value = ("opened", 1) if event == "opened" else ("verdict", _VERDICTS[event])
-            change = f"UPDATE hits SET {column} = ? WHERE search = ? AND passage = ?"  # noqa: S608
-            if not execute(change, (value, id, passage)).rowcount:
-                return
-        execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
 
 
 def open_to_read(folder: Path) -> sqlite3.Connection:

@@ -220,14 +220,12 @@ class Retriever:
         return self._fuse(search, dense, lexical)
 
     def _search_terms(self, search: _Search, depth: int) -> TermHits:
-        """Find the passages that have words of the query."""
         began = perf_counter()
         hits = self.generation.search_terms(search.terms, depth, search.only)
         search.seconds["lexical"] += perf_counter() - began
         return hits
 
     def _fuse(self, search: _Search, dense: VectorHits | None, lexical: TermHits | None) -> Ranking:
-        """Rank the hits of the searches."""
         began, generation = perf_counter(), self.generation
         vector = search.vector if search.vector is not None else np.empty(0, np.float32)
         maxsim = None
