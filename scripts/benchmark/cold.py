@@ -26,7 +26,7 @@ def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     The index has `chunks` short passages. If the source has too few, more are spliced from its passages.
     """
     ours = Embeddings()
-    model = locate(ours.config.model)
+    model = locate(ours.plan.config.model)
     texts = short_passages(read_chunks(source, chunks, ours), chunks)
     folder, progress = write_folder(texts, work / "texts"), Progress(sys.stderr, quiet=True)
     build([str(folder)], work / "index", ours, BuildConfig(), progress=progress)

@@ -57,7 +57,7 @@ def embed(source: Path, chunks: int, repeat: int, work: Path, only: Sequence[str
     torch.set_num_threads(cores)
     cutter = Embeddings(EmbedderConfig(threads=cores))
     passages = read_chunks(source, max(chunks, 200), cutter)
-    setup = Setup(locate(cutter.config.model), cores, work, passages)
+    setup = Setup(locate(cutter.plan.config.model), cores, work, passages)
     spec = read_spec(setup.folder)
     tokenizer = tokenizers.Tokenizer.from_file(str(spec.tokenizer))
     tokenizer.no_padding()

@@ -65,7 +65,7 @@ def test_unknown_choices():
 
 def test_a_name_alone_is_enough(reference):
     named = Embeddings("all-MiniLM-L6-v2")
-    assert named.config == EmbedderConfig()
+    assert named.plan.config == EmbedderConfig()
     np.testing.assert_allclose(named.embed_query("cats"), reference.embed_query("cats"), atol=0.02)
     with pytest.raises(ModelError, match="no model at 'all-MiniLM-L7'"):
         Embeddings("all-MiniLM-L7")

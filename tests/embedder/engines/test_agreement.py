@@ -92,7 +92,7 @@ def embeddings(request, one_layer):
 def test_agreement(embeddings, texts, eager):
     vectors = embeddings.encode(texts)
     assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < 1e-5
-    cosines = (vectors * eager(embeddings.config.model)[0]).sum(1)
+    cosines = (vectors * eager(embeddings.plan.config.model)[0]).sum(1)
     worst, mean = BOUNDS[embeddings.precision]
     words = slice(-len(WORDLESS))
     assert cosines[words].min() >= worst, texts[int(cosines[words].argmin())][:80]
@@ -103,7 +103,7 @@ def test_agreement(embeddings, texts, eager):
 
 def test_tokens(embeddings, texts, eager):
     some = texts[:20]
-    _, eager_tokens = eager(embeddings.config.model)
+    _, eager_tokens = eager(embeddings.plan.config.model)
     vectors, signs, counts = embeddings.encode_document_tokens(some)
     assert np.abs(vectors - embeddings.encode(some)).max() <= 1e-6
     assert np.array_equal(counts, eager_tokens.counts)
