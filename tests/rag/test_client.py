@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from rag.query.results import Answer
 from rag.settings import Settings
 from tests.dummy import DummyEmbedder
 from tests.endpoint import fake_endpoint
+from tests.indexer.server import Reply, Site, send
 from tests.web.fakes import WHY, FakeJobs, FakeRetriever, make_hit
 from tests.web.running import running
 from web.app import create_app
@@ -216,32 +217,18 @@ def test_push_wait_and_withdraw(tmp_path):
             client.push("file:///etc/passwd", "x")
 
 
-class Scripted(BaseHTTPRequestHandler):
-    answers: list[tuple[int, dict[str, str], bytes]]
-    seen: list[str]
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.seen.append(self.path)
-        status, headers, body = self.answers.pop(0)
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def scripted():
-    handler = type("Handler", (Scripted,), {"answers": [], "seen": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield handler, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    """The replies that a server gives in turn, and the server."""
+    site, replies = Site(), list[Reply]()
+
+    def reply(handler: BaseHTTPRequestHandler) -> None:
+        handler.rfile.read(int(handler.headers["Content-Length"]))
+        send(handler, replies.pop(0))
+
+    site.missing = lambda path: reply
+    yield replies, site
+    site.close()
 
 
 BUSY = json.dumps({"status": 503, "detail": "too much to do"}).encode()
@@ -250,22 +237,22 @@ FOUND = json.dumps(Answer("a", [], {}, "g1").as_dict()).encode()
 
 
 def test_a_busy_server_is_asked_again_when_it_says(scripted):
-    handler, url = scripted
+    replies, site = scripted
     for status in (503, 429):
-        handler.answers = [(status, {**PROBLEM, "Retry-After": "0"}, BUSY), (200, {}, FOUND)]
-        with Client(url) as client:
+        replies += [Reply(BUSY, status, {**PROBLEM, "Retry-After": "0"}), Reply(FOUND)]
+        with Client(site.url) as client:
             assert client.search("a").generation == "g1"
-        assert handler.answers == []
+        assert replies == []
 
 
 @pytest.mark.parametrize("header", [{}, {"Retry-After": "soon"}, {"Retry-After": "3"}])
 def test_it_is_not_asked_again_otherwise(scripted, header):
-    handler, url = scripted
-    handler.answers = [(503, {**PROBLEM, **header}, BUSY)]
-    with Client(url, patience=2) as client, pytest.raises(Unavailable, match="too much to do") as caught:
+    replies, site = scripted
+    replies.append(Reply(BUSY, 503, {**PROBLEM, **header}))
+    with Client(site.url, patience=2) as client, pytest.raises(Unavailable, match="too much to do") as caught:
         client.search("a")
     assert caught.value.retry_after == (3 if header.get("Retry-After") == "3" else None)
-    assert len(handler.seen) == 1
+    assert len(site.hits) == 1
 
 
 @pytest.mark.parametrize(
@@ -282,9 +269,9 @@ def test_it_is_not_asked_again_otherwise(scripted, header):
     ],
 )
 def test_a_server_that_is_something_else(scripted, status, headers, body, message):
-    handler, url = scripted
-    handler.answers = [(status, headers, body)]
-    with Client(url) as client, pytest.raises(ClientError, match=message):
+    replies, site = scripted
+    replies.append(Reply(body, status, headers))
+    with Client(site.url) as client, pytest.raises(ClientError, match=message):
         client.search("a")
 
 

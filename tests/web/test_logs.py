@@ -8,8 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 
 import pytest
@@ -20,6 +18,7 @@ from rag.errors import SettingsError
 from rag.jobs.pushes import PushedQueue
 from rag.messages import Push
 from rag.settings import Settings, load
+from tests.indexer.server import Reply, Site, send
 from tests.web.fakes import FakeRetriever
 from tests.web.test_server import Running, until
 from web import logs
@@ -105,33 +104,24 @@ def test_the_server_logs_in_the_format_that_is_set(form):
         assert second.endswith(" WARNING watch out")
 
 
-class Collector(BaseHTTPRequestHandler):
-    """Takes OTLP over HTTP and keeps the spans."""
-
-    def do_POST(self):
-        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
-        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-            about = {pair.key: pair.value.string_value for pair in resource.resource.attributes}
-            self.server.services.add(about["service.name"])
-            self.server.spans += [span for scope in resource.scope_spans for span in scope.spans]
-        self.send_response(200 if self.path == "/v1/traces" else 404)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
-
-
 def test_a_request_is_a_span_that_does_not_tell_its_query(monkeypatch):
     pytest.importorskip("opentelemetry.instrumentation.flask", reason="the extra otel is not installed")
-    collector = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-    collector.spans, collector.services = [], set()
-    thread = threading.Thread(target=collector.serve_forever)
-    thread.start()
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_address[1]}")
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    collector, spans, services = Site(), [], set()
+
+    def keep(handler):
+        body = handler.rfile.read(int(handler.headers["Content-Length"]))
+        body = gzip.decompress(body) if handler.headers.get("Content-Encoding") == "gzip" else body
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            services.update(
+                pair.value.string_value for pair in resource.resource.attributes if pair.key == "service.name"
+            )
+            spans.extend(span for scope in resource.scope_spans for span in scope.spans)
+        send(handler, Reply())
+
+    collector.routes["/v1/traces"] = keep
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
     retriever = FakeRetriever()
     app = create_app(retriever, Settings())
     client = app.test_client()
@@ -140,18 +130,16 @@ def test_a_request_is_a_span_that_does_not_tell_its_query(monkeypatch):
     retriever.error = ValueError("broken")
     client.get("/api/v1/search?q=secret", environ_overrides={"REMOTE_ADDR": "203.0.113.9"})
     app.extensions["stop_tracing"]()
-    collector.shutdown()
-    thread.join()
-    collector.server_close()
-    answered, failed = collector.spans
+    collector.close()
+    answered, failed = spans
     assert answered.name == failed.name == "GET /api/v1/search"
     assert answered.trace_id.hex() == "0af7651916cd43dd8448eb211c80319c"
     assert answered.parent_span_id.hex() == "b7ad6b7169203331"
     assert (answered.status.code, failed.status.code) == (0, 2)  # 2 is ERROR
-    sent = b"".join(span.SerializeToString() for span in collector.spans)
+    sent = b"".join(span.SerializeToString() for span in spans)
     assert b"secret" not in sent
     assert b"203.0.113.9" not in sent
-    assert collector.services == {"pilotlight"}
+    assert services == {"pilotlight"}
 
 
 def test_a_missing_library_is_said_in_one_line(monkeypatch):
