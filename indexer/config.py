@@ -1,20 +1,26 @@
-"""The options of a build. `rag.settings` checks the numbers that users give."""
+"""The options of a build, and the limits of each source. An index stores these for builds that set no new limits.
+
+`rag.settings` checks the numbers that users give.
+"""
 
 import ipaddress
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self
 from urllib.parse import quote, urlsplit
 
 import msgspec
 from msgspec import Meta
 
-from indexer.errors import ConfigError
-from indexer.network.credentials import Credential
-from indexer.network.proxies import ENVIRONMENT
-from indexer.network.urls import has_user, normalise
+from indexer.errors import ConfigError, CredentialsError
+from indexer.generation.manifest import Manifest
+from indexer.network.credentials import Credential, credential_for
+from indexer.network.http import ENVIRONMENT
+from indexer.network.urls import address_kind, has_user, normalise
 
+CHUNK_TOKENS = 200
 OCR_MODES = ("auto", "on", "off")
 MIN_OCR_CONFIDENCE = 60  # percent
 MAX_OCR_PAGES = 1_000
@@ -38,9 +44,7 @@ _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")
 
 def settings_of(source: str) -> list[str]:
     """Return the names of the settings that a source can have."""
-    scheme = source.partition("://")[0].lower() if "://" in source else ""
-    kind = "path" if not scheme else "bucket" if scheme in ("s3", "gs", "az") else "site"
-    kind = "repository" if scheme.startswith("git+") else kind
+    kind = address_kind(source) or ("site" if "://" in source else "path")
     return [name for name, kinds in _SETTINGS_OF_SOURCES.items() if kind in kinds]
 
 
@@ -87,7 +91,7 @@ class CrawlLimits:
 
     `max_depth` counts links from the start page. `timeout` is for one page with its redirects, and `max_bytes` for one
     page or local file. `robots.txt` may ask for a longer delay between requests. `allow_private` permits all private
-    addresses, or those in some networks. `http_proxy` may be `indexer.network.proxies.ENVIRONMENT`.
+    addresses, or those in some networks. `http_proxy` may be `indexer.network.http.ENVIRONMENT`.
     """
 
     max_pages: Annotated[int, Meta(ge=1)] = 10_000
@@ -149,13 +153,6 @@ class CrawlLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkConfig:
-    """The maximum tokens of a passage, without its heading context."""
-
-    tokens: Annotated[int, Meta(ge=16)] = 200
-
-
-@dataclass(frozen=True, slots=True)
 class OcrConfig:
     """Settings of OCR for images and scanned pages. The mode `auto` runs Tesseract if it is installed."""
 
@@ -183,14 +180,15 @@ class OcrConfig:
 class BuildConfig:
     """Settings of a build.
 
-    `keep_generations` includes the live generation. `tokens` decides whether tokens are kept for late interaction. None
-    keeps them unless `no_tokens` or `why_no_tokens` gives a reason not to. `full` reads, cuts and publishes everything
-    again. `allow_shrink` accepts a source that lost most of its documents. Only the sources in `refresh` are read
-    again, or all if it is None. `model` records the options of the embedder. `credentials` are not stored.
+    `chunk_tokens` is the maximum of a passage without its heading context. `keep_generations` includes the live
+    generation. `tokens` decides whether tokens are kept for late interaction. None keeps them unless `no_tokens` or
+    `why_no_tokens` gives a reason not to. `full` reads, cuts and publishes everything again. `allow_shrink` accepts a
+    source that lost most of its documents. Only the sources in `refresh` are read again, or all if it is None. `model`
+    records the options of the embedder. `credentials` are not stored.
     """
 
     crawl: CrawlLimits = field(default_factory=CrawlLimits)
-    chunk: ChunkConfig = field(default_factory=ChunkConfig)
+    chunk_tokens: int = CHUNK_TOKENS
     ocr: OcrConfig = field(default_factory=OcrConfig)
     keep_generations: int = 2
     tokens: bool | None = None
@@ -228,3 +226,93 @@ def matches(pattern: str, path: str) -> bool:
 def link_of(template: str, path: bytes, ref: str = "") -> str:
     """Return the address of a file by a link template, without the `#L{line}` of the template."""
     return template.removesuffix("#L{line}").replace("{path}", quote(path)).replace("{ref}", quote(ref))
+
+
+Limits = Mapping[str, Mapping[str, Any]]
+
+
+def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
+    """Add the limits of sources in the live index to a config. Limits in the config override them; None removes one.
+
+    Raises:
+        ConfigError: the index has a limit that is not valid.
+    """
+    stored = limits_of(live.settings if live is not None else {})
+    limits: dict[str, dict[str, Any]] = {}
+    for source in sources:
+        merged = {**stored.get(source, {}), **config.crawl.own.get(source, {})}
+        if valid := {name: merged[name] for name in settings_of(source) if merged.get(name) is not None}:
+            limits[source] = valid
+    return replace(config, crawl=replace(config.crawl, own=limits))
+
+
+def has_same_limits(config: BuildConfig, live: Manifest) -> bool:
+    """Return whether the limits of all sources are the same as in the live index."""
+    return bool(json.loads(json.dumps(config.crawl.own, default=dict)) == limits_of(live.settings))
+
+
+def limits_differ(config: BuildConfig, live: Manifest, source: str) -> bool:
+    """Return whether a source has other limits than in the live index."""
+    before, now = config_of(live).crawl.of(source), config.crawl.of(source)
+    return before != replace(now, user_agent=before.user_agent)
+
+
+def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> list[str]:
+    """Return the names of the sources that are read with credentials.
+
+    Raises:
+        CredentialsError: a source was read with credentials before, and has none now. The build would index login pages
+            and remove the others. A credential with only an origin permits this.
+    """
+    before = set(live.settings.get("credentials", ())) if live is not None else set()
+    credentials = {source: credential_for(source, config.credentials) for source in sources}
+    for source, credential in credentials.items():
+        if source in before and credential is None and (config.refresh is None or source in config.refresh):
+            raise CredentialsError(
+                f"{source} was read with credentials before, and none are given: name the configuration file that has "
+                "them with --config, or in PILOTLIGHT_RULES"
+            )
+    return [source for source, each in credentials.items() if (each.kinds() if each else source in before)]
+
+
+def config_of(manifest: Manifest) -> BuildConfig:
+    """Return the config of the build that made a generation. A build with this config keeps every setting.
+
+    Raises:
+        ConfigError: the index has a setting that is not valid.
+    """
+    settings = manifest.settings
+    limits = {  # later versions may have other settings
+        source: {name: value for name, value in limits.items() if name in SOURCE_SETTINGS}
+        for source, limits in limits_of(settings).items()
+    }
+    return BuildConfig(
+        crawl=msgspec.convert({**settings.get("crawl", {}), "own": limits}, CrawlLimits),
+        chunk_tokens=settings.get("chunk", {}).get("tokens", CHUNK_TOKENS),
+        ocr=OcrConfig.from_dict(settings.get("ocr")),
+        metadata=settings.get("metadata", {}),
+        model=settings.get("model", {}),
+    )
+
+
+def without_private_access(manifest: Manifest) -> Manifest:
+    """Return a manifest from another machine without its permissions to reach private addresses."""
+    stored = limits_of(manifest.settings)
+    limits = {source: {k: v for k, v in each.items() if k != "allow_private"} for source, each in stored.items()}
+    return manifest if limits == stored else replace(manifest, settings=_with_limits(manifest.settings, limits))
+
+
+def without_sources(settings: Mapping[str, Any], sources: Collection[str]) -> dict[str, Any]:
+    """Return the settings of a build without those of some sources."""
+    limits = {source: each for source, each in limits_of(settings).items() if source not in sources}
+    templates = {source: each for source, each in settings.get("templates", {}).items() if source not in sources}
+    return _with_limits(settings, limits) | {"templates": templates}
+
+
+def limits_of(settings: Mapping[str, Any]) -> Limits:
+    """Return the limits of sources in the settings of a manifest."""
+    return settings.get("crawl", {}).get("own", {})  # type: ignore[no-any-return]  # JSON of a manifest
+
+
+def _with_limits(settings: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    return {**settings, "crawl": {**settings.get("crawl", {}), "own": limits}}

@@ -8,17 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from embedder.config import ENGINES, PACKAGED, PRECISIONS, QUERY_PRECISIONS, EmbedderConfig, default_folder
-from indexer.config import (
-    OCR_MODES,
-    RENDER,
-    SOURCE_SETTINGS,
-    BuildConfig,
-    ChunkConfig,
-    CrawlLimits,
-    CrawlScope,
-    OcrConfig,
-    patterns,
-)
+from indexer.config import OCR_MODES, RENDER, SOURCE_SETTINGS, BuildConfig, CrawlLimits, CrawlScope, OcrConfig, patterns
 from indexer.errors import plain
 from indexer.generation.manifest import INSIGHTS, KEYS, collection_dir
 from rag.errors import SettingsError
@@ -305,7 +295,7 @@ class Settings:
         scope = CrawlScope(limits.pop("include"), limits.pop("exclude"))
         return BuildConfig(
             crawl=CrawlLimits(scope=scope, http_proxy=self.http_proxy, **limits),
-            chunk=ChunkConfig(tokens=self.chunk_tokens),
+            chunk_tokens=self.chunk_tokens,
             ocr=self.ocr_config(),
             keep_generations=self.keep_generations,
             tokens=self.keeps_tokens,

@@ -30,7 +30,7 @@ from rag.settings import Settings
 
 if TYPE_CHECKING:
     from indexer.pipeline.progress import BuildReport
-    from indexer.stores.milvus.milvus_store import MilvusStore
+    from indexer.stores.milvus_store import MilvusStore
 
 TOKEN = "PILOTLIGHT_MILVUS_TOKEN"  # noqa: S105 - the name of the variable that has it
 
@@ -41,7 +41,7 @@ def milvus_at(address: str) -> "MilvusStore":
         raise StoreAddressError(
             f"{address[:80]} is not an address of Milvus, such as milvus://HOST:19530/NAME; use --index for a folder"
         )
-    from indexer.stores.milvus.milvus_store import MilvusStore
+    from indexer.stores.milvus_store import MilvusStore
 
     def seconds_left() -> float:
         deadline.check()

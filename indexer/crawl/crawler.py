@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 from indexer import memory
 from indexer.crawl.browser import Browser
-from indexer.crawl.http_response import PageUnavailable
-from indexer.crawl.page_links import MARKUP
+from indexer.crawl.http_response import MARKUP, PageUnavailable
 from indexer.crawl.page_reader import Moved, PageReader, Visit
 from indexer.crawl.same_text import SiteTexts, is_within
-from indexer.crawl.sitemaps import SITEMAP_TYPES, WELL_KNOWN_SITEMAPS, is_sitemap
+from indexer.crawl.site_files import SITEMAP_TYPES, WELL_KNOWN_SITEMAPS, is_sitemap
 from indexer.errors import FetchError, NotWanted, SourceError
 from indexer.network.credentials import Session
 from indexer.network.urls import normalise

@@ -27,9 +27,16 @@ from indexer.crawl.http_response import (
     retry_after,
 )
 from indexer.errors import FetchError, NotWanted
-from indexer.network import content_codings
 from indexer.network.credentials import Session
-from indexer.network.proxies import proxy_for, tls_context, unused_proxy
+from indexer.network.http import (
+    ACCEPT_ENCODING,
+    CutShort,
+    decode_body,
+    proxy_for,
+    tls_context,
+    unused_proxy,
+    without_gzip,
+)
 from indexer.network.urls import normalise, on_site, origin, without_session
 from indexer.read.formats import CONTENT_TYPES, MAX_SITEMAP_LENGTH
 
@@ -80,7 +87,7 @@ class Fetcher:
         self._headers = {
             "User-Agent": limits.user_agent,
             "Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1",  # some servers send Markdown if it is accepted
-            "Accept-Encoding": content_codings.ACCEPT_ENCODING,
+            "Accept-Encoding": ACCEPT_ENCODING,
             "Connection": "keep-alive",
         }
         self.pacer = RequestPacer(limits.delay)
@@ -200,7 +207,7 @@ class Fetcher:
             if has_secrets and isinstance(error, httpcore.ProtocolError):  # the error may quote headers
                 reason = "the response is not valid HTTP"
             raise PageUnavailable(reason, retry=not self.pacer.stopped.is_set()) from error
-        except content_codings.CutShort as error:
+        except CutShort as error:
             raise PageUnavailable(str(error)) from error
 
     def _pool_for(self, url: str) -> httpcore.ConnectionPool:
@@ -240,9 +247,9 @@ class Fetcher:
         limit = self._limits.max_bytes if request.max_length is None else request.max_length
         may_be_long = request.long_types is None or declared in request.long_types
         max_length = max(limit, MAX_SITEMAP_LENGTH) if may_be_long else limit
-        pieces = content_codings.decode_body(response.iter_stream(), headers.get("Content-Encoding", ""))
+        pieces = decode_body(response.iter_stream(), headers.get("Content-Encoding", ""))
         if _TEXT.match(header):
-            pieces = content_codings.without_gzip(pieces)  # compressed twice, or without a header
+            pieces = without_gzip(pieces)  # compressed twice, or without a header
         names = file_names(url, headers.get("Content-Disposition", ""))
         body, is_accepted = bytearray(), request.types is None or declared in request.types
         for piece in pieces:

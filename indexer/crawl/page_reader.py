@@ -10,12 +10,18 @@ from urllib.parse import urlsplit
 
 from indexer.crawl.browser import Browser
 from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, PageRequest
-from indexer.crawl.http_response import HttpResponse, refresh_target, x_robots_directives
-from indexer.crawl.page_links import ONLY_LINKS, Links, indexing_rules, read_links
+from indexer.crawl.http_response import (
+    ONLY_LINKS,
+    HttpResponse,
+    Links,
+    indexing_rules,
+    read_links,
+    refresh_target,
+    x_robots_directives,
+)
 from indexer.crawl.renderer import Renderer
-from indexer.crawl.robots import fetch_robots
 from indexer.crawl.same_text import is_same_answer, shingles, shingles_without_address, text_of
-from indexer.crawl.sitemaps import SITEMAP_TYPES, SitemapReader
+from indexer.crawl.site_files import SITEMAP_TYPES, SitemapReader, fetch_robots
 from indexer.errors import FetchError, NotWanted, SessionEnded
 from indexer.generation.previous import conditions
 from indexer.network.credentials import Session

@@ -12,9 +12,8 @@ from functools import partial
 
 from indexer.crawl.browser import Browser, RenderJob, Resource, check_installed
 from indexer.crawl.fetch import Fetcher, PageRequest
-from indexer.crawl.http_response import HttpResponse, PageUnavailable
-from indexer.crawl.page_links import MARKUP, Links, read_links
-from indexer.crawl.robots import Robots, fetch_robots
+from indexer.crawl.http_response import MARKUP, HttpResponse, Links, PageUnavailable, read_links
+from indexer.crawl.site_files import Robots, fetch_robots
 from indexer.errors import FetchError, NotWanted
 from indexer.network.urls import normalise, origin
 from indexer.read.document_reader import PageParts

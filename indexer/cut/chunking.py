@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from embedder.model.tokenizer import TextTokens, Tokenizer
 from embedder.text_embedder import Embedder
-from indexer.config import ChunkConfig
 from indexer.cut.cuts import Piece, cut, min_tokens
 from indexer.errors import ConfigError
 from indexer.network.urls import with_anchor
@@ -43,10 +42,13 @@ class _Passage(NamedTuple):
 class Chunker:
     """Cuts documents into chunks that fit the model."""
 
-    def __init__(self, embedder: Embedder, config: ChunkConfig) -> None:
-        """Set the token budgets for a model. Raises ConfigError if the model reads too few tokens."""
+    def __init__(self, embedder: Embedder, max_tokens: int) -> None:
+        """Set the token budgets of a model, and of a passage without its heading context.
+
+        Raises ConfigError if the model reads too few tokens.
+        """
         self._embedder = embedder
-        self._config = config
+        self._max_tokens = max_tokens
         self._cache = TokenCache(embedder.tokenizer)
         self._room = embedder.max_length - embedder.tokenizer.count([""], "document")[0]
         if self._room < 2 * _MIN_TEXT_TOKENS:
@@ -58,7 +60,7 @@ class Chunker:
         self._cache.clear()
         sections = [short for section in document.sections for short in _divide(section)]
         self._cache.load(text for section in sections for text in (section.text, *section.path[-1:]))
-        size = min(self._config.tokens, self._room - self._max_context_tokens)
+        size = min(self._max_tokens, self._room - self._max_context_tokens)
         joined = join_short(sections, size, self._cache.count)
         repeats: Counter[str] = Counter()
         chunks: list[Chunk] = []
@@ -95,7 +97,7 @@ class Chunker:
     def _split_section(self, title: str, section: Section) -> list[_Passage]:
         context = later_context = self._context(title, section, is_first=True)
         length, tokens = self._cache.count(section.text), self._cache.tokens(section.text)
-        budget = min(self._config.tokens, self._room - self._cache.count(context))
+        budget = min(self._max_tokens, self._room - self._cache.count(context))
         if length > budget:
             later_context = self._context(title, section, is_first=False)
             budget = min(budget, self._room - self._cache.count(later_context))

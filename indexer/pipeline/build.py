@@ -15,24 +15,22 @@ from typing import TYPE_CHECKING
 
 from embedder.text_embedder import Embedder
 from indexer import memory
-from indexer.config import BuildConfig
+from indexer.config import BuildConfig, limits_differ, without_sources
 from indexer.cut.chunking import MAX_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.manifest import GENERATIONS, current_id, read_manifest
 from indexer.generation.previous import PreviousGeneration, record_of, sections_of
 from indexer.network.credentials import make_sessions
+from indexer.network.urls import full_name, refuse_secret
 from indexer.pipeline.draft import BuildPlan, Draft, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, BuildReport, Progress
-from indexer.publish.source_settings import limits_differ, without_sources
 from indexer.read.access_list import LISTED, NOBODY
 from indexer.read.document_reader import Unwanted, read_document
-from indexer.read.ocr.pages import NO_OCR, Ocr, find_engine
+from indexer.read.ocr import NO_OCR, Ocr, find_engine
 from indexer.read.reader_process import ReaderPool, busy_seconds, most_at_once
 from indexer.records import CarriedPage, Document, Failure, Item, Outcome, Page, PageRecord, PageState, Skip
-from indexer.sources.addresses import full_name, refuse_secret
 from indexer.sources.pushed_store import SOURCE, PushedStore
-from indexer.sources.reading import Reading, read_sources
-from indexer.sources.templates import Templates
+from indexer.sources.reading import Reading, Templates, read_sources
 
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
@@ -391,7 +389,7 @@ class _Build:
     @cached_property
     def _chunker(self) -> Chunker:
         with self._report.timed("model"):
-            return Chunker(self._embedder, self._plan.config.chunk)
+            return Chunker(self._embedder, self._plan.config.chunk_tokens)
 
 
 def read_ahead(

@@ -17,19 +17,18 @@ import numpy.typing as npt
 from embedder.late_interaction import DocumentTokens
 from embedder.text_embedder import Embedder, encode_documents
 from indexer import memory
-from indexer.config import BuildConfig
+from indexer.config import BuildConfig, credentialed_sources, has_same_limits, inherit_limits
 from indexer.errors import IndexCorrupt, IndexMissing
 from indexer.generation.languages import SAMPLE, Spoken, measure_languages, unknown_languages
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Counts, Manifest
 from indexer.generation.previous import READER_VERSION, PreviousGeneration
 from indexer.generation.rows import why_no_tokens
 from indexer.generation.writer import GenerationWriter
+from indexer.network.urls import full_name
 from indexer.pipeline.progress import BY_HAND, WITHOUT, BuildReport, Progress, TokenUse, token_use
 from indexer.publish.publish import disk_errors, live_id, prepare, publish, remove_old, start, writer_lock
-from indexer.publish.source_settings import credentialed_sources, has_same_limits, inherit_limits
-from indexer.read.ocr.pages import NO_OCR, Ocr
+from indexer.read.ocr import NO_OCR, Ocr
 from indexer.records import Chunk, Document, PageRecord
-from indexer.sources.addresses import full_name
 from indexer.sources.pushed_store import SOURCE
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def complete(plan: BuildPlan) -> BuildPlan:
     config = inherit_limits(replace(config, refresh=refresh, metadata=metadata), sources, live)
     settings: dict[str, Any] = {
         "crawl": asdict(replace(config.crawl, http_proxy="")),  # differs between machines
-        "chunk": asdict(config.chunk),
+        "chunk": {"tokens": config.chunk_tokens},
         "ocr": None if plan.ocr.obstacle else config.ocr.as_dict(),
         "keep_generations": config.keep_generations,
         "reading": READER_VERSION,

@@ -1,3 +1,3 @@
 """A written generation in, a live generation out: locks, swaps, rollbacks, archives, and checks of files.
 
-May import `generation`, and `cut` to check settings."""
+May import `generation`."""

@@ -16,13 +16,13 @@ from contextlib import ExitStack, closing, contextmanager
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
 
+from indexer.config import without_private_access
 from indexer.errors import ArchiveError, IndexCorrupt
 from indexer.generation import manifest as manifests
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import DEFAULT, GENERATIONS, MANIFEST, MAX_MANIFEST_BYTES, FileRecord, Manifest
 from indexer.publish import publish
 from indexer.publish.publish import problems_of, size_of, verify, writer_lock
-from indexer.publish.source_settings import without_private_access
 
 _BUFFER_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"

@@ -14,7 +14,7 @@ from indexer.errors import ParseError
 from indexer.read.extraction import day_of, from_json
 from indexer.read.formats import CONTAINER, HTML, PAGE, SCANS, TEXT_READERS, effective_type, reader_of
 from indexer.read.html.site_template import MAX_BLOCKS
-from indexer.read.ocr.pages import NO_OCR, Ocr, Scans, count_pages, read_scans
+from indexer.read.ocr import NO_OCR, Ocr, Scans, count_pages, read_scans
 from indexer.read.reader_process import ReaderProcess, borrowed
 from indexer.records import AccessLists, Document, Extraction, Page, PageBlocks, PageReading, Section
 from indexer.text.charsets import is_binary

@@ -93,7 +93,7 @@ def preload() -> None:
 def load_ocr(engine: str) -> None:
     """Load the OCR engine. Later requests for pages report an error."""
     try:
-        scans = import_module("indexer.read.ocr.scans")
+        scans = import_module("indexer.read.scans")
         scans.load(engine)
     except (ImportError, SyntaxError, RuntimeError, OSError) as error:
         _import_errors[SCANS] = str(error)

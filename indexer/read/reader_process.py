@@ -179,7 +179,7 @@ class ReaderProcess:
         return process
 
     def use(self, engine: str) -> None:
-        """Load an OCR engine for the current loan of the process, see `indexer.read.ocr.pages`."""
+        """Load an OCR engine for the current loan of the process, see `indexer.read.ocr`."""
         if engine != self._engine:
             self.close()
             self._engine = engine

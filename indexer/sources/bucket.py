@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from indexer.crawl.http_response import parse_content_type
 from indexer.errors import FetchError, SourceError
-from indexer.network import content_codings
-from indexer.network.proxies import ENVIRONMENT
+from indexer.network.http import ENVIRONMENT, decode_limited
+from indexer.network.urls import BucketAddress
 from indexer.read.access_list import closed_paths
 from indexer.read.container import with_members
 from indexer.read.formats import CONTENT_TYPES, content_type_of
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
-from indexer.sources.addresses import BucketAddress
 from indexer.sources.stored_files import StoredFile, StoredFiles, listing
 from indexer.text.cleaning import one_line
 
@@ -203,7 +202,7 @@ class _Bucket:
         if content_type_of(file.path.decode("utf-8", "replace")) is None and content_type not in CONTENT_TYPES:
             return Skip(self._files.url(file.path), f"media type {content_type or 'unknown'} is not read")
         chunks = map(bytes, answer.stream(_BUFFER_BYTES))
-        body = content_codings.decode_limited(chunks, headers.get("content-encoding", ""), self._limits.max_bytes)
+        body = decode_limited(chunks, headers.get("content-encoding", ""), self._limits.max_bytes)
         fetched = file._replace(version=_file(answer.meta).version)
         return self._files.page(fetched, body, content_type, charset)
 

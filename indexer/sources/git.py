@@ -25,13 +25,12 @@ from indexer.config import CrawlLimits
 from indexer.crawl.guard import resolve_checked
 from indexer.errors import CredentialsError, NotWanted, SourceError
 from indexer.network.credentials import Session
-from indexer.network.proxies import proxy_for, unused_proxy
-from indexer.network.urls import origin
+from indexer.network.http import proxy_for, unused_proxy
+from indexer.network.urls import GitAddress, origin
 from indexer.read.container import with_members
 from indexer.read.markup.includes import Includes
 from indexer.records import Item, Page, Skip
 from indexer.source_context import SourceContext
-from indexer.sources.addresses import GitAddress
 from indexer.sources.folder import is_below_list
 from indexer.sources.stored_files import StoredFile, StoredFiles, listing
 from indexer.text.cleaning import one_line

@@ -1,28 +1,185 @@
-"""Read the pages of all sources, each page once."""
+"""Read the pages of all sources, each page once, and learn the template of each site.
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+A template is the text that pages of a site repeat around their content. It is learnt from the first pages of a source
+and stored in the index. It is learnt again when all pages are read again, or when most of the first pages changed.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeGuard
+from urllib.parse import urlsplit
 
 from indexer.config import CrawlLimits
 from indexer.crawl.browser import Browser
 from indexer.crawl.crawler import crawl
-from indexer.errors import SourceError
+from indexer.errors import ParseError, SourceError
 from indexer.generation.previous import PreviousGeneration
 from indexer.generation.versions import editions_of
 from indexer.network.credentials import Session
+from indexer.network.urls import SCHEME, address_kind
 from indexer.read.container import with_members
-from indexer.read.formats import OCR_OFF
-from indexer.records import CarriedPage, Item, Page, Skip
+from indexer.read.document_reader import PageParts, read_page_parts
+from indexer.read.formats import HTML, OCR_OFF, effective_type, reader_of
+from indexer.read.html.site_template import MAX_BLOCKS, Template, read_template
+from indexer.read.reader_process import borrowed, most_at_once
+from indexer.records import CarriedPage, Item, Page, PageBlocks, PageReading, Skip
 from indexer.source_context import SourceContext
-from indexer.sources.addresses import SCHEME, address_kind
 from indexer.sources.bucket import read_objects
 from indexer.sources.folder import read_path
 from indexer.sources.git import read_repository
 from indexer.sources.pushed_store import SOURCE, PushedStore
-from indexer.sources.templates import Items, Templates
+
+_SAMPLE_PAGES, _MAX_SAMPLE_BYTES, _MAX_SAMPLE_ITEMS = 40, 20_000_000, 200
+_MAX_READERS = 2
+_MIN_PAGES = 4
+# A text belongs to the template if it is on this number of pages, and on this share of the pages with its place.
+_MIN_REPEATS, _MIN_SHARE, _MIN_LINKED_SHARE = 3, 0.5, 0.8
+_MIN_CHANGED_SHARE = 0.8
+_REPEATED_PLACES = 2
+_MAX_HASHES = 512
+
+Items = Generator[Item, None, None]
+
+
+@dataclass(slots=True)
+class _Sample:
+    """The first items of a source, from which its template is learnt."""
+
+    items: list[Item] = field(default_factory=list)
+    pages_by_hash: dict[str, Page | CarriedPage] = field(default_factory=dict)
+    bytes: int = 0
+
+
+class Templates:
+    """Learns the templates of sources, and attaches them to pages."""
+
+    def __init__(self, kept: Mapping[str, str] | None = None, is_new: Callable[[Page], bool] = lambda _: True) -> None:
+        """Start with the templates of the previous build. `is_new` returns whether a page has changed since then."""
+        self._known = dict(kept or {})
+        self._studied: set[str] = set()
+        self._is_new = is_new
+
+    def parts_of(self, source: str, page: Page) -> PageParts:
+        """Return the parts of a page that are read with its links. Any thread may call this."""
+        if not self._is_new(page):
+            return PageParts()
+        template = self._known.get(source, "") if is_html(page) else ""
+        blocks = is_html(page) and not template and source not in self._studied
+        return PageParts(text=True, blocks=blocks, template=template)
+
+    def kept(self, sources: Iterable[str]) -> dict[str, str]:
+        """Return the templates of these sources."""
+        return {source: self._known[source] for source in sources if source in self._known}
+
+    def attach(self, source: str, items: Iterable[Item]) -> Items:
+        """Yield the items of a source, and attach the source's template to pages once it is learnt."""
+        sample = _Sample()
+        for item in items:
+            is_page = is_html(item) or isinstance(item, CarriedPage)
+            if source in self._studied or not (sample.items or is_page):
+                yield self._with(source, item)
+                continue
+            sample.items.append(item)
+            if is_page and isinstance(item, Page | CarriedPage) and item.content_hash not in sample.pages_by_hash:
+                sample.pages_by_hash[item.content_hash] = item
+                sample.bytes += len(item.body) if isinstance(item, Page) else 0
+            if (
+                len(sample.pages_by_hash) >= _SAMPLE_PAGES
+                or sample.bytes >= _MAX_SAMPLE_BYTES
+                or len(sample.items) >= _MAX_SAMPLE_ITEMS
+            ):
+                yield from self._learn(source, sample)
+                sample = _Sample()
+        yield from self._learn(source, sample)
+
+    def _learn(self, source: str, sample: _Sample) -> list[Item]:
+        """Learn the template unless the source has one and few pages changed; return the items of the sample."""
+        pages = [page for page in sample.pages_by_hash.values() if isinstance(page, Page)]
+        readings: dict[str, PageReading] = {}
+        needed = max(_MIN_PAGES, _MIN_CHANGED_SHARE * len(sample.pages_by_hash)) if source in self._known else 0
+        if sum(map(self._is_new, pages)) >= needed:
+            with ThreadPoolExecutor(min(_MAX_READERS, most_at_once())) as pool:
+                results = zip(pages, pool.map(self._reading, pages), strict=True)
+                readings = {page.content_hash: reading for page, reading in results if reading is not None}
+            template = learn(reading.blocks for reading in readings.values() if reading.blocks is not None)
+            if template is not None:
+                self._known[source] = str(template)
+        if source in self._known:
+            self._studied.add(source)
+        return [self._with(source, item, readings) for item in sample.items]
+
+    def _reading(self, page: Page) -> PageReading | None:
+        """Return the reading of a page with its blocks, or None if the page cannot be read."""
+        if page.reading is not None and page.reading.blocks is not None:
+            return page.reading
+        try:
+            with borrowed() as process:
+                return read_page_parts(page, PageParts(text=True, blocks=True), process)[2]
+        except ParseError:
+            return None
+
+    def _with(self, source: str, item: Item, readings: Mapping[str, PageReading] | None = None) -> Item:
+        """Return an item with the template of its source, and with its reading if that was made for the template."""
+        if not is_html(item):
+            return item
+        template = self._known.get(source, "")
+        reading = item.reading or (readings or {}).get(item.content_hash)
+        if reading is not None and reading.template != template and _may_have(reading, template):
+            reading = None
+        return replace(item, template=template, reading=reading)
+
+
+def _may_have(reading: PageReading, template: str) -> bool:
+    """Return whether the text of a reading may contain a template."""
+    if reading.template or reading.blocks is None or len(reading.blocks.blocks) == MAX_BLOCKS:
+        return True
+    texts, places = read_template(template).texts, read_template(template).link_places
+    blocks = reading.blocks.blocks
+    return any(text in texts or (is_linked and place in places) for _, place, text, is_linked in blocks)
+
+
+def learn(pages: Iterable[PageBlocks]) -> Template | None:
+    """Return the template of some pages, or None if there are too few. Pages with the same headings count once."""
+    blocks_by_headings = {page.headings_hash: page.blocks for page in pages}
+    if len(blocks_by_headings) < _MIN_PAGES:
+        return None
+    outer_place_of: dict[int, int] = {}
+    place_of: dict[int, int] = {}
+    places, texts, linked = Counter[int](), Counter[int](), Counter[int]()  # numbers of pages
+    for blocks in blocks_by_headings.values():
+        outer_place_of |= {place: outer for outer, place, _, _ in blocks}
+        place_of |= {text: place for _, place, text, _ in blocks}
+        texts.update({text for _, _, text, _ in blocks})
+        times = Counter(place for _, place, _, _ in blocks)
+        places.update(times.keys())
+        bare = {place for _, place, _, is_linked in blocks if not is_linked}
+        linked.update(place for place, count in times.items() if count <= _REPEATED_PLACES and place not in bare)
+    repeated = [
+        text for text, count in texts.most_common() if count >= max(_MIN_REPEATS, _MIN_SHARE * places[place_of[text]])
+    ]
+    links = [
+        place for place, count in linked.most_common() if count >= max(_MIN_PAGES, _MIN_LINKED_SHARE * places[place])
+    ]
+    text_places = frozenset(place_of[text] for text in repeated[:_MAX_HASHES])
+    outer_places = {*text_places, *links[:_MAX_HASHES]}
+    for place in tuple(outer_places):
+        while (place := outer_place_of.get(place, 0)) and place not in outer_places:
+            outer_places.add(place)
+    texts_and_links = frozenset(repeated[:_MAX_HASHES]), text_places, frozenset(links[:_MAX_HASHES])
+    return Template(*texts_and_links, frozenset(outer_places))
+
+
+def is_html(item: Item) -> TypeGuard[Page]:
+    """Return whether an item is an HTML page to be read, which may have a template."""
+    if not isinstance(item, Page) or item.noindex:
+        return False
+    return reader_of(effective_type(item.content_type, urlsplit(item.url).path)) == HTML
+
 
 _MAX_VERSIONS = 100
 

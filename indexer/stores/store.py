@@ -11,7 +11,7 @@ from indexer.publish.publish import Published, list_generations, roll_back
 
 if TYPE_CHECKING:
     from indexer.generation.generation import Generation
-    from indexer.stores.milvus.milvus_store import MilvusGeneration, MilvusStore
+    from indexer.stores.milvus_store import MilvusGeneration, MilvusStore
 
 Store = Union["FolderStore", "MilvusStore"]
 """The generations of one collection. Both classes have the methods of `FolderStore`."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from indexer.network.proxies import proxy_for, tls_context
+from indexer.network.http import proxy_for, tls_context
 from rag.answer.prompt import Endpoint, messages
 from rag.answer.proof import Lookup, ProvedText, Prover
 from rag.errors import EndpointFailed, EndpointSlow

@@ -13,14 +13,14 @@ from embedder.engines.library import find_compiler
 from embedder.engines.package import check_private, is_built, needs_compiler
 from embedder.engines.plan import Plan, torch_version
 from embedder.errors import PilotlightError
+from indexer.config import limits_of
 from indexer.crawl.browser import check_installed, installed_versions
 from indexer.generation.generation import Generation
 from indexer.generation.languages import languages_of
 from indexer.network.credentials import Session
 from indexer.pipeline.progress import token_use
 from indexer.publish.publish import list_collections
-from indexer.publish.source_settings import limits_of
-from indexer.read.ocr import pages as ocr
+from indexer.read import ocr
 from indexer.read.reader_process import ReaderProcess
 from indexer.sources.git import version as git_version
 from rag.access import AccessRules

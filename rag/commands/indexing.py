@@ -17,10 +17,10 @@ from embedder.text_embedder import Embedder
 from indexer.config import SOURCE_SETTINGS, BuildConfig
 from indexer.errors import ClusterError, NothingToIndex, SourceError, counted
 from indexer.generation.previous import live_sources
+from indexer.network.urls import address_kind, full_name, refuse_secret
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import BuildReport, Progress
 from indexer.publish.publish import disk_errors, list_collections, live_id, prepare
-from indexer.sources.addresses import address_kind, full_name, refuse_secret
 from indexer.sources.folder import Watcher
 from rag.changes.snapshots import count_changes
 from rag.commands import models

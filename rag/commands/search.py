@@ -77,7 +77,7 @@ def _open(settings: Settings) -> "Searchable":
     names: Iterable[str] | None = names_of(settings.collection)
     if settings.store or names == [settings.collection]:
         return models.published_store(settings).open()
-    from indexer.generation.joint import JointGeneration
+    from indexer.generation.generation import JointGeneration
     from indexer.stores.store import FolderStore
     from rag.stores import check_fingerprint
 

@@ -91,7 +91,7 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
 
     Returns the function that waits for the index, and exits if the build fails.
     """
-    from indexer.sources.addresses import address_kind, full_name
+    from indexer.network.urls import address_kind, full_name
     from rag.commands.models import sources_of_index
 
     is_live = sources_of_index(settings) == [full_name(source) for source in sources]

@@ -13,11 +13,11 @@ from pathlib import Path
 from embedder.errors import PilotlightError
 from embedder.text_embedder import Embedder
 from indexer import memory
+from indexer.config import config_of
 from indexer.generation.manifest import GENERATIONS, current_id, read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import BuildReport, Progress
 from indexer.publish.publish import live_id
-from indexer.publish.source_settings import config_of
 from indexer.sources.pushed_store import PushedStore
 from rag.jobs.pushes import pushed_folders
 from rag.settings import Settings

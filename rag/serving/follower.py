@@ -14,8 +14,7 @@ from embedder.text_embedder import CrossEncoder, Embedder
 from indexer import memory
 from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.filter import Filter
-from indexer.generation.generation import Generation
-from indexer.generation.joint import JointGeneration
+from indexer.generation.generation import Generation, JointGeneration
 from indexer.generation.manifest import DEFAULT
 from indexer.publish.publish import SelfCheck
 from indexer.stores.store import FolderStore, Searchable, Store

@@ -7,7 +7,7 @@ from pathlib import Path
 import tokenizers
 
 from embedder.text_embedder import Embedder
-from indexer.config import ChunkConfig, CrawlLimits
+from indexer.config import CHUNK_TOKENS, CrawlLimits
 from indexer.cut.chunking import Chunker
 from indexer.errors import ParseError
 from indexer.read.document_reader import read_document
@@ -27,7 +27,7 @@ def write_reference(folder: Path) -> Path:
 
 def read_chunks(source: Path, count: int, embedder: Embedder) -> list[str]:
     """Return up to `count` passages of a folder, cut as for an index."""
-    chunker = Chunker(embedder, ChunkConfig())
+    chunker = Chunker(embedder, CHUNK_TOKENS)
     texts: list[str] = []
     for page in read_sources([str(source)], Reading(CrawlLimits())):
         if not isinstance(page, Page):

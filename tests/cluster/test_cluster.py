@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexer.config import BuildConfig, ChunkConfig
+from indexer.config import BuildConfig
 from indexer.errors import ClusterError, IndexMissing
 from indexer.generation.manifest import current_id
 from indexer.pipeline.build import build
@@ -30,7 +30,7 @@ from tests.security.memory import descendants
 from tests.system.conftest import run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-CONFIG = BuildConfig(chunk=ChunkConfig(tokens=40))
+CONFIG = BuildConfig(chunk_tokens=40)
 
 
 @pytest.fixture(autouse=True)

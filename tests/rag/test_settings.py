@@ -91,7 +91,7 @@ def test_configs_take_their_values_from_the_settings(tmp_path: Path) -> None:
     settings = load({**values, "include": "/docs/, /blog/*.html$", "exclude": "*/old/"}, {})
     embedder, build = settings.embedder_config(), settings.build_config()
     assert (embedder.threads, embedder.cache_dir) == (3, tmp_path)
-    assert (build.crawl.max_pages, build.chunk.tokens, build.keep_generations) == (5, 64, 9)
+    assert (build.crawl.max_pages, build.chunk_tokens, build.keep_generations) == (5, 64, 9)
     assert build.crawl.scope == CrawlScope(("/docs/", "/blog/*.html$"), ("*/old/",))
     assert load({"index": "i", "collection": "manuals"}, {}).collection_dir == Path("i/collections/manuals")
     with pytest.raises(ConfigError, match=r"the collection name '\.\./x'"):

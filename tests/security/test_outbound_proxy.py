@@ -10,7 +10,7 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.crawl.crawler import crawl
 from indexer.errors import ConfigError, SourceError
-from indexer.network.proxies import proxy_for
+from indexer.network.http import proxy_for
 from indexer.records import Page
 from indexer.source_context import SourceContext
 from indexer.sources.reading import Reading, read_sources

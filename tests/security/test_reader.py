@@ -14,7 +14,7 @@ from indexer.config import OcrConfig
 from indexer.errors import ParseError
 from indexer.read.document_reader import read_document
 from indexer.read.extraction import from_json
-from indexer.read.ocr.pages import find_engine
+from indexer.read.ocr import find_engine
 from indexer.read.reader_process import ReaderProcess
 from rag.commands.doctor import readers
 from tests.indexer.conftest import make_page

@@ -34,7 +34,7 @@ FAILING = ("", "\x01", "\n\x01")  # ends
 EXEMPT = {  # why they may take longer
     **{f"indexer.read.markup.markdown.{name}": "200 characters of a pair" for name in ("_PAIR", "_PAIRS")},
     "indexer.read.access_list._TABLE_PREFIX": "100 characters before a key",
-    "indexer.read.office.number_formats._TOKEN": "255 characters of a format",
+    "indexer.read.office.sheets._TOKEN": "255 characters of a format",
     "indexer.sources.bucket._BODY": "a bounded part of an error",
     "indexer.sources.bucket._REQUEST": "a bounded part of an error",
 }

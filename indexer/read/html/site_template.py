@@ -1,4 +1,4 @@
-"""Find and remove the template of a site, the text that its pages share; see `indexer.sources.templates`.
+"""Find and remove the template of a site, the text that its pages share; see `indexer.sources.reading`.
 
 A place is the chain of element names and classes from the body to a block. Places and texts are compared by hashes.
 All numbers hash alike, so that texts with different dates or versions are equal.

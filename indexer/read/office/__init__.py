@@ -1,3 +1,3 @@
 """Word, Excel, PowerPoint, OpenDocument and EPUB files in, content out.
 
-May import `html` and `files` to read their contents."""
+May import `html` and `text` to read their contents."""

@@ -17,8 +17,8 @@ from indexer.crawl.http_response import (
     retry_after,
     x_robots_directives,
 )
-from indexer.network.content_codings import decode_body
 from indexer.network.credentials import Credential, Session
+from indexer.network.http import decode_body
 from indexer.network.urls import normalise
 from indexer.read.formats import OPENAPI
 from tests.indexer.crawl.test_crawler import link, run

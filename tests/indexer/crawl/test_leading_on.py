@@ -4,7 +4,7 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl.crawler import crawl
-from indexer.crawl.page_links import read_links
+from indexer.crawl.http_response import read_links
 from indexer.errors import NothingToIndex
 from indexer.records import Page
 from indexer.source_context import SourceContext

@@ -17,7 +17,7 @@ from indexer.crawl.crawler import crawl
 from indexer.crawl.fetch import Fetcher
 from indexer.crawl.http_response import PageUnavailable
 from indexer.crawl.renderer import RenderBudget, Renderer
-from indexer.crawl.robots import Robots
+from indexer.crawl.site_files import Robots
 from indexer.errors import RendererMissing
 from indexer.network.credentials import Credential, InEnvironment, make_sessions
 from indexer.read.reader_process import borrowed

@@ -6,7 +6,7 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl.fetch import Fetcher
-from indexer.crawl.robots import Robots, fetch_robots
+from indexer.crawl.site_files import Robots, fetch_robots
 from indexer.errors import FetchError
 from tests.indexer.server import Reply, Site
 

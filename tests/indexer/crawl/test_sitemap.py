@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from indexer.config import CrawlLimits, CrawlScope
-from indexer.crawl.sitemaps import read_sitemap
+from indexer.crawl.site_files import read_sitemap
 from indexer.errors import SourceError
 from tests.indexer.conftest import make_page
 from tests.indexer.crawl.test_crawler import link, run
@@ -189,7 +189,7 @@ def test_a_sitemap_may_be_larger_than_a_page_and_not_endless(site: Site, monkeyp
 
 
 def test_so_many_pages_are_listed_and_no_more(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.crawl.sitemaps.MAX_ENTRIES", 3)
+    monkeypatch.setattr("indexer.crawl.site_files.MAX_ENTRIES", 3)
     site.routes["/sitemap.xml"] = Reply(index("/0.xml", "/1.xml", "/2.xml"), 200, XML)
     for number in range(3):
         site.routes[f"/{number}.xml"] = Reply(urlset(f"/{number}a", f"/{number}b"), 200, XML)

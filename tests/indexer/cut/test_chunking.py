@@ -8,7 +8,6 @@ import pytest
 from embedder.config import PACKAGED, locate
 from embedder.model.spec import read_spec
 from embedder.model.tokenizer import Tokenizer
-from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker, join_short
 from indexer.errors import ConfigError
 from indexer.records import Chunk, Document, Section, SectionBlock
@@ -21,7 +20,7 @@ def document(*sections: Section, title: str = "Title", url: str = "http://t.test
 
 
 def split(text: str, tokens: int = 50, max_length: int = 256, path: tuple[str, ...] = ("Title",)) -> list[Chunk]:
-    chunker = Chunker(DummyEmbedder(max_length=max_length), ChunkConfig(tokens))
+    chunker = Chunker(DummyEmbedder(max_length=max_length), tokens)
     return chunker.split(document(Section(path, "here", text)))
 
 
@@ -46,7 +45,7 @@ def test_blocks_of_a_passage_are_those_of_its_section() -> None:
         SectionBlock(text.index(each), text.index(each) + len(each), head)
         for each, head in ((code, None), (table, "Id | Words"))
     )
-    chunker = Chunker(DummyEmbedder(), ChunkConfig(40))
+    chunker = Chunker(DummyEmbedder(), 40)
     chunks = chunker.split(document(Section((), None, text, blocks=wholes)))
     found = [(block.kind, chunk.text[block.start : block.end]) for chunk in chunks for block in chunk.blocks]
     assert found[0] == ("code", code)
@@ -68,7 +67,7 @@ def test_context_never_crowds_out_the_text() -> None:
 
 
 def test_ids_are_stable_and_unique() -> None:
-    chunker = Chunker(DummyEmbedder(), ChunkConfig())
+    chunker = Chunker(DummyEmbedder(), 200)
     texts = [f"{word} {words(30)}" for word in ("same", "same", "other")]
     sections = [Section((), None, text) for text in texts]
     ids = [chunk.id for chunk in chunker.split(document(*sections))]
@@ -84,7 +83,7 @@ def test_ids_are_stable_and_unique() -> None:
 
 def test_a_model_too_short_to_be_of_use() -> None:
     with pytest.raises(ConfigError, match="reads only 20 tokens"):
-        Chunker(DummyEmbedder(max_length=20), ChunkConfig())
+        Chunker(DummyEmbedder(max_length=20), 200)
 
 
 @pytest.mark.model
@@ -99,7 +98,7 @@ def test_a_model_too_short_to_be_of_use() -> None:
 def test_no_chunk_is_longer_than_the_model_reads(text: str, tokenizer: Tokenizer) -> None:
     embedder = DummyEmbedder()
     embedder.tokenizer = tokenizer
-    chunks = Chunker(embedder, ChunkConfig(200)).split(document(Section(("Part", text[:3_000]), None, text)))
+    chunks = Chunker(embedder, 200).split(document(Section(("Part", text[:3_000]), None, text)))
     assert all(chunk.tokens <= 256 for chunk in chunks)
     assert [chunk.position for chunk in chunks] == list(range(len(chunks)))
     assert all(len(chunk.text) <= 200 * 12 for chunk in chunks), "even of what makes few tokens"
@@ -122,7 +121,7 @@ def tokenizer() -> Tokenizer:
 )  # fmt: skip
 def test_section_numbers_are_shown_but_not_embedded(heading: str, read: str) -> None:
     section = Section((heading,), None, "Some text.")
-    chunk = Chunker(DummyEmbedder(), ChunkConfig()).split(document(section, title=heading))[0]
+    chunk = Chunker(DummyEmbedder(), 200).split(document(section, title=heading))[0]
     assert chunk.embedded_text == f"{read}\n\nSome text."
     assert (chunk.title, chunk.section) == (heading, heading)
 
@@ -200,5 +199,5 @@ RUNS = [
     ids=[*map(repr, RUNS), *SHAPES],
 )
 def test_cutting_takes_linear_time(make: Callable[[int], list[Section]]) -> None:
-    chunker = Chunker(DummyEmbedder(), ChunkConfig())
+    chunker = Chunker(DummyEmbedder(), 200)
     check_linear(lambda sections: chunker.split(document(*sections)), make, 32_000)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexer.config import BuildConfig, ChunkConfig
+from indexer.config import BuildConfig
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.documents import DocumentReader, document_id
@@ -39,7 +39,7 @@ def index(tmp_path_factory):
         [str(source)],
         index,
         DummyEmbedder(),
-        BuildConfig(chunk=ChunkConfig(tokens=16), tokens=True),
+        BuildConfig(chunk_tokens=16, tokens=True),
         progress=Progress(io.StringIO(), quiet=True),
     )
     return index
@@ -78,7 +78,7 @@ def test_code_and_tables_are_kept_and_earlier_files_have_none(database):
     source, index = database.parent / "source", database.parent / "index"
     source.mkdir()
     (source / "page.md").write_text(f"# Page\n\nRun it:\n\n{code}\n\n{table}\n")
-    config = BuildConfig(chunk=ChunkConfig(tokens=64))
+    config = BuildConfig(chunk_tokens=64)
     for _ in range(2):  # the second build carries them over
         (source / "other.md").write_text(f"# Other\n\nWords {_}.")
         build([str(source)], index, DummyEmbedder(), config, progress=Progress(io.StringIO(), quiet=True))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
+from indexer.config import BuildConfig, CrawlLimits
 from indexer.generation.manifest import current_id
 from indexer.generation.vectors import VectorReader
 from indexer.network.credentials import Credential
@@ -63,12 +63,10 @@ class Work:
         limits: CrawlLimits | None = None,
         credentials: Sequence[Credential] = (),
         allow_shrink: bool = False,
-        **chunk: int,
+        **options: int,
     ) -> BuildReport:
         limits = limits or CrawlLimits(allow_private=True, timeout=20.0)
-        config = BuildConfig(
-            crawl=limits, chunk=ChunkConfig(**chunk), full=full, credentials=credentials, allow_shrink=allow_shrink
-        )
+        config = BuildConfig(crawl=limits, full=full, credentials=credentials, allow_shrink=allow_shrink, **options)
         stream, before = io.StringIO(), self.embedder.encoded
         names = [str(source) for source in sources]
         report = build(names, self.index, self.embedder, config, progress=Progress(stream))

@@ -91,14 +91,14 @@ def test_vectors_stay_in_step_across_blocks(work: Work, tmp_path: Path, monkeypa
     source = tmp_path / "long.txt"
     paragraphs = [f"Paragraph {number} is about topic{number} and about subject{number}." for number in range(60)]
     source.write_text("\n\n".join(paragraphs))
-    work.build(source, tokens=16)
+    work.build(source, chunk_tokens=16)
     for number in (1, 13, 14, 15, 16, 40, 59):
         paragraphs[number] = f"Chapter {number} deals with matter{number} instead of subject{number}."
     source.write_text("\n\n".join(paragraphs))
-    report = work.build(source, tokens=16)
+    report = work.build(source, chunk_tokens=16)
     assert 0 < report.embedded < report.carried
     fresh = Work(tmp_path / "fresh")
-    fresh.build(source, tokens=16)
+    fresh.build(source, chunk_tokens=16)
     assert work.content() == fresh.content()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexer.config import BuildConfig, ChunkConfig, OcrConfig
+from indexer.config import BuildConfig, OcrConfig
 from indexer.cut.chunking import Chunker
 from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, SourceError
 from indexer.generation import rows
@@ -22,11 +22,11 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress, token_use
 from indexer.publish.publish import problems_of, verify
 from indexer.read.document_reader import read_document
-from indexer.read.ocr.pages import EXTRA, Ocr, find_engine
+from indexer.read.ocr import EXTRA, Ocr, find_engine
 from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
 from tests.indexer.pipeline.incremental import Work, zoo
-from tests.indexer.read.ocr.drawn import encoded, picture, scanned
+from tests.indexer.read.scanned import encoded, picture, scanned
 from tests.indexer.server import Reply, Site, page
 
 FOUND = find_engine(OcrConfig())
@@ -38,7 +38,7 @@ def test_other_chunk_settings_cut_everything_anew_and_say_so(work: Work, site: S
     pages["dogs"].body = page("<p>" + "Dogs bark at strangers in the park. " * 20)
     work.build(site.url)
     site.routes["/dogs"] = Reply(b"", 503)
-    report = work.build(site.url, tokens=50)
+    report = work.build(site.url, chunk_tokens=50)
     assert work.said.startswith("chunk_tokens 200 -> 50: reading every page again, and embedding what differs\n")
     assert [failure.url for failure in report.kept] == [f"{site.url}/dogs"]
     assert (report.published, report.unchanged, report.changed.count, report.fetched) == (True, 3, 0, 4)
@@ -47,9 +47,9 @@ def test_other_chunk_settings_cut_everything_anew_and_say_so(work: Work, site: S
     assert report.embedded == report.chunks - report.carried
     assert pages["cats"].sent == 2
     site.routes["/dogs"] = pages["dogs"]
-    assert work.build(site.url, tokens=50).changed.examples == [f"{site.url}/dogs"], "read as soon as it is back"
+    assert work.build(site.url, chunk_tokens=50).changed.examples == [f"{site.url}/dogs"], "read as soon as it is back"
     assert pages["dogs"].sent == 2
-    assert not work.build(site.url, tokens=50).published
+    assert not work.build(site.url, chunk_tokens=50).published
 
 
 def test_reading_is_numbered() -> None:
@@ -60,7 +60,7 @@ def test_reading_is_numbered() -> None:
         <table><tr><th>Age</th><td>3</td></tr></table></main></body></html>"""
     markdown = "---\ntitle: Dogs\nteam: [a, b]\n---\n\n# Dogs\n\nDogs *bark*.\n\n## Walks\n\n" + "Twice a day. " * 60
     digest = hashlib.sha256()
-    chunker = Chunker(DummyEmbedder(), ChunkConfig(tokens=50))
+    chunker = Chunker(DummyEmbedder(), 50)
     for body, media_type in ((html, "text/html"), (markdown, "text/markdown"), ("Birds\n\nsing.", "text/plain")):
         document = read_document(make_page(body, media_type))
         digest.update(repr((document, chunker.split(document))).encode())

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexer.generation.generation import Generation
-from indexer.generation.joint import JointGeneration
+from indexer.generation.generation import Generation, JointGeneration
 from indexer.generation.manifest import current_id, read_manifest
 from indexer.generation.rows import TokenReader
 from indexer.generation.vectors import VectorReader

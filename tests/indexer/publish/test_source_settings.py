@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from indexer.config import BuildConfig, CrawlLimits
+from indexer.config import BuildConfig, CrawlLimits, inherit_limits, limits_of
 from indexer.errors import ConfigError
 from indexer.generation.manifest import Manifest, current_id, read_manifest
 from indexer.publish.archive import export_archive, import_archive
-from indexer.publish.source_settings import inherit_limits, limits_of
 from tests.indexer.pipeline.incremental import Work, zoo
 from tests.indexer.server import Site
 

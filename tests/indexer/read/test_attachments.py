@@ -8,7 +8,7 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.errors import ParseError
 from indexer.read.container import expand
-from indexer.read.files.mail import attachments
+from indexer.read.mail import attachments
 from indexer.records import Page
 from indexer.source_context import SourceContext
 from indexer.sources.folder import read_path

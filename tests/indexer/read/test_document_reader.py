@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.crawl.page_links import read_links
+from indexer.crawl.http_response import read_links
 from indexer.errors import ParseError
 from indexer.network.urls import normalise, origin
 from indexer.read.document_reader import read_document

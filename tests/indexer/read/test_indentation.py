@@ -2,7 +2,6 @@
 
 import pytest
 
-from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker
 from indexer.read.document_reader import read_document
 from tests.dummy import DummyEmbedder
@@ -30,5 +29,5 @@ def test_code_is_byte_equal(content_type: str, page: str) -> None:
     text = "\n\n".join(section.text for section in document.sections)
     assert CODE in text
     assert "1\n2\n3" not in text
-    [*_, chunk] = Chunker(DummyEmbedder(), ChunkConfig()).split(document)
+    [*_, chunk] = Chunker(DummyEmbedder(), 200).split(document)
     assert CODE in chunk.text

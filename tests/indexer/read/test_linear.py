@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from indexer.network.content_codings import without_gzip
+from indexer.network.http import without_gzip
 from indexer.read.access_list import begins_with_list, looks_like_list
 from indexer.read.extraction import clean, tidy
 from indexer.read.formats import FUNCTIONS

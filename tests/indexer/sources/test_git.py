@@ -11,9 +11,9 @@ import pytest
 from indexer.config import CrawlLimits, CrawlScope
 from indexer.errors import CredentialsError, SourceError
 from indexer.network.credentials import Basic, Credential, InEnvironment
+from indexer.network.urls import BucketAddress, GitAddress
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
-from indexer.sources.addresses import BucketAddress, GitAddress
 from indexer.sources.git import Git, read_repository, version
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Site, redirect

@@ -11,7 +11,7 @@ from indexer.read.html.html_tree import parse_html
 from indexer.read.html.main_content import extract, prepare
 from indexer.read.html.site_template import find_blocks
 from indexer.records import Failure, Page, PageBlocks
-from indexer.sources.templates import Templates, learn
+from indexer.sources.reading import Templates, learn
 from tests.indexer.conftest import make_page
 from tests.indexer.pipeline.incremental import Work
 

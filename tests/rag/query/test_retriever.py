@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from indexer.config import BuildConfig, ChunkConfig
+from indexer.config import BuildConfig
 from indexer.errors import SynonymsError
 from indexer.generation.documents import DocumentFacts
-from indexer.generation.generation import Generation
-from indexer.generation.joint import JointGeneration
+from indexer.generation.generation import Generation, JointGeneration
 from indexer.generation.lexical.vocabulary import Heading
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
@@ -119,7 +118,7 @@ def test_a_hit_with_its_section(site):
     (site.source / "long.md").write_text(
         f"# Long\n\n{'Before. ' * 30}\n\n## Part\n\n{' '.join(words)}\n\n## Next\n\n{'After. ' * 30}\n"
     )
-    config = BuildConfig(chunk=ChunkConfig(tokens=40))
+    config = BuildConfig(chunk_tokens=40)
     build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, quiet=True))
     [hit] = ask(opened(site), "word50", k=1, mode="lexical", expand="section").hits
     assert len(hit.text.split()) <= 40

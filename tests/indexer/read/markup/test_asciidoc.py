@@ -1,8 +1,8 @@
 import pytest
 
-from indexer.read.files.text import read_plain
 from indexer.read.markup.asciidoc import read
 from indexer.read.markup.includes import is_asciidoc
+from indexer.read.text import read_plain
 from indexer.text import reader_notes
 
 PIECES = {

@@ -5,7 +5,7 @@ from datetime import date, datetime, time, timedelta
 import pytest
 
 from indexer.read.office import sheets
-from indexer.read.office.number_formats import Value, format_value
+from indexer.read.office.sheets import Value, format_value
 from indexer.text import reader_notes
 from tests.indexer import files
 

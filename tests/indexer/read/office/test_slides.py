@@ -2,7 +2,7 @@
 
 import pytest
 
-from indexer.read.office import slides
+from indexer.read.office.docx_pptx import read_pptx
 from indexer.text import reader_notes
 from tests.indexer import files
 from tests.indexer.files import shape
@@ -13,7 +13,7 @@ def text(*shapes: str, **parts: str) -> str:
     body = files.pptx("".join(shapes))
     more: dict[str, str | bytes] = {f"ppt/slides/{kind}.xml": content for kind, content in parts.items()}
     more["ppt/slides/_rels/0.xml.rels"] = files.relations(**{kind: f"{kind} {kind}.xml" for kind in parts})
-    found = slides.read(files.with_parts(body, more), None).sections
+    found = read_pptx(files.with_parts(body, more), None).sections
     return found[0].text if found else ""
 
 
@@ -107,5 +107,5 @@ def test_footers_are_read_once_and_comments_with_their_slide() -> None:
         "ppt/slides/d.xml": new.format(A, words("Better so")),
         "ppt/slides/_rels/1.xml.rels": files.relations(c="comments c.xml", d="comments d.xml"),
     }
-    found = slides.read(files.with_parts(body, parts), None).sections
+    found = read_pptx(files.with_parts(body, parts), None).sections
     assert [section.text for section in found] == ["Harbour Days", "text\n\nToo long?\n\nBetter so"]

@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from indexer.read.office import word
+from indexer.read.office.docx_pptx import read_docx
 from indexer.records import Section
 from indexer.text import reader_notes
 from tests.indexer import files
@@ -14,7 +14,7 @@ from tests.indexer.files import paragraph
 
 
 def sections(body: str, **parts: str) -> tuple[Section, ...]:
-    return word.read(files.docx(body, **parts), None).sections
+    return read_docx(files.docx(body, **parts), None).sections
 
 
 def text(body: str, **parts: str) -> str:
@@ -159,7 +159,7 @@ def test_headers_and_footers_are_read_once_without_page_numbers() -> None:
     parts: dict[str, str | bytes] = {f"word/{name}.xml": f"<w:x {space}>{root}</w:x>" for name, root in roots.items()}
     targets = {name: f"{name[:-1]} {name}.xml" for name in roots}
     parts["word/_rels/document.xml.rels"] = files.relations(styles="styles styles.xml", **targets)
-    found = word.read(files.with_parts(files.docx(paragraph("Boats", "H1") + paragraph("They float.")), parts), None)
+    found = read_docx(files.with_parts(files.docx(paragraph("Boats", "H1") + paragraph("They float.")), parts), None)
     assert [(section.path, section.text) for section in found.sections] == [
         ((), "Harbour Authority\n\nRules of the port\n\nAccount 22"),
         (("Boats",), "They float."),
@@ -174,7 +174,7 @@ def test_the_strict_form_of_the_format() -> None:
             name: re.sub(rb"http://schemas.openxmlformats.org/(\w+)/2006/(\w+)", strict, archive.read(name))
             for name in archive.namelist()
         }
-    found = word.read(files.zipped(dict(parts)), None).sections
+    found = read_docx(files.zipped(dict(parts)), None).sections
     assert [(section.path, section.text) for section in found] == [(("Boats",), "a=b")]
 
 

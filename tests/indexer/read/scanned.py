@@ -1,11 +1,19 @@
-"""Pictures of text, as PDF and image files. PDFium brings the fonts, so none of the machine is needed."""
+"""Pictures of text as PDF and image files, and an engine that knows what it is shown by the size of it.
+
+PDFium brings the fonts, so none of the machine is needed. The engine is for tests that are not about Tesseract.
+"""
 
 import io
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pypdfium2
 import pytest
 
+from indexer.read.ocr import Ocr
+from indexer.read.reader_process import ReaderProcess
+from indexer.read.scans import OcrLine, Raster
 from tests.indexer.files import pdf
 
 DOTS = 200  # per inch
@@ -44,3 +52,38 @@ def encoded(image: Any, kind: str = "PNG", *more: Any, **options: Any) -> bytes:
 def scanned(*pages: Any) -> bytes:
     """A PDF file with nothing but a picture on each page."""
     return encoded(pages[0], "PDF", *pages[1:], resolution=DOTS)
+
+
+BEFORE = """
+import indexer.read.scans as engine
+from tests.indexer.read.scanned import Fake
+engine.Tesseract = Fake
+"""
+
+
+class Fake:
+    """Finds a line that says how wide the image is; what else depends on that: see the code."""
+
+    def __init__(self, folder: str, languages: str) -> None:
+        if folder != "fake":
+            raise RuntimeError(f"no data in {folder}")
+
+    def lines(self, image: Raster, dots: int) -> Iterator[OcrLine]:
+        """Two lines, the second of which is uncertain; on narrow images none."""
+        if image.width == 666:
+            import ctypes
+
+            ctypes.string_at(0)
+        if image.width > 100:
+            yield OcrLine(f"This page is {image.width} pixels wide, at {dots} dots per inch.", 90.0, True)
+            yield OcrLine("Tbis 1ine is rnostly n0ise", 30.0, False)
+
+
+OCR = Ocr("fake\neng")
+
+
+@contextmanager
+def reading() -> Iterator[ReaderProcess]:
+    """A reader process whose engine is the fake."""
+    with closing(ReaderProcess(before="; ".join(BEFORE.strip().splitlines()) + "; ")) as box:
+        yield box

@@ -4,8 +4,8 @@ import pytest
 
 from indexer.errors import ParseError
 from indexer.read.document_reader import read_document
-from indexer.read.files.text import read_csv
 from indexer.read.formats import content_type_of, effective_type
+from indexer.read.text import read_csv
 from indexer.records import Document, Section, SectionBlock
 from indexer.text import reader_notes
 from tests.indexer.conftest import make_page

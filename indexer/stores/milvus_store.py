@@ -41,9 +41,23 @@ from indexer.generation.vectors import check_query_vector
 from indexer.generation.versions import Edition, edition_at
 from indexer.publish.publish import Published
 from indexer.records import TextBlock
-from indexer.stores.milvus import schema
-from indexer.stores.milvus.connection import MilvusAddress, MilvusConnection, records_of
-from indexer.stores.milvus.schema import bm25_text, constraints, expression, has_phrases
+from indexer.stores.milvus import (
+    CHUNK_FIELDS,
+    MIN_HNSW_EF,
+    MilvusAddress,
+    MilvusConnection,
+    bm25_text,
+    constraints,
+    expression,
+    has_phrases,
+    indexes,
+    manifest_records,
+    passage_rows,
+    passages_indexes,
+    passages_schema,
+    records_of,
+    records_schema,
+)
 
 _ALIAS_TIMEOUT_S = 3.0
 _WRITE_TIMEOUT_S = 60.0
@@ -120,22 +134,22 @@ class MilvusStore:
         """
         self.remove(manifest.id)
         collection = self._address.collection(manifest.id)
-        fields = schema.passages_schema(manifest.counts.dimension)
+        fields = passages_schema(manifest.counts.dimension)
         self._milvus.call("create_collection", collection, schema=fields, timeout=_WRITE_TIMEOUT_S)
-        rows = schema.passages(documents)
+        rows = passage_rows(documents)
         while batch := list(islice(rows, _ROWS_PER_BATCH)):
             self._milvus.call("insert", collection, batch, timeout=_WRITE_TIMEOUT_S)
         self._milvus.call("flush", collection, timeout=None)
-        self._milvus.call("create_index", collection, schema.passages_indexes(manifest.counts.chunks), timeout=None)
+        self._milvus.call("create_index", collection, passages_indexes(manifest.counts.chunks), timeout=None)
         filters = {field: {"index_type": "INVERTED"} for field in ("date", "document", "document_id", "terms")}
         with suppress(StoreRefused):  # Milvus Lite has no index of arrays and reads every row
-            self._milvus.call("create_index", collection, schema.indexes(**filters), timeout=None, sync=False)
+            self._milvus.call("create_index", collection, indexes(**filters), timeout=None, sync=False)
         records = records_of(collection)
-        self._milvus.call("create_collection", records, schema=schema.records_schema(), timeout=_WRITE_TIMEOUT_S)
-        unused = schema.indexes(unused={"index_type": "FLAT", "metric_type": "IP"})
+        self._milvus.call("create_collection", records, schema=records_schema(), timeout=_WRITE_TIMEOUT_S)
+        unused = indexes(unused={"index_type": "FLAT", "metric_type": "IP"})
         self._milvus.call("create_index", records, unused, timeout=None, sync=False)
         written = replace(manifest, files={}, analysis=ANALYSIS)
-        self._milvus.call("insert", records, schema.manifest_records(written), timeout=_WRITE_TIMEOUT_S)
+        self._milvus.call("insert", records, manifest_records(written), timeout=_WRITE_TIMEOUT_S)
         self._milvus.call("flush", records, timeout=None)
         try:
             self.open(manifest.id)
@@ -221,7 +235,7 @@ class MilvusGeneration:
         search |= {"filter": " and ".join(tests), "output_fields": ["row", "words"] if required else ["row"]}
         limit = min(k, _MAX_ROWS_PER_CALL)
         while True:
-            params = {"metric_type": metric, "params": {"ef": max(limit, schema.MIN_HNSW_EF)} if metric == "IP" else {}}
+            params = {"metric_type": metric, "params": {"ef": max(limit, MIN_HNSW_EF)} if metric == "IP" else {}}
             hits = self._milvus.read("search", self._name, limit=limit, search_params=params, **search)[0]
             matching = [hit for hit in hits if not required or has_phrases(hit["entity"]["words"], required)]
             if len(matching) >= k or len(hits) < limit or limit == _MAX_ROWS_PER_CALL:
@@ -269,7 +283,7 @@ class MilvusGeneration:
     def chunks(self, rows: Rows) -> list[StoredChunk]:
         """Return chunks by row, in the order of `rows`."""
         chunks = []
-        for row in self._by_row(rows, schema.CHUNK_FIELDS):
+        for row in self._by_row(rows, CHUNK_FIELDS):
             facts = {**row["about"], **row, "document_url": row["about"]["url"], "blocks": _blocks(row)}
             chunks.append(StoredChunk(*map(facts.__getitem__, StoredChunk.__struct_fields__)))
         return chunks
@@ -285,7 +299,7 @@ class MilvusGeneration:
 
     def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield every document that a filter allows, or only the one with the id, with its passages, JSON-ready."""
-        rows = self._select([*schema.CHUNK_FIELDS, "document"], only, id)
+        rows = self._select([*CHUNK_FIELDS, "document"], only, id)
         for _, members in groupby(rows, key=itemgetter("document")):
             passages = list(members)
             facts = {name: passages[0]["about"][name] for name in SHOWN_FIELDS}
@@ -315,7 +329,7 @@ class MilvusGeneration:
 
     def passages(self, rows: range) -> list[dict[str, Any]]:
         """Return the chunks of a document, JSON-ready."""
-        return list(map(_passage, self._in_range(rows, schema.CHUNK_FIELDS)))
+        return list(map(_passage, self._in_range(rows, CHUNK_FIELDS)))
 
     def scan(self, only: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
         """Yield the rows of passages that a filter allows and their texts in UTF-8."""

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from indexer.read.files.mail import read
+from indexer.read.mail import read
 from indexer.text import reader_notes
 
 PNG = "Content-Type: image/png; name=x.png\nContent-Transfer-Encoding: base64\n\niVBORw0KGgo=\n"

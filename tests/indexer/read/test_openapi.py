@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from indexer.errors import ParseError
-from indexer.read.files.openapi import read
 from indexer.read.formats import type_by_content
+from indexer.read.openapi import read
 from indexer.records import Extraction
 from indexer.text import reader_notes
 

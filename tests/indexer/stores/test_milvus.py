@@ -17,9 +17,9 @@ from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.previous import ScannedDocument
 from indexer.generation.writer import signature
 from indexer.records import Chunk, Document
+from indexer.stores.milvus import MilvusAddress
 from indexer.stores.milvus import schema as milvus_schema
-from indexer.stores.milvus.connection import MilvusAddress
-from indexer.stores.milvus.milvus_store import MilvusStore
+from indexer.stores.milvus_store import MilvusStore
 from tests.milvus_server import ids_of
 
 ID = "20260101T000000-000000"
@@ -179,8 +179,8 @@ import indexer.stores.store, rag.commands.cli, rag.serving.live, rag.stores, web
 assert not {"pymilvus", "milvus_lite", "grpc"} & set(sys.modules)
 sys.modules["pymilvus"] = None
 from indexer.errors import StoreAddressError
-from indexer.stores.milvus.connection import MilvusAddress
-from indexer.stores.milvus.milvus_store import MilvusStore
+from indexer.stores.milvus import MilvusAddress
+from indexer.stores.milvus_store import MilvusStore
 try:
     MilvusStore("milvus://host/docs").live_id()
 except StoreAddressError as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from indexer.errors import FetchError
-from indexer.network.content_codings import decode_body, without_gzip
+from indexer.network.http import decode_body, without_gzip
 from tests.indexer.crawl.test_fetch import get
 from tests.indexer.server import Reply, Site
 

@@ -7,15 +7,14 @@ import pytest
 
 from indexer.config import OcrConfig
 from indexer.errors import ParseError
+from indexer.read import ocr
 from indexer.read.document_reader import Unwanted, read_document
-from indexer.read.ocr import pages
-from indexer.read.ocr.pages import NO_OCR, Ocr, find_engine
+from indexer.read.ocr import NO_OCR, Ocr, find_engine
 from indexer.read.reader_process import ReaderProcess
 from indexer.records import Page
 from tests.indexer.conftest import make_page
 from tests.indexer.files import pdf
-from tests.indexer.read.ocr.drawn import encoded, picture, scanned
-from tests.indexer.read.ocr.fake import OCR, reading
+from tests.indexer.read.scanned import OCR, encoded, picture, reading, scanned
 from tests.security.bombs import png
 
 FOUND = find_engine(OcrConfig())
@@ -78,7 +77,7 @@ def test_pages_of_a_tiff(box: ReaderProcess) -> None:
 
 @pytest.mark.parametrize("mode", ["1", "P", "RGB", "RGBA", "LA", "I;16", "CMYK"])
 def test_modes_of_pixels(mode: str) -> None:
-    from indexer.read.ocr.scans import of_image
+    from indexer.read.scans import of_image
 
     whole = picture("x", mode="L", size=(300, 200))
     deep = whole.convert("I").point(lambda value: value * 257)
@@ -140,13 +139,13 @@ def test_an_engine_that_cannot_be_loaded_is_named() -> None:
 
 
 def test_what_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(pages, "is_installed", lambda: False)
+    monkeypatch.setattr(ocr, "is_installed", lambda: False)
     assert find_engine(OcrConfig()).obstacle == "OCR needs pip install 'pilotlight[ocr]'"
     assert find_engine(OcrConfig(mode="off")) == NO_OCR
-    with pytest.raises(pages.ConfigError, match="ocr is on, but OCR needs pip install"):
+    with pytest.raises(ocr.ConfigError, match="ocr is on, but OCR needs pip install"):
         find_engine(OcrConfig(mode="on"))
-    monkeypatch.setattr(pages, "is_installed", lambda: True)
-    monkeypatch.setattr(pages, "_folders", lambda: [tmp_path])
+    monkeypatch.setattr(ocr, "is_installed", lambda: True)
+    monkeypatch.setattr(ocr, "_folders", lambda: [tmp_path])
     (tmp_path / "fra.traineddata").touch()
     assert find_engine(OcrConfig(languages=("fra",))).engine == f"{tmp_path}\nfra"
     obstacle = find_engine(OcrConfig(languages=("fra", "chi_sim"))).obstacle
@@ -155,7 +154,7 @@ def test_what_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("languages", [(), ("../x",)])
 def test_languages_that_make_no_sense(languages: tuple[str, ...]) -> None:
-    with pytest.raises(pages.ConfigError, match="ocr_languages"):
+    with pytest.raises(ocr.ConfigError, match="ocr_languages"):
         OcrConfig(languages=languages)
 
 

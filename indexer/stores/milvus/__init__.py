@@ -1,1 +1,0 @@
-"""Publish generations to a Milvus server, and search them there."""
