@@ -263,7 +263,6 @@ def _levels(top: str, path: str) -> list[str]:
 
 
 def _split(url: str) -> tuple[str, str]:
-    """Return scheme and host of an address, and the path after them."""
     scheme, mark, rest = (normalise(url, "") or url.partition("#")[0]).partition("://")
     host, _, path = rest.partition("/")
     return f"{scheme}{mark}{host}".lower(), path

@@ -26,7 +26,7 @@ from msgspec import Meta, MsgspecError, Struct, json
 
 from indexer.generation.manifest import is_collection_name
 from indexer.network.urls import is_loopback as is_loopback  # `web` may not import `indexer`
-from indexer.text.toml import load_toml
+from indexer.text.cleaning import load_toml
 from rag.errors import KeysError, SettingsError
 from rag.query.request import Filter, FilterError
 from rag.settings import Settings, refuse_unknown

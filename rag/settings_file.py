@@ -12,7 +12,7 @@ from indexer.errors import ConfigError, SourceError
 from indexer.network.credentials import Basic, Credential, InEnvironment, InFile, SecretPlace, parse_origin
 from indexer.network.urls import address_kind, full_name, refuse_secret
 from indexer.read.extraction import collect
-from indexer.text.toml import load_toml
+from indexer.text.cleaning import load_toml
 from rag.errors import SettingsError
 from rag.settings import BY_NAME, Settings, own_limits, refuse_unknown
 

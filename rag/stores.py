@@ -23,7 +23,7 @@ from indexer.generation.manifest import (
 from indexer.generation.previous import scan
 from indexer.pipeline.progress import step_timer
 from indexer.publish.publish import Check, list_collections, verify, writer_lock
-from indexer.stores.store import FolderStore, Store
+from indexer.stores import FolderStore, Store
 from rag import deadline
 from rag.errors import FingerprintMismatch, NotPublished, SettingsError
 from rag.settings import Settings

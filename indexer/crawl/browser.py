@@ -246,8 +246,6 @@ class _Running:
 
 
 class _Tab:
-    """One page of Chromium, which renders documents one after another."""
-
     def __init__(self, running: _Running) -> None:
         self._running = running
         self._context: BrowserContext | None = None

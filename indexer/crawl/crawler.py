@@ -9,7 +9,6 @@ from collections.abc import Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from threading import Lock
 from typing import NamedTuple
 
 from indexer import memory
@@ -73,8 +72,6 @@ def crawl(
 
 
 class _Frontier:
-    """The queue of addresses to fetch, each once."""
-
     def __init__(self, context: SourceContext, reader: PageReader) -> None:
         self._context, self._reader = context, reader
         self.queue: deque[_Due] = deque()
@@ -125,7 +122,6 @@ class _CanonicalReader:
         self._reader, self._texts, self._yielded_urls = reader, texts, yielded
         self._doubted: set[str] = set()  # pages that are indexed although they name another canonical address
         self._visits: dict[str, Future[Visit]] = {}
-        self._lock = Lock()
 
     def read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> _Result:
         """Read a page, or the page at its canonical address if that has the same text and names no third address."""
@@ -154,26 +150,20 @@ class _CanonicalReader:
 
     def forget(self, url: str) -> None:
         """Drop the visit to an address after its page was yielded."""
-        with self._lock:
-            self._visits.pop(url, None)
+        self._visits.pop(url, None)
 
     def _read_once(self, url: str) -> Visit:
-        with self._lock:
-            future = self._visits.get(url)
-            is_first = future is None
-            if future is None:
-                future = self._visits[url] = Future()
-        if is_first:
+        new = Future[Visit]()
+        future = self._visits.setdefault(url, new)  # one thread adds its own, and reads the page
+        if future is new:
             try:
-                future.set_result(self._reader.read(url))
+                new.set_result(self._reader.read(url))
             except BaseException as error:  # noqa: BLE001 - raised in every thread that waits
-                future.set_exception(error)
+                new.set_exception(error)
         return future.result()
 
 
 class _Crawl:
-    """The crawl of one site: its frontier and its running fetches."""
-
     def __init__(self, context: SourceContext, sessions: Mapping[str, Session], browser: Browser) -> None:
         self._context, self._limits, self._earlier = context, context.limits, context.earlier
         self._reader = PageReader(context, sessions, browser)
@@ -272,10 +262,8 @@ class _Crawl:
         due, future = self._fetches.popleft()
         try:
             return self._take_result(due, future.result())
-        except NotWanted as error:
-            return [Skip(due.url, str(error))]
         except FetchError as error:
-            return [Failure(due.url, str(error))]
+            return [(Skip if isinstance(error, NotWanted) else Failure)(due.url, str(error))]
 
     def leftovers(self) -> list[Item]:
         """Return skips for refused requests of scripts, for unread views of pages, and for addresses over a limit."""

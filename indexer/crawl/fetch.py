@@ -28,15 +28,7 @@ from indexer.crawl.http_response import (
 )
 from indexer.errors import FetchError, NotWanted
 from indexer.network.credentials import Session
-from indexer.network.http import (
-    ACCEPT_ENCODING,
-    CutShort,
-    decode_body,
-    proxy_for,
-    tls_context,
-    unused_proxy,
-    without_gzip,
-)
+from indexer.network.http import ACCEPT_ENCODING, CutShort, decode_body, proxy_for, tls_context, unused_proxy
 from indexer.network.urls import normalise, on_site, origin, without_session
 from indexer.read.formats import CONTENT_TYPES, MAX_SITEMAP_LENGTH
 
@@ -247,9 +239,8 @@ class Fetcher:
         limit = self._limits.max_bytes if request.max_length is None else request.max_length
         may_be_long = request.long_types is None or declared in request.long_types
         max_length = max(limit, MAX_SITEMAP_LENGTH) if may_be_long else limit
-        pieces = decode_body(response.iter_stream(), headers.get("Content-Encoding", ""))
-        if _TEXT.match(header):
-            pieces = without_gzip(pieces)  # compressed twice, or without a header
+        is_text = _TEXT.match(header) is not None
+        pieces = decode_body(response.iter_stream(), headers.get("Content-Encoding", ""), is_text=is_text)
         names = file_names(url, headers.get("Content-Disposition", ""))
         body, is_accepted = bytearray(), request.types is None or declared in request.types
         for piece in pieces:

@@ -28,7 +28,7 @@ from indexer.network.credentials import Session
 from indexer.network.urls import normalise, origin
 from indexer.read.formats import CONTENT_TYPES
 from indexer.read.reader_process import ReaderPool
-from indexer.records import CarriedPage, Page, PageRecord, Skip
+from indexer.records import CarriedPage, Page, PageRecord
 from indexer.source_context import SourceContext
 
 _REFUSED = (401, 403)
@@ -117,7 +117,9 @@ class PageReader:
         """Prepare to read pages of a source. Raises RendererMissing if pages cannot be rendered."""
         self._context, self._limits, self._earlier = context, context.limits, context.earlier
         self._renderer = Renderer(context, browser)
+        self.refused_requests = self._renderer.refused_requests
         self._fetcher = Fetcher(context.limits, sessions)
+        self.close = self._fetcher.close  # once no thread uses it
         self._readers = ReaderPool()
         self._logins = LoginCheck(self._fetcher, context.source, partial(read_links, lend=self._readers.borrowed))
         self.site = ""  # scheme://host:port
@@ -133,10 +135,6 @@ class PageReader:
         self._renderer.close()
         self._readers.close()
 
-    def close(self) -> None:
-        """Close the connections, once no thread uses them."""
-        self._fetcher.close()
-
     def enter_site(self, start: str) -> None:
         """Read robots.txt of the start page's site, perhaps after a redirect. Raises FetchError."""
         if self.site and urlsplit(self.site).hostname != urlsplit(start).hostname:
@@ -150,10 +148,6 @@ class PageReader:
         self.sitemaps = SitemapReader(site, self.robots, self._fetcher, self._limits.max_pages, self._readers.borrowed)
         if not self.robots.allows(start):
             raise NotWanted(f"{site}/robots.txt disallows it")
-
-    def refused_requests(self) -> list[Skip]:
-        """Return the requests of scripts that were refused."""
-        return self._renderer.refused_requests()
 
     def refusal(self, url: str) -> str | None:
         """Return the reason to leave out an address of the site, or None."""

@@ -313,7 +313,6 @@ def _headings(sections: Iterable[Section], depth: int) -> Iterator[tuple[Section
 
 
 def _with_headings(sections: Iterable[Section], depth: int) -> list[Section]:
-    """Return the sections with the headings in their texts."""
     return [
         _join(section.path, [Section((), section.anchor, heading), replace(section, anchor=None)])
         if heading
@@ -323,7 +322,6 @@ def _with_headings(sections: Iterable[Section], depth: int) -> list[Section]:
 
 
 def _join(path: tuple[str, ...], members: Sequence[Section]) -> Section:
-    """Join sections into one."""
     texts: list[str] = []
     place = 0
     marks: list[tuple[int, str]] = []

@@ -23,9 +23,9 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder
 
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
+from indexer.generation.editions import TABLES, write_twins
 from indexer.generation.manifest import corrupt
 from indexer.generation.rows import RowSet
-from indexer.generation.twins import TABLES, write_twins
 from indexer.records import Chunk, Document, PageRecord, TextBlock
 
 SCHEMA = Path(__file__).with_name("documents.sql").read_text("utf-8") + TABLES
@@ -236,10 +236,7 @@ class DocumentReader:
         """Return the section of a chunk, limited to the 24 chunks on either side. Raises IndexCorrupt."""
         with self._texts as connection:
             chunks = connection.execute(_SECTION, (row - SECTION_NEIGHBOURS, row + SECTION_NEIGHBOURS))
-            section = section_text(row, [(*fields, read_blocks(blocks)) for *fields, blocks in chunks])
-        if section is None:
-            raise corrupt(self._texts.path, f"has no chunk {row}")
-        return section
+            return section_text(row, [(*fields, read_blocks(blocks)) for *fields, blocks in chunks], self._texts.path)
 
     def select(self, only: Filter) -> RowSet:
         """Return the rows of the documents that a filter allows. Raises IndexCorrupt."""
@@ -365,8 +362,8 @@ def _sql(conditions: Iterable[Condition], values: list[str]) -> str:
     return " AND ".join(tests) or "TRUE"
 
 
-def section_text(row: int, chunks: Iterable[Sequence[Any]]) -> SectionText | None:
-    """Return the section of a chunk, or None if the chunk is missing.
+def section_text(row: int, chunks: Iterable[Sequence[Any]], where: Path | str) -> SectionText:
+    """Return the section of a chunk. Raises IndexCorrupt, which names `where`, if the chunk is missing.
 
     Args:
         row: row of the chunk.
@@ -385,7 +382,7 @@ def section_text(row: int, chunks: Iterable[Sequence[Any]]) -> SectionText | Non
                     blocks.append(block)
                 length += len(text) + 1
             return SectionText("\n".join(text for *_, text, _ in run), blocks)
-    return None
+    raise corrupt(where, f"has no chunk {row}")
 
 
 def flat_metadata(document: Document) -> dict[str, str | list[str]]:

@@ -14,13 +14,13 @@ from indexer.errors import IndexCorrupt
 from indexer.filter import Filter, parts_of
 from indexer.generation import manifest as manifests
 from indexer.generation.documents import DocumentEntry, DocumentFacts, DocumentReader, SectionText, StoredChunk
+from indexer.generation.editions import Edition, edition_at
 from indexer.generation.lexical.lexical_index import JointReader, LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.manifest import DOCUMENTS, GENERATIONS, LEXICAL, RESTRICTED_VERSION, ROWS, TOKENS, VECTORS
 from indexer.generation.rows import ROW, RowFacts, RowSet, ScoredRows, TermHits, TokenReader, read_array
 from indexer.generation.vectors import VectorReader
-from indexer.generation.versions import Edition, edition_at
 
 MANY_CHUNKS = 300_000  # with more, a search by words takes longer than waking a thread
 MAX_CACHED_FILTERS = 64
@@ -267,7 +267,6 @@ def _split(starts: Rows, rows: Rows) -> Iterator[tuple[int, npt.NDArray[np.intp]
 
 
 def _select(members: Sequence[Generation], only: Filter) -> RowSet:
-    """Return the rows that a filter allows."""
     masks = []
     for each, member_filter in zip(members, parts_of(only, len(members)), strict=True):
         count = each.manifest.counts.chunks

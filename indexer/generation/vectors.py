@@ -239,7 +239,6 @@ class VectorReader:
         return rows if len(rows) >= min(count, allowed.count) else allowed.rows()
 
     def _score(self, query: Vectors, k: int, rows: Rows) -> ScoredRows:
-        """Score these rows and return the k best."""
         scanner, gathered = self._scratch.scanner, self._scratch.codes
         scanner.set_query(faiss.swig_ptr(query))
         scanner.set_list(0, 0.0)

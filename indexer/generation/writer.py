@@ -12,14 +12,13 @@ from indexer.errors import VectorError
 from indexer.filter import terms_of
 from indexer.generation import manifest as manifests
 from indexer.generation.documents import DocumentWriter
+from indexer.generation.editions import learn_versions, sketch
 from indexer.generation.lexical.analysis import find_words
 from indexer.generation.lexical.letters import fold
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import DOCUMENTS, LEXICAL, ROWS, VECTORS, Counts, FileRecord
 from indexer.generation.rows import ROW, TokenWriter
-from indexer.generation.twins import sketch
 from indexer.generation.vectors import VectorWriter
-from indexer.generation.versions import learn_versions
 from indexer.records import EVERYBODY, Chunk, Document
 
 _SHINGLE_WORDS = 3
@@ -38,7 +37,7 @@ class GenerationWriter:
         self.documents = DocumentWriter(folder / DOCUMENTS)
         self.vectors = VectorWriter(dimension)
         self._rows: list[npt.NDArray[np.void]] = []
-        self._lexical = LexicalWriter(folder / LEXICAL)
+        self.lexical = LexicalWriter(folder / LEXICAL)
         self.tokens = TokenWriter(folder) if tokens else None
         self.schema_version = manifests.SCHEMA_VERSION
 
@@ -46,11 +45,6 @@ class GenerationWriter:
     def counts(self) -> Counts:
         """Return the numbers of documents and chunks added so far."""
         return Counts(self.documents.documents, self.documents.chunks, self._dimension)
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        """Return `Manifest.languages` for the documents so far."""
-        return self._lexical.languages
 
     @property
     def versions(self) -> dict[str, tuple[str, str]]:
@@ -74,7 +68,7 @@ class GenerationWriter:
         for row, chunk in enumerate(chunks, self.documents.chunks):
             if carried is None:
                 hashes.append(word_hashes(chunk.text))  # `add` takes the words from the cache of `find_words`
-            self._lexical.add(
+            self.lexical.add(
                 row,
                 title=chunk.title,
                 section=chunk.section,
@@ -112,7 +106,7 @@ class GenerationWriter:
             self.tokens.finish()
         self.documents.finish()
         np.save(self._folder / ROWS, np.concatenate([np.empty(0, ROW), *self._rows]), allow_pickle=False)
-        self._lexical.finish()
+        self.lexical.finish()
         self.vectors.write(self._folder / VECTORS)
         files = sorted(path for path in self._folder.rglob("*") if path.is_file())
         return {path.relative_to(self._folder).as_posix(): manifests.record_file(path) for path in files}
@@ -120,7 +114,7 @@ class GenerationWriter:
     def close(self) -> None:
         """Close the files."""
         self.documents.close()
-        self._lexical.close()
+        self.lexical.close()
         if self.tokens is not None:
             self.tokens.close()
 

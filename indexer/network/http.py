@@ -32,39 +32,16 @@ class CutShort(FetchError):
     """A body that is truncated."""
 
 
-def decode_body(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+def decode_body(pieces: Iterable[bytes], encoding: str, *, is_text: bool = False) -> Iterator[bytes]:
     """Undo the codings that a Content-Encoding header names, at most 256 KiB at a time.
 
-    A body whose first bytes show no compression is returned unchanged. Raises CutShort if the body is truncated, and
-    FetchError if its coding is unknown, or if it is damaged or grows more than 200-fold.
+    A body whose first bytes show no compression is returned unchanged. A text may also be compressed twice, or without
+    a header. Raises CutShort if the body is truncated, and FetchError if its coding is unknown, or if it is damaged or
+    grows more than 200-fold.
     """
     names = [name for word in encoding.lower().split(",") if (name := word.strip()) not in ("", "identity")]
     if len(names) > _MAX_CODINGS:
         raise FetchError(f"more than {_MAX_CODINGS} content encodings")
-    return _decode_all(pieces, names)
-
-
-def decode_limited(pieces: Iterable[bytes], encoding: str, max_length: int) -> bytes:
-    """Return a decoded body. Raises FetchError, also if the body is longer than `max_length` bytes."""
-    body = bytearray()
-    for piece in decode_body(pieces, encoding):
-        body += piece
-        if len(body) > max_length:
-            raise FetchError(f"larger than {max_length:,} bytes")
-    return bytes(body)
-
-
-def without_gzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Decode a body that begins like gzip, although no header says that it is. Raises as `decode_body` does."""
-    return _decode_all(pieces, [""])
-
-
-def is_text(body: bytes) -> bool:
-    """Return whether a body is text rather than binary data, by its first bytes."""
-    return body.startswith(_BOMS) or not body[:_SAMPLE_BYTES].translate(None, _TEXT)
-
-
-def _decode_all(pieces: Iterable[bytes], names: list[str]) -> Iterator[bytes]:
     received = 0
 
     def counted(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -82,9 +59,24 @@ def _decode_all(pieces: Iterable[bytes], names: list[str]) -> Iterator[bytes]:
             yield piece
 
     result = counted(pieces)
-    for name in reversed(names):
+    for name in [*reversed(names), *([""] if is_text else [])]:
         result = checked(_decode_one(result, name), name)
     return result
+
+
+def decode_limited(pieces: Iterable[bytes], encoding: str, max_length: int) -> bytes:
+    """Return a decoded body. Raises FetchError, also if the body is longer than `max_length` bytes."""
+    body = bytearray()
+    for piece in decode_body(pieces, encoding):
+        body += piece
+        if len(body) > max_length:
+            raise FetchError(f"larger than {max_length:,} bytes")
+    return bytes(body)
+
+
+def is_text(body: bytes) -> bool:
+    """Return whether a body is text rather than binary data, by its first bytes."""
+    return body.startswith(_BOMS) or not body[:_SAMPLE_BYTES].translate(None, _TEXT)
 
 
 def _decode_one(stream: Iterator[bytes], name: str) -> Iterator[bytes]:

@@ -143,7 +143,7 @@ def remove_sources(
                     draft.carry(number, source)
                     plan.report.unchanged += 1
                 progress.page()
-            if not draft.counts.documents:
+            if not draft.writer.counts.documents:
                 raise NothingToIndex("without these sources the index would be empty; the live index has not changed")
             for record in earlier.pages():
                 if record.source not in removed:
@@ -223,7 +223,7 @@ class _Build:
             report.take_languages(live)
             return report.finish(live.id, live.counts, published=False)
         self._draft.differ()
-        if not self._draft.counts.documents and plan.sources != [SOURCE]:
+        if not self._draft.writer.counts.documents and plan.sources != [SOURCE]:
             raise NothingToIndex(report.why_nothing(plan.sources, is_live=live is not None))
         settings = {**plan.settings, "templates": self._templates.kept(plan.sources)}
         return self._draft.publish(index_dir, dict(self._embedder.fingerprint), settings)

@@ -124,7 +124,6 @@ class Cluster:
             ) from error
 
     def _has_nodes(self) -> bool:
-        """Return whether a node can take a task."""
         return any(node["Alive"] and node["Resources"].get("CPU", 0.0) >= self._cores for node in ray.nodes())
 
 

@@ -20,7 +20,7 @@ from indexer import memory
 from indexer.config import BuildConfig, credentialed_sources, has_same_limits, inherit_limits
 from indexer.errors import IndexCorrupt, IndexMissing
 from indexer.generation.languages import SAMPLE, Spoken, measure_languages, unknown_languages
-from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Counts, Manifest
+from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Manifest
 from indexer.generation.previous import READER_VERSION, PreviousGeneration
 from indexer.generation.rows import why_no_tokens
 from indexer.generation.writer import GenerationWriter
@@ -28,7 +28,7 @@ from indexer.network.urls import full_name
 from indexer.pipeline.progress import BY_HAND, WITHOUT, BuildReport, Progress, TokenUse, token_use
 from indexer.publish.publish import disk_errors, live_id, prepare, publish, remove_old, start, writer_lock
 from indexer.read.ocr import NO_OCR, Ocr
-from indexer.records import Chunk, Document, PageRecord
+from indexer.records import Chunk, Document
 from indexer.sources.pushed_store import SOURCE
 
 if TYPE_CHECKING:
@@ -178,7 +178,8 @@ class Draft:
         self.folder, self._plan, self._earlier = folder, plan, earlier
         self._created = datetime.now(UTC)
         plan.report.tokens = self._tokens_so_far()
-        self._writer = GenerationWriter(folder, dimension, tokens=plan.report.tokens.kept)
+        self.writer = GenerationWriter(folder, dimension, tokens=plan.report.tokens.kept)
+        self.remember = self.writer.documents.remember
         self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None after a change
         self._together = memory.share(_EMBEDDED_CHUNKS)
         self._to_embed: list[Chunk] = []
@@ -188,11 +189,6 @@ class Draft:
         self._pending: deque[tuple[list[int], int, Future[Embedded] | None]] = deque()  # rows, number of texts, vectors
         self._blocks = plan.cluster.blocks if plan.cluster else 1
         self._pool = ThreadPoolExecutor(self._blocks, thread_name_prefix="embed")
-
-    @property
-    def counts(self) -> Counts:
-        """Return the numbers of documents and chunks so far."""
-        return self._writer.counts
 
     @property
     def is_unchanged(self) -> bool:
@@ -210,7 +206,7 @@ class Draft:
         """Add a document, reuse vectors of the previous generation, and return the signature of the first passage."""
         self.differ()
         with self._plan.report.timed("write"):
-            signature = self._writer.add(document, chunks)
+            signature = self.writer.add(document, chunks)
             rows = [self._earlier.row_of(chunk.content_hash) for chunk in chunks]
         self._put(chunks, rows)
         return signature
@@ -223,16 +219,12 @@ class Draft:
         with self._plan.report.timed("write"):
             document, chunks, rows = self._earlier.read(document_id)
             carried = self._earlier.signatures(rows), self._earlier.sketch(document_id)
-            self._writer.add(replace(document, source=source), chunks, carried)
+            self.writer.add(replace(document, source=source), chunks, carried)
         self._put(chunks, rows)
-
-    def remember(self, page: PageRecord) -> None:
-        """Store the record of a page for the next build."""
-        self._writer.documents.remember(page)
 
     def publish(self, index_dir: Path, fingerprint: dict[str, Any], settings: Mapping[str, Any]) -> BuildReport:
         """Complete the files, make the draft the live generation, and return the report. Raises VectorError."""
-        report, counts = self._plan.report, self.counts
+        report, counts = self._plan.report, self.writer.counts
         self._embed()
         while self._pending:
             self._store_oldest()
@@ -240,7 +232,7 @@ class Draft:
         self._plan.progress.phase("writing the index")
         with report.timed("write"):
             self._judge_tokens()
-            files = self._writer.finish()
+            files = self.writer.finish()
             report.tokens.bytes = sum(files[name].size for name in (TOKENS, TOKEN_OFFSETS) if name in files)
         self._plan.progress.phase("publishing")
         with report.timed("publish"):
@@ -250,9 +242,9 @@ class Draft:
                 fingerprint=fingerprint,
                 counts=counts,
                 files=files,
-                languages=self._writer.languages,
-                versions=self._writer.versions,
-                schema_version=self._writer.schema_version,
+                languages=self.writer.lexical.languages,
+                versions=self.writer.versions,
+                schema_version=self.writer.schema_version,
                 settings=dict(settings),
                 sources=list(self._plan.sources),
                 report=report.finish(self.folder.name, counts).as_dict(),
@@ -262,7 +254,7 @@ class Draft:
 
     def _note_languages(self, model: str) -> None:
         """Report the languages of the documents, and which of them the model does not know."""
-        report, embedder, samples = self._plan.report, self._plan.embedder, self._writer.documents.languages(SAMPLE)
+        report, embedder, samples = self._plan.report, self._plan.embedder, self.writer.documents.languages(SAMPLE)
         if embedder is not None and report.embedded:
             report.languages = measure_languages(samples, embedder.count_broken)
         else:
@@ -274,7 +266,7 @@ class Draft:
     def close(self) -> None:
         """Close the files. A thread still completes the block that it is embedding."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self._writer.close()
+        self.writer.close()
 
     def _put(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
         """Append chunks with their rows in the previous generation. A text without such a row is embedded once."""
@@ -292,13 +284,12 @@ class Draft:
                 self._embed()
 
     def _embed(self) -> None:
-        """Start to embed the block of waiting chunks."""
         while len(self._pending) >= self._blocks:
             self._store_oldest()
         if self._rows:
             chunks = self._to_embed
             self._judge_tokens([chunk.embedded_text for chunk in chunks])
-            embedding = self._pool.submit(self._encode, chunks, self._writer.tokens is not None) if chunks else None
+            embedding = self._pool.submit(self._encode, chunks, self.writer.tokens is not None) if chunks else None
             self._pending.append((self._rows, len(chunks), embedding))
             self._to_embed, self._rows = [], []
 
@@ -327,10 +318,10 @@ class Draft:
         if texts and embedder is not None:
             broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _MIN_SAMPLE_TEXTS)])
             tokens.broken = (tokens.broken[0] + broken, tokens.broken[1] + pieces)
-        reason = self._no_tokens(self.counts.chunks, tokens.broken)
+        reason = self._no_tokens(self.writer.counts.chunks, tokens.broken)
         if reason and not tokens.by_hand:
             tokens.kept, tokens.reason = False, reason
-            self._writer.drop_tokens()
+            self.writer.drop_tokens()
 
     def _encode(self, chunks: Sequence[Chunk], tokens: bool) -> Embedded:
         texts = [chunk.embedded_text for chunk in chunks]
@@ -355,15 +346,15 @@ class Draft:
         self._pending.popleft()
         with report.timed("write"):
             vectors, signs, counts = self._in_order(np.array(rows, dtype=np.int64), embedded)
-            self._writer.vectors.add(vectors)
-            if self._writer.tokens is not None:
-                self._writer.tokens.add(signs, counts)
+            self.writer.vectors.add(vectors)
+            if self.writer.tokens is not None:
+                self.writer.tokens.add(signs, counts)
         report.embedded += count
         report.carried += len(rows) - count
 
     def _in_order(self, rows: npt.NDArray[np.int64], embedded: DocumentTokens | None) -> DocumentTokens:
         """Return the vectors of a block: new ones, those of the previous generation, and those of repeated texts."""
-        stored, before = self._writer.tokens, self._writer.vectors.count
+        stored, before = self.writer.tokens, self.writer.vectors.count
         if embedded is not None and stored is None:
             embedded = DocumentTokens.without(embedded.vectors)
         is_embedded, is_carried, repeated = rows == _TO_EMBED, rows >= 0, _REPEATED - rows
@@ -373,7 +364,7 @@ class Draft:
         is_stored = (repeated >= 0) & (repeated < before)
         for which, numbers, read, read_tokens in (
             (is_carried, rows, self._earlier.vectors, self._earlier.tokens),
-            (is_stored, repeated, self._writer.vectors.read, stored.read if stored is not None else None),
+            (is_stored, repeated, self.writer.vectors.read, stored.read if stored is not None else None),
         ):
             if which.any():
                 tokens = read_tokens(numbers[which]) if stored is not None and read_tokens is not None else None

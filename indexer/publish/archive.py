@@ -150,7 +150,6 @@ def _reading(file: Path) -> Iterator[BufferedReader]:
 def _extract(
     raw: BufferedReader, headers: Iterator[tarfile.TarInfo], folder: Path, records: dict[str, FileRecord], file: Path
 ) -> None:
-    """Write the members after the manifest to a new folder."""
     missing = {f"{folder.name}/{name}": record for name, record in records.items()}
     for info in headers:
         record = missing.pop(info.name, None)

@@ -13,8 +13,7 @@ from typing import Any
 
 from indexer.filter import folded
 from indexer.records import Readers
-from indexer.text.cleaning import visible
-from indexer.text.toml import load_toml
+from indexer.text.cleaning import load_toml, visible
 
 FILE = ".access.toml"  # `NAME.access.toml` is for one file
 ACCESS = "access"

@@ -61,9 +61,7 @@ def read_page_parts(page: Page, requested: PageParts, process: ReaderProcess) ->
         if "sections" in fields:
             content = from_json(fields)
     except ParseError as error:
-        if (requested.links and "links" not in fields) or (
-            requested.needs_rendering and "needs_rendering" not in fields
-        ):
+        if any(getattr(requested, name) and name not in fields for name in ("links", "needs_rendering")):
             raise
         content = error if requested.text else None
     blocks = validate_blocks(fields["blocks"]) if fields.get("blocks") else None

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
+from urllib.parse import unquote
 
 import yaml
 
@@ -71,9 +72,7 @@ class _Reader:
             name, identity = f"{method.upper()} {path}", _line(operation.get("operationId"))
             either = {**item, **operation}
             head = f"{name}: {_line(either.get('summary'))}".rstrip(": ")
-            inputs = [
-                self._resolved(one) for one in (*_list(item.get("parameters")), *_list(operation.get("parameters")))
-            ]
+            inputs = list(map(self._resolved, _list(item.get("parameters")) + _list(operation.get("parameters"))))
             parameters = [one for one in inputs if one.get("in") != "body"]
             requests = [
                 one for one in (*inputs, operation.get("requestBody")) if _dict(one).get("in", "body") == "body"
@@ -143,9 +142,7 @@ class _Reader:
                 return {}
             value = self._document
             for step in reference[2:].split("/")[:20]:
-                value = _dict(value).get(
-                    step.replace("~1", "/").replace("~0", "~").replace("%7B", "{").replace("%7D", "}")
-                )
+                value = _dict(value).get(unquote(step).replace("~1", "/").replace("~0", "~"))
         return {}
 
 

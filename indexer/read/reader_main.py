@@ -234,9 +234,7 @@ def _apply_landlock() -> int:
         os.close(ruleset)
 
 
-_CALLS: dict[str, dict[str, list[int]]] = tomllib.loads(
-    Path(__file__).with_name("system_calls.toml").read_text("utf-8")
-)
+_CALLS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("system_calls.toml").read_text("utf-8"))
 _SIGNALS = ((200, 130), (234, 131))  # tkill, tgkill: only to this process, for `abort`
 _MAPPING = ((9, 222), (10, 226))  # mmap, mprotect: not executable
 _STATUS = (262, 79)  # newfstatat: only for open files

@@ -68,19 +68,11 @@ _BODY = re.compile(r":? *<[?\w]")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
 
 
-def read_objects(context: SourceContext) -> Generator[Item, None, None]:
-    """Read the objects below a prefix, or the object with the name of the prefix.
+class Bucket:
+    """The objects below the prefix of a source, or the object with the name of the prefix.
 
-    All objects are listed first. Objects that cannot be read keep their records.
-
-    Raises:
-        SourceError: the bucket or prefix is missing, may not be listed, or the store does not respond.
+    The credentials and the endpoint of the bucket are in the environment.
     """
-    yield from _Bucket(context).items()
-
-
-class _Bucket:
-    """The bucket of a source. Its credentials and endpoint are in the environment."""
 
     def __init__(self, context: SourceContext) -> None:
         """Open the bucket; sends no request. Raises SourceError."""
@@ -111,7 +103,11 @@ class _Bucket:
             self._store = getattr(store, kind.client_class)(address.bucket, client_options=client, retry_config=_RETRY)
 
     def items(self) -> Generator[Item, None, None]:
-        """Yield the items of each object. Raises SourceError."""
+        """List all objects, then yield the items of each. Objects that cannot be read keep their records.
+
+        Raises:
+            SourceError: the bucket or prefix is missing, may not be listed, or the store does not respond.
+        """
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
         with self._source_errors(), closing(self._list()) as batches:
             listed = listing(batches)
@@ -208,7 +204,6 @@ class _Bucket:
 
     @contextmanager
     def _source_errors(self) -> Iterator[None]:
-        """Raise SourceError for errors of the client."""
         try:
             yield
         except SourceError as error:
@@ -236,7 +231,6 @@ async def _bounded(request: Callable[[], Awaitable[_Result]], end: float) -> _Re
 
 
 def _resident() -> int:
-    """Return the resident bytes of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

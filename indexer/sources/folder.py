@@ -128,8 +128,6 @@ def read_path(context: SourceContext) -> Generator[Item, None, None]:
 
 
 class _FolderReading:
-    """One reading of a folder."""
-
     def __init__(self, context: SourceContext, tree: Tree) -> None:
         self._context, self._tree = context, tree
         self._list_failures: list[Failure] = []

@@ -176,7 +176,6 @@ def _fetch(address: GitAddress, git: Git, limits: CrawlLimits, session: Session 
 
 
 def _first_error(errors: str) -> str:
-    """Return the first error in the output of git, in one line."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     marked = [line.partition(": ")[2] for line in lines if line.startswith(("fatal:", "error:"))]
     return one_line((marked or lines[-1:] or ["it does not say why"])[0])
@@ -222,7 +221,6 @@ def _network_config(address: GitAddress, limits: CrawlLimits) -> dict[str, str]:
 
 
 def _path() -> dict[str, str]:
-    """Return the environment for git."""
     return {"PATH": os.environ.get("PATH", os.defpath)}
 
 

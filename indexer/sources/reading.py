@@ -18,8 +18,8 @@ from indexer.config import CrawlLimits
 from indexer.crawl.browser import Browser
 from indexer.crawl.crawler import crawl
 from indexer.errors import ParseError, SourceError
+from indexer.generation.editions import editions_of
 from indexer.generation.previous import PreviousGeneration
-from indexer.generation.versions import editions_of
 from indexer.network.credentials import Session
 from indexer.network.urls import SCHEME, address_kind
 from indexer.read.container import with_members
@@ -29,7 +29,7 @@ from indexer.read.html.site_template import MAX_BLOCKS, Template, read_template
 from indexer.read.reader_process import borrowed, most_at_once
 from indexer.records import CarriedPage, Item, Page, PageBlocks, PageReading, Skip
 from indexer.source_context import SourceContext
-from indexer.sources.bucket import read_objects
+from indexer.sources.bucket import Bucket
 from indexer.sources.folder import read_path
 from indexer.sources.git import read_repository
 from indexer.sources.pushed_store import SOURCE, PushedStore
@@ -135,7 +135,6 @@ class Templates:
 
 
 def _may_have(reading: PageReading, template: str) -> bool:
-    """Return whether the text of a reading may contain a template."""
     if reading.template or reading.blocks is None or len(reading.blocks.blocks) == MAX_BLOCKS:
         return True
     texts, places = read_template(template).texts, read_template(template).link_places
@@ -236,7 +235,7 @@ def _read_one(context: SourceContext, reading: Reading, browser: Browser) -> Ite
     if kind == "repository":
         return read_repository(context, reading.sessions, reading.scratch)
     if kind == "bucket":
-        return read_objects(context)
+        return Bucket(context).items()
     if kind is None:
         raise SourceError(
             f"{source}: cannot index this scheme; name an http or https address, git+https:// or git+file:// and a "

@@ -1,3 +1,54 @@
-"""Stores of generations: an index folder and a Milvus server, with the same methods.
+"""Stores of generations: an index folder, or a Milvus server with the same methods.
 
-May import `generation` and `publish`."""
+Every build writes to an index folder, because only it keeps pages for the next build. Then it may publish to Milvus.
+May import `generation` and `publish`.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Union
+
+from indexer.generation.manifest import current_id
+from indexer.publish.publish import Published, list_generations, roll_back
+
+if TYPE_CHECKING:
+    from indexer.generation.generation import Generation
+    from indexer.stores.milvus_store import MilvusGeneration, MilvusStore
+
+Store = Union["FolderStore", "MilvusStore"]
+"""The generations of one collection. Both classes have the methods of `FolderStore`."""
+Searchable = Union["Generation", "MilvusGeneration"]
+"""A generation open for searching from many threads. `Generation` describes the methods, which both classes have.
+
+The methods of `MilvusGeneration` may also raise StoreUnreachable or StoreRefused."""
+
+
+class FolderStore:
+    """The complete generations of one collection, of which at most one is live.
+
+    The methods raise IndexMissing if the generation does not exist or none is live.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = str(folder)
+
+    def live_id(self) -> str:
+        """Return the id of the live generation; a server calls this each second. Raises as `current_id` does."""
+        return current_id(self.folder)
+
+    def published(self) -> list[Published]:
+        """Describe the complete generations, newest first."""
+        return list_generations(self.folder)
+
+    def open(self, generation_id: str | None = None) -> "Generation":
+        """Open a generation for searching. Raises as `Generation.open` does."""
+        from indexer.generation.generation import Generation
+
+        return Generation.open(self.folder, generation_id)
+
+    def make_live(self, generation_id: str) -> None:
+        """Make a complete generation live in one step. Raises as `roll_back` does."""
+        roll_back(self.folder, generation_id)
+
+    def close(self) -> None:
+        """Do nothing: a folder needs no connection."""

@@ -31,6 +31,7 @@ from indexer.generation.documents import (
     is_document_id,
     section_text,
 )
+from indexer.generation.editions import Edition, edition_at
 from indexer.generation.lexical.analysis import ENGLISH
 from indexer.generation.lexical.lexical_query import LexicalQuery, Synonyms, read_query
 from indexer.generation.lexical.vocabulary import Heading
@@ -38,7 +39,6 @@ from indexer.generation.manifest import ANALYSIS, Manifest, corrupt, parse_manif
 from indexer.generation.previous import ScannedDocument
 from indexer.generation.rows import RowFacts, ScoredRows, TermHits
 from indexer.generation.vectors import check_query_vector
-from indexer.generation.versions import Edition, edition_at
 from indexer.publish.publish import Published
 from indexer.records import TextBlock
 from indexer.stores.milvus import (
@@ -259,10 +259,9 @@ class MilvusGeneration:
 
     def row_facts(self, rows: Rows) -> RowFacts:
         """Return the documents and signatures of chunks, by row."""
-        stored = self._by_row(rows, ("document", "signature"))
-        documents, signatures = (
-            np.array([row[name] for row in stored], np.int64) for name in ("document", "signature")
-        )
+        names = ("document", "signature")
+        stored = self._by_row(rows, names)
+        documents, signatures = (np.array([row[name] for row in stored], np.int64) for name in names)
         return RowFacts(documents, signatures.view(np.uint64))
 
     def collections(self, rows: Sequence[int]) -> list[str] | None:
@@ -293,9 +292,7 @@ class MilvusGeneration:
         fields = ["row", "document", "url", "section", "text"]
         nearby = self._in_range(range(row - SECTION_NEIGHBOURS, row + SECTION_NEIGHBOURS + 1), [*fields, "about"])
         chunks = [(*(chunk[name] for name in fields), _blocks(chunk)) for chunk in nearby]
-        if (section := section_text(row, chunks)) is None:
-            raise corrupt(self._where, f"has no chunk {row}")
-        return section
+        return section_text(row, chunks, self._where)
 
     def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield every document that a filter allows, or only the one with the id, with its passages, JSON-ready."""
@@ -394,5 +391,4 @@ def _passage(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _blocks(row: Mapping[str, Any]) -> list[TextBlock]:
-    """Return the code and tables of a passage."""
     return [TextBlock(*block) for block in row["about"]["blocks"]]

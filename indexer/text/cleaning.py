@@ -1,6 +1,8 @@
-"""Make text plain: drop characters that cannot be seen, fold white space, shorten."""
+"""Make untrusted text plain: drop invisible characters, fold white space, shorten; and read untrusted TOML."""
 
 import re
+import tomllib
+from typing import Any
 
 # scripts in which a joiner or non-joiner between letters is part of the spelling: Arabic, Indian and South-East Asian
 # scripts, Mongolian and similar ones
@@ -56,3 +58,19 @@ def shorten(text: str, max_length: int) -> str:
     cut = text[: max_length - 1]
     words = cut.rpartition(" ")[0]
     return (words if len(words) > max_length // 2 else cut).rstrip() + "…"
+
+
+_MAX_CHARACTERS = 1_000_000
+_MANY_PARTS = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){32}""")
+
+
+def load_toml(text: str) -> dict[str, Any]:
+    """Parse TOML. Raises ValueError if it is invalid, too long or too deep, or if a name has too many parts."""
+    if len(text) > _MAX_CHARACTERS:
+        raise ValueError(f"it has over {_MAX_CHARACTERS:,} characters")
+    if _MANY_PARTS.search(text):  # the parser takes quadratic time for them
+        raise ValueError("a name has over 32 parts")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is too deep") from None

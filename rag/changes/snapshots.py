@@ -14,6 +14,7 @@ from typing import NamedTuple
 from indexer.errors import IndexerError, counted
 from indexer.filter import Filter
 from indexer.generation.documents import Database, select_rows
+from indexer.generation.editions import edition_at, version_key
 from indexer.generation.manifest import (
     DOCUMENTS,
     GENERATIONS,
@@ -23,7 +24,6 @@ from indexer.generation.manifest import (
     is_generation_id,
     read_manifest,
 )
-from indexer.generation.versions import edition_at, version_key
 from indexer.publish.publish import list_generations
 from rag.changes.compare import DocumentText, compare
 from rag.errors import FieldError

@@ -25,7 +25,7 @@ from rag.settings import Settings
 from rag.stores import check_fingerprint
 
 if TYPE_CHECKING:
-    from indexer.stores.store import Store
+    from indexer.stores import Store
 
 
 def published_folder(settings: Settings) -> Path:

@@ -24,7 +24,7 @@ from rag.settings import Settings, did_you_mean
 if TYPE_CHECKING:
     from embedder.engines.plan import Plan
     from embedder.text_embedder import Embedder
-    from indexer.stores.store import Searchable
+    from indexer.stores import Searchable
     from rag.evaluation.evaluation import Judgements, Run, Side
     from rag.query.model_queue import RerankQueue
 
@@ -78,7 +78,7 @@ def _open(settings: Settings) -> "Searchable":
     if settings.store or names == [settings.collection]:
         return models.published_store(settings).open()
     from indexer.generation.generation import JointGeneration
-    from indexer.stores.store import FolderStore
+    from indexer.stores import FolderStore
     from rag.stores import check_fingerprint
 
     names = names or list_collections(settings.index_dir) or [Settings().collection]

@@ -16,8 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from embedder.text_embedder import Embedder
+from indexer.generation.editions import Edition, version_key
 from indexer.generation.rows import MAX_SIGNATURE_BITS, RowFacts, TermHits, TokenReader
-from indexer.generation.versions import Edition, version_key
 from rag import deadline
 from rag.query.request import RERANK_WEIGHT
 from rag.query.weighting import REASON, QueryFacts, measure_signals, weigh
@@ -230,7 +230,7 @@ def choose(
         k: number of candidates to choose.
         per_document: maximum number of passages of one document; 0 for no limit.
         editions: of all candidates, in a collection that has versions.
-        twins: the documents to show in place of a document, see `indexer.generation.twins`.
+        twins: the documents to show in place of a document, see `indexer.generation.editions`.
     """
     documents: list[int] = facts.documents.tolist()
     older, hidden = fold_versions(ranking, editions)

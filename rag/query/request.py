@@ -12,8 +12,8 @@ from msgspec import Meta, Struct, structs
 from indexer.errors import FilterError as FilterError
 from indexer.filter import LISTS as LISTS
 from indexer.filter import Filter as Filter
+from indexer.generation.editions import resolve_versions
 from indexer.generation.manifest import DEFAULT
-from indexer.generation.versions import resolve_versions
 from rag.decoding import SOMETHING
 
 if TYPE_CHECKING:

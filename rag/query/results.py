@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from embedder.late_interaction import QueryTokens as QueryTokens
 from indexer.errors import counted
+from indexer.generation.editions import version_key
 from indexer.generation.lexical.letters import fold
-from indexer.generation.versions import version_key
 from indexer.read.formats import is_source_code as is_source_code
 from indexer.records import SEPARATOR
 from indexer.records import TextBlock as TextBlock

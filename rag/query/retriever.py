@@ -19,14 +19,14 @@ from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import Embedder
 from indexer.filter import Filter
 from indexer.generation.documents import StoredChunk, document_id
+from indexer.generation.editions import Edition
 from indexer.generation.languages import SAMPLE, languages_of
 from indexer.generation.lexical.analysis import TERMS, rules_for, spans, terms_in
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.generation.lexical.pasted import telling_sentences
 from indexer.generation.rows import TermHits
-from indexer.generation.versions import Edition
 from indexer.network.urls import normalise
-from indexer.stores.store import Searchable
+from indexer.stores import Searchable
 from rag.decoding import check
 from rag.errors import FieldError, NotConfigured
 from rag.query.model_queue import WARM_QUERIES, QueryEncoder, RerankQueue, Vector

@@ -17,7 +17,7 @@ from indexer.filter import Filter
 from indexer.generation.generation import Generation, JointGeneration
 from indexer.generation.manifest import DEFAULT
 from indexer.publish.publish import SelfCheck
-from indexer.stores.store import FolderStore, Searchable, Store
+from indexer.stores import FolderStore, Searchable, Store
 from rag.errors import NotThere, RagError
 from rag.query.model_queue import WARM_QUERIES, QueryCache, QueryEncoder, RerankQueue, Vector
 from rag.query.retriever import Retriever

@@ -18,9 +18,9 @@ from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.filter import EachFilter, Filter
 from indexer.generation.documents import DocumentEntry
 from indexer.generation.documents import StoredChunk as StoredChunk  # for `rag.adapters`
+from indexer.generation.editions import edition_at
 from indexer.generation.manifest import DEFAULT, collection_dir
-from indexer.generation.versions import edition_at
-from indexer.stores.store import Searchable
+from indexer.stores import Searchable
 from rag import deadline
 from rag.access import EVERYTHING, Scope
 from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere

@@ -26,7 +26,7 @@ from indexer.generation.manifest import Manifest
 from indexer.generation.writer import GenerationWriter
 from indexer.publish.publish import prepare, publish, start, writer_lock
 from indexer.records import Chunk, Document
-from indexer.stores.store import Searchable
+from indexer.stores import Searchable
 from rag.query.request import Mode, SearchRequest
 from rag.query.retriever import CANDIDATES, Retriever
 
@@ -215,7 +215,7 @@ def write_index(
             files = writer.finish()
             created, fingerprint = datetime.now(UTC).isoformat(timespec="seconds"), dict(embedder.fingerprint)
             manifest = Manifest(
-                folder.name, created, fingerprint, writer.counts, files, {}, ["benchmark"], {}, writer.languages
+                folder.name, created, fingerprint, writer.counts, files, {}, ["benchmark"], {}, writer.lexical.languages
             )
         finally:
             writer.close()

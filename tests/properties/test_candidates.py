@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embedder.late_interaction import maxsim, to_signs, unit
+from indexer.generation.editions import Edition
 from indexer.generation.rows import RowFacts, TermHits
-from indexer.generation.versions import Edition
 from rag.query.ranking import (
     Ranking,
     choose,

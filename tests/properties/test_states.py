@@ -36,7 +36,7 @@ from indexer.publish.publish import drop_collection, generation_ids, live_id, pr
 from indexer.read.reader_main import preload
 from indexer.read.reader_process import ReaderProcess
 from indexer.sources.pushed_store import SOURCE, PushedStore
-from indexer.stores.store import FolderStore
+from indexer.stores import FolderStore
 from rag.access import Grant, KeyFile
 from rag.jobs.builds import PushedBuilder
 from rag.jobs.pushes import PushedQueue

@@ -220,7 +220,8 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
             continue
         piece = piece[:_MAX_WORD_CHARS]
         if not is_english or piece.isascii():
-            piece = _stem(piece, language)
+            is_hindi = language == "hi"
+            piece = _HINDI_ENDING.sub("", piece) if is_hindi else str(_stemmers[language].analyze(piece)[0])
         terms.append(piece if is_english else fold(piece))
         if with_unit := _WITH_UNIT.fullmatch(terms[-1]):  # 10MB gives the terms of 10 MB
             terms += chain.from_iterable(map(TERMS[language].__getitem__, with_unit.groups()))
@@ -229,10 +230,6 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
     if _HUMPED.match(word):
         terms += chain.from_iterable(TERMS[language][hump.lower()] for one in word.split("_") for hump in _humps(one))
     return tuple(terms)
-
-
-def _stem(word: str, language: str) -> str:
-    return _HINDI_ENDING.sub("", word) if language == "hi" else str(_stemmers[language].analyze(word)[0])
 
 
 def _humps(name: str) -> list[str]:

@@ -400,7 +400,6 @@ _ALL = (Occur.Must, Query.all_query())
 
 
 def _word(schema: tantivy.Schema, terms: Terms) -> Query:
-    """Return a query for any form of a word."""
     return _best_of([Query.term_query(schema, "text", term, "freq") for term in terms])
 
 

@@ -253,7 +253,6 @@ def _is_option(lookups: Lookups, languages: Languages, word: str) -> bool:
 
 
 def _has_word(lookups: Lookups, languages: Languages, word: str) -> bool:
-    """Return whether the index has a term of a word."""
     return any(map(lookups.is_known, chain(*_FORMS[languages][word])))
 
 
@@ -380,10 +379,8 @@ class _Corrector(dict[str, _Substitute | None]):
         """
         fixed = fixed.union(*map(analysis.find_words, parsed.excluded))
         typed = [word for word in analysis.find_words(text) if word not in fixed]
-        substitutes = dict(zip(typed, map(self.__getitem__, typed), strict=True))
-        corrections = {
-            word: each.words[0] for word, each in substitutes.items() if each and each.reason == "correction"
-        }
+        substitutes = ((word, self[word]) for word in typed)
+        corrections = {word: each.words[0] for word, each in substitutes if each and each.reason == "correction"}
         if not corrections:
             return None
 
@@ -412,7 +409,6 @@ def _clauses(texts: Sequence[str], languages: Languages) -> tuple[Clause, ...]:
 
 
 def _rules_of(words: Iterable[str], languages: Languages) -> Rules:
-    """Return the `Rules` of words."""
     if len(languages) == 1:
         return {}
     rules: dict[str, set[str]] = {}

@@ -180,7 +180,6 @@ class Vocabulary:
         return len(word) >= _MIN_LETTERS and any(each.edits == 0 for each in self._within(word, 0))
 
     def _within(self, word: str, max_edits: int) -> Iterator[Correction]:
-        """Yield the words within `max_edits` edits of a word."""
         letters = _letters(word)
         first, last = np.searchsorted(self._lengths, [len(word) - max_edits, len(word) + max_edits + 1])
         mask = np.bitwise_or.reduce(np.uint32(1) << (letters & 31).astype(np.uint32))

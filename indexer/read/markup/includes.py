@@ -74,17 +74,14 @@ class Includes:
             max_bytes: the limit for a document with its includes.
         """
         self.files, self.load, self.max_bytes = files, load, max_bytes
-        self._targets = {path: targets for path in files if (targets := self._targets_of(path))}
+        texts = [path for path in files if _reader_of(path) in (ASCIIDOC, PLAIN)]
+        self._targets = {path: targets for path in texts if (targets := self.expand(path, load(path) or b"")[1])}
         self._included = set[str]()
         nested = set[str]().union(*self._targets.values())
         # first the documents that no file includes, then files in a cycle of includes
         for path in [*(path for path in self._targets if path not in nested), *self._targets]:
             if path not in self._included:
                 self._included |= self._targets[path] - {path}
-
-    def _targets_of(self, path: str) -> set[str]:
-        is_text = _reader_of(path) in (ASCIIDOC, PLAIN)
-        return self.expand(path, self.load(path) or b"")[1] if is_text else set()
 
     def involve(self, path: str) -> bool:
         """Return whether a file includes others, or is included."""

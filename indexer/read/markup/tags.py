@@ -138,7 +138,6 @@ def shown_words(inside: str, *, is_positional: bool = False) -> str:
 
 
 def _field_words(inside: str, arguments: list[re.Match[str]]) -> Iterator[str]:
-    """Yield the name of a field, its type and its other properties."""
     is_named = False
     for argument in arguments:
         name, value = argument["name"], _value(argument)

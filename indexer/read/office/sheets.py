@@ -152,9 +152,7 @@ def _sheet_parts(package: Package) -> tuple[list[str], dict[int, str]]:
     codes: dict[int, str] = {}
     for style, entry in enumerate(entry for group in root.iter("{*}cellXfs") for entry in group.iter("{*}xf")):
         number = entry.get("numFmtId", "0")
-        code = customs.get(number) or BUILT_IN.get(
-            int(number) if number.isdecimal() and len(number) < 4 else 0, GENERAL
-        )
+        code = customs.get(number) or BUILT_IN.get(number, GENERAL)
         if code not in (GENERAL, "@"):
             codes[style] = code
     return names, codes
@@ -275,9 +273,9 @@ def _repeat_count(element: Any, name: str) -> int:
 Value = float | int | bool | str | date | datetime | time | timedelta
 GENERAL = "General"
 BUILT_IN = {  # numbers of ECMA-376; dates are locale-dependent, so they use ISO 8601
-    1: "0", 2: "0.00", 9: "0%", 10: "0.00%",
-    **dict.fromkeys((3, 37, 38, 41), "#,##0"), **dict.fromkeys((4, 39, 40, 43), "#,##0.00"),
-    **dict.fromkeys((5, 6, 42), '"$"#,##0'), **dict.fromkeys((7, 8, 44), '"$"#,##0.00'),
+    "1": "0", "2": "0.00", "9": "0%", "10": "0.00%",
+    **dict.fromkeys("3 37 38 41".split(), "#,##0"), **dict.fromkeys("4 39 40 43".split(), "#,##0.00"),
+    **dict.fromkeys("5 6 42".split(), '"$"#,##0'), **dict.fromkeys("7 8 44".split(), '"$"#,##0.00'),
 }  # fmt: skip
 _MAX_FORMAT_LENGTH = 255
 _TOKEN = re.compile(

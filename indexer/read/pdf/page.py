@@ -182,9 +182,8 @@ def _field_value(form: Any, annotation: Any) -> str:
     if kind in _CHOICES:
         options = range(min(pdfium.FPDFAnnot_GetOptionCount(form, annotation), 1_000))
         selected = (option for option in options if pdfium.FPDFAnnot_IsOptionSelected(form, annotation, option))
-        labels = [
-            _read_string(partial(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, option)) for option in selected
-        ]
+        label_of = partial(pdfium.FPDFAnnot_GetOptionLabel, form, annotation)
+        labels = [_read_string(partial(label_of, option)) for option in selected]
         if any(labels):
             return ", ".join(labels)
     elif kind != pdfium.FPDF_FORMFIELD_TEXTFIELD or pdfium.FPDFAnnot_GetFormFieldFlags(form, annotation) & _PASSWORD:

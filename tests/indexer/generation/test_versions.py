@@ -3,7 +3,7 @@
 import pytest
 
 from indexer.filter import Filter
-from indexer.generation.versions import edition_at, learn_versions, resolve_versions, version_key
+from indexer.generation.editions import edition_at, learn_versions, resolve_versions, version_key
 from indexer.generation.writer import signature
 
 PAGES = {

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from indexer.generation.editions import edition_at
 from indexer.generation.generation import Generation, JointGeneration
 from indexer.generation.manifest import current_id, read_manifest
 from indexer.generation.rows import TokenReader
 from indexer.generation.vectors import VectorReader
-from indexer.generation.versions import edition_at
 from indexer.records import CarriedPage, Outcome, Page, PageRecord, PageState, Skip
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.reading import _Unique

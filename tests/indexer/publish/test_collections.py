@@ -27,7 +27,7 @@ from indexer.publish.publish import (
     verify,
     writer_lock,
 )
-from indexer.stores.store import FolderStore
+from indexer.stores import FolderStore
 from rag.stores import roll_back
 from tests.dummy import DummyEmbedder
 

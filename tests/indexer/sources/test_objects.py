@@ -11,7 +11,7 @@ from indexer.config import CrawlLimits, CrawlScope
 from indexer.errors import SourceError
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
-from indexer.sources.bucket import read_objects
+from indexer.sources.bucket import Bucket
 from tests.indexer.files import zipped
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Reply, send
@@ -37,7 +37,7 @@ def zoo(store: Store) -> None:
 
 
 def read(source: str, limits: CrawlLimits = LIMITS) -> dict[str, Item]:
-    return {item.url: item for item in read_objects(SourceContext(source, limits))}
+    return {item.url: item for item in Bucket(SourceContext(source, limits)).items()}
 
 
 def reasons(source: str, limits: CrawlLimits = LIMITS) -> dict[str, str]:

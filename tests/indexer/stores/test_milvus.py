@@ -17,8 +17,8 @@ from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.previous import ScannedDocument
 from indexer.generation.writer import signature
 from indexer.records import Chunk, Document
+from indexer.stores import milvus as schema
 from indexer.stores.milvus import MilvusAddress
-from indexer.stores.milvus import schema as milvus_schema
 from indexer.stores.milvus_store import MilvusStore
 from tests.milvus_server import ids_of
 
@@ -139,9 +139,9 @@ def test_wrong_credentials(caplog):
 
 def test_what_a_killed_writer_left_goes_with_later_ones(store):
     older = "docs_20250101T000000_000000"
-    call(store, "create_collection", older, schema=milvus_schema.passages_schema(4))
-    call(store, "create_collection", COLLECTION, schema=milvus_schema.passages_schema(4))
-    call(store, "create_collection", f"{COLLECTION}_records", schema=milvus_schema.records_schema())
+    call(store, "create_collection", older, schema=schema.passages_schema(4))
+    call(store, "create_collection", COLLECTION, schema=schema.passages_schema(4))
+    call(store, "create_collection", f"{COLLECTION}_records", schema=schema.records_schema())
     assert ids_of(store) == []
     with pytest.raises(IndexMissing):
         store.make_live(ID)
@@ -164,7 +164,7 @@ def test_a_manifest_that_is_not_as_it_was(live):
             return super().to_bytes().replace(b'"model": "m"', b'"model": "n"')
 
     written = live.open().manifest
-    records = milvus_schema.manifest_records(Changed(*(getattr(written, name) for name in written.__slots__)))
+    records = schema.manifest_records(Changed(*(getattr(written, name) for name in written.__slots__)))
     call(live, "upsert", f"{COLLECTION}_records", records)
     with pytest.raises(IndexCorrupt, match=rf"docs collection {COLLECTION}: .*does not match its checksum.*rebuild"):
         live.open()
@@ -175,11 +175,10 @@ def test_a_manifest_that_is_not_as_it_was(live):
 def test_nothing_of_milvus_is_imported_without_need():
     code = """
 import sys
-import indexer.stores.store, rag.commands.cli, rag.serving.live, rag.stores, web.app
+import indexer.stores, rag.commands.cli, rag.serving.live, rag.stores, web.app
 assert not {"pymilvus", "milvus_lite", "grpc"} & set(sys.modules)
 sys.modules["pymilvus"] = None
 from indexer.errors import StoreAddressError
-from indexer.stores.milvus import MilvusAddress
 from indexer.stores.milvus_store import MilvusStore
 try:
     MilvusStore("milvus://host/docs").live_id()

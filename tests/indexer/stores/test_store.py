@@ -15,8 +15,8 @@ from indexer.generation.manifest import read_manifest
 from indexer.generation.previous import scan
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
+from indexer.stores import FolderStore
 from indexer.stores.milvus_store import MilvusStore
-from indexer.stores.store import FolderStore
 from tests.dummy import DummyEmbedder
 from tests.milvus_server import ids_of
 

@@ -12,7 +12,7 @@ from indexer.errors import IndexCorrupt
 from indexer.generation.manifest import DOCUMENTS, GENERATIONS, ROWS, VECTORS
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.publish import drop_collection
-from indexer.stores.store import FolderStore
+from indexer.stores import FolderStore
 from rag.errors import CollectionMissing, NotReady, NotThere
 from rag.query.request import SearchRequest
 from rag.serving.follower import Follower
