@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections import Counter
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from indexer.errors import SourceError
 from indexer.generation.manifest import current_id
 from indexer.pipeline import build as build_module
 from indexer.read.document_reader import read_document
+from indexer.read.reader_process import ReaderProcess
 from indexer.records import Document, Page
 from tests.indexer.pipeline.incremental import Versioned, Work, link, routes, zoo
 from tests.indexer.server import Reply, Site, page, redirect
@@ -116,3 +118,30 @@ def test_what_fails_to_be_read_is_gone_or_stops_the_build(
     report = work.build(docs)
     assert [Path(failure.url).name for failure in report.failed] == [name]
     assert report.gone.examples == [(docs / "sub" / "a.txt").as_uri()]
+
+
+@pytest.mark.parametrize(
+    "nav", [link("/", "/p1"), '<div class="top"><a href="/">Home</a> <a href="/p1">First</a></div>']
+)
+def test_a_page_is_read_once(nav: str, site: Site, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page goes to the reader process once, whatever a build wants of it."""
+    requests = Counter[bytes]()
+    pages = 60  # more than the sample that a template is learnt from
+    ask = ReaderProcess.ask
+
+    def counting(process: ReaderProcess, reader: str, argument: Any, body: bytes) -> Any:
+        requests[body] += 1
+        return ask(process, reader, argument, body)
+
+    monkeypatch.setattr(ReaderProcess, "ask", counting)
+    for n in range(pages):
+        name = f"{chr(97 + n // 26)}{chr(97 + n % 26)}"
+        text = f"<title>{name}</title><h1>{name}</h1><p>Some text that only {name} has.</p>"
+        site.routes[f"/p{n}"] = f"<body>{nav}{text}</body>"
+    site.routes["/"] = f"<title>Start</title><h1>Start</h1>{link(*(f'/p{n}' for n in range(pages)))}<p>All of them.</p>"
+    assert work.build(site.url).documents == pages + 1
+    again = sum(requests.values()) - len(requests)
+    if nav.startswith("<nav"):
+        assert not again
+    else:  # pages that were read before their template was known, and have some of it
+        assert max(requests.values()) == 2

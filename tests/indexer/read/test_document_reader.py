@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.crawl.http_response import read_links
+from indexer.cut.chunking import Chunker
 from indexer.errors import ParseError
 from indexer.network.urls import normalise, origin
 from indexer.read.document_reader import read_document
+from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
 
 
@@ -104,3 +106,30 @@ def test_a_link_leads_where_it_leads_from_its_own_page(path: str, query: str, hr
     there = normalise(here, href)
     found = read_links(replace(make_page(f'<a href="{escape(href)}">'), url=here)).urls
     assert found == (() if there is None or origin(there) != origin(here) else (there,))
+
+
+CODE = 'x = 1\n\n    if x:\n\ty = "a  b"  \n \n\n        z()\n\n\n    return y'
+
+
+@pytest.mark.parametrize(
+    ("content_type", "page"),
+    [
+        ("text/html", "<p>Before.</p><pre>\n{}\n</pre><p>After.</p>"),
+        ("text/html", "<ul><li><p>Before.</p><pre><code>{}</code></pre></li><li><pre>{}</pre></li></ul>"),
+        ("text/html", "<p>Before.</p><pre><span>x = 1<br></span><br>    if x:" + CODE[16:] + "</pre>"),
+        (
+            "text/html",
+            "<table><tr><td><pre>1\n2\n3\n4\n5\n6\n7\n8\n9\n10</pre></td><td><pre>{}</pre></td></tr></table>",
+        ),
+        ("text/markdown", "Before.\n\n```python\n{}\n```\n\nAfter.\n"),
+        ("text/x-python", "{}\n"),
+    ],
+)
+def test_code_is_byte_equal(content_type: str, page: str) -> None:
+    """Whoever copies code out of a passage, or gives it to a model, gets what the page has."""
+    document = read_document(make_page(page.replace("{}", CODE), content_type))
+    text = "\n\n".join(section.text for section in document.sections)
+    assert CODE in text
+    assert "1\n2\n3" not in text
+    [*_, chunk] = Chunker(DummyEmbedder(), 200).split(document)
+    assert CODE in chunk.text

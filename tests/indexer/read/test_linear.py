@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from indexer.network.http import without_gzip
+from indexer.network.http import decode_body
 from indexer.read.access_list import begins_with_list, looks_like_list
 from indexer.read.extraction import clean, tidy
 from indexer.read.formats import FUNCTIONS
@@ -65,7 +65,7 @@ BODIES: dict[str, tuple[str, Callable[[int], bytes]]] = {  # by name: the reader
     "attachments": ("attachments", lambda n: b"Content-Type: multipart/mixed; boundary=a\n\n" + PART * n),
     "parts": ("mail", lambda n: b"Content-Type: multipart/mixed; boundary=a\n\n" + b"--a\n\nb\n" * n),
 }
-WANTED = {"links": True, "is_drawn": True, "blocks": True, "text": True, "template": "", "reader": "html"}
+WANTED = {"links": True, "needs_rendering": False, "blocks": True, "text": True, "template": "", "reader": "html"}
 HEADS = {"plain": "<body>", "single": "<meta property=og:title content=x><body><p>x"}
 UNITS = [
     "<div>", "<p>a", "<b><i><u><p>", "<ul><li>", "<dl><dt id=a>t<dd>", "<table><tr><td>", "<tr id=a><td>x<td>y",
@@ -129,7 +129,9 @@ def test_what_is_looked_at_before_and_after_reading() -> None:
         for charset in (None, "big5", "iso-2022-jp"):
             check_linear(partial(decode_with, charset), repeated(piece), SIZE)
     for packed in (gzip.compress(b""), gzip.compress(b"a")):
-        check_linear(without_gzip, partial(lambda packed, size: [packed * size], packed), SIZE)
+        check_linear(
+            partial(decode_body, encoding="", is_text=True), partial(lambda packed, size: [packed * size], packed), SIZE
+        )
 
 
 def decode_with(charset: str | None, body: bytes) -> object:
