@@ -76,15 +76,14 @@ def collect(folders: list[Path], out: Path, precision: str) -> None:
         has_tokens = not why_no_tokens(len(texts), broken, is_multilingual=embedder.is_multilingual)
         queries = []
         for id, candidates in search_corpus(dataset, embedder, None, tokens=True):
-            assert candidates.dense is not None  # noqa: S101 - for the type checker, as the next one
-            assert candidates.lexical is not None  # noqa: S101
+            assert candidates.dense is not None  # noqa: S101 - for the type checker
             ranking = candidates.rank("hybrid", tokens=True)
             dense, lexical, tokens = (ranking.columns[search] for search in ("dense", "lexical", "tokens"))
             is_compared = ~np.isnan(tokens)
             scaled = [scale(dense), lexical / (lexical.max(initial=0) or 1), np.zeros(len(tokens), np.float32)]
             scaled[2][is_compared] = scale(tokens[is_compared])
             relevance = [max(0, dataset.judgements[id].get(candidates.document_ids[row], 0)) for row in ranking.rows]
-            values = measure_signals(candidates.facts, candidates.dense, candidates.lexical)
+            values = measure_signals(candidates.facts, candidates.dense, candidates.shortened)
             best = sorted(dataset.judgements[id].values(), reverse=True)[:10]
             ideal = sum(max(0, gain) / np.log2(place + 2) for place, gain in enumerate(best))
             if ideal:

@@ -25,6 +25,7 @@ from embedder.text_embedder import CrossEncoder, Embedder, encode_documents
 from indexer.generation.documents import document_id
 from indexer.generation.languages import SAMPLE, measure_languages, unknown_languages
 from indexer.generation.lexical.lexical_index import LexicalReader
+from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import is_generation_id
 from indexer.generation.rows import TermHits, why_no_tokens
@@ -32,7 +33,7 @@ from indexer.read.extraction import detect_language
 from rag.errors import DatasetError, SettingsError
 from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, VectorHits, fuse, rerank
 from rag.query.request import MODES, RERANKED, Mode, SearchRequest
-from rag.query.retriever import CANDIDATES, Retriever
+from rag.query.retriever import CANDIDATES, Retriever, shorten
 from rag.query.weighting import CollectionFacts, QueryFacts, measure_unrelated, share_of_code
 from rag.settings import BY_NAME, Settings, read_value
 
@@ -204,69 +205,85 @@ class Candidates:
 
     document_ids: Sequence[str]
     dense: VectorHits | None
-    lexical: TermHits | None
+    lexical: TermHits
+    shortened: TermHits  # for hybrid search
     cosines: Callable[[Rows], Scores]
     maxsim: Callable[[Rows], Scores] | None
     facts: QueryFacts
 
     def rank(self, mode: Mode, *, tokens: bool) -> Ranking:
         """Rank the candidates in a mode; with `tokens`, by their tokens too."""
-        dense = None if mode == "lexical" else self.dense
-        lexical = None if mode == "dense" else self.lexical
-        return fuse(dense, lexical, self.cosines, self.maxsim if tokens else None, self.facts)
+        if mode == "lexical":
+            return fuse(None, self.lexical, self.cosines, None, self.facts)
+        lexical = self.shortened if mode == "hybrid" else None
+        return fuse(self.dense, lexical, self.cosines, self.maxsim if tokens else None, self.facts)
 
 
 def search_corpus(
     dataset: Dataset, embedder: Embedder, mode: Mode | None, *, tokens: bool
 ) -> Iterator[tuple[str, Candidates]]:
     """Embed and index the documents once, and yield the candidates of every query, in the order of the queries."""
-    documents, texts, queries = list(dataset.corpus), list(dataset.corpus.values()), list(dataset.queries.values())
-    is_dense, is_lexical = mode != "lexical", mode != "dense"
-    languages = [detect_language(text) if is_lexical else None for text in texts]
-    query_tokens: list[QueryTokens] = []
+    documents, texts = list(dataset.corpus), list(dataset.corpus.values())
+    is_dense = mode != "lexical"
+    languages = [detect_language(text) for text in texts]
+    unrelated = 0.0
     if is_dense:
         vectors, signs, counts = encode_documents(embedder, texts, tokens=tokens)
         starts = np.cumsum(counts, dtype=np.int64) - counts
-        if tokens:
-            query_tokens = embedder.encode_query_tokens(queries)
-            query_vectors = np.stack([query.vector for query in query_tokens])
-        else:
-            query_vectors = embedder.encode(queries, role="query")
-
-    def maxsim(number: int, rows: Rows) -> Scores:
-        return embedder.maxsim(query_tokens[number].tokens[:MAX_QUERY_TOKENS], signs, starts[rows], counts[rows])
-
+        unrelated = measure_unrelated(embedder)
     sample = _sample(range(len(texts)))
     by_language = [
         (each, languages.count(each), [texts[row] for row in sample if languages[row] == each])
         for each in {languages[row] for row in sample}
     ]
     spoken = tuple(measure_languages(by_language, embedder.count_broken))
-    code, unrelated = share_of_code([texts[row] for row in sample]), measure_unrelated(embedder) if is_dense else 0.0
-    collection = CollectionFacts(code, spoken, unrelated)
+    collection = CollectionFacts(share_of_code([texts[row] for row in sample]), spoken, unrelated)
+
+    def allowed_rows(terms: LexicalQuery) -> Rows:
+        if terms.is_bounded:
+            return reader.within(terms.required, terms.excluded).rows()
+        return np.arange(len(texts))
+
+    def shorten_query(terms: LexicalQuery) -> LexicalQuery:
+        def measure(sentences: Sequence[str]) -> Scores:
+            cosines = vectors[allowed_rows(terms)] @ embedder.encode(sentences, role="query").T
+            return np.asarray(cosines.max(axis=0, initial=-1) - unrelated, np.float32)
+
+        return shorten(terms, embedder, measure, read)
+
+    def maxsim(query: QueryTokens, rows: Rows) -> Scores:
+        return embedder.maxsim(query.tokens[:MAX_QUERY_TOKENS], signs, starts[rows], counts[rows])
+
     with tempfile.TemporaryDirectory(prefix="pilotlight-") as temporary:
-        reader = None
-        if is_lexical:
-            writer = LexicalWriter(Path(temporary) / "lexical")
-            with closing(writer):
-                for row, (text, language) in enumerate(zip(texts, languages, strict=True)):
-                    terms_of = [f"language:{language}"] if language else []
-                    writer.add(row, title="", section="", text=text, terms=terms_of, language=language)
-                writer.finish()
-            reader = LexicalReader(Path(temporary) / "lexical", writer.languages)
-        for number, (query_id, query) in enumerate(dataset.queries.items()):
-            dense = lexical = None
-            cosines = np.empty(0, np.float32)
-            if reader:
-                terms = reader.read(query, is_word=embedder.has_word)
-                lexical = TermHits(*reader.search(terms, CANDIDATES))
+        writer = LexicalWriter(Path(temporary) / "lexical")
+        with closing(writer):
+            for row, (text, language) in enumerate(zip(texts, languages, strict=True)):
+                terms_of = [f"language:{language}"] if language else []
+                writer.add(row, title="", section="", text=text, terms=terms_of, language=language)
+            writer.finish()
+        reader = LexicalReader(Path(temporary) / "lexical", writer.languages)
+        read = partial(reader.read, is_word=embedder.has_word)
+        queries = [read(query) for query in dataset.queries.values()]
+        searched = list(map(shorten_query, queries)) if is_dense else queries
+        meanings = [terms.meaning for terms in searched]
+        query_tokens: list[QueryTokens] = []
+        if is_dense and tokens:
+            query_tokens = embedder.encode_query_tokens(meanings)
+            query_vectors = np.stack([query.vector for query in query_tokens])
+        elif is_dense:
+            query_vectors = embedder.encode(meanings, role="query")
+        for number, (query_id, typed, terms) in enumerate(zip(dataset.queries, queries, searched, strict=True)):
+            dense, cosines = None, np.empty(0, np.float32)
             if is_dense:
-                cosines = vectors @ query_vectors[number]
-                best = np.argsort(-cosines, kind="stable")[:CANDIDATES]
+                cosines, rows = vectors @ query_vectors[number], allowed_rows(terms)
+                best = rows[np.argsort(-cosines[rows], kind="stable")[:CANDIDATES]]
                 dense = cosines[best], best
-            facts = QueryFacts(collection, embedder.count_broken([query]))
-            of_tokens = partial(maxsim, number) if query_tokens else None
-            yield query_id, Candidates(documents, dense, lexical, cosines.__getitem__, of_tokens, facts)
+            lexical = short = TermHits(*reader.search(typed, CANDIDATES))
+            if terms is not typed:
+                short = TermHits(*reader.search(terms, CANDIDATES))
+            facts = QueryFacts(collection, embedder.count_broken([terms.meaning]))
+            of_tokens = partial(maxsim, query_tokens[number]) if query_tokens else None
+            yield query_id, Candidates(documents, dense, lexical, short, cosines.__getitem__, of_tokens, facts)
 
 
 # Comparison of two sides

@@ -4,7 +4,7 @@ Everything is loaded and warmed beforehand.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cached_property, lru_cache, partial
@@ -130,7 +130,7 @@ class Retriever:
         # tokenize
         search = self._read_query(request, embedded)
         if len(search.terms.meaning) > self.embedder.max_length and request.mode != "lexical":
-            self._read_telling_sentences(search)
+            self._shorten(search)
         depth = max(CANDIDATES, 2 * request.k, RERANKED if request.rerank else 0)
         if request.mode == "hybrid" and self.generation.terms_take_long:
             search.term_hits = self._threads.submit(copy_context().run, self._search_terms, search, depth)
@@ -159,22 +159,22 @@ class Retriever:
             embedded = None
         return _Search(request, only, terms, *(embedded or ()))
 
-    def _read_telling_sentences(self, search: _Search) -> None:
-        """If a query is too long for the model, keep only its sentences that are nearest to passages."""
-        began, terms, limit = perf_counter(), search.terms, self.embedder.max_length
-        if self.embedder.count_tokens([terms.meaning], role="query")[0] <= limit:
-            return
+    def _shorten(self, search: _Search) -> None:
+        """Shorten a query that is too long for the model."""
+        began, terms = perf_counter(), search.terms
 
         def measure(sentences: Sequence[str]) -> Vector:
             vectors = self._encoder.encode(sentences)
             nearest = [self.generation.search_vectors(each, 1, search.only, terms)[0] for each in vectors]
             return np.array([cosines.max(initial=-1) for cosines in nearest], np.float32) - self._facts.unrelated
 
-        text = telling_sentences(terms.meaning, measure)
-        query = self.generation.read_query(text, self._synonyms, self.embedder.has_word, search.only)
-        search.terms = replace(query, required=terms.required, excluded=terms.excluded, did_you_mean=terms.did_you_mean)
-        search.vector = None
-        search.seconds["embed"] += perf_counter() - began
+        def read(text: str) -> LexicalQuery:
+            return self.generation.read_query(text, self._synonyms, self.embedder.has_word, search.only)
+
+        search.terms = shorten(terms, self.embedder, measure, read)
+        if search.terms is not terms:
+            search.vector = None
+            search.seconds["embed"] += perf_counter() - began
 
     def _embed(self, search: _Search) -> None:
         """Embed the query with its tokens in one run. The time includes the wait for the model."""
@@ -380,6 +380,26 @@ class Retriever:
     def questions(self) -> list[str]:
         """Headings that are questions, from a sample of passages, for the start page."""
         return questions_among(self._sample(_QUESTION_SAMPLE))
+
+
+def shorten(
+    terms: LexicalQuery,
+    embedder: Embedder,
+    measure: Callable[[Sequence[str]], Vector],
+    read: Callable[[str], LexicalQuery],
+) -> LexicalQuery:
+    """Return a query with only the sentences that are nearest to passages, if it is too long for the model.
+
+    Args:
+        terms: the query.
+        embedder: the model.
+        measure: see `telling_sentences`.
+        read: parses the text of a query.
+    """
+    if embedder.count_tokens([terms.meaning], role="query")[0] <= embedder.max_length:
+        return terms
+    query = read(telling_sentences(terms.meaning, measure))
+    return replace(query, required=terms.required, excluded=terms.excluded, did_you_mean=terms.did_you_mean)
 
 
 def _check(request: SearchRequest) -> None:

@@ -57,7 +57,7 @@ def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> Pa
     typed = text if is_plain else visible(text)
     text = telling_lines(typed) if len(typed) >= MIN_PASTED_CHARS else typed
     plain = ParsedQuery(text, (), (), text if is_plain else without_joiners(text))
-    if text is not typed or not _SYNTAX.search(text):
+    if text is not typed or "\n" in text.strip() or not _SYNTAX.search(text):
         return plain
     options = [word for word in _EXCLUDED.findall(text) if word[0] not in _QUOTES]
     has_options = is_option is not None and any(map(is_option, options))

@@ -3,31 +3,34 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import compress
+from itertools import compress, pairwise
+from operator import not_
 
 import numpy as np
 import numpy.typing as npt
 
 from indexer.cut.cuts import split_sentences
 
-_MIN_LINES, _MIN_WORDS = 3, 40
+_MIN_LINES, _MIN_WORDS = 3, 20
 MIN_PASTED_CHARS = 4 * _MIN_WORDS
 _MAX_TELLING_WORDS = 64
-# Ends of lines. A one-line field removes line ends, but keeps the tabs and indents after them.
-_LINE = re.compile(
-    r"(?<!\s)\s*\n|(?=\t)|(?=  \S)| (?=at [\w.$<>/]+\()| (?=Caused by: )"
+# A one-line field removes line ends, but keeps the tabs and indents after them.
+_REMOVED_LINE_END = re.compile(
+    r"(?=\t)|(?<!:)(?=  \S)| (?=at [\w.$<>/]+\()| (?=Caused by: |---> )"
     r"|(?<=[)\]])(?=Caused by: |[\w.]+(?:Error|Exception): )"
 )
 # A line of detail is indented or numbered, or names a place in a program.
 _DETAIL = re.compile(r"[ \t]|#\d+\s|\d+:\s|at\s+\S+[(:]|from\s+\S+:\d")
 _FEWEST_DETAILS = 3
-_CAUSE = re.compile(r"caused by\b|\w+(?:\.\w+)*(?:Error|Exception)\b", re.IGNORECASE)
+_CAUSE = re.compile(r"\W*(?:Caused by\b|[\w.]*(?:Error|Exception)(?=[:)]| \[|$))")
 _FAULT = re.compile(
     r"\b(?:error|exception|fatal|panic(?:ked)?|fail(?:ed|ure)?|abort(?:ed)?|critical|denied|cannot|unable|undefined)\b"
     r"|\b[EW]?[A-Z]{1,4}-?\d{3,5}\b|(?<=[a-z])(?:Error|Exception|Fault)\b",
     re.IGNORECASE,
 )
 _DIGIT = re.compile(r"\d")
+_PLAIN_WORD = re.compile(r"[^\w\s]*[^\W\d_]+(?:['\u2019-][^\W\d_]+)*[^\w\s]*")
+_MIN_MACHINE_WORDS = 0.25
 _MIN_SENTENCE_BYTES = 20  # UTF-8, because a Chinese character says as much as three English letters
 _MIN_NEARNESS_SHARE = 0.9
 
@@ -35,21 +38,28 @@ _MIN_NEARNESS_SHARE = 0.9
 def telling_lines(text: str) -> str:
     """Return the lines of a pasted traceback or log that name errors, or the text if it is neither of these.
 
-    Lines of detail are left out. Causes come first, then other errors, and in both groups the last line is first.
+    Of a traceback with causes, only the last is returned. Otherwise, all lines that name errors are returned, the last
+    first.
     """
     if len(text.split()) < _MIN_WORDS:
         return text
-    lines = [line.rstrip() for line in _LINE.split(text) if line.strip()]
+    split = text.splitlines() if "\n" in text else _REMOVED_LINE_END.split(text)
+    lines = [line.rstrip() for line in split if line.strip()]
     if len(lines) < _MIN_LINES:
         return text
-    outer = [line for line in lines if not _DETAIL.match(line)]
-    has_frames = len(lines) - len(outer) >= max(_FEWEST_DETAILS, len(lines) / 3)
-    faults = [line for line in outer if _FAULT.search(line)]
+    is_detail = [bool(_DETAIL.match(line)) and not _CAUSE.match(line) for line in lines]
+    has_frames = sum(is_detail) >= max(_FEWEST_DETAILS, len(lines) / 3)
+    faults: list[str] = []
+    for before, line in pairwise(["", *compress(lines, map(not_, is_detail))]):
+        if faults[-1:] == [before] and before.endswith(":"):
+            faults[-1] += f" {line}"  # its message
+        elif _FAULT.search(line):
+            faults.append(line)
     if not faults or not (has_frames or _is_log(lines)):
         return text
     causes = [line for line in faults if _CAUSE.match(line)]
     telling: list[str] = []
-    for line in [*reversed(causes), *reversed(faults)]:
+    for line in causes[-1:] or reversed(faults):
         if line not in telling and sum(len(each.split()) for each in telling) < _MAX_TELLING_WORDS:
             telling.append(line)
     return "\n".join(telling)
@@ -70,6 +80,9 @@ def telling_sentences(text: str, measure: Callable[[Sequence[str]], npt.NDArray[
 
 
 def _is_log(lines: list[str]) -> bool:
-    """Return whether most lines have the same first word except for digits, such as a time or a program's name."""
+    """Return whether lines are not prose: many words have digits or signs, or most lines begin with the same word."""
+    words = " ".join(lines).split()
+    if sum(_PLAIN_WORD.fullmatch(word) is None for word in words) >= _MIN_MACHINE_WORDS * len(words):
+        return True
     beginnings = Counter(_DIGIT.sub("0", line.split(maxsplit=1)[0]) for line in lines)
     return beginnings.most_common(1)[0][1] > len(lines) / 2

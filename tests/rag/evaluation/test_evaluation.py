@@ -76,6 +76,15 @@ def test_all_modes_are_measured_with_one_pass_over_the_documents(folder):
     }
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "dense"])
+def test_queries_are_read_as_a_search_reads_them(folder, mode):
+    weather = "The weather on the coast was lovely when aunt Martha came to visit us again. " * 20
+    for id, question, others in (("q1", "Are they all about dogs? ", weather), ("q2", "all about -sails -dogs ", "")):
+        with (folder / "queries.jsonl").open("a") as file:
+            file.write("\n" + json.dumps({"_id": id, "text": others + question + others}))
+    assert evaluate(read_dataset(folder), DummyEmbedder(), mode=mode)["mrr@10"] == 1
+
+
 def test_the_queries_that_hybrid_loses_are_named(folder):
     dataset = read_dataset(folder)
     queries = {str(number): f"query {number}" for number in range(12)}

@@ -19,6 +19,22 @@ JAVA = (
     + "".join(f"\tat java.net.Address.lookup{n}(Address.java:{n})\n" for n in range(9))
     + "\t... 12 more\n"
 )
+RUST = (
+    "thread 'main' panicked at src/store.rs:14:37:\ncalled `unwrap()` on an `Err` value: Too many open files\n"
+    + "stack backtrace:\n"
+    + "".join(f"   {n}: store::open\n             at ./src/store{n}.rs:{n}:22\n" for n in range(9))
+)
+NET = (
+    "Unhandled exception. System.AggregateException: One or more errors occurred.\n"
+    " ---> System.DllNotFoundException: Unable to load shared library 'libgdiplus'.\n"
+    + "".join(f"   at Bills.Page.Draw{n}(Int32 page)\n" for n in range(9))
+    + "   --- End of inner exception stack trace ---\n"
+)
+BUILD = (
+    "".join(f"[ {n}%] Building object src/gate.dir/part{n}.c.o\n" for n in range(1, 9))
+    + "".join(f"part.c:(.text+0x{n}e): in function `curve':\n" for n in range(1, 3))
+    + "part.c: undefined reference to `pow'\n"
+)
 LOG = "".join(f"2026-03-01 12:00:{n} INFO worker {n} waits for a job of the queue\n" for n in range(10, 30))
 
 
@@ -29,7 +45,14 @@ LOG = "".join(f"2026-03-01 12:00:{n} INFO worker {n} waits for a job of the queu
         (PYTHON.replace("\n", ""), "KeyError: 'harbour'"),
         (JAVA, "Caused by: java.net.UnknownHostException: smtp.example.org"),
         (JAVA.replace("\n", " "), "Caused by: java.net.UnknownHostException: smtp.example.org"),
-        (f"{LOG}2026-03-01 12:00:31 ERROR disk quota exceeded\n{LOG}", "2026-03-01 12:00:31 ERROR disk quota exceeded"),
+        (
+            f"{LOG}2026-03-01 12:00:31 ERROR:  disk quota is full\n{LOG}",
+            "2026-03-01 12:00:31 ERROR:  disk quota is full",
+        ),
+        (RUST, RUST.partition("\nstack")[0].replace("\n", " ")),
+        (NET, " ---> System.DllNotFoundException: Unable to load shared library 'libgdiplus'."),
+        (NET.replace("\n", " "), "---> System.DllNotFoundException: Unable to load shared library 'libgdiplus'."),
+        (BUILD, "part.c: undefined reference to `pow'"),
     ],
 )
 def test_the_error_is_read_first(pasted: str, first: str) -> None:
@@ -75,6 +98,8 @@ def test_quotes_and_dashes_of_a_traceback_are_no_syntax() -> None:
     assert query.required == ()
     assert query.excluded == ()
     assert parse_query(JAVA).meaning == telling_lines(JAVA)
+    table = 'TYPE REASON MESSAGE\nNormal Pulled Pulled "orders:1.18"\n'
+    assert parse_query(table).required == ()
 
 
 def test_long_texts_take_linear_time() -> None:
