@@ -157,7 +157,9 @@ def evaluate(
         results |= {"precision": plan.precision, "query_precision": queries, "engine": plan.engine}
         if not mode:
             return results, evaluation.modes_as_text(results)
-    return results, "\n".join(f"{name:>15}  {value}" for name, value in results.items())
+    rows = {**results, **results.get("kinds", {})}
+    rows.pop("kinds", None)
+    return results, "\n".join(f"{name:>15}  {value}" for name, value in rows.items())
 
 
 def _evaluation(verb: str) -> Any:

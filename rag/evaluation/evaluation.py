@@ -201,12 +201,12 @@ def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figur
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The results of all searches for a query, for ranking in any mode."""
+    """The results of all searches for a query, for ranking in any mode; `shortened` is for hybrid search."""
 
     document_ids: Sequence[str]
     dense: VectorHits | None
     lexical: TermHits
-    shortened: TermHits  # for hybrid search
+    shortened: TermHits
     cosines: Callable[[Rows], Scores]
     maxsim: Callable[[Rows], Scores] | None
     facts: QueryFacts

@@ -55,7 +55,8 @@ _TERM_SEARCH_THREADS = 4  # each uses a core while the query is embedded
 _MAX_DUPLICATES_SHOWN = 10
 _JUDGED_HITS = 10
 _QUESTION_SAMPLE = 1000
-_ADDRESS = re.compile(r"\s*(?:(https?|file)://)?([\w-]+(?:\.[\w-]+)+(?::\d+)?/\S*|(?<=//)\S+)\s*", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:(https?|file)://)?([\w-]+(?:\.[\w-]+)+(?::\d+)?/\S*|(?<=//)\S+)", re.IGNORECASE)
+_AROUND_ADDRESS = " \t\r\n<>()[]\"'`.,;:!"
 
 
 class _Search(Struct):
@@ -201,13 +202,15 @@ class Retriever:
 
     def _rows_at_address(self, search: _Search) -> Sequence[int]:
         """Return the first passages of a page if the query is its address."""
-        if not (match := _ADDRESS.fullmatch(search.request.query)):
-            return ()
-        for scheme in [match[1].lower()] if match[1] else ["https", "http"]:
-            address = f"{scheme}://{match[2]}"
-            for url in (normalise("", address) or address, address.rstrip("/"), f"{address}/"):
-                for entry in self.generation.entries(search.only, document_id(url)):
-                    return entry.rows[: search.request.k]
+        typed = search.request.query.strip()
+        bare = typed.strip(_AROUND_ADDRESS)
+        matches = map(_ADDRESS.fullmatch, dict.fromkeys((typed, bare, bare.partition("?")[0])))
+        for match in filter(None, matches):
+            for scheme in [match[1].lower()] if match[1] else ["https", "http"]:
+                address = f"{scheme}://{match[2]}"
+                for url in (normalise("", address) or address, address.rstrip("/"), f"{address}/"):
+                    for entry in self.generation.entries(search.only, document_id(url)):
+                        return entry.rows[: search.request.k]
         return ()
 
     def _rank_rows(self, search: _Search, rows: Rows) -> Ranking:

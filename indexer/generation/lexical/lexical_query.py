@@ -361,14 +361,14 @@ class _Corrector(dict[str, _Substitute | None]):
             return _Substitute(tuple(compounds), "compound")
         if not self._lookups.is_word(word) and (corrections := self._lookups.corrections(word)):
             return _Substitute(tuple(corrections), "correction")
-        return _Substitute(splits[0], "compound", is_split=True) if splits else None
+        long_enough = [halves for halves in splits if min(map(len, halves)) >= _MIN_HALF_LETTERS]
+        return _Substitute(long_enough[0], "compound", is_split=True) if long_enough else None
 
     def _splits(self, word: str) -> list[tuple[str, str]]:
         """Return the splits of a word into two known words, those with the longest shorter half first."""
         if len(word) > _MAX_COMPOUND_LETTERS:
             return []
-        places = range(_MIN_HALF_LETTERS, len(word) - _MIN_HALF_LETTERS + 1)
-        pairs = [(word[:place], word[place:]) for place in places]
+        pairs = [(word[:place], word[place:]) for place in range(1, len(word))]
         known_pairs = [pair for pair in pairs if all(map(self._is_known, pair))]
         return sorted(known_pairs, key=lambda pair: -min(map(len, pair)))
 

@@ -25,9 +25,10 @@ _FEWEST_DETAILS = 3
 _CAUSE = re.compile(r"\W*(?:Caused by\b|[\w.]*(?:Error|Exception)(?=[:)]| \[|$))")
 _FAULT = re.compile(
     r"\b(?:error|exception|fatal|panic(?:ked)?|fail(?:ed|ure)?|abort(?:ed)?|critical|denied|cannot|unable|undefined)\b"
-    r"|\b[EW]?[A-Z]{1,4}-?\d{3,5}\b|(?<=[a-z])(?:Error|Exception|Fault)\b",
+    r"|(?<=[a-z])(?:Error|Exception|Fault)\b",
     re.IGNORECASE,
 )
+_CODE = re.compile(r"\b[A-Z]{1,5}-?\d{3,6}\b")
 _DIGIT = re.compile(r"\d")
 _PLAIN_WORD = re.compile(r"[^\w\s]*[^\W\d_]+(?:['\u2019-][^\W\d_]+)*[^\w\s]*")
 _MIN_MACHINE_WORDS = 0.25
@@ -38,8 +39,8 @@ _MIN_NEARNESS_SHARE = 0.9
 def telling_lines(text: str) -> str:
     """Return the lines of a pasted traceback or log that name errors, or the text if it is neither of these.
 
-    Of a traceback with causes, only the last is returned. Otherwise, all lines that name errors are returned, the last
-    first.
+    Of causes, only the last is returned. Without causes, the lines of errors with codes are returned, or else all that
+    name errors, the last first.
     """
     if len(text.split()) < _MIN_WORDS:
         return text
@@ -53,13 +54,14 @@ def telling_lines(text: str) -> str:
     for before, line in pairwise(["", *compress(lines, map(not_, is_detail))]):
         if faults[-1:] == [before] and before.endswith(":"):
             faults[-1] += f" {line}"  # its message
-        elif _FAULT.search(line):
+        elif _FAULT.search(line) or _CODE.search(line):
             faults.append(line)
     if not faults or not (has_frames or _is_log(lines)):
         return text
+    coded = [line for line in faults if _CODE.search(line) and _FAULT.search(line)]
     causes = [line for line in faults if _CAUSE.match(line)]
     telling: list[str] = []
-    for line in causes[-1:] or reversed(faults):
+    for line in causes[-1:] or reversed(coded or faults):
         if line not in telling and sum(len(each.split()) for each in telling) < _MAX_TELLING_WORDS:
             telling.append(line)
     return "\n".join(telling)

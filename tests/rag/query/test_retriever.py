@@ -90,6 +90,7 @@ def test_the_right_passage_is_first(retriever):
 def test_the_page_of_an_address_is_first(many, site, mode):
     for name in ("page017.txt", "copy3.txt"):
         address = (site.source / name).as_uri()
+        assert ask(many, f"<{address}?from=mail>.", mode=mode).hits[0].url.partition("#")[0] == address
         best, second, *_ = [*ask(many, f" {address} ", mode=mode, explain=True).hits, None]
         assert best.url.partition("#")[0] == address
         assert second is None or best.score >= second.score

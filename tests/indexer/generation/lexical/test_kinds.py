@@ -62,6 +62,7 @@ def test_numbers_are_values(tmp_path: Path, query: str, row: int) -> None:
         ("web hook", 0, [("hook", ("webhook",), "compound")]),
         ("data store", 3, [("data store", ("datastore",), "compound")]),
         ("dropdown", 1, [("dropdown", ("drop down",), "compound")]),
+        ("email", 0, [("email", ("e mail",), "compound")]),
         ("dropdwon", None, []),
         ("stoarge", 2, [("stoarge", ("storage",), "correction")]),
     ],
@@ -69,7 +70,7 @@ def test_numbers_are_values(tmp_path: Path, query: str, row: int) -> None:
 def test_words_are_split_and_joined(tmp_path: Path, query: str, row: int | None, also: list[tuple]) -> None:
     reader = opened(
         tmp_path,
-        ["A webhook tells of changes", "A drop down list of the web", "Storage of data", "The store has a datastore"],
+        ["A webhook sends an e-mail", "A drop down list of the web", "Storage of data", "The store has a datastore"],
     )
     assert first(reader, query) == row
     assert [tuple(each) for each in reader.read(query).also] == also

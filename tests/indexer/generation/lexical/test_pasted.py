@@ -53,6 +53,7 @@ LOG = "".join(f"2026-03-01 12:00:{n} INFO worker {n} waits for a job of the queu
         (NET, " ---> System.DllNotFoundException: Unable to load shared library 'libgdiplus'."),
         (NET.replace("\n", " "), "---> System.DllNotFoundException: Unable to load shared library 'libgdiplus'."),
         (BUILD, "part.c: undefined reference to `pow'"),
+        (f"{BUILD}error[E0502]: cannot borrow\nerror: could not compile\n", "error[E0502]: cannot borrow"),
     ],
 )
 def test_the_error_is_read_first(pasted: str, first: str) -> None:
