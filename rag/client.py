@@ -26,7 +26,6 @@ _ERRORS: dict[int, type[ClientError]] = {429: Unavailable, 503: Unavailable, 401
 _MAX_DETAIL_CHARS = 300
 _POLL_S = 0.2
 _CONNECT_S = 10.0
-_UNDER_WAY = ("queued", "running", "cancelling")
 
 
 class _Problem(msgspec.Struct):
@@ -158,7 +157,7 @@ class Client:
         Raises Unavailable after `timeout` seconds, and ClientError if the build failed.
         """
         end = monotonic() + timeout
-        while work.state in _UNDER_WAY:
+        while work.state in ("queued", "running", "cancelling"):
             if monotonic() >= end:
                 name = type(work).__name__.lower()
                 raise Unavailable(f"{name} {work.id} is still {work.state} after {timeout:g} seconds")

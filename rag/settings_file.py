@@ -16,7 +16,6 @@ from indexer.text.cleaning import load_toml
 from rag.errors import SettingsError
 from rag.settings import BY_NAME, Settings, own_limits, refuse_unknown
 
-_TABLES = ("settings", "source", "credentials", "access")
 _KEYS = ("url", "path", "metadata")
 _CREDENTIAL_KEYS = ("origin", "bearer", "basic", "headers", "cookies")
 _ALLOWED = {
@@ -63,7 +62,7 @@ def read_settings_file(path: Path) -> SettingsFile:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
     for name in BY_NAME.keys() & content.keys():
         raise SettingsError(f"{path}: move {name} into the table [settings]")
-    refuse_unknown(content, _TABLES, f"{path}")
+    refuse_unknown(content, ("settings", "source", "credentials", "access"), f"{path}")
     settings = content.get("settings", {})
     if not isinstance(settings, dict):
         raise SettingsError(f"{path}: settings must be a table: write [settings]")

@@ -39,9 +39,6 @@ SECONDS = (
 )
 MOST_NOTED = 100
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-NO_ROUTE = "none"
-REQUEST_ID = "X-Request-Id"
-_REQUEST_ID = "HTTP_X_REQUEST_ID"
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"})
 _QUEUE_SAMPLES = {
@@ -176,15 +173,15 @@ def install(app: Flask, retriever: LiveRetriever) -> None:
     app.register_blueprint(blueprint)
 
     def begin() -> None:
-        sent_id = this_request().environ.get(_REQUEST_ID, "")
+        sent_id = this_request().environ.get("HTTP_X_REQUEST_ID", "")
         g.request_log = RequestLog(sent_id if _SANE_ID.fullmatch(sent_id) else secrets.token_hex(8))
         counted.note("http_requests_in_progress")
 
     def end(response: Response) -> Response:
         log_record, http_request = g.request_log, this_request()
-        response.headers.add(REQUEST_ID, log_record.id)
+        response.headers.add("X-Request-Id", log_record.id)
         seconds = time.perf_counter() - log_record.began
-        route = http_request.url_rule.rule if http_request.url_rule else NO_ROUTE
+        route = http_request.url_rule.rule if http_request.url_rule else "none"
         method = http_request.method if http_request.method in METHODS else "OTHER"
         counted.note("http_requests", method, route, str(response.status_code))
         counted.note("http_request_seconds", route, value=seconds)

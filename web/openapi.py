@@ -91,15 +91,11 @@ def operation_of(view: Callable[..., Any] | None) -> Operation | None:
     return getattr(view, _ATTRIBUTE, None)
 
 
-_OF_FILES = Operation(role=None, responses={})
-_UNDESCRIBED = Operation(role="write", responses={})
-
-
 def operation_for(rule: Rule) -> Operation:
     """Return the operation of a route. Without one, static files are public; other routes require the role write."""
     if rule.endpoint in PUBLIC:
-        return _OF_FILES
-    return operation_of(current_app.view_functions[rule.endpoint]) or _UNDESCRIBED
+        return Operation(role=None, responses={})
+    return operation_of(current_app.view_functions[rule.endpoint]) or Operation(role="write", responses={})
 
 
 def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:

@@ -27,7 +27,6 @@ SECURITY_HEADERS = {
 }
 MEDIA_TYPE = "application/problem+json"
 MACHINE_PATHS = tuple("/api /v1 /livez /readyz /metrics /openapi.json /static /mcp /llms.txt".split())  # never a page
-OPENAI_PATH = "/v1/"
 RETRY_AFTER_S = 2
 HEADERS = frozenset({"Allow", "Retry-After", "WWW-Authenticate"})
 REASONS = {413: "too_large", 429: "rate"}
@@ -70,7 +69,7 @@ def problem(status: int, detail: str, *, field: str | None = None) -> dict[str, 
 def respond(body: dict[str, object]) -> Response:
     """Respond with a problem as JSON, with Retry-After for 429 and 503."""
     status = int(str(body["status"]))
-    if request.path.startswith(OPENAI_PATH):
+    if request.path.startswith("/v1/"):
         kind, code = OPENAI_ERRORS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
         error = {"message": body["detail"], "type": kind, "param": body.get("field"), "code": code}
         body = body | {"message": body["detail"], "error": error}

@@ -18,7 +18,6 @@ from rag.errors import CollectionMissing, FingerprintMismatch, SettingsError
 from rag.settings import Settings
 from rag.stores import check_fingerprint, chosen_store, facts_of, live_id, roll_back, verify_generation
 
-_OTHER_ARCHIVES = {".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"}
 _NUMBER_COLUMNS = {"documents", "chunks", "MB"}
 
 
@@ -69,7 +68,7 @@ def rollback(settings: Settings, generation: str | None, *, only_list: bool = Fa
 @click.option("--jsonl", is_flag=True, help="write the documents as JSON Lines instead")
 def export(settings: Settings, *, file: Path, generation: str | None, jsonl: bool) -> Result:
     """Write a generation into an archive, or its documents into a file of JSON Lines."""
-    if not jsonl and file.suffix.lower() in _OTHER_ARCHIVES:
+    if not jsonl and file.suffix.lower() in {".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"}:
         raise SettingsError(f"cannot export to {file}: archives are plain tar: use a name that ends in .tar")
     manifest = (export_documents if jsonl else export_archive)(published_folder(settings), file, generation)
     size = file.stat().st_size

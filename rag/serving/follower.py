@@ -31,8 +31,6 @@ SUSPECT_SECONDS = 60.0
 _MAX_JOINTS = 16  # cached sets of collections searched together
 LOADING = "loading the model and the index"
 
-MakeEmbedder = Callable[[Settings], Embedder]
-MakeReranker = Callable[[Settings], CrossEncoder | None]
 
 log = logging.getLogger("pilotlight")
 
@@ -116,8 +114,8 @@ class Follower:
     def __init__(
         self,
         settings: Settings,
-        make_embedder: MakeEmbedder = load_embedder,
-        make_reranker: MakeReranker = load_reranker,
+        make_embedder: Callable[[Settings], Embedder] = load_embedder,
+        make_reranker: Callable[[Settings], CrossEncoder | None] = load_reranker,
     ) -> None:
         self.settings = settings
         self.cache = QueryCache(settings.query_cache << 20)

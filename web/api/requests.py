@@ -38,7 +38,6 @@ T = TypeVar("T", bound=msgspec.Struct)
 S = TypeVar("S", bound=SearchRequest)
 
 MAX_PARAMETERS = 100
-TYPING = "X-Pilotlight-Typing"
 _WITHOUT = {
     "insights": "searches are not recorded here: set insights",
     "pushes": "This server cannot index documents.",
@@ -82,7 +81,7 @@ def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via 
     if keeps is None or via is None or search.offset:
         return answer
     is_box = caller().is_shown
-    is_seen = not (is_box or TYPING in request.headers)
+    is_seen = not (is_box or "X-Pilotlight-Typing" in request.headers)
     return structs.replace(answer, search_id=keeps.record(answer, "box" if is_box else via, seen=is_seen))
 
 

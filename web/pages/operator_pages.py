@@ -16,7 +16,6 @@ from web.display_urls import Places
 from web.openapi import HTML, Content, Operation
 
 MAX_FAILURES = 10
-OFFERED_DAYS = (1, 7, 30, 90)
 status = Blueprint("status", __name__)
 insights = Blueprint("insights", __name__)
 
@@ -96,7 +95,7 @@ def show_insights() -> str:
         "insights.html",
         report=_report(insights_request),
         days=insights_request.days,
-        offered=OFFERED_DAYS,
+        offered=(1, 7, 30, 90),
         settings=settings(),
     )
 
