@@ -22,6 +22,7 @@ _MAX_LINKS_AT_END = 6
 _SEPARATORS = re.compile(r"[\s|·•,;/\[\]«»←→–-]+(?!>)")
 _MAX_BAR_CHARS = 300
 _NO_BARS = TITLES | {"body", "code", "pre", "form"}
+_TABLE_PARTS = frozenset("table tbody tr td th".split())
 _PLACEHOLDERS = frozenset({"div", "ul", "ol", "table"})
 _MAX_FOOTER_CHARS = 400
 _FOOTER = re.compile(r"(?:^|[\s_-])footer(?:[\s_-]|$)")
@@ -70,7 +71,7 @@ def _drop_bars(tree: HtmlTree) -> None:
     not_bars = set[int]()
     shared = {id(tag): tag for link in around for tag in link.parents(6) if len(tag.children) > 1}
     for tag in sorted(shared.values(), key=attrgetter("depth"), reverse=True):
-        if id(tag) not in not_bars and _is_bar(tag):
+        if id(tag) not in not_bars and _is_bar(tag, marked):
             bars[id(tag)] = tag
         else:
             not_bars.update(map(id, tag.parents(6)))
@@ -97,15 +98,19 @@ def _is_relation(link: Element) -> bool:
     return "accesskey" in attributes or ("rel" in attributes and not _RELATIONS.isdisjoint(attributes["rel"].split()))
 
 
-def _is_bar(tag: Element) -> bool:
-    """Return whether an element is a short line of links, with at most as many other words as links."""
+def _is_bar(tag: Element, marked: set[str]) -> bool:
+    """Return whether an element is a short line of links, with at most as many other words as links.
+
+    Part of a table whose links are all `marked` may also have the titles of their pages.
+    """
     if tag.name in _NO_BARS or tag.short_text(_MAX_BAR_CHARS) is None:
         return False
     elements = list(tag.elements(MAX_NODES))
     if any(node.name in _NO_BARS for node in elements):
         return False
+    hrefs = [node.get("href") for node in elements if node.name == "a"]
     other_words = sum(len(WORD.findall(text)) for text, is_link in tag.leading_texts() if not is_link)
-    return other_words <= sum(node.name == "a" for node in elements)
+    return other_words <= len(hrefs) or (tag.name in _TABLE_PARTS and marked.issuperset(hrefs))
 
 
 def _ends_page(tag: Element) -> bool:

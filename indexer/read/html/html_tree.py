@@ -5,7 +5,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import chain, islice
 from types import SimpleNamespace
 
 from lxml import etree
@@ -101,6 +101,17 @@ class Element:
         """Remove the children with these Python `id()`s."""
         self.children = [node for node in self.children if id(node) not in ids]
 
+    def adopt(self, nodes: "list[Element | str]") -> None:
+        """Replace the children by nodes from elsewhere in the tree."""
+        self.children = nodes
+        for node in nodes:
+            if isinstance(node, Element):
+                node._parent = weakref.ref(self)
+
+    def detach(self) -> None:
+        """Forget the parent, which does not list this element as its child any more."""
+        self._parent = None
+
     def text(self) -> str:
         """Return the unchanged text of all descendants, without scripts and styles."""
         return "".join([node for node in self.nodes(NOT_TEXT) if isinstance(node, str)])
@@ -176,17 +187,28 @@ class HtmlTree:
 
 def _show_shadow_roots(elements: Sequence[Element]) -> None:
     """Replace the children of each shadow host by its declarative shadow root, with these children in its slots."""
-    for root in reversed(elements):  # innermost first
+    roots = {id(tag): tag for tag in elements if tag.name == "template" and "shadowrootmode" in tag.attributes}
+    slots: dict[int, list[Element]] = defaultdict(list)  # a slot that is passed on to another root is in the outer one
+    for slot in elements:
+        if slot.name == "slot":
+            root = next((around for around in slot.parents(MAX_SEARCH_DEPTH) if id(around) in roots), None)
+            slots[id(root)].append(slot)
+    hosts = {id(root.parent): root for root in reversed(roots.values())}  # the first root of a host counts
+    for root in hosts.values():
         host = root.parent
-        if root.name != "template" or "shadowrootmode" not in root.attributes or host is None:
+        if host is None:
             continue
-        light = [node for node in host.children if node is not root]
-        for slot in root.elements():
-            if slot.name == "slot":
-                name = slot.get("name")
-                nodes = [node for node in light if name == (node.get("slot") if isinstance(node, Element) else "")]
-                is_filled = any(isinstance(node, Element) or not node.isspace() for node in nodes)
-                slot.name, slot.children = "span", nodes if is_filled else slot.children
+        light: dict[str, list[Element | str]] = defaultdict(list)
+        for node in host.children:
+            if node is not root:
+                light[node.get("slot") if isinstance(node, Element) else ""].append(node)
+        for slot in slots[id(root)]:
+            slot.name, nodes = "span", light.pop(slot.get("name"), [])
+            if any(isinstance(node, Element) or not node.isspace() for node in nodes):
+                slot.adopt(nodes)
+        for node in chain.from_iterable(light.values()):
+            if isinstance(node, Element):
+                node.detach()  # no slot shows it
         root.name, root.attributes, host.children = "div", {}, [root]
 
 

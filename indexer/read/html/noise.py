@@ -38,8 +38,9 @@ _INLINE = frozenset(
     "a abbr b bdi cite code dfn em i kbd mark q ruby s small span strong sub sup time u var wbr".split()
 )
 _NAMING_LINES = TITLES | {"td", "th"}
-_FLOW_LINES = frozenset({"p", "li", "dd"})
+_FLOW_LINES = frozenset({"p", "li", "dd", "div"})
 _MAX_BUTTON_CHARS = 30
+MIN_SENTENCE_WORDS = 6
 WORD = re.compile(r"\w+")
 LETTER = re.compile(r"[^\W\d_]")
 
@@ -72,7 +73,8 @@ def is_noise(tag: Element) -> bool:
     if name == "form":  # some sites wrap the whole page in a form
         return not tag.holds(PAGE_ELEMENTS)
     if name == "label":  # a disabled checkbox marks an item of a task list
-        if tag.short_text(MAX_LABEL_CHARS) is None:
+        text = tag.short_text(MAX_LABEL_CHARS)
+        if text is None or len(WORD.findall(text)) >= MIN_SENTENCE_WORDS:
             return False
         controls = [node for node in tag.elements() if node.name in FIELDS or node.name == "button"]
         return bool(controls or tag.get("for")) and all("disabled" not in node.attributes for node in controls)
@@ -105,8 +107,12 @@ def _is_box(tag: Element) -> bool:
     is_in_main = any(around.name in ("main", "article") or around.get("role") == "main" for around in tag.parents())
     if not (is_note or is_in_main):
         return False
-    is_short = tag.short_text(MAX_LABEL_CHARS) is not None
-    return not tag.holds(FIELDS) and not is_menu(tag, 0.5 if is_short else _MIN_LINK_SHARE)
+    text = tag.short_text(MAX_LABEL_CHARS)
+    if text is not None and text.rstrip().endswith(_SENTENCE_ENDS):
+        begins_with_link = next((is_link for piece, is_link in tag.leading_texts() if LETTER.search(piece)), True)
+        if not begins_with_link:
+            return True
+    return not tag.holds(FIELDS) and not is_menu(tag, _MIN_LINK_SHARE if text is None else 0.5)
 
 
 def is_menu(tag: Element, share: float = _MIN_LINK_SHARE) -> bool:

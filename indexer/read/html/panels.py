@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from indexer.read.html.furniture import POPUP
 from indexer.read.html.html_tree import HEADINGS, MAX_FIRST_NODES, MAX_NODES, MAX_SEARCH_DEPTH, Element, HtmlTree, texts
-from indexer.read.html.noise import HIDING, LETTER, NOISE_ROLES, WORD, is_folded, is_menu, is_noise
+from indexer.read.html.noise import HIDING, LETTER, MIN_SENTENCE_WORDS, NOISE_ROLES, WORD, is_folded, is_menu, is_noise
 from indexer.text import reader_notes
 
 _TITLES = HEADINGS | {"dt", "summary", "th", "legend", "caption"}
@@ -37,7 +37,6 @@ _QUOTED_ID = re.compile(r"['\"]#?([\w-]+)['\"]")
 _BLOCKS_IN_BUTTONS = frozenset("div p ul table".split())
 _CONTENT_IN_BUTTONS = HEADINGS | {"code", "pre", "kbd", "samp"}
 _OPERATION = re.compile(r"^\s*[1-5]\d\d\s*$|/[\w{]+|\w\(\)")  # an HTTP status, a path or a call
-_MIN_SENTENCE_WORDS = 6
 _MAX_TITLE_CHARS = 200
 
 
@@ -47,10 +46,11 @@ def unfold_panels(tree: HtmlTree) -> None:
     marked = [tag for tag in shallow if tag.name in _CONTROLS or not _CONTROL_ATTRIBUTES.isdisjoint(tag.attributes)]
     hidden = [element for element in marked if not HIDING.isdisjoint(element.attributes) and is_folded(element)]
     controls = [element for element in marked if _is_opener(element)]
+    panels: list[Element] = []
     if hidden:
         names = {name for element in hidden for name in _ids_of(element)}
         naming = (tag for name in _CONTROL_ELEMENTS for tag in tree.find_all(name)) if names else ()
-        _show_panels(hidden, _named_by_controls((*controls, *naming), names))
+        panels = _show_panels(hidden, _named_by_controls((*controls, *naming), names))
     for element in controls:  # an element around a heading or panel is not a control
         inside = element.elements(MAX_NODES) if element.get("role") in _CONTROL_ROLES else ()
         is_around = any(tag.name in HEADINGS or tag.get("role") == "tabpanel" for tag in inside)
@@ -63,7 +63,8 @@ def unfold_panels(tree: HtmlTree) -> None:
     controls = [control for control in controls if control.name != "div" or control not in contents]
     if controls:
         _name_panels(controls)
-        _keep_titles(controls, {tag.anchor: tag for tag in reversed(tree.elements) if "id" in tag.attributes})
+        ids = {tag.anchor: tag for tag in reversed(tree.elements) if "id" in tag.attributes}
+        _keep_titles(controls, ids, {id(panel) for panel in panels})
 
 
 def _is_opener(element: Element) -> bool:
@@ -81,7 +82,7 @@ def _is_content(control: Element) -> bool:
         return False
     texts = [text for text, _ in control.leading_texts()]
     pieces = [text for text in texts if WORD.search(text)]
-    is_sentence = sum(len(WORD.findall(text)) for text in pieces) >= _MIN_SENTENCE_WORDS
+    is_sentence = sum(len(WORD.findall(text)) for text in pieces) >= MIN_SENTENCE_WORDS
     is_titled = any(parent.name in _TITLES for parent in control.parents(4))
     is_operation = len(texts) > 1 and any(map(_OPERATION.search, texts))
     holds_blocks = len(pieces) > 1 and control.holds(_BLOCKS_IN_BUTTONS)
@@ -109,8 +110,11 @@ def _name_panels(controls: Sequence[Element]) -> None:
             after.children += [title, panel]
 
 
-def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> None:
-    """Show the hidden elements that are panels. `shown` has the ids and classes that controls refer to."""
+def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> list[Element]:
+    """Show the hidden elements that are panels, and return them.
+
+    `shown` has the ids and classes that controls refer to.
+    """
     folded = {id(element) for element in hidden}
     panels: list[Element] = []
     prose: set[int] = set()
@@ -144,6 +148,7 @@ def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> None:
         reader_notes.add("hidden text that nothing on the page shows was left out")
     for panel in panels:
         panel.attributes = {name: value for name, value in panel.attributes.items() if name not in HIDING}
+    return panels
 
 
 def _ids_of(panel: Element) -> set[str]:
@@ -200,8 +205,11 @@ def _is_title(element: Element) -> bool:
     return any(tag.name in _PANEL_TITLES or tag.get("role") in ("button", "tab") for tag in (element, *inside))
 
 
-def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
-    """Turn a control into text if it is the whole text of a title, or the title of one of several similar panels."""
+def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element], unfolded: Collection[int]) -> None:
+    """Turn a control into text if it is the whole text of a title, opens a panel, or precedes one of similar panels.
+
+    `unfolded` has the Python `id()`s of the panels that were hidden.
+    """
     next_siblings: dict[int, Element] = {}
     for parent in {id(control.parent): control.parent for control in controls}.values():
         next_siblings |= {id(tag): after for tag, after in pairwise(parent.tags if parent is not None else ())}
@@ -210,11 +218,10 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element])
         if control.name in _TITLES or control.get("role") == "tablist" or not LETTER.search(_leading_words(control)):
             continue
         title = next((parent for parent in control.parents() if parent.name in _TITLES), None)
-        panel = next_siblings.get(id(control))
-        is_opener = not _EXPANDING.isdisjoint(control.attributes)
-        if is_opener:
-            targets = (ids.get(name) for key, value in control.attributes.items() for name in _ids_in(key, value))
-            panel = next((element for element in targets if element is not None), panel)
+        names = (name for key, value in control.attributes.items() for name in _ids_in(key, value))
+        target = next((ids[name] for name in names if name in ids), None)
+        is_opener = id(target) in unfolded or not _EXPANDING.isdisjoint(control.attributes)
+        panel = target if is_opener and target is not None else next_siblings.get(id(control))
         if title is not None:
             if not any(LETTER.search(text) for text, _ in texts(title.children, is_noise, MAX_NODES)):
                 _make_text(control, "span")

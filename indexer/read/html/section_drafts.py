@@ -52,6 +52,11 @@ class Block:
         """Return whether the block has only links, unlike a signature, which has words or signs between its links."""
         return self.is_linked(_MIN_POINTER_SHARE) and not _SIGNATURE.search(self.unlinked_text)
 
+    @property
+    def is_row_of_links(self) -> bool:
+        """Return whether the block has several links with signs such as "|" between them."""
+        return len(self.unlinked_text.split()) > 1 and not _SIGNATURE.search(self.unlinked_text)
+
 
 @dataclass(slots=True)
 class Line:
@@ -123,7 +128,8 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> l
     _cut_last_links([block for blocks in block_lists for block in blocks])
     _drop_ends(drafts, block_lists)
     if not any(block_lists) and not is_mostly_links:
-        return [draft for draft in drafts if draft.blocks]
+        has_outline = sum(draft.heading is not None for draft in drafts) > 1
+        return _keep_headings(drafts) if has_outline else [draft for draft in drafts if draft.blocks]
     max_length, max_share = (0, 0.2) if is_mostly_links else (2_000, _LINK_LIST_SHARE)
     for draft, blocks in zip(drafts, block_lists, strict=True):
         draft.blocks = []
@@ -163,7 +169,8 @@ def _drop_ends(drafts: Sequence[SectionDraft], block_lists: Sequence[list[Block]
     for blocks in reversed(block_lists):
         while blocks:
             last = blocks[-1]
-            is_link = last.text in texts_at_start or (last.kind not in _LISTED | _FLOW and last.is_pointer)
+            is_bar = last.is_row_of_links and last.kind not in _LISTED and len(blocks) > 1
+            is_link = is_bar or last.text in texts_at_start or (last.kind not in _LISTED | _FLOW and last.is_pointer)
             if not is_link or len(last.text) > _MAX_SHORT_CHARS:
                 return
             blocks.pop()

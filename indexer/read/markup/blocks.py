@@ -65,7 +65,7 @@ _HIGHLIGHT_END = r"[ \t]*\{(?:\{[<%%]|%%)-?[ ]*(?:/|end)%s[ ]*-?[%%>]\}?\}[ \t]*
 _CELL_OPTION = re.compile(r"(?:#|//|--|%%?|;)\|[ ]?")
 _HIGHLIGHTER_NOTE = re.compile(
     r"(?:(?:(?P<line>^[ \t]*+)|(?<![ \t])[ \t]*+)(?://|#|--|%|;|'|/\*|<!--|\{/\*)[ \t]*+(?:\[!code\b[^\[\]\n]*\]|"
-    r"highlight-(?:next-line|start|end)\b|\(\d+\)!)[ \t]*+(?:\*/\}?|-->)?)(?(line)[ \t]*(?:\n|\Z)|)",
+    r"highlight-[a-z]+(?:-line)?\b(?:\{[\d,-]*\})?|\(\d+\)!)[ \t]*+(?:\*/\}?|-->)?)(?(line)[ \t]*(?:\n|\Z)|)",
     re.MULTILINE,
 )
 _PARSES_WITHIN = re.compile(r"\smarkdown(?:=|[\s>]|$)")
@@ -298,6 +298,8 @@ def read_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 def read_html(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read HTML, or only its tags if Markdown is parsed between them."""
     line = "" if silent else _line_at(state, start, "<")
+    if state.env.get(IS_MDX) and line[1:].lstrip("/")[:1].isupper():  # a component, even if HTML has that name
+        return False
     tag = ELEMENT.match(line + "\n")
     has_markdown = state.env.get(IS_MDX) or _PARSES_WITHIN.search(line.partition(">")[0] + ">")
     if not tag or tag[1] in ("script", "style", "pre", "textarea") or not has_markdown:

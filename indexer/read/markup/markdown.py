@@ -105,7 +105,8 @@ def _attributes_in(match: re.Match[str] | None) -> list[str] | None:
 
 def _tag(match: re.Match[str], environment: Environment) -> _Mark | None:
     if tag := tag_at(match.string, match.start(), match.endpos, environment):
-        return _Mark(*tag)
+        end, text = tag
+        return _Mark(end, f"{text} " if text and match.string[end : end + 1].isalnum() else text)
     is_element = match[0] == "<" and environment.get(IS_MDX)
     element = element_at(match.string, match.start(), match.endpos, environment) if is_element else None
     return _Mark(element[0], html=element[1]) if element else None
@@ -198,8 +199,9 @@ _RULES: dict[str, tuple[_Rule, ...]] = {
 
 
 _CONTENTS = re.compile(r"\[toc\]|[^\n]*\n?\{:[ ]?(?:[^{}]*\s)?toc\b[^{}]*\}", re.IGNORECASE)
+_CALLOUT = re.compile(r"\A[!?]>[ ]")
 _TASK = re.compile(r"\[[ xX/-]\](?=\s|$)")
-_HEADING_ID = re.compile(r"[ ](?:\{/\*\s*#([\w-]+)\s*\*/\}|\[#([\w-]+)\]|\[!?toc\])$")
+_HEADING_ID = re.compile(r"[ ](?:\{/\*\s*#([\w-]+)\s*\*/\}|\[#([\w-]+)\]|:id=([\w-]+)|\[!?toc\])$")
 _TAB = re.compile(r"\[(.*)\]\(#tab/.*\)")
 
 
@@ -236,6 +238,7 @@ def _before_inline(state: StateCore) -> None:
             if tab := _TAB.fullmatch(token.content):
                 opening.type, opening.tag, tokens[place + 1].tag, token.content = "paragraph_open", "p", "p", tab[1]
         elif opening.type == "paragraph_open":
+            token.content = _CALLOUT.sub("", token.content, count=1)
             if _CONTENTS.fullmatch(token.content):
                 token.content = ""
             elif outer == "list_item_open":
@@ -246,7 +249,7 @@ def _before_inline(state: StateCore) -> None:
 
 def _without_id(heading: Token, content: str) -> str:
     """Return a heading without the attributes at its end, and give the heading their id."""
-    begin = max(content.rfind("{"), content.rfind(" [") + 1)
+    begin = max(content.rfind("{"), content.rfind(" [") + 1, content.rfind(" :id=") + 1)
     attributes = _attributes_in(_ATTRIBUTES.fullmatch(content, begin) if begin >= 0 else None)
     if comment := _HEADING_ID.match(content, begin - 1):
         attributes = [f"#{anchor}" for anchor in comment.groups() if anchor]

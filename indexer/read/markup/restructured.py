@@ -36,8 +36,9 @@ OPTION = re.compile(r":[\w-]+:(?:\s|$)")
 _CHANGES = {"added": "added in", "changed": "changed in", "deprecated": "deprecated since", "removed": "removed in"}
 _CHANGE = re.compile("|".join(_CHANGES))
 _VERSION = re.compile(r"(?=[^\d|]*+[\d|])[\w.+|-]++|next")
-_METADATA = re.compile(  # fields at the top or after comments, which Sphinx does not show
-    r"\A((?:[ \t]*+\n|\.\.(?![ ][^\n]*::)[^\n]*+\n(?:[ \t][^\n]*+\n)*+)*+)"
+_METADATA = re.compile(  # fields at the top or after comments and hidden directives, which Sphinx does not show
+    rf"\A((?:[ \t]*+\n|\.\.(?![ ](?!(?:{'|'.join(NOT_HERE)})::)[^\n]*::)[^\n]*+\n"
+    r"(?:(?:[ \t]*+\n)*+[ \t][^\n]*+\n)*+)*+)"
     r"(?::[\w -]++:(?:[ \t][^\n]*+)?(?:\n|\Z)(?:[ \t]++\S[^\n]*+(?:\n|\Z))*+)++(?=[ \t]*(?:\n|\Z))"
 )
 _CAPTION = re.compile(r"^\s{0,20}:caption:[ \t]+(\S.*)", re.MULTILINE)

@@ -61,7 +61,7 @@ def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag |
         if tag[2] in "<%":
             return close + 2, shown_words(tag[3:-3], is_positional=True)
         words = _first(_QUOTED.match(tag[2:-2].strip(" -")))
-        return close + 2, "" if _PATH.fullmatch(words) else words
+        return close + 2, "" if _PATH.fullmatch(words) else words or shown_words(tag[2:-2])
     if opening.startswith("{%"):
         close = _find(source, "%}", start + 2, end, environment)
         if close < 0:

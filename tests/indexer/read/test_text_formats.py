@@ -206,7 +206,13 @@ def test_changes_in_restructured_text(directive: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "head", [":orphan:\n\n", ":a b: c\n  d\n:e:\n\n", ".. note to self\n   NO\n\n:tocdepth: 2\n\n"]
+    "head",
+    [
+        ":orphan:\n\n",
+        ":a b: c\n  d\n:e:\n\n",
+        ".. note to self\n   NO\n\n:tocdepth: 2\n\n",
+        ".. meta::\n   :keywords: NO\n\n:tocdepth: 2\n\n",
+    ],
 )
 def test_metadata_of_a_file_in_restructured_text(head: str) -> None:
     document = read("a.rst", f"{head}Zoo\n===\n\n:field: of the text\n")

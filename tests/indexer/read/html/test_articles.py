@@ -103,8 +103,10 @@ def test_short_blocks_next_to_the_only_prose_are_text() -> None:
 def test_ingredients_of_a_recipe_made_of_divisions_are_text() -> None:
     ingredients = "<div class=recipe-ingredients><div>400 g beans</div><div>2 carrots</div></div>"
     steps = f"<div class=recipe-steps><div>{P}</div><div>{Q}</div></div>"
-    found = page(f"<div class=recipe><div>Bean soup</div>{ingredients}{steps}</div>", '<meta property="og:title">')
+    head = "<div>Bean soup</div><div class=recipe-date>For Sunday, 4 May</div>"
+    found = page(f"<div class=recipe>{head}{ingredients}{steps}</div>", '<meta property="og:title">')
     assert "Bean soup" in found
+    assert "4 May" in found
     assert "2 carrots" in found
 
 

@@ -205,6 +205,11 @@ def test_what_a_page_is_about_stands_with_what_follows() -> None:
     assert text("<h1>Links</h1><a href=x>only a link</a>") == "only a link"
 
 
+def test_page_of_headings_and_pictures_has_text() -> None:
+    figures = "<figure><img src=a.png><h3>Bowline</h3></figure><figure><img src=b.png><h3>Sheet bend</h3></figure>"
+    assert text(f"<h1>Knots</h1>{figures}") == "Bowline\n\nSheet bend"
+
+
 TABLES = {
     "rows of a group": (
         "<tr><th>Zone<th>Ticket<th>Price<tbody><tr><th scope=row rowspan=2>Harbour<td>Day<td>6<tr><td>Week<td>19",

@@ -45,10 +45,30 @@ READ = {
         "one<i slot=b>two</i></x-a>",
         "Root, onetwo",
     ),
+    "a slot passed on to another root": (
+        "<x-a><template shadowrootmode=open><slot name=t></slot><x-b><template shadowrootmode=open><h3>Inner</h3>"
+        "<p><slot></slot></p></template><slot></slot></x-b></template><h2 slot=t>Outer</h2>Light</x-a>",
+        "Light",
+    ),
+    "an answer of a question": (
+        "<label><input type=radio>The red one, seen from ahead of it</label>",
+        "The red one, seen",
+    ),
+    "a link that opens a text": (
+        "<div><a href=\"javascript:show('p1')\">When?</a></div><div id=p1 style='display:none'>At noon.</div>",
+        "When?\n\nAt noon.",
+    ),
+    "an aside that ends a sentence": ("<aside>See <a href=d>our page on dogs</a>.</aside>", "See our page on dogs."),
 }
 BAR = "<p>[<a href=a.html>NO</a>] [<a href=b.html>NO</a>]</p>"
 FURNITURE = {
     "links by their relations": "<div>Next: <a rel=next href=n>NO</a>, Up: <a accesskey=u href=u>NO</a></div>",
+    "a table of links by their relations": (
+        "<table><tr><td><a accesskey=p href=p>NO</a><td><a accesskey=n href=n>NO</a><tr><td>NO hulls<td>NO sails"
+        "</table>"
+    ),
+    "a line of links below the text": "<hr><p><a href=a>NO</a> | <a href=b>NO</a> | <a href=c>NO</a></p>",
+    "words that no slot shows": "<x-a><template shadowrootmode=open>Root</template><h1>NO</h1></x-a>",
     "a note of a copy button": "<span><i class=icon></i><span class=tooltip>NO</span></span>",
     "a status": "<div aria-live=polite>NO</div>",
     "states of a search": "<div><div id=out></div><p id=s1>NO</p><p id=s2>NO</p></div>",

@@ -30,6 +30,8 @@ COMPONENTS = [  # that nobody knows
      ["Green buoy", "Bell."], ["54", "ring"]),
     ('<Folder name="docks">\n<File name="pier.ts" />\n</Folder>\n\n<Badge variant="tip" text="new" />',
      ["docks", "pier.ts", "new"], ["tip", "variant"]),
+    ('<Aside type="caution" title="Swell">Mind it.</Aside>\n\n<Frame caption="The gauge"><img src="a.png" /></Frame>',
+     ["Swell Mind it.", "The gauge"], ["caution", "a.png"]),
 ]  # fmt: skip
 DIRECTIVES = [  # that nobody knows
     (":::mooring[Tie *up* well]{.wide}\nTwo ropes.\n:::", ["Tie up well", "Two ropes."], [":::", "wide", "mooring"]),
@@ -40,6 +42,8 @@ DIRECTIVES = [  # that nobody knows
      ["!!!", "inline"]),
     ('{{< lantern "Red to port" >}}\nGreen is right.\n{{< /lantern >}}', ["Red to port", "Green is right."],
      ["{{", "lantern"]),
+    ('{{ picture(src="a.png", caption="The well of the gauge") }}\n\n!> Keep **off**.\n\n## Depth :id=depth\n\nDeep.',
+     ["The well of the gauge", "Keep off.", "Depth\nDeep."], ["{{", "a.png", "!>", ":id"]),
     ("> [!SQUALL|red]- Wind *rises*\n> Reef.\n\n- item\n\n  > [!FOG]\n  > Ring.",
      ["Wind rises", "Reef.", "item", "Fog", "Ring."], ["[!", "red"]),
 ]  # fmt: skip
@@ -115,7 +119,8 @@ CODE = [  # notes to highlighters, options of cells
     ("```ts\nlet a = 1 // [!code --]\nlet b = 2 // [!code ++]\n// [!code focus:3]\nc()\n```",
      ["let a = 1\nlet b = 2\nc()"],
      ["[!code", "//"]),
-    ("```jsx\n<a>\n  {/* highlight-next-line */}\n  <b/>\n</a>\n```", ["<a>\n  <b/>\n</a>"], ["highlight"]),
+    ("```jsx\n<a>\n  {/* highlight-next-line */}\n  <b/> // highlight-line\n</a>\n```", ["<a>\n  <b/>\n</a>"],
+     ["highlight"]),
     ("```yaml\n# highlight-start\na: 1 # (1)!\n# highlight-end\nb: 2 # kept\n```", ["a: 1\nb: 2 # kept"],
      ["highlight", "(1)"]),
     ("```{r}\n#| label: fig-tide\n#| fig-cap: \"Height of the tide\"\n#| echo: false\nplot(tide)\n```",
