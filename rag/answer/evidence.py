@@ -8,13 +8,14 @@ from functools import cached_property
 from itertools import takewhile
 from typing import NamedTuple
 
-from indexer.generation.lexical.analysis import TERMS, rules_for, words
+from indexer.generation.lexical.analysis import TERMS, is_stop_word, rules_for, words
 from rag.query.results import Hit, Span, link_to_text, text_of
 
 MIN_SAME_WORDS = 0.85  # share of a quotation's words that its altered form has in order
 _DRIFT = 12  # tokens
 _NEAR = 8  # words between a number and a word of its sentence
 _MAX_COMMAND_WORDS, _MAX_BETWEEN = 8, 60  # words; characters between two words
+_REACH = {"number": 2, "name": 3, "code": 3, "word": 3}  # content words on each side
 _GAP = "\0"
 _SIGNS = str.maketrans(
     dict.fromkeys("“”„‟«»″＂", '"') | dict.fromkeys("‘’‚‛‹›′`´", "'") | dict.fromkeys("‐‑‒–—―−", "-")
@@ -121,6 +122,62 @@ def initials_of(terms: Iterable[Term]) -> Iterator[tuple[Sequence[Term], str]]:
                 yield run[start:stop], "".join(term.text[0] for term in run[start:stop]).lower()
 
 
+class Slot(NamedTuple):
+    """A number or a name in a text, with the content words next to it."""
+
+    kind: str  # number, name (of several words), code or word
+    keys: frozenset[str]
+    neighbours: frozenset[str]  # keys
+    start: int
+
+
+def read_slots(terms: Iterable[Term], language: str | None) -> Iterator[Slot]:
+    """Yield the numbers and names of a text; adjacent capitalised words are one name."""
+    names: list[list[Term]] = [[]]
+    for term in terms:
+        if not is_stop_word(term.text.lower(), language or "en"):
+            last = names[-1][-1] if names[-1] else None
+            if last and last.text[0].isupper() and term.text[0].isupper() and term.start == last.end + 1:
+                names[-1].append(term)
+            else:
+                names.append([term])
+    keys, at = [term.key for name in names for term in name], 0
+    for name in names:
+        start, at = at, at + len(name)
+        if kind := _kind_of(name):
+            reach = _REACH[kind]
+            neighbours = keys[max(0, start - reach) : start] + keys[at : at + reach]
+            yield Slot(kind, frozenset(keys[start:at]), frozenset(neighbours), name[0].start)
+
+
+def _kind_of(name: Sequence[Term]) -> str:
+    """Return the kind of a name; an empty string for other words, and for abbreviations, which stand anywhere."""
+    if len(name) != 1:
+        return "name" if name else ""
+    text = name[0].text
+    if name[0].is_number:
+        return "number"
+    if "_" in text or any(map(str.isdigit, text)):
+        return "code"
+    return "word" if text != text.lower() and (not text.isupper() or len(text) == 1) else ""
+
+
+def is_taken(slot: Slot, words: frozenset[str], passages: Sequence["Evidence"]) -> bool:
+    """Return whether the passages have something else where a sentence with some words has a number or name."""
+    is_number = slot.kind == "number"
+    if not is_number and any(slot.keys <= passage.heading for passage in passages):
+        return False
+    same = other = 0
+    for passage in passages:
+        for each in passage.slots:
+            shared = len((slot.neighbours & each.neighbours) - slot.keys)
+            if not slot.keys.isdisjoint(each.keys):
+                same = max(same, shared)
+            elif each.kind == slot.kind and each.keys.isdisjoint(words if is_number else words | passage.heading):
+                other = max(other, shared)
+    return other >= (3 if slot.kind == "word" else 2) and other - same >= (1 if is_number else 2)
+
+
 class Match(NamedTuple):
     """The place of a quotation in a passage."""
 
@@ -159,6 +216,16 @@ class Evidence:
     @cached_property
     def _terms(self) -> list[Term]:
         return read_terms(self._all, self.hit.language)
+
+    @cached_property
+    def slots(self) -> Sequence[Slot]:
+        """The numbers and names of the text."""
+        return list(read_slots((term for term in self._terms if term.start < len(self.text)), self.hit.language))
+
+    @cached_property
+    def heading(self) -> frozenset[str]:
+        """Keys of the words of title, section and address."""
+        return frozenset(term.key for term in self._terms if term.start >= len(self.text))
 
     @cached_property
     def keys(self) -> frozenset[str]:

@@ -15,7 +15,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from indexer.generation.lexical.analysis import STOP_WORDS, find_words, is_stop_word
-from rag.answer.evidence import Evidence, Match, Term, initials_of, join, read_terms, tokens_of
+from rag.answer.evidence import Evidence, Match, Term, initials_of, is_taken, join, read_slots, read_terms, tokens_of
 from rag.answer.sentences import Excerpt, Sentence, SentenceSplitter
 from rag.errors import RagError
 from rag.messages import Proof
@@ -134,6 +134,12 @@ class Prover:
             return passage.has_name(fact, initials[fact])
 
         missing = [fact for fact in facts if not any(has(each, fact) for each in passages)]
+        problem = "Not" if missing else "Something else stands there"
+        if not missing:
+            terms = read_terms(sentence.prose, language)
+            words = frozenset(term.key for term in terms)
+            taken = [slot.keys for slot in read_slots(terms, language) if is_taken(slot, words, passages)]
+            missing = [fact for fact in facts if any(fact.key in keys for keys in taken)]
         if not missing and facts:
             best = max(passages, key=lambda each: sum(has(each, fact) for fact in facts))
             reason = f"In {best.name}: {_listed(facts)}. The rest of the wording is not checked."
@@ -148,7 +154,7 @@ class Prover:
                 return _proof(
                     "elsewhere", f"Not in {names}, but {other.name} has its words.", Match(other, None), spans
                 )
-        reason = f"Not in {names}: {_listed(missing)}." if missing else f"Hardly a word is in {names}."
+        reason = f"{problem} in {names}: {_listed(missing)}." if missing else f"Hardly a word is in {names}."
         return _proof("not there", reason, None, spans)
 
 
@@ -208,7 +214,8 @@ def facts_of(sentence: Sentence, language: str | None) -> list[Term]:
         facts.append(Term(match[0], sentence.start + match.start(), ""))
         prose = prose[: match.start()] + " " * len(match[0]) + prose[match.end() :]
     for term in read_terms(prose, language):
-        is_sure = term.is_number or any(map(str.isdigit, term.text)) or bool(_NAME.search(term.text))
+        is_function = prose.startswith("()", term.end)
+        is_sure = term.is_number or is_function or any(map(str.isdigit, term.text)) or bool(_NAME.search(term.text))
         if not (is_sure or term.text[0].isupper()) or term.text.lower() in STOP_WORDS:
             continue
         before = term.start

@@ -28,7 +28,9 @@ _PIECE = re.compile(
 _CITATION = re.compile(r"\[(\d{1,3})\]")
 _MARKS = "\"“”„‟«»‹›‘’‚'`「」『』"
 _TITLES = "|".join(map(str.capitalize, ABBREVIATIONS))  # Dr. Meyer, Fig. 3
-_ABBREVIATED = re.compile(rf"(?:^[ \t]*\d{{1,3}}|(?:^|[\s(])(?:[^\W\d_]|(?:\w\.)+\w|{_TITLES}))$", re.MULTILINE)
+_ABBREVIATED = re.compile(
+    rf"(?:^[ \t]*\d{{1,3}}|(?:^|[\s(])(?:[^\W\d_]|(?:[^\W\d_]\.)+[^\W\d_]|{_TITLES}))$", re.MULTILINE
+)
 _GOES_ON = re.compile(r"[^\S\n]+[a-z0-9]")
 _FOLLOWED = re.compile(r"[ \t]*(?:[^\s\[]|\n|\[(?:\D|\d{1,3}[^\d\]]))")
 
@@ -107,7 +109,7 @@ class SentenceSplitter:
 
 def _is_abbreviation(text: str, end: re.Match[str]) -> bool:
     """Return whether a full stop ends a number or an abbreviation, or is within a sentence."""
-    if end[0][0] not in ".…":
+    if end[0][0] not in ".…" or text[end.start() - 1] == "]":  # a citation is before it
         return False
     before = end[0] == "." and _ABBREVIATED.search(text, max(0, end.start() - 8), end.start())
     return bool(before or _GOES_ON.match(text, end.end()))

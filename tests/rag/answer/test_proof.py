@@ -17,7 +17,8 @@ TEXTS = (
     "A partial index is an index built over a subset of a table; the subset is defined by a conditional expression, "
     "called the predicate. The default is 200 tokens (3.14 MB). Set work_mem with `--max-depth 5`, or see "
     "https://docs.example/set?a=1.",
-    "Ada Lovelace wrote the program in 1843 for Charles Babbage’s engine — it ran to 1,000 lines and three parts.",
+    "Ada Lovelace wrote the program in 1843 for Charles Babbage’s engine — it ran to 1,000 lines and three parts. "
+    "Mary Somerville taught her mathematics in London.",
     "Vacuum reclaims the storage that dead tuples occupy, and it may be run by any user who owns the table.",
     "Ein Teilindex enthält nur Zeilen der Tabelle, die eine Bedingung erfüllen. 部分インデックスは表の一部だけを含む。",
 )
@@ -67,6 +68,10 @@ def proofs(text: str, question: str = "", **options: Any) -> list[Proof]:
         ("1. Install it [1].", UNCHECKED, None),
         ("It has 1000 lines in 3 parts [2].", FOUND, 2),
         ("It has four parts [2].", NOT_THERE, None),
+        ("It ran to three lines [2].", NOT_THERE, None),
+        ("Mary Somerville taught mathematics in London [2].", FOUND, 2),
+        ("Charles Babbage taught mathematics in London [2].", NOT_THERE, None),
+        ("Call prune() first [3].", NOT_THERE, None),
         ("One thousand lines were written in the 19th century [2].", FOUND, 2),
         ("It was written in the 18th century [2].", NOT_THERE, None),
         ("It is by A.L. herself [2].", FOUND, 2),
