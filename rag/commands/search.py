@@ -157,9 +157,7 @@ def evaluate(
         results |= {"precision": plan.precision, "query_precision": queries, "engine": plan.engine}
         if not mode:
             return results, evaluation.modes_as_text(results)
-    rows = {**results, **results.get("kinds", {})}
-    rows.pop("kinds", None)
-    return results, "\n".join(f"{name:>15}  {value}" for name, value in rows.items())
+    return results, "\n".join(f"{name:>15}  {value}" for name, value in results.items())
 
 
 def _evaluation(verb: str) -> Any:

@@ -70,7 +70,7 @@ def write_questions(folder: Path, documents: Documents, facts: Mapping[str, Any]
     if not questions:
         raise DatasetError("no heading, comment or reference of the index makes a question")
     judged = [(each.text, {"kind": each.kind}, dict.fromkeys(each.answers, 1)) for each in questions]
-    return write_beir(folder, MARK, rows, judged, {**facts, "kinds": Counter(each.kind for each in questions)})
+    return write_beir(folder, MARK, rows, judged, {**facts, "kinds": dict(Counter(each.kind for each in questions))})
 
 
 def make_dataset(documents: Documents) -> tuple[Iterator[dict[str, str]], list[Question]]:

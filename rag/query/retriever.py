@@ -391,14 +391,7 @@ def shorten(
     measure: Callable[[Sequence[str]], Vector],
     read: Callable[[str], LexicalQuery],
 ) -> LexicalQuery:
-    """Return a query with only the sentences that are nearest to passages, if it is too long for the model.
-
-    Args:
-        terms: the query.
-        embedder: the model.
-        measure: see `telling_sentences`.
-        read: parses the text of a query.
-    """
+    """Return a query with only the sentences nearest to passages, by `measure`, if it is too long for the model."""
     if embedder.count_tokens([terms.meaning], role="query")[0] <= embedder.max_length:
         return terms
     query = read(telling_sentences(terms.meaning, measure))
