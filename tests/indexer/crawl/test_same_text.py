@@ -1,11 +1,13 @@
 """Pages of a site that have the same text: mistaken canonical addresses, soft 404, and other views of a page."""
 
+from http.server import BaseHTTPRequestHandler
+
 import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl.same_text import view_pattern
 from tests.indexer.pipeline.incremental import Work
-from tests.indexer.server import Reply, Site
+from tests.indexer.server import Reply, Site, send
 
 TEXTS = {
     "hops": "Hops are picked in September and dried for two days in the loft above the stable of the brewery.",
@@ -47,6 +49,20 @@ def test_a_template_that_names_one_page_everywhere(site: Site, work: Work, named
     assert max(site.hits.count(path) for path in PAGES) == 1
     site.hits.clear()
     assert not work.build(site.url).published
+
+
+def test_an_address_that_two_pages_name_at_once_is_fetched_once(site: Site, work: Work) -> None:
+    site.routes["/"] = html("Start", "Two views.", nav='<a href="/a">a</a> <a href="/b">b</a>')
+    view = html("Hops", TEXTS["hops"], head='<link rel="canonical" href="/hops">', nav="")
+
+    def reply_late(handler: BaseHTTPRequestHandler) -> None:
+        site.stopping.wait(1.0)
+        send(handler, Reply(view.encode()))
+
+    site.routes |= {"/a": view, "/b": view, "/hops": reply_late}
+    work.build(site.url)
+    assert work.paths(site) == ["/", "/hops"]
+    assert site.hits.count("/hops") == 1
 
 
 def test_the_pages_of_a_list_that_name_the_first(site: Site, work: Work) -> None:

@@ -25,12 +25,15 @@ def test_an_operation() -> None:
         "parameters": [{"$ref": "#/x/Slow"}, {"name": "n", "in": "query", "description": "Count", "schema":
                         {"type": "integer", "default": 2, "enum": [1, 2]}}],
         "requestBody": {"description": "A pet.", "content": {"application/json": {"schema": {"$ref": "#/x/Pet"}}}},
-        "responses": {"200": {"$ref": "#/x/Done"}, "default": {"description": "Failed"}},
+        "responses": {"200": {"$ref": "#/x/All%20~0~1%7Bdone%7D"}, "default": {"description": "Failed"}},
     }  # fmt: skip
     shared = {
         "Pet": PET,
         "Slow": {"name": "slow", "in": "header", "required": True, "schema": {"type": "boolean"}},
-        "Done": {"description": "Fed", "content": {"a/b": {"schema": {"type": "array", "items": {"$ref": "#/x/Pet"}}}}},
+        "All ~/{done}": {
+            "description": "Fed",
+            "content": {"a/b": {"schema": {"type": "array", "items": {"$ref": "#/x/Pet"}}}},
+        },
     }
     path = {"post": operation, "parameters": [{"name": "id", "in": "path", "required": True}]}
     content = read_json(paths={"/pets/{id}": path}, x=shared)
