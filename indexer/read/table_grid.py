@@ -121,7 +121,7 @@ def column_names(rows: Sequence[Sequence[str]]) -> list[str]:
 def _is_title(row: Sequence[str]) -> bool:
     """Return whether a row is a title: one text from the first column on, in one cell or in more than two."""
     filled = [text for text in row if text]
-    return bool(row[0]) and len(set(filled)) == 1 and len(filled) != 2 and all(row[: len(filled)])
+    return len(set(filled)) == 1 and len(filled) != 2 and all(row[: len(filled)])
 
 
 def _end_of_head(rows: Sequence[Sequence[str]], begin: int, by_numbers: bool) -> int:

@@ -66,8 +66,9 @@ def is_noise(tag: Element) -> bool:
         return _is_control(tag)
     if name in ("ul", "ol"):
         return _is_contents(tag)
-    if name == "header":  # except the header of an article
-        return not any(around.name in ("main", "article", "section") for around in tag.parents())
+    if name == "header":  # except the header of an article, or a title with its lead
+        is_in_article = any(around.name in ("main", "article", "section") for around in tag.parents())
+        return not (is_in_article or _is_title_block(tag))
     if name == "aside":
         return not _is_box(tag)
     if name == "form":  # some sites wrap the whole page in a form
@@ -81,6 +82,14 @@ def is_noise(tag: Element) -> bool:
     # a short summary of open <details> is only a button to close them
     is_open = tag.parent is not None and "open" in tag.parent.attributes
     return is_open and is_brief(tag) and not tag.holds(HEADINGS | _CODE | {"div", "p", "a"})
+
+
+def _is_title_block(header: Element) -> bool:
+    """Return whether a header has a main heading and a lead, but no links except in sentences, and no controls."""
+    if not header.holds(("h1",)) or not header.holds(("p",)) or header.holds(("nav", "form", "button", *FIELDS)):
+        return False
+    links = [tag for tag in header.elements() if tag.name == "a"]
+    return all(_is_in_sentence(link) or is_permalink(link) for link in links)
 
 
 def is_brief(tag: Element) -> bool:

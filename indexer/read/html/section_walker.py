@@ -48,6 +48,7 @@ class Walker:
         self._bullet = ""
         self._tight_lists: list[bool] = []  # a flag for each open list
         self._open_links = 0
+        self._leads_elsewhere = False
         self._open_headings: list[tuple[int, str]] = []
         self._in_heading = False
         self._current_term: Element | None = None
@@ -93,7 +94,7 @@ class Walker:
 
     @property
     def is_mostly_links(self) -> bool:
-        """Return whether most text of a long page is links."""
+        """Return whether most text of a long page is links to other pages."""
         return self.text_length >= 5_000 and self.link_length > 0.5 * self.text_length
 
     def _enter(self, tag: Element) -> None:
@@ -116,6 +117,7 @@ class Walker:
         elif name == "a":
             if "href" in tag.attributes:
                 self._open_links += 1
+                self._leads_elsewhere = not tag.attributes["href"].startswith("#")
                 self._line.link_start = len(self._line.pieces)
         elif name == "br":
             self._line.pieces.append(BREAK)
@@ -202,7 +204,7 @@ class Walker:
         if not link_length:
             line.unlinked_pieces.append(text)
         self.text_length += length
-        self.link_length += link_length
+        self.link_length += link_length * self._leads_elsewhere
         line.length += length
         line.link_length += link_length
         if not self._in_heading and self._current_term is None:

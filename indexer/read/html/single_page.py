@@ -291,7 +291,8 @@ def unwrap(body: Element, sizes: Sizes) -> None:
         total = sizes[id(around)]
         for node in around.tags:
             size = sizes.get(id(node))
-            if size and (size.prose >= 0.75 * total.prose if total.prose else size.text >= 0.95 * total.text > 0):
+            is_main = size and (size.bare >= 0.75 * total.bare if total.prose else size.text >= 0.95 * total.text > 0)
+            if size and is_main and size.prose >= 0.75 * total.prose:
                 around = node
                 break
         else:

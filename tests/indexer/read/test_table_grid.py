@@ -70,13 +70,14 @@ HEADS = {  # rows, where names begin, and these
     "units": ("Station,Height,Rain\n,m,mm\nPier,4,12\nHill,310,30", 0, "Station,Height m,Rain mm"),
     "a name twice": ("Day,Amount,Amount\n2024-01-01,5,6\n2024-01-02,7,8", 0, "Day,Amount,Amount"),
     "the same words as data": ("on,on\noff,on\non,off", 0, None),
+    "an empty row": ("Day,Amount,Note\n\n1,2,a\n3,4,b", 0, "Day,Amount,Note"),
     "no name of the first column": (",A,B\nx,yes,no\ny,no,no", 0, ",A,B"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("table", "begin", "names"), HEADS.values(), ids=HEADS)
 def test_rows_that_name_the_columns_are_found(table: str, begin: int, names: str | None) -> None:
-    rows = [line.split(",") for line in table.split("\n")]
+    rows = [line.split(",") if line else [] for line in table.split("\n")]
     found = find_head(rows)
     assert found[0] == begin
     assert ",".join(column_names(rows[slice(*found)])) == (names or "")

@@ -63,6 +63,11 @@ def test_what_stands_around_everything_is_no_furniture(around: str, head: str) -
     assert page(around.format(TEXT), head).count("northern quay") == 2
 
 
+def test_a_hidden_box_with_the_only_prose_is_not_the_page() -> None:
+    members = "".join(f"<tr><td>Method</td><td>berth_{n}</td></tr>" for n in range(9))
+    assert "quay" not in page(f"<div style='display: none'><p>{P}</div><h1>Ferry</h1><table>{members}</table>")
+
+
 def test_the_lead_stands_before_the_text() -> None:
     lead = f"<h1>T</h1><p class=lead>{P.replace('ferry', 'steamer')}</p><div class=byline>NO May 2</div>"
     found = page(f"<div>{lead}<div class=article-body>{TEXT}</div></div>")
