@@ -98,6 +98,7 @@ _MAX_OUTPUT_CHARS = 2_000
 _TICKS = re.compile("`+")
 _COLOUR_ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 _OBJECT_REPR = re.compile(r"(?:<(?!class )[^<>\n]*>|array\(|dtype=object|[\s\[\](){},])+")
+_DRAWN_BY_SCRIPTS = re.compile("<script|<iframe")
 _EMPTY_LINE = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n")
 _TYPES_IN_OLD_FORMATS = {
@@ -149,21 +150,22 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
             yield markdown
         elif latex := _text(data.get("text/latex")):
             yield f"$$\n{_EMPTY_LINE.sub(' ', latex.strip('$ '))}\n$$"
-        elif _is_shown(text, html, data):
+        elif _replaces_media(data):
+            continue
+        elif text and not ("<" in text and _OBJECT_REPR.fullmatch(text)):
             lines = _COLOUR_ESCAPES.sub("", text[: 2 * room]).split("\n")
             last_states = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
             shown = "\n".join(last_states)[:room]
             room -= len(shown)
             yield _fenced(shown)
-        elif "<table" in html:
+        elif not _DRAWN_BY_SCRIPTS.search(html):
             yield f"<div>\n{' '.join(html.split())}\n</div>"
 
 
-def _is_shown(text: str, html: str, data: dict[str, Any]) -> bool:
-    """Return whether a notebook viewer shows the plain text of an output, not a picture or a widget."""
-    is_rich = any(name.startswith(("image/", "video/", "audio/", "application/")) for name in data)
-    is_repr = "<" in text and _OBJECT_REPR.fullmatch(text)
-    return bool(text) and not is_repr and ("<table" in html or not is_rich)
+def _replaces_media(data: dict[str, Any]) -> bool:
+    """Return whether the texts of an output only replace a picture or a widget."""
+    is_media = any(name.startswith(("image/", "video/", "audio/", "application/")) for name in data)
+    return is_media and "<table" not in _text(data.get("text/html"))
 
 
 def _fenced(text: str) -> str:

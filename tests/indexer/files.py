@@ -216,8 +216,8 @@ ENCRYPTED_PDF = pdf(
 )
 NOTEBOOK = (
     '{"cells": [{"cell_type": "markdown", "source": ["# Cats\\n", "They sleep."]}, {"cell_type": "code", "source": '
-    '"print(1)", "outputs": [{"output_type": "stream", "text": ["one\\n"]}, {"data": {"text/html": "<p>NO"}}]}, '
-    '{"cell_type": "raw", "source": "Raw"}]}'
+    '"print(1)", "outputs": [{"output_type": "stream", "text": ["one\\n"]}, {"data": {"text/html": '
+    '"<script></script><p>NO"}}]}, {"cell_type": "raw", "source": "Raw"}]}'
 )
 MAIL = (
     "Subject: =?utf-8?q?F=C3=BCttern?=\r\nFrom: Ann <ann@zoo.test>\r\nTo: bob@zoo.test\r\n"

@@ -1,9 +1,10 @@
 """Build a tree of plain objects from libxml2's parser events, because libxml2's own tree is limited to 2,048 levels."""
 
+import re
 import sys
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain, islice
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ MAX_FIRST_NODES = 20
 MAX_SEARCH_DEPTH = 60
 _MAX_SHORT_TEXT_NODES = 200
 _MAX_DEPTH = 200_000
+_SHADOW_ROOT = re.compile("shadowrootmode", re.IGNORECASE)
 NOT_TEXT = frozenset({"script", "style", "template"})
 _NO_ATTRIBUTES: Mapping[str, str] = {}  # faster than the empty mapping of lxml
 
@@ -101,17 +103,6 @@ class Element:
         """Remove the children with these Python `id()`s."""
         self.children = [node for node in self.children if id(node) not in ids]
 
-    def adopt(self, nodes: "list[Element | str]") -> None:
-        """Replace the children by nodes from elsewhere in the tree."""
-        self.children = nodes
-        for node in nodes:
-            if isinstance(node, Element):
-                node._parent = weakref.ref(self)
-
-    def detach(self) -> None:
-        """Forget the parent, which does not list this element as its child any more."""
-        self._parent = None
-
     def text(self) -> str:
         """Return the unchanged text of all descendants, without scripts and styles."""
         return "".join([node for node in self.nodes(NOT_TEXT) if isinstance(node, str)])
@@ -185,6 +176,12 @@ class HtmlTree:
         return (refresh_in(next(metas, "")) or (1, ""))[0] == 0
 
 
+def _set_parent(nodes: Iterable[Element | str], parent: "weakref.ref[Element] | None") -> None:
+    for node in nodes:
+        if isinstance(node, Element):
+            node._parent = parent
+
+
 def _show_shadow_roots(elements: Sequence[Element]) -> None:
     """Replace the children of each shadow host by its declarative shadow root, with these children in its slots."""
     roots = {id(tag): tag for tag in elements if tag.name == "template" and "shadowrootmode" in tag.attributes}
@@ -205,10 +202,9 @@ def _show_shadow_roots(elements: Sequence[Element]) -> None:
         for slot in slots[id(root)]:
             slot.name, nodes = "span", light.pop(slot.get("name"), [])
             if any(isinstance(node, Element) or not node.isspace() for node in nodes):
-                slot.adopt(nodes)
-        for node in chain.from_iterable(light.values()):
-            if isinstance(node, Element):
-                node.detach()  # no slot shows it
+                slot.children = nodes
+                _set_parent(nodes, weakref.ref(slot))
+        _set_parent(chain.from_iterable(light.values()), None)  # no slot shows these
         root.name, root.attributes, host.children = "div", {}, [root]
 
 
@@ -256,7 +252,7 @@ def parse_html(markup: str) -> HtmlTree:
     parser = etree.HTMLParser(target=target, huge_tree=True, no_network=True, encoding="utf-8")
     try:
         etree.fromstring(markup.encode("utf-8", "replace"), parser)
-        if "shadowrootmode" in markup:
+        if _SHADOW_ROOT.search(markup):
             _show_shadow_roots(elements)
         return tree
     finally:  # break the reference cycle of parser and target, which would keep the page in memory

@@ -42,6 +42,7 @@ _FLOW_LINES = frozenset({"p", "li", "dd", "div"})
 _MAX_BUTTON_CHARS = 30
 MIN_SENTENCE_WORDS = 6
 WORD = re.compile(r"\w+")
+CALL = re.compile(r"\w\([^()]*\)")
 LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -89,7 +90,7 @@ def _is_title_block(header: Element) -> bool:
     if not header.holds(("h1",)) or not header.holds(("p",)) or header.holds(("nav", "form", "button", *FIELDS)):
         return False
     links = [tag for tag in header.elements() if tag.name == "a"]
-    return all(_is_in_sentence(link) or is_permalink(link) for link in links)
+    return all(is_in_sentence(link) or is_permalink(link) for link in links)
 
 
 def is_brief(tag: Element) -> bool:
@@ -111,8 +112,9 @@ def _is_contents(tag: Element) -> bool:
 def _is_box(tag: Element) -> bool:
     """Return whether an aside is a note within the text, not a menu or a form."""
     is_note = "epub:type" in tag.attributes or tag.get("role").startswith("doc-")
-    if tag.parent is not None:
-        is_note = is_note or sum(sibling.name == "p" for sibling in tag.parent.tags[:MAX_NODES]) > 1
+    parent = next((around for around in tag.parents(4) if len(around.tags) > 1), None)
+    if parent is not None:
+        is_note = is_note or sum(sibling.name == "p" for sibling in parent.tags[:MAX_NODES]) > 1
     is_in_main = any(around.name in ("main", "article") or around.get("role") == "main" for around in tag.parents())
     if not (is_note or is_in_main):
         return False
@@ -145,12 +147,12 @@ def _is_control(link: Element) -> bool:
     """Return whether a link is a permalink or a button."""
     attributes = link.attributes
     if "href" not in attributes:
-        return "onclick" in attributes and not _is_in_sentence(link)
+        return "onclick" in attributes and not is_in_sentence(link)
     href = attributes["href"]
     if href.startswith("javascript:"):
-        return not (_is_in_sentence(link) or _is_alone(link))
+        return not (is_in_sentence(link) or _is_alone(link))
     if href == "#" and "onclick" in attributes:
-        return not _is_in_sentence(link)
+        return not is_in_sentence(link)
     return is_permalink(link)
 
 
@@ -163,10 +165,10 @@ def _is_alone(link: Element) -> bool:
         line = parent
         if line.name not in _INLINE:
             break
-    return line.name in _NAMING_LINES or (line.name in _FLOW_LINES and len(WORD.findall(link.text())) > 3)
+    return line.name in _NAMING_LINES or (line.name in _FLOW_LINES and len(WORD.findall(link.text())) > 2)
 
 
-def _is_in_sentence(link: Element) -> bool:
+def is_in_sentence(link: Element) -> bool:
     """Return whether a link is part of a sentence, not a button next to a sentence."""
     line = link.parent
     if line is not None and line.name in _INLINE and len(line.children) == 1:
@@ -211,7 +213,7 @@ def _is_edit_link(tag: Element | str) -> bool:
 
 def _is_badge(tag: Element) -> bool:
     text = tag.short_text(MAX_LABEL_CHARS) if tag.name in _LABELS else None
-    if not text or text.isspace() or tag.holds(_NOT_IN_LABELS):
+    if not text or text.isspace() or CALL.search(text) or tag.holds(_NOT_IN_LABELS):
         return False
     # no badge: a type linked in a signature, because other words surround it
     return not LETTER.search(text) or (is_menu(tag) if tag.name == "div" else _has_link(tag))

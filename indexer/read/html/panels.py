@@ -11,7 +11,17 @@ from itertools import pairwise
 
 from indexer.read.html.furniture import POPUP
 from indexer.read.html.html_tree import HEADINGS, MAX_FIRST_NODES, MAX_NODES, MAX_SEARCH_DEPTH, Element, HtmlTree, texts
-from indexer.read.html.noise import HIDING, LETTER, MIN_SENTENCE_WORDS, NOISE_ROLES, WORD, is_folded, is_menu, is_noise
+from indexer.read.html.noise import (
+    HIDING,
+    LETTER,
+    MIN_SENTENCE_WORDS,
+    NOISE_ROLES,
+    WORD,
+    is_folded,
+    is_in_sentence,
+    is_menu,
+    is_noise,
+)
 from indexer.text import reader_notes
 
 _TITLES = HEADINGS | {"dt", "summary", "th", "legend", "caption"}
@@ -58,9 +68,16 @@ def unfold_panels(tree: HtmlTree) -> None:
             element.attributes = {name: value for name, value in element.attributes.items() if name != "role"}
     contents = [control for control in controls if _is_content(control)]
     for control in contents:
+        bar = control.parent
+        if bar is not None and bar.get("role") == "tablist":
+            bar.attributes = {}
+        if is_in_sentence(control):
+            _make_text(control, "span")
+            continue
         _make_text(control, "div")
         control.children = [node for child in control.children for node in (child, " ")]
-    controls = [control for control in controls if control.name != "div" or control not in contents]
+    converted = set(map(id, contents))
+    controls = [control for control in controls if id(control) not in converted]
     if controls:
         _name_panels(controls)
         ids = {tag.anchor: tag for tag in reversed(tree.elements) if "id" in tag.attributes}
@@ -77,7 +94,7 @@ def _is_opener(element: Element) -> bool:
 
 
 def _is_content(control: Element) -> bool:
-    """Return whether a button contains content: a sentence, a heading, code, an API operation, or blocks."""
+    """Return whether a button is a word of a sentence, or holds a sentence, a heading, code, an operation or blocks."""
     if "button" not in (control.name, control.get("role")) or control.name == "a" or _opens_popup(control):
         return False
     texts = [text for text, _ in control.leading_texts()]
@@ -86,7 +103,8 @@ def _is_content(control: Element) -> bool:
     is_titled = any(parent.name in _TITLES for parent in control.parents(4))
     is_operation = len(texts) > 1 and any(map(_OPERATION.search, texts))
     holds_blocks = len(pieces) > 1 and control.holds(_BLOCKS_IN_BUTTONS)
-    return not is_titled and (is_sentence or is_operation or holds_blocks or control.holds(_CONTENT_IN_BUTTONS))
+    is_text = is_sentence or is_operation or holds_blocks or control.holds(_CONTENT_IN_BUTTONS)
+    return (is_text and not is_titled) or is_in_sentence(control)
 
 
 def _name_panels(controls: Sequence[Element]) -> None:
@@ -100,6 +118,8 @@ def _name_panels(controls: Sequence[Element]) -> None:
         siblings = bar.parent.tags if len(tabs_of_bar) > 1 and bar is not None and bar.parent is not None else []
         after = next((sibling for tag, sibling in pairwise(siblings) if tag is bar), None)
         names = [tag.text() for tag in tabs_of_bar]
+        if bar is not None and len(bar.tags[-1].tags) == len(names):  # the panels follow the tabs in the same element
+            after = bar.tags[-1]
         panels = after.tags if after is not None else []
         if after is None or len(names) != len(panels):
             continue
@@ -217,11 +237,12 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element],
     for control in controls:
         if control.name in _TITLES or control.get("role") == "tablist" or not LETTER.search(_leading_words(control)):
             continue
-        title = next((parent for parent in control.parents() if parent.name in _TITLES), None)
         names = (name for key, value in control.attributes.items() for name in _ids_in(key, value))
         target = next((ids[name] for name in names if name in ids), None)
         is_opener = id(target) in unfolded or not _EXPANDING.isdisjoint(control.attributes)
         panel = target if is_opener and target is not None else next_siblings.get(id(control))
+        titles = _TITLES | {"td"} if is_opener else _TITLES
+        title = next((parent for parent in control.parents() if parent.name in titles), None)
         if title is not None:
             if not any(LETTER.search(text) for text, _ in texts(title.children, is_noise, MAX_NODES)):
                 _make_text(control, "span")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 
+from indexer.read.html.noise import CALL
 from indexer.records import Section, SectionBlock
 from indexer.text.cleaning import fold
 
@@ -120,7 +121,7 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> l
     label_counts = Counter(block.text for block in linked_blocks if len(block.text) <= _MAX_LABEL_CHARS)
 
     def is_label(block: Block) -> bool:
-        if len(block.text) > _MAX_LABEL_CHARS or not block.is_pointer:
+        if len(block.text) > _MAX_LABEL_CHARS or not block.is_pointer or CALL.search(block.text):
             return False
         return block.kind not in _FLOW or (label_counts[block.text] >= _MIN_REPEATS and block.kind not in _ROWS)
 

@@ -10,7 +10,7 @@ Text between an opening and a closing tag is Markdown too. A block with an unkno
 | Pandoc, Quarto | grid tables, `::: {.note title="…"}`, `#| option` in cells | `[span]{.class}`, `^[note]`, `H~2~O` |
 | MyST | directives of backticks and colons, `% comment`, `(target)=`, `+++` | roles `` {ref}`text` `` |
 | Hugo, mdBook | `{{< shortcode "Title" >}}`, `{{#include x}}`, TOML front matter | shortcodes |
-| MDX (Docusaurus, Mintlify, Fumadocs …) | components, `:::tip[Title]`, imports | `{/* comment */}`, `{:js}` |
+| MDX (Docusaurus, Mintlify, Fumadocs …) | components, `:::tip[T]`, `::leaf{}`, imports | `{/* comment */}`, `{:js}` |
 | VitePress | `::: code-group`, `<<< @/file`, `// [!code ++]` in code | components, `{{ value }}` |
 | DocFX, Microsoft Learn | tabs `# [Title](#tab/id)`, `:::row:::`, `> [!div class]` | `[!INCLUDE[x](y)]`, `<xref:uid>` |
 | Obsidian, Logseq | callouts, `%%comment%%`, `key:: value`, `#+BEGIN_TIP` | `[[page]]`, `^block-id`, `==marked==` |
@@ -38,7 +38,9 @@ from indexer.text import reader_notes
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)")
 _FILE = re.compile(r"[^\s/]*+/\S*|\S+\.[A-Za-z]\w{0,4}")
 _BRACKETED = re.compile(r"[\w+#.-]*\s*(?:\{[^{}]*\}\s*)?\[([^\[\]]+)\]")  # ```sh [npm]
-_COLONS = re.compile(r":{3,}(?=[ \t]*(?:$|[\w{\[]))|/{3,}(?=[ \t]*$|[ ]\w[\w-]*[ ]*(?:\||$))|@tab(?=[: ])")
+_COLONS = re.compile(
+    r":{3,}(?=[ \t]*(?:$|[\w{\[]))|::(?=[a-z][\w-]*[\[{])|/{3,}(?=[ \t]*$|[ ]\w[\w-]*[ ]*(?:\||$))|@tab(?=[: ])"
+)
 _COLON_NAME = re.compile(r"[ \t]*(?:\{[^{}]*\}|[\w:.+-]+)?")
 _BOX = re.compile(
     r"(?:(?:!!!|\?\?\?\+?)[ ]++(?P<kind>[\w -]*+)|===[!+]?[ ]++(?=[\"']))(?:([\"'])(?P<title>.*)\2(?:(?!\2).)*+)?"

@@ -43,6 +43,7 @@ _ROLE = re.compile(r"\{([A-Za-z][\w:+-]{0,60})\}(`+)([^`]+)\2(?!`)|:([A-Za-z][\w
 _EMOJI = re.compile(r"(?<![^\W_]):[\w+][\w+-]{0,60}:(?!\w)")
 _ICON = re.compile(r":[a-z][a-z0-9]*(?:-[a-z0-9_]+)+:")
 _WIKI_LINK = re.compile(r"(?<!\[)!?\[\[(?!\s)([^\[\]\n|]{1,300})(?:\\?\|([^\[\]\n]{1,300}))?\]\](?![(\[])")
+_MACRO = re.compile(r"_\w+_|toc", re.IGNORECASE)
 _PICTURE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|avif|bmp|mp4|webm|mp3|pdf)(?:#.*)?", re.IGNORECASE)
 _FOOTNOTE = re.compile(r"\[\^([^\[\]\s]{1,100})\]")
 _INLINE_NOTE = re.compile(r"\^\[([^\[\]\n]{1,1000})\]")
@@ -138,8 +139,7 @@ def _wiki_link(match: re.Match[str], environment: Environment) -> _Mark | None:
         return None
     if match[0][0] == "!" and _PICTURE.search(target):
         return _Mark(match.end(), "" if label.rstrip("px").isdigit() else label)
-    is_contents = target.strip("_").lower() == "toc"
-    return _Mark(match.end(), "" if is_contents else (label or target.strip("#^").replace("#", " ")))
+    return _Mark(match.end(), "" if _MACRO.fullmatch(target) else (label or target.strip("#^").replace("#", " ")))
 
 
 def _alert(title: re.Match[str], environment: Environment) -> _Mark | None:

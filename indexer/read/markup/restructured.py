@@ -25,7 +25,7 @@ CODE = frozenset(
 )
 NOT_HERE = frozenset(
     "include literalinclude image toctree tableofcontents contents index raw bibliography highlight meta "
-    "currentmodule tabularcolumns default-role".split()
+    "currentmodule tabularcolumns default-role sectionauthor moduleauthor codeauthor".split()
 )
 _WITHOUT_TITLE = frozenset("only ifconfig cssclass rst-class container".split())
 _CSS_CLASSES = re.compile(r"[a-z][a-z0-9 -]*+")
@@ -39,7 +39,7 @@ _VERSION = re.compile(r"(?=[^\d|]*+[\d|])[\w.+|-]++|next")
 _METADATA = re.compile(  # fields at the top or after comments and hidden directives, which Sphinx does not show
     rf"\A((?:[ \t]*+\n|\.\.(?![ ](?!(?:{'|'.join(NOT_HERE)})::)[^\n]*::)[^\n]*+\n"
     r"(?:(?:[ \t]*+\n)*+[ \t][^\n]*+\n)*+)*+)"
-    r"(?::[\w -]++:(?:[ \t][^\n]*+)?(?:\n|\Z)(?:[ \t]++\S[^\n]*+(?:\n|\Z))*+)++(?=[ \t]*(?:\n|\Z))"
+    r"(?::[\w .-]++:(?:[ \t][^\n]*+)?(?:\n|\Z)(?:[ \t]++\S[^\n]*+(?:\n|\Z))*+)++(?=[ \t]*(?:\n|\Z))"
 )
 _CAPTION = re.compile(r"^\s{0,20}:caption:[ \t]+(\S.*)", re.MULTILINE)
 _SETTINGS = {

@@ -33,6 +33,7 @@ _TAB_LABELS = re.compile(r"\bitems=\{?\s{0,9}\[([^\[\]]*)\]")
 _QUOTED = re.compile(r"\"([^\"]+)\"|'([^']+)'|`([^`]+)`")
 _NAME = re.compile(r"[\s<%/-]*([\w.-]*)")
 _PATH = re.compile(r"[^\s/\\]*+[/\\]\S*|\S+\.\w{2,5}|[^\s$#]*+[$#]\S*")
+_ROUTE = re.compile(r"/[^\s.]*")
 _COMPONENT = re.compile(r"</?[A-Z][\w.]*(?=[\s/>])|</?>")
 ELEMENT = re.compile(r"</?([a-z][\w-]*)(?=[\s/>])")
 _TAG_SIGN = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|`[^`]*`|[{}<>]")
@@ -161,7 +162,7 @@ def _value(argument: re.Match[str]) -> str:
 
 def is_text(name: str, value: str) -> bool:
     """Return whether an argument is text, by its name or because it is a sentence."""
-    shown = name.rpartition("-")[2] in _SHOWN
+    shown = name.rpartition("-")[2] in _SHOWN or (name == "path" and _ROUTE.fullmatch(value) is not None)
     return shown or (_TECHNICAL.fullmatch(name) is None and _SENTENCE.match(value) is not None)
 
 

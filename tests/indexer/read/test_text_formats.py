@@ -107,6 +107,8 @@ OUTPUTS: dict[str, tuple[dict[str, object], str]] = {
     "a table of HTML alone": ({"data": {"text/plain": "<Styler at 0x7f>", "text/html":
                                ["<style>p {}\n\n</style><table><tr><th>a<th>b</tr>\n\n<tr><td>1<td>2</table>"]}},
                               "a | b\n1 | 2"),
+    "words of HTML": ({"data": {"text/plain": "<HTML object>", "text/html": "<p>The well is <b>deep</b>.</p>"}},
+                      "The well is deep."),
     "Markdown": ({"data": {"text/markdown": "**Range:** 3", "text/plain": "<Markdown object>"}}, "Range: 3"),
     "a formula": ({"data": {"text/latex": "$\\displaystyle x^2$", "text/plain": "x**2"}}, "\\displaystyle x^2"),
     "a progress bar": ({"name": "stderr", "text": ["10%\r", "90%\rdone\n"]}, "done"),
@@ -209,7 +211,7 @@ def test_changes_in_restructured_text(directive: str, text: str) -> None:
     "head",
     [
         ":orphan:\n\n",
-        ":a b: c\n  d\n:e:\n\n",
+        ":a b: c\n  d\n:e:\n:f.g: h\n\n",
         ".. note to self\n   NO\n\n:tocdepth: 2\n\n",
         ".. meta::\n   :keywords: NO\n\n:tocdepth: 2\n\n",
     ],

@@ -46,9 +46,31 @@ READ = {
         "Root, onetwo",
     ),
     "a slot passed on to another root": (
-        "<x-a><template shadowrootmode=open><slot name=t></slot><x-b><template shadowrootmode=open><h3>Inner</h3>"
+        "<x-a><TEMPLATE ShadowRootMode=open><slot name=t></slot><x-b><template shadowrootmode=open><h3>Inner</h3>"
         "<p><slot></slot></p></template><slot></slot></x-b></template><h2 slot=t>Outer</h2>Light</x-a>",
         "Light",
+    ),
+    "a call that is all link": (
+        "<div><h2>Calls</h2><div><div><a href=#a>read(port)</a></div><div><p>Once.</p></div></div>"
+        "<div><div><a href=#b>reset(port)</a></div></div></div>",
+        "Once.\n\nreset(port)",
+    ),
+    "a word of a sentence in a button": (
+        "<p>When the wind <button>veers</button>, it turns.</p>",
+        "the wind veers, it",
+    ),
+    "a cell that opens a row": (
+        "<table><tr><td><button aria-expanded=false>North quay</button><td>12<tr><td>South quay<td>9</table>",
+        "North quay | 12",
+    ),
+    "sentences in tabs": (
+        "<div role=tablist><button role=tab><b>Send</b><i>Each value goes to the office.</i></button></div>",
+        "Each value goes to",
+    ),
+    "tabs beside their panels": (
+        "<div><input type=radio id=a><label for=a>Unix</label><input type=radio id=b><label for=b>Windows</label>"
+        "<div><div><pre>sh</pre></div><div><pre>cmd</pre></div></div></div>",
+        "Unix\n\nsh\n\nWindows\n\ncmd",
     ),
     "an answer of a question": (
         "<label><input type=radio>The red one, seen from ahead of it</label>",

@@ -30,6 +30,9 @@ COMPONENTS = [  # that nobody knows
      ["Green buoy", "Bell."], ["54", "ring"]),
     ('<Folder name="docks">\n<File name="pier.ts" />\n</Folder>\n\n<Badge variant="tip" text="new" />',
      ["docks", "pier.ts", "new"], ["tip", "variant"]),
+    ('<Endpoint method="get" path="/tides/{port}" />\n\n<Copy path="/a/b.md" />'
+     '\n\n::include{file=x.md}\n\n[[_TOSP_]] End.',
+     ["/tides/{port}", "End."], ["b.md", "x.md", "include", "TOSP"]),
     ('<Aside type="caution" title="Swell">Mind it.</Aside>\n\n<Frame caption="The gauge"><img src="a.png" /></Frame>',
      ["Swell Mind it.", "The gauge"], ["caution", "a.png"]),
 ]  # fmt: skip
