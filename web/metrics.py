@@ -79,14 +79,14 @@ class Metrics:
             values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
             multiprocess.MultiProcessCollector(self._collected)  # type: ignore[no-untyped-call]
             registry = CollectorRegistry()
-        made: dict[str, Any] = {
+        metric_by_name: dict[str, Any] = {
             name: kind(name, text, labels.split(), namespace="pilotlight", registry=registry, **_OPTIONS.get(kind, {}))
             for name, (kind, _, text, labels) in METRICS.items()
         }
 
         @cache
         def recorder_of(name: str, *labels: str) -> Callable[[float], object]:
-            metric = made[name].labels(*labels) if labels else made[name]
+            metric = metric_by_name[name].labels(*labels) if labels else metric_by_name[name]
             return getattr(metric, METRICS[name][1])  # type: ignore[no-any-return]
 
         self._recorder_of = recorder_of
