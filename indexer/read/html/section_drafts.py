@@ -54,6 +54,11 @@ class Block:
         return self.is_linked(_MIN_POINTER_SHARE) and not _SIGNATURE.search(self.unlinked_text)
 
     @property
+    def is_loose_link(self) -> bool:
+        """Return whether the block has only links, in no paragraph, list or table, and is no call of a function."""
+        return self.kind not in _FLOW and self.is_pointer and not CALL.search(self.text)
+
+    @property
     def is_row_of_links(self) -> bool:
         """Return whether the block has several links with signs such as "|" between them."""
         return len(self.unlinked_text.split()) > 1 and not _SIGNATURE.search(self.unlinked_text)
@@ -121,9 +126,9 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> l
     label_counts = Counter(block.text for block in linked_blocks if len(block.text) <= _MAX_LABEL_CHARS)
 
     def is_label(block: Block) -> bool:
-        if len(block.text) > _MAX_LABEL_CHARS or not block.is_pointer or CALL.search(block.text):
+        if len(block.text) > _MAX_LABEL_CHARS or not block.is_pointer:
             return False
-        return block.kind not in _FLOW or (label_counts[block.text] >= _MIN_REPEATS and block.kind not in _ROWS)
+        return block.is_loose_link or (label_counts[block.text] >= _MIN_REPEATS and block.kind not in _ROWS)
 
     block_lists = [[block for block in draft.blocks if not is_label(block)] for draft in drafts]
     _cut_last_links([block for blocks in block_lists for block in blocks])
@@ -171,7 +176,7 @@ def _drop_ends(drafts: Sequence[SectionDraft], block_lists: Sequence[list[Block]
         while blocks:
             last = blocks[-1]
             is_bar = last.is_row_of_links and last.kind not in _LISTED and len(blocks) > 1
-            is_link = is_bar or last.text in texts_at_start or (last.kind not in _LISTED | _FLOW and last.is_pointer)
+            is_link = is_bar or last.text in texts_at_start or (last.kind not in _LISTED and last.is_loose_link)
             if not is_link or len(last.text) > _MAX_SHORT_CHARS:
                 return
             blocks.pop()
