@@ -28,7 +28,7 @@ from indexer.crawl.http_response import (
 )
 from indexer.errors import FetchError, NotWanted
 from indexer.network.credentials import Session
-from indexer.network.http import ACCEPT_ENCODING, CutShort, decode_body, proxy_for, tls_context, unused_proxy
+from indexer.network.http import ACCEPT_ENCODING, CutShort, decode_body, proxy_for, proxy_hint, tls_context
 from indexer.network.urls import normalise, on_site, origin, without_session
 from indexer.read.formats import CONTENT_TYPES, MAX_SITEMAP_LENGTH
 
@@ -39,7 +39,7 @@ _CONNECT_TIMEOUT = 10.0
 _MAX_FAILED_SECONDS = 7_200.0
 _BACKOFF = 0.3
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_NOT_MODIFIED = 304
+_NOT_MODIFIED, _PROXY_LOGIN = 304, 407
 _TEXT = re.compile(r"\s*(?:text/|[\w./-]+[+/](?:xml|json)\b)", re.IGNORECASE)
 
 
@@ -170,7 +170,8 @@ class Fetcher:
             if status == 429 or status >= 500:
                 raise PageUnavailable(f"HTTP {status}", status=status, retry=True, pause=retry_after(headers) or 0.0)
             if not 200 <= status < 300:
-                raise FetchError(f"HTTP {status}", status=status)
+                hint = proxy_hint(url, self._limits.http_proxy) if status == _PROXY_LOGIN else ""
+                raise FetchError(f"HTTP {status}{hint}", status=status)
             content_type, body = self._typed_body(response, headers, url, request)
             charset = parse_content_type(headers.get("Content-Type", ""))[1]
             return HttpResponse(url, redact(body), content_type, charset, page_headers(headers, redact), fetched_at)
@@ -184,7 +185,7 @@ class Fetcher:
         # not parsed by httpcore, which drops everything after a semicolon
         address = httpcore.URL(scheme=split.scheme, host=split.hostname or "", port=split.port, target=target)
         all_headers = [("Host", split.netloc), *headers.items()]
-        pool, hint = self._pool_for(url), unused_proxy(url, self._limits.http_proxy)
+        pool, hint = self._pool_for(url), proxy_hint(url, self._limits.http_proxy)
         try:
             with pool.stream("GET", address, headers=all_headers, extensions={"timeout": self._timeouts}) as response:
                 yield response

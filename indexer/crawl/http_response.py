@@ -227,8 +227,8 @@ class Links:
     reading: PageReading | None = None
 
 
-def read_links(page: Page, lend: Lend = borrowed, requested: PageParts = ONLY_LINKS) -> Links:
-    """Read the links of a page and the other parts that are requested.
+def read_links(page: Page, lend: Lend = borrowed, requested: PageParts = ONLY_LINKS, *, former_site: str = "") -> Links:
+    """Read the links of a page and the other parts that are requested. Links to the site's former host are its own.
 
     Raises FetchError: the markup cannot be read, or takes too much time or memory.
     """
@@ -237,20 +237,22 @@ def read_links(page: Page, lend: Lend = borrowed, requested: PageParts = ONLY_LI
     try:
         with lend() as process:
             fields, needs_rendering, reading = read_page_parts(page, replace(requested, links=True), process)
-        return replace(_checked_links(page, fields), needs_rendering=needs_rendering, reading=reading)
+        return replace(_checked_links(page, fields, former_site), needs_rendering=needs_rendering, reading=reading)
     except ParseError as error:
         raise FetchError(f"its links cannot be read: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FetchError("its links cannot be read: the reader process returned invalid data") from error
 
 
-def _checked_links(page: Page, fields: Mapping[str, Any]) -> Links:
+def _checked_links(page: Page, fields: Mapping[str, Any], former_site: str) -> Links:
     noindex, nofollow = indexing_rules({str(word) for word in fields["directives"]})
     base = normalise(page.url, fields["base"] or "") or page.url
-    site = origin(page.url)
+    site, former_host = origin(page.url), urlsplit(former_site).netloc
 
     def absolute(href: str) -> str | None:
         url = normalise(base, href)
+        if url is not None and former_host and urlsplit(url).netloc == former_host:
+            url = f"{site}{url.removeprefix(origin(url))}"
         return None if url is None else on_site(url, site)
 
     canonical = absolute(fields["canonical"]) if fields["canonical"] else None

@@ -32,6 +32,8 @@ from indexer.records import CarriedPage, Page, PageRecord
 from indexer.source_context import SourceContext
 
 _REFUSED = (401, 403)
+_MAX_SOFT_404 = 100  # shingles
+_MAX_FOLDERS = 10
 SOFT_404 = "the site gives the same answer, with HTTP 200, for an address that does not exist"
 
 
@@ -126,7 +128,7 @@ class PageReader:
         self.moved_from = ""
         self.has_read_start = False
         self.why_no_links: str | None = None  # empty if the start page has links
-        self._soft_404: frozenset[int] | None = None
+        self._soft_404: dict[str, frozenset[int]] = {}  # shingles by address of a folder
         self._soft_404_lock = threading.Lock()
 
     def abort(self) -> None:
@@ -145,7 +147,8 @@ class PageReader:
         self.robots = fetch_robots(self._fetcher, site, self._limits.user_agent)
         self._fetcher.pacer.delay = max(self._limits.delay, self.robots.delay)
         self._renderer.enter_site(site, self.robots, self._fetcher, self._readers.borrowed)
-        self.sitemaps = SitemapReader(site, self.robots, self._fetcher, self._limits.max_pages, self._readers.borrowed)
+        max_pages, lend = self._limits.max_pages, self._readers.borrowed
+        self.sitemaps = SitemapReader(site, self.robots, self._fetcher, max_pages, lend, self.moved_from)
         if not self.robots.allows(start):
             raise NotWanted(f"{site}/robots.txt disallows it")
 
@@ -204,7 +207,7 @@ class PageReader:
         noindex, nofollow = indexing_rules(x_robots_directives(response.headers))
         page = response.as_page(self._context.source, requested)
         selection = ONLY_LINKS if noindex else self._renderer.parts_of(page, self._context.parts_of(page))
-        links = read_links(page, self._readers.borrowed, selection)
+        links = read_links(page, self._readers.borrowed, selection, former_site=self.moved_from)
         target = links.refresh or refresh_target(page.url, response.headers)
         if target is not None and target not in hops and len(hops) < MAX_REDIRECTS:
             if (refusal := self._refresh_refusal(target)) is None:
@@ -235,16 +238,23 @@ class PageReader:
         return None if self._renderer.mode_changed else self._earlier.unchanging_page(url)
 
     def _is_soft_404(self, page: Page) -> bool:
-        """Return whether a page is the site's response for missing pages. A made-up address is requested to compare."""
+        """Return whether a page is the site's response for missing pages. A made-up address is requested to compare.
+
+        A short page is also compared with the response in its top folder, which may belong to another application.
+        """
+        text = shingles_without_address(page)
+        top, _, rest = urlsplit(page.requested).path[1:].partition("/")
+        folders = [self._start, f"{self.site}/{top}/"] if rest and len(text) <= _MAX_SOFT_404 else [self._start]
         with self._soft_404_lock:
-            if self._soft_404 is None:
-                self._soft_404 = frozenset()
-                url = normalise(self._start, f"pilotlight-{secrets.token_hex(8)}") or ""
-                if self.robots.allows(url) and not self.refusal(url):
-                    with suppress(FetchError):
-                        self._soft_404 = self._read_soft_404(url)
-            soft_404 = self._soft_404
-        return bool(soft_404) and is_same_answer(shingles_without_address(page), soft_404)
+            for folder in folders:
+                if folder not in self._soft_404 and len(self._soft_404) < _MAX_FOLDERS:
+                    self._soft_404[folder] = frozenset()
+                    url = normalise(folder, f"pilotlight-{secrets.token_hex(8)}") or ""
+                    if self.robots.allows(url) and not self.refusal(url):
+                        with suppress(FetchError):
+                            self._soft_404[folder] = self._read_soft_404(url)
+            answers = [self._soft_404.get(folder) for folder in folders]
+        return any(is_same_answer(text, answer) for answer in answers if answer)
 
     def _read_soft_404(self, url: str) -> frozenset[int]:
         response = self._fetcher.get(url, PageRequest(self._check_redirect))

@@ -24,6 +24,7 @@ _MAX_CHARACTERS = 200_000
 _SAMPLE_SIZE = 128
 _SCATTER = 0x9E3779B1  # spreads the CRCs of similar words
 _MIN_TEXT_SHARE, _MIN_LINK_SHARE = 0.8, 0.95
+_MIN_SHARE_WITH_NOTE = 0.65
 _MAX_DIFFERENT, _MAX_DIFFERENT_SHARE = 8, 0.25
 _MAX_WORD_LIKE_PATH = 3
 _MIN_VOTES, _VOTE_AGAINST = 3, -2
@@ -135,12 +136,13 @@ class SiteTexts:
 
     def _is_view_of(self, page: Page, sample: Sample, original: str) -> bool:
         original_sample = self._sample(original)
-        if original_sample is None or not _is_in(sample, original_sample):
+        if original_sample is None:
             return False
+        has_all = _is_in(original_sample, sample)
         if reader_of(page.content_type) != HTML:
-            return True
+            return _is_in(sample, original_sample, _MIN_SHARE_WITH_NOTE if has_all else _MIN_TEXT_SHARE)
         has_pattern = original in self._links and view_pattern(original, page.url) is not None
-        if not has_pattern or not _is_in(original_sample, sample):
+        if not has_pattern or not has_all or not _is_in(sample, original_sample):
             return False
         # other versions and translations of a page link to each other; a view has only the links of its page
         share = _sample_links({*page.links} - {page.url, original}).share_in(self._links[original])
@@ -165,7 +167,7 @@ def view_pattern(page: str, link: str) -> str | None:
     if page_url.path == link_url.path:
         return f"?{'&'.join(name for name, _ in query)}" if query and page_url.query != link_url.query else None
     steps, paths = _steps(link_url.path), _page_paths(page_url.path)
-    names = {page_url.path.strip("/"), *("/".join(path) for path in paths)} - {""}
+    names = {"/".join(path[start:]) for path in (*paths, _steps(page_url.path)) for start in range(len(path))}
     if any(value.strip("/") in names for _, value in query):
         pairs = (f"{name}={'*' if value.strip('/') in names else value}" for name, value in query)
         return f"{link_url.path}?{'&'.join(pairs)}"
@@ -202,8 +204,8 @@ def _base_name(url: str) -> str:
     return folder if name in ("", "index") else f"{folder}/{name}"
 
 
-def _is_in(text: Sample, other: Sample) -> bool:
-    return not text.lowest or (text.share_in(other) or 0) >= _MIN_TEXT_SHARE
+def _is_in(text: Sample, other: Sample, min_share: float = _MIN_TEXT_SHARE) -> bool:
+    return not text.lowest or (text.share_in(other) or 0) >= min_share
 
 
 def _sample_links(urls: Collection[str]) -> Sample:

@@ -142,6 +142,7 @@ class SitemapReader:
     fetcher: Fetcher
     max_pages: int = 0
     lend: Lend = borrowed
+    former_site: str = ""
 
     def read(self, urls: Iterable[str], first: Page | None = None) -> SitemapPages:
         """Read sitemaps, and the sitemaps in them.
@@ -185,9 +186,9 @@ class SitemapReader:
         return SitemapPages(tuple(url for url in pages if origin(url) == self.site), tuple(notes), unavailable)
 
     def _with_site_scheme(self, url: str) -> str:
-        """Change an address on the site's host to the site's scheme, because sitemaps mix http and https."""
-        (scheme, host, *_), (_, site_host, *_) = urlsplit(url), urlsplit(self.site)
-        return self.site + url[len(f"{scheme}://{host}") :] if host == site_host else url
+        """Change an address on the site's present or former host to the site's, because sitemaps mix http and https."""
+        hosts = (urlsplit(self.site).netloc, urlsplit(self.former_site).netloc)
+        return self.site + url.removeprefix(origin(url)) if urlsplit(url).netloc in hosts else url
 
     def _fetch(self, url: str) -> Page:
         self._check(url)

@@ -80,10 +80,8 @@ def _learn_of_source(documents: Iterable[tuple[str, str, int]]) -> dict[str, tup
             pages.setdefault(reading.page, []).append((reading, bare, signature))
     counts, paired = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
     versions: dict[str, tuple[str, str]] = {}
-    for (place, rest), readings in pages.items():
+    for (place, _), readings in pages.items():
         are_plain = all(reading.is_plain for reading, *_ in readings)
-        if are_plain and not _LETTER.search(rest):
-            continue  # page/2, or the archive of a year
         counts[place].update(reading.beginning for reading, *_ in readings)
         pairs = dict[str, tuple[str, str]]()
         in_order = sorted(readings, key=lambda each: version_key(each[0].version))
@@ -112,8 +110,9 @@ def editions_of(url: str) -> Iterator[Edition]:
             is_named = name not in _VERSION_NAMES
             before = beginning.removesuffix(segment) + (name + match["joint"] if is_named else "")
             is_plain = version[0].isdigit() and "." not in version and (is_named or not name)
-            place = f"{before}*{match['end'] or ''}"
-            yield Edition((place, url[len(beginning) :].strip("/")), version.lower(), beginning, is_plain)
+            place, rest = f"{before}*{match['end'] or ''}", url[len(beginning) :].strip("/")
+            if not is_plain or _LETTER.search(rest):  # otherwise page/2, or the archive of a year
+                yield Edition((place, rest), version.lower(), beginning, is_plain)
 
 
 def version_key(version: str) -> tuple[int, tuple[float, ...], str]:
@@ -166,7 +165,7 @@ _RUN_WORDS = 5
 _HASH_LIMIT = 1 << 29
 _MAX_HASHES = 16_384
 _MAX_DOCUMENTS_PER_HASH = 32
-_MIN_HASHES = 8
+_MIN_SHARED_HASHES = 5
 _MIN_SHARE = 0.6  # markup and page breaks change up to a third of the runs
 _HTML = ("text/html", "application/xhtml+xml")
 _SEVERAL = "SELECT source FROM documents GROUP BY source HAVING count(DISTINCT content_type) > 1 ORDER BY source"
@@ -217,7 +216,7 @@ def _find_twins(documents: list[_Sketched]) -> list[tuple[_Sketched, _Sketched]]
     for first, second, count in _count_shared_hashes(documents):
         one, other = documents[first], documents[second]
         shorter = min(_count_up_to(one, other.limit), _count_up_to(other, one.limit))
-        if shorter >= _MIN_HASHES and count >= _MIN_SHARE * shorter:
+        if count >= max(_MIN_SHARED_HASHES, _MIN_SHARE * shorter):
             worse = first if one.rank > other.rank else second
             better[worse].append(other if worse == first else one)
     pairs = []

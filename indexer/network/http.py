@@ -6,6 +6,8 @@ Codings are undone in steps of limited size, so that a caller can stop at its ow
 import ssl
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
 from itertools import chain
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -137,15 +139,26 @@ def proxy_for(url: str, setting: str) -> str | None:
         return None
     if setting != ENVIRONMENT:
         return setting
-    if proxy_bypass(url_parts.netloc.rpartition("@")[2]):
-        return None
     proxies = getproxies()
+    port = url_parts.port or (443 if url_parts.scheme == "https" else 80)
+    if proxy_bypass(f"{url_parts.hostname}:{port}") or _is_in_network(url_parts.hostname, proxies.get("no", "")):
+        return None
     proxy = proxies.get(url_parts.scheme) or proxies.get("all")
     return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
-def unused_proxy(url: str, setting: str) -> str:
-    """Return a hint for a connection error if the environment has a proxy that the setting ignores."""
+def _is_in_network(host: str | None, exceptions: str) -> bool:
+    """Return whether a host is an address in one of the networks that NO_PROXY names."""
+    with suppress(ValueError):
+        address = ip_address(host or "")
+        return any(address in ip_network(each.strip(), strict=False) for each in exceptions.split(",") if "/" in each)
+    return False
+
+
+def proxy_hint(url: str, setting: str) -> str:
+    """Return a hint for a connection error, naming the proxy of the request or the environment's unused proxy."""
+    if proxy := proxy_for(url, setting):
+        return f"; the request went to the proxy {urlsplit(proxy).netloc.rpartition('@')[2]}"
     is_unused = not setting and proxy_for(url, ENVIRONMENT)
     return "; the proxy in the environment is used only with --http-proxy environment" if is_unused else ""
 

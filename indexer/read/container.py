@@ -8,6 +8,7 @@ import bz2
 import gzip
 import io
 import lzma
+import re
 import stat
 import struct
 import tarfile
@@ -151,7 +152,7 @@ def _zip_members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member
     budget = UnpackBudget(len(body))
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         infos = archive.infolist()
-        raw_names = [info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_FLAG else "cp437") for info in infos]
+        raw_names = [_raw_name(info) for info in infos]
         names = decode_names(raw_names, is_dos=any(info.create_system in _DOS_SYSTEMS for info in infos))
         lists = closed_paths(normpath(name) for name in names if not name.endswith("/"))
         for info, name in zip(infos, names, strict=True):
@@ -170,6 +171,14 @@ def _zip_members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member
                         yield _read_member(name, _Metered(file, budget), max_bytes)
                 except DAMAGED:
                     yield Member(name, failed="damaged in the archive")
+
+
+def _raw_name(info: zipfile.ZipInfo) -> bytes:
+    """Return the name of a member: in UTF-8 if the member has the extra field for it, else as its header has it."""
+    name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_FLAG else "cp437")
+    begin = b"\1" + struct.pack("<I", zlib.crc32(name))  # version 1, and the checksum of the other name
+    field = re.search(rb"up(..)" + re.escape(begin), info.extra, re.DOTALL)
+    return info.extra[field.end() : field.start(1) + 2 + int.from_bytes(field[1], "little")] if field else name
 
 
 def _tar(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:

@@ -13,7 +13,7 @@ from indexer.errors import ParseError
 from indexer.read.access_list import begins_with_list
 from indexer.read.extraction import clean, tidy
 from indexer.read.markup import asciidoc
-from indexer.read.markup.includes import is_asciidoc
+from indexer.read.markup.includes import decode_without_keys, is_asciidoc
 from indexer.read.markup.markdown import render
 from indexer.read.table_grid import column_names, find_head
 from indexer.records import COLUMNS, Extraction, Section
@@ -28,7 +28,7 @@ _TITLE_FRAME = " \t#=-*~_+|/"
 
 def read_plain(body: bytes, charset: str | None) -> Extraction:
     """Read a plain text file."""
-    source = decode(body, charset, markup=False)
+    source = decode_without_keys(body, charset)
     if is_asciidoc(source):
         return asciidoc.read(body, charset)
     lines = tidy(source).split("\n")
@@ -97,8 +97,9 @@ def read_source_code(body: bytes, charset: str | None) -> Extraction:
 _MAX_OUTPUT_CHARS = 2_000
 _TICKS = re.compile("`+")
 _COLOUR_ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
-_OBJECT_REPR = re.compile(r"(?:<(?!class )[^<>\n]*>|array\(|dtype=object|[\s\[\](){},])+")
+_OBJECT_REPR = re.compile(r"(?:<(?!class )[A-Za-z][^<>\n]*>|array\(|dtype=\w+|[\s\[\](){},.\de+-])+")
 _DRAWN_BY_SCRIPTS = re.compile("<script|<iframe")
+_ERASED = re.compile(r"[^\x08]\x08")
 _EMPTY_LINE = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n")
 _TYPES_IN_OLD_FORMATS = {
@@ -154,12 +155,19 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
             continue
         elif text and not ("<" in text and _OBJECT_REPR.fullmatch(text)):
             lines = _COLOUR_ESCAPES.sub("", text[: 2 * room]).split("\n")
-            last_states = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
-            shown = "\n".join(last_states)[:room]
+            shown = "\n".join(map(_last_state, lines))[:room]
             room -= len(shown)
             yield _fenced(shown)
         elif not _DRAWN_BY_SCRIPTS.search(html):
             yield f"<div>\n{' '.join(html.split())}\n</div>"
+
+
+def _last_state(line: str) -> str:
+    """Apply the carriage returns and backspaces of a line, like a terminal."""
+    line = line.rstrip("\r").rpartition("\r")[2]
+    while (shorter := _ERASED.sub("", line)) != line:
+        line = shorter
+    return line
 
 
 def _replaces_media(data: dict[str, Any]) -> bool:

@@ -25,7 +25,7 @@ from indexer.config import CrawlLimits
 from indexer.crawl.guard import resolve_checked
 from indexer.errors import CredentialsError, NotWanted, SourceError
 from indexer.network.credentials import Session
-from indexer.network.http import proxy_for, unused_proxy
+from indexer.network.http import proxy_for, proxy_hint
 from indexer.network.urls import GitAddress, origin
 from indexer.read.container import with_members
 from indexer.read.markup.includes import Includes
@@ -206,7 +206,7 @@ def _network_config(address: GitAddress, limits: CrawlLimits) -> dict[str, str]:
         raise SourceError(f"{address.source}: {error}") from error
     except OSError as error:
         if not (proxy and limits.allow_private is True):
-            hint = unused_proxy(address.remote, limits.http_proxy)
+            hint = "" if proxy else proxy_hint(address.remote, limits.http_proxy)
             raise SourceError(f"{address.source}: cannot resolve {host}: {error.strerror or error}{hint}") from error
         resolved = []
     addresses = ",".join(f"[{one}]" if ":" in one else one for one in resolved)

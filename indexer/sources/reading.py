@@ -275,8 +275,8 @@ class _Unique:
     def __init__(self, copied_urls: Collection[str]) -> None:
         self._rested = copied_urls
         self._urls: set[str] = set()
-        # Versions by page, for each source and content hash. Sources are separate, because their readers may differ.
-        self._contents: dict[tuple[str, str], dict[tuple[str, str], set[str]]] = {}
+        # Addresses for each source and content hash. Sources are separate, because their readers may differ.
+        self._contents: dict[tuple[str, str], list[str]] = {}
 
     def item(self, item: Item) -> Item:
         """Return the item, or a skip for a duplicate."""
@@ -291,13 +291,23 @@ class _Unique:
 
     def _is_copy(self, url: str, content: tuple[str, str]) -> bool:
         """Return whether a page other than a version of this page has the same content. If not, record this page."""
-        pages = self._contents.get(content)
-        editions = {edition.page: edition.version for edition in editions_of(url)}
-        if pages is not None:
-            new = [page for page, version in editions.items() if page in pages and version not in pages[page]]
-            if not any(len(pages[page]) < _MAX_VERSIONS for page in new):
-                return True
-        pages = self._contents.setdefault(content, {})
-        for page, version in editions.items():
-            pages.setdefault(page, set()).add(version)
+        urls = self._contents.setdefault(content, [])
+        if len(urls) >= _MAX_VERSIONS:
+            return True
+        present = {item for each in urls for item in _versions_of(each).items()}
+        pages = {page for page, _ in present}
+        if urls and all(page not in pages or (page, each) in present for page, each in _versions_of(url).items()):
+            return True
+        urls.append(url)
         return False
+
+
+def _versions_of(url: str) -> dict[tuple[str, str], str]:
+    """Return the versions that an address may have, by page. A page may also have copies without a version segment."""
+    versions, rest = dict[tuple[str, str], str](), urlsplit(url).path.strip("/")
+    while rest:
+        versions["", rest] = ""
+        rest = rest.partition("/")[2]
+    for edition in editions_of(url):
+        versions |= {edition.page: edition.version, ("", edition.page[1]): "any"}
+    return versions

@@ -2,6 +2,7 @@
 
 import codecs
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
@@ -161,19 +162,33 @@ def decode_names(names: Iterable[bytes], *, is_dos: bool) -> list[str]:
     detected = _detect(sample)
     latin = (*_CODE_PAGES, *_LATIN[:2]) if is_dos else (*_LATIN[:2], *_CODE_PAGES)
     candidates = (*latin, detected) if is_dos and detected in _LATIN else (detected, *latin)
-    encoding = min(candidates, key=lambda candidate: _count_odd_letters(decode_as(candidate, sample)))
+    encoding = min(
+        (*candidates, "cp857", "cp737"), key=lambda candidate: _count_odd_letters(decode_as(candidate, sample))
+    )
     encodings = dict.fromkeys(not_utf8, encoding)
     texts = (decode_as(encodings.get(name, "utf-8"), name) for name in raw_names)
-    return [text.replace("\\", "/") for text in texts]
+    return [text.replace("\\", "/").removeprefix("./") for text in texts]
 
 
 def _count_odd_letters(text: str) -> int:
-    """Count characters that are rare in names: signs, narrow katakana, capitals after small letters."""
+    """Count characters that are rare in names: signs, capitals after small letters, letters of two alphabets in a word.
+
+    Compatibility characters such as `º` and narrow katakana are signs too.
+    """
     return sum(
-        not letter.isalpha() or "\uff61" <= letter <= "\uff9f" or (before.islower() and letter.isupper())
+        not letter.isalpha()
+        or letter == "ƒ"
+        or not unicodedata.is_normalized("NFKC", letter)
+        or (before.islower() and letter.isupper())
+        or (_alphabet(before) != _alphabet(letter) and before.isalpha())
         for before, letter in pairwise(f"\n{text}")
         if letter > "\x7f"
     )
+
+
+def _alphabet(letter: str) -> str:
+    """Return the first word of a letter's name, such as LATIN, if it belongs to an alphabet with capitals."""
+    return unicodedata.name(letter, "").partition(" ")[0] if letter.lower() != letter.upper() else ""
 
 
 _STANDARD_NAMES = {

@@ -28,13 +28,14 @@ class Proxy:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.status = 200
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 proxy.asked.append(self.path)
                 body = page("Cranes are read through the proxy.").encode() if self.path.endswith("/") else b""
-                self.send_response(200 if body else 404)
+                self.send_response(proxy.status if body else 404)
                 self.send_header("Content-Type", "text/html")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -60,7 +61,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(name, made.url)
     for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.setenv(name, "direct.invalid,.local.invalid")
+        monkeypatch.setenv(name, "direct.invalid,.local.invalid,port.invalid:80,192.0.2.0/24, 2001:db8::/32")
     monkeypatch.setattr("indexer.crawl.fetch._BACKOFF", 0.01)
     yield made
     made.server.shutdown()
@@ -132,6 +133,26 @@ def test_this_machine_is_never_asked_for_through_a_proxy(proxy: Proxy) -> None:
         assert proxy_for(f"http://{host}/", "environment") is None
         assert proxy_for(f"http://{host}/", proxy.url) is None
     assert proxy_for("https://example.org/", "environment") == proxy.url
+
+
+@pytest.mark.parametrize(
+    ("url", "is_direct"),
+    [
+        ("http://port.invalid/", True), ("http://port.invalid:8080/", False), ("https://port.invalid/", False),
+        ("http://192.0.2.7:8080/", True), ("http://192.0.3.7/", False), ("https://[2001:db8::7]/", True),
+    ],
+)  # fmt: skip
+def test_ports_and_networks_without_a_proxy(proxy: Proxy, url: str, is_direct: bool) -> None:
+    assert proxy_for(url, "environment") == (None if is_direct else proxy.url)
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_errors_name_the_proxy(proxy: Proxy, is_down: bool) -> None:
+    proxy.status = 407
+    if is_down:
+        proxy.server.server_close()
+    with pytest.raises(SourceError, match=rf"(HTTP 407|refused); the request went to the proxy {proxy.url[7:]}"):
+        read(HOST, proxy.url)
 
 
 @pytest.mark.parametrize("value", ["proxy:3128", "socks5://proxy:1080", "http://user:word@proxy:3128", "yes"])

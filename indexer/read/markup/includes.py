@@ -40,6 +40,7 @@ _SIGNS = re.compile(
     r"\b(?:link|linkgit|xref|footnote|kbd|https?):[^\s\[\]:]*\[[^\[\]\n]*\]|<<[\w-]+(?:,[^<>\n]+)?>>",
     re.MULTILINE,
 )
+_ARMOUR = re.compile(r"^-----BEGIN [A-Z ]{1,40}-----\r?\n(?:[^-\n].*\n|\n)*+-----END [A-Z ]{1,40}-----", re.MULTILINE)
 
 
 def is_asciidoc(text: str) -> bool:
@@ -47,9 +48,14 @@ def is_asciidoc(text: str) -> bool:
     return _TITLE.match(text) is not None and len({sign[0][:3] for sign in _SIGNS.finditer(text[:50_000])}) > 1
 
 
+def decode_without_keys(body: bytes, charset: str | None = None) -> str:
+    """Decode a text without the keys, certificates and signatures in it."""
+    return _ARMOUR.sub("", decode(body, charset, markup=False))
+
+
 def lines_of(body: bytes, charset: str | None = None) -> list[str]:
     """Decode an AsciiDoc file into lines."""
-    text = decode(body, charset, markup=False).replace("\r\n", "\n").replace("\0", "").expandtabs(4)
+    text = decode_without_keys(body, charset).replace("\r\n", "\n").replace("\0", "").expandtabs(4)
     return [line.rstrip() for line in text.split("\n")]
 
 

@@ -249,6 +249,7 @@ def other() -> Iterator[Site]:
 @pytest.mark.parametrize("has_rules", [False, True])
 def test_a_start_page_that_redirects_to_another_host(site: Site, other: Site, has_rules: bool) -> None:
     site.routes["/docs"] = redirect(f"{other.url}/", 301)
+    other.pages(index=link(f"{site.url}/a"))  # with the host of before
     if has_rules:
         site.routes["/robots.txt"] = redirect(f"{other.url}/robots.txt", 301)
         other.routes["/robots.txt"] = "User-agent: *\nDisallow: /a\n"

@@ -79,6 +79,7 @@ def test_the_pages_of_a_list_that_name_the_first(site: Site, work: Work) -> None
     assert [note.count for note in report.notes] == [1]
 
 
+@pytest.mark.parametrize("folder", ["", "shop/"])
 @pytest.mark.parametrize(
     "missing",
     [
@@ -87,13 +88,15 @@ def test_the_pages_of_a_list_that_name_the_first(site: Site, work: Work) -> None
         "お探しのページは見つかりませんでした。{}",
     ],
 )
-def test_answers_for_addresses_that_do_not_exist(site: Site, work: Work, missing: str) -> None:
-    brewery(site, more='<a href="/old-{}">old</a>')
-    site.missing = lambda path: Reply(html("Oh", missing.format(path)).encode())
+def test_answers_for_addresses_that_do_not_exist(site: Site, work: Work, missing: str, folder: str) -> None:
+    brewery(site, more=f'<a href="/{folder}old-{{}}">old</a>')
+    no_page = Reply(b"", 404)
+    site.missing = lambda p: Reply(html("Oh", missing.format(p)).encode()) if p[1:].startswith(folder) else no_page
     report = work.build(site.url)
     assert work.paths(site) == PAGES
     assert sorted(skipped(report).values()) == [3]
-    assert len(site.hits) == 1 + 4 + 3 + 1, "robots.txt, pages, and one address that does not exist"
+    made_up = 2 if folder else 1
+    assert len(site.hits) == 1 + 4 + 3 + made_up, "robots.txt, pages, and an address that does not exist in each folder"
 
 
 def test_a_site_that_knows_what_it_does_not_have_keeps_such_texts(site: Site, work: Work) -> None:
@@ -109,12 +112,14 @@ def test_a_site_that_knows_what_it_does_not_have_keeps_such_texts(site: Site, wo
     [
         ("/_sources/{}.md", MARKDOWN), ("/{}.md", PLAIN), ("/raw/{}", PLAIN), ("/{}?plain=1", None),
         ("/print/{}", None), ("/{}/print", None), ("/show?page={}&as=text", None), ("/{}.rst.txt", PLAIN),
+        ("/{}.html.md", MARKDOWN),
     ],
 )  # fmt: skip
 def test_other_views_of_a_page(site: Site, work: Work, link: str, headers: dict[str, str] | None) -> None:
     brewery(site, more=f'<a href="{link}">view</a>')
     for name, text in TEXTS.items():
-        view = html(name, text, nav="") if headers is None else f"# {name}\n\n{text}\n"
+        note = "> See /llms.txt\n\n" * link.endswith(".html.md")
+        view = html(name, text, nav="") if headers is None else f"{note}# {name}\n\n{text}\n"
         site.routes[link.format(name)] = Reply(view.encode(), 200, headers or {"Content-Type": "text/html"})
     report = work.build(site.url)
     assert work.paths(site) == PAGES
@@ -183,6 +188,7 @@ def test_files_for_language_models_repeat_the_pages(site: Site, work: Work) -> N
         ("/a/", "/a/index.md", ">/*.md?"), ("/a/", "/a.md", ">/*.md?"), ("/", "/index.md", ">/*.md?"),
         ("/o/n/blob/main/x.md", "/o/n/raw/main/x.md", "blob>raw/*.md?"), ("/a?x=1", "/a?x=1&print=y", "?x&print"),
         ("/wiki/A", "/w/index.php?title=wiki/A&action=edit", "/w/index.php?title=*&action=edit"),
+        ("/wiki/A", "/index.php?title=A&printable=yes", "/index.php?title=*&printable=yes"),
         ("/a/b", "/a/b/print", "*/print"), ("/a/b", "/a/c", None), ("/a/b", "/a/", None), ("/", "/a", None),
         ("/a/b", "/a/b", None), ("/a/b/c/d", "/x/d", None),
     ],

@@ -1,7 +1,9 @@
 import io
 import stat
+import struct
 import tarfile
 import zipfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from tests.indexer.files import zipped
 from tests.indexer.pipeline.incremental import Work
 
 FILES: dict[str, str | bytes] = {
-    "a.md": "# A",
+    "./a.md": "# A",
     "sub/b c.txt": "b",
     "../out.txt": "NO",
     "x/../../out.txt": "NO",
@@ -97,6 +99,8 @@ NAMES = {  # encoding, and names that an archive has in it
     "utf-8": ["Übersicht/使い方.txt", "łódź.md"],
     "cp850": ["Übersicht.txt", "Straße/Menü.md"],
     "cp852": ["žluťoučký kůň.txt", "šířka.md"],
+    "cp737": ["Οδηγίες/εγκατάσταση.md"],
+    "cp857": ["Kılavuz/şehir ağı.md"],
     "cp866": ["Отчёт/начало.md"],
     "cp932": ["資料/説明書.md", "テスト.md"],
     "gbk": ["使用手册/开始.md"],
@@ -123,6 +127,16 @@ def test_names_in_other_encodings(encoding: str, mode: str) -> None:
         body = file.getvalue()
     found = [member.name for member in container.members(body, 1000, "")]
     assert found == NAMES[encoding]
+
+
+def test_a_name_in_the_field_for_unicode() -> None:
+    file, name = io.BytesIO(), "Übersicht/å.md"
+    with zipfile.ZipFile(file, "w") as archive:
+        info = zipfile.ZipInfo("_bersicht/_.md")
+        field = b"\1" + struct.pack("<I", zlib.crc32(info.filename.encode())) + name.encode()
+        info.extra = struct.pack("<2sHB", b"UT", 1, 0) + struct.pack("<HH", 0x7075, len(field)) + field
+        archive.writestr(info, "x")
+    assert [member.name for member in container.members(file.getvalue(), 1000, "")] == [name]
 
 
 def test_links_and_secrets_in_a_zip() -> None:

@@ -88,6 +88,20 @@ def test_titles_of_plain_text(text: str, title: str) -> None:
     assert read("LICENSE.txt", text).title == title
 
 
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQINBFzzzzABEADHt8SLEfgbo2xzCQz7\n-----END PGP PUBLIC KEY BLOCK-----\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("release.asc", KEY, []), ("id.txt", KEY.replace("PGP PUBLIC KEY BLOCK", "RSA PRIVATE KEY"), []),
+        ("a.txt", f"Our key\n\n{KEY}\nis old.", ["Our key\n\nis old."]), ("ropes.asc", "== Ropes\n\n*Wet*", ["Wet"]),
+    ],
+)  # fmt: skip
+def test_keys_are_no_text(name: str, text: str, found: list[str]) -> None:
+    assert [section.text for section in read(name, text).sections] == found
+
+
 def test_notebook() -> None:
     document = read("a.ipynb", NOTEBOOK)
     assert document.title == "Cats"
@@ -99,6 +113,9 @@ OUTPUTS: dict[str, tuple[dict[str, object], str]] = {
     "a picture": ({"data": {"image/png": "x", "text/plain": "plot without title"}}, ""),
     "an object": ({"data": {"text/plain": "[<Line2D at 0x7f>]"}}, ""),
     "a grid of objects": ({"data": {"text/plain": "array([[<Axes: >,\n  <Axes: >]], dtype=object)"}}, ""),
+    "numbers and objects": ({"data": {"text/plain": "(array([-1.5, 2.]),\n <BarContainer object of 2 artists>)"}}, ""),
+    "a comparison": ({"name": "stdout", "text": "3 < 5 and 7 > 2"}, "3 < 5 and 7 > 2"),
+    "a spinner": ({"name": "stdout", "text": "Load |\b/\b-\b12%\b\b\bdone"}, "Load done"),
     "a class": ({"data": {"text/plain": "<class 'int'>"}}, "<class 'int'>"),
     "a widget": ({"data": {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "HBox()",
                            "text/html": "<p>HBox"}}, ""),
