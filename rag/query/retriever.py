@@ -207,8 +207,9 @@ class Retriever:
         matches = map(_ADDRESS.fullmatch, dict.fromkeys((typed, bare, bare.partition("?")[0])))
         for match in filter(None, matches):
             for scheme in [match[1].lower()] if match[1] else ["https", "http"]:
-                address = f"{scheme}://{match[2]}"
-                for url in (normalise("", address) or address, address.rstrip("/"), f"{address}/"):
+                written = f"{scheme}://{match[2]}"
+                address = normalise("", written) or written
+                for url in (address, address.rstrip("/"), f"{address}/"):
                     for entry in self.generation.entries(search.only, document_id(url)):
                         return entry.rows[: search.request.k]
         return ()

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from embedder.late_interaction import maxsim, to_signs, unit
 from indexer.generation.editions import Edition
 from indexer.generation.rows import RowFacts, TermHits
+from rag.query.model_queue import split_runs
 from rag.query.ranking import (
     Ranking,
     choose,
@@ -24,7 +26,7 @@ from rag.query.ranking import (
     scale,
     score_tokens,
 )
-from rag.query.weighting import CollectionFacts, QueryFacts
+from rag.query.weighting import _TABLE, SIGNALS, CollectionFacts, QueryFacts, measure_signals, weigh
 from tests.dummy import DummyEmbedder
 
 scores = st.floats(0, 1, width=32)
@@ -66,6 +68,16 @@ def test_tokens_are_scored_in_slices(count: int, size: int, seed: int) -> None:
         patch.setattr("rag.query.ranking._PASSAGES_PER_CHECK", size)
         scores = score_tokens(DummyEmbedder(), query, Tokens(), rows)  # type: ignore[arg-type]
     assert scores.tolist() == maxsim(query, signs, starts[rows], counts[rows]).tolist()
+
+
+@many
+@given(sizes=st.lists(st.integers(0, 300), max_size=9))
+def test_runs_are_as_long_as_a_query_can_wait_for(sizes: list[int]) -> None:
+    runs = [*split_runs(sizes)]
+    assert [size for run in runs for size in sizes[run]] == sizes
+    totals = [sum(sizes[run]) for run in runs]
+    assert all(total <= 256 or len(sizes[run]) == 1 for run, total in zip(runs, totals, strict=True))
+    assert all(total + sizes[run.stop] > 256 for run, total in zip(runs[:-1], totals, strict=False))
 
 
 hits = st.dictionaries(st.integers(0, 30), scores, max_size=12)
@@ -114,6 +126,43 @@ def test_fusion_adds_scaled_scores(dense: dict[int, float], lexical: dict[int, f
     assert keys == sorted(keys)
 
 
+@many
+@given(
+    cosines=st.lists(scores, max_size=14), bm25=st.lists(st.floats(0, 9, width=32), max_size=14),
+    code=st.sampled_from([0.0, 0.01, 0.05, 0.08, 0.2]), unrelated=st.sampled_from([0.0, 0.25, 1.0]),
+)  # fmt: skip
+def test_signals(cosines: list[float], bm25: list[float], code: float, unrelated: float) -> None:
+    cosines, bm25 = sorted(cosines, reverse=True), sorted(bm25, reverse=True)
+    query = QueryFacts(CollectionFacts(code, (), unrelated), (0, 3))
+    dense = np.array(cosines, np.float32), np.arange(len(cosines))
+    values = measure_signals(query, dense, TermHits(np.array(bm25, np.float32), np.arange(len(bm25))))
+    near = (cosines[0] - unrelated) / (1 - unrelated) if cosines and unrelated < 1 else 0.0
+    tenth = bm25[9] / bm25[0] if bm25[9:] and bm25[0] else 0.0
+    gap = cosines[0] - cosines[:10][-1] if cosines else 0.0
+    assert values == pytest.approx([0.0, min(1.0, code / 0.05), tenth, gap, near, near * min(1.0, code / 0.1)])
+
+
+@many
+@given(values=st.lists(st.floats(-2, 2), min_size=len(SIGNALS), max_size=len(SIGNALS)), tokens=st.booleans())
+def test_weights_are_logistic_in_the_signals(values: list[float], tokens: bool) -> None:
+    def logit(share: float) -> float:
+        return math.log(share / (1 - share))
+
+    weights, moved = weigh(values, tokens=tokens)
+    words, vector = _TABLE.words + tokens * _TABLE.words_with_tokens - values[0], _TABLE.vector
+    added = []
+    for name, value, signal in zip(SIGNALS, values, _TABLE.signals, strict=True):
+        deviations = max(-3.0, min(3.0, (value - signal.mean) / signal.deviation))
+        usual = 0.0 if name in ("tenth", "gap", "near") else -signal.mean / signal.deviation
+        words, vector = words + deviations * signal.words, vector + deviations * signal.vector
+        added.append((deviations - usual) * signal.words - value * (name == "known"))
+    assert list(moved.values()) == pytest.approx(added)
+    assert logit(weights["lexical"]) == pytest.approx(words)
+    share = 1 / (1 + math.exp(-vector)) if tokens else 1.0
+    assert weights["dense"] == pytest.approx((1 - weights["lexical"]) * share)
+    assert sum(weights.values()) == pytest.approx(1)
+
+
 @st.composite
 def rankings(draw: st.DrawFn) -> Ranking:
     """Draw candidates, best first."""
@@ -142,15 +191,29 @@ def test_duplicates_are_folded_into_the_best(signatures: list[int]) -> None:
     assert collapse(np.array(signatures, np.uint64)) == brute_collapse(signatures)
 
 
+formats = st.dictionaries(st.integers(0, 2), st.frozensets(st.integers(3, 4), min_size=1))
+
+
 @many
-@given(ranking=rankings(), signatures=signatures, documents=numbers, k=st.integers(1, 20), limit=st.integers(0, 3))
-def test_choice_of_hits(ranking: Ranking, signatures: list[int], documents: list[int], k: int, limit: int) -> None:
+@given(
+    ranking=rankings(), signatures=signatures, documents=numbers, k=st.integers(1, 20), limit=st.integers(0, 3),
+    twins=formats,
+)  # fmt: skip
+def test_choice_of_hits(
+    ranking: Ranking, signatures: list[int], documents: list[int], k: int, limit: int, twins: dict[int, frozenset[int]]
+) -> None:
     count = len(ranking.rows)
     signatures, documents = signatures[:count], documents[:count]
-    choice = choose(ranking, RowFacts(np.array(documents), np.array(signatures, np.uint64)), k=k, per_document=limit)
-    leaders = brute_collapse(signatures)
+    facts = RowFacts(np.array(documents), np.array(signatures, np.uint64))
+    choice = choose(ranking, facts, k=k, per_document=limit, twins=twins)
+    folded = fold_formats(ranking, documents, twins)
+    visible = [index for index in range(count) if not any(index in others for others in folded.values())]
+    leaders = {
+        visible[place]: visible[leader]
+        for place, leader in brute_collapse([signatures[index] for index in visible]).items()
+    }
     expected: list[int] = []
-    for index in range(count):
+    for index in visible:
         if index not in leaders and (
             not limit or [documents[each] for each in expected].count(documents[index]) < limit
         ):
@@ -158,12 +221,12 @@ def test_choice_of_hits(ranking: Ranking, signatures: list[int], documents: list
     assert choice.indices == expected[:k]
     assert choice.documents == documents
     for index in choice.indices:
-        compared = [other for other, leader in leaders.items() if leader == index]
+        compared = folded.get(index, [])[:1] + [other for other, leader in leaders.items() if leader == index]
         assert choice.folded.get(index, []) == compared[: len(choice.folded.get(index, []))]
     if len(expected) < k:  # all were compared
-        assert choice.folded.keys() <= {*range(count)} - leaders.keys()
-        assert sorted(other for others in choice.folded.values() for other in others) == sorted(leaders)
-        passages = Counter(documents[index] for index in range(count) if index not in leaders)
+        assert choice.folded.keys() - folded.keys() <= {*visible} - leaders.keys()
+        assert len([*chain(*choice.folded.values())]) == len(leaders) + len(folded)
+        passages = Counter(documents[index] for index in visible if index not in leaders)
         over = {document: number - limit for document, number in passages.items() if limit and number > limit}
         assert choice.left_out == over
 
@@ -229,11 +292,7 @@ def test_the_newest_version_stands_for_a_page(ranking: Ranking, pages: list[tupl
 
 
 @many
-@given(
-    ranking=rankings(),
-    documents=numbers,
-    twins=st.dictionaries(st.integers(0, 2), st.frozensets(st.integers(3, 4), min_size=1)),
-)
+@given(ranking=rankings(), documents=numbers, twins=formats)
 def test_the_better_format_stands_for_a_document(
     ranking: Ranking, documents: list[int], twins: dict[int, frozenset[int]]
 ) -> None:

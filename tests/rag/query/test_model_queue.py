@@ -358,6 +358,16 @@ def test_a_repeated_query_is_worked_out_once_for_each_caller(site, caller, megab
     assert lookups == (expected if megabytes else [])
 
 
+def test_an_entry_takes_the_bytes_of_its_vector_and_its_tokens():
+    vector, tokens, _ = QueryEncoder(DummyEmbedder()).embed_query("two words", with_tokens=True)
+    size = ENTRY_OVERHEAD_BYTES + vector.nbytes + tokens.nbytes
+    for room, runs in ((size, 1), (size - 1, 2)):
+        encoder = QueryEncoder(DummyEmbedder(), QueryCache(room))
+        for _ in range(2):
+            encoder.embed_query("two words", with_tokens=True)
+        assert encoder.embedder.encoded == runs
+
+
 def test_an_answer_ends_with_its_generation(site, live):
     site.build()
     live.start()

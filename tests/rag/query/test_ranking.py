@@ -114,6 +114,31 @@ def test_duplicates_and_passages_beyond_the_limit_are_counted(site):
     assert "place: " in as_text(answer.as_dict())
 
 
+def test_an_answer_laid_out_for_a_terminal() -> None:
+    part = {"score": 0.5, "rank": 2, "scaled": 0.25, "weight": 0.5}
+    why = {"dense": part, "lexical": part | {"score": None}, "tokens": None, "weights": "as usual", "fused": 0.25}
+    why |= {"rank": 3, "candidates": 9, "folded": 2, "left_out": 4}
+    why["steps"] = [{"name": "limit", "why": "found later", "score": 0.125}]
+    hit = {"rank": 1, "title": "A", "section": "A › B", "text": "a b\n c", "score": 0.125, "url": "u", "version": None}
+    long = {"rank": 2, "section": "", "text": "x" * 201, "version": "2", "also": [{"version": "1"}, {"version": "0"}]}
+    also = [{"searched": ["a", "b"], "typed": "c"}, {"searched": ["d"], "typed": "e"}]
+    answer = {"hits": [hit | {"collection": "one", "explanation": why}, hit | long | {"collection": "two"}]}
+    answer |= {"excluded": ["-y"], "required": ['"x"', "z"], "unavailable": ["three"], "also_searched": also}
+    answer |= {"did_you_mean": "yes", "close": False, "took_ms": {"total": 1.25, "embed": 0.5}}
+    assert as_text(answer | {"collections": ["one", "two"]}) == "\n".join(
+        [
+            "without: -y", "", 'only with: "x", z', "", "not ready, so left out: three", "", "did you mean: yes", "",
+            "also searched for: a, b (c); d (e)", "", "nothing close; nearest:", "", " 1. A › B  (0.125)",
+            "    u  in one", "    a b c", "      meaning: 0.50, rank 2: 0.25 × 0.50 = 0.125",
+            "      words: not found: 0.25 × 0.50 = 0.125", "      weights: as usual", "      sum: 0.250",
+            "      limit: found later: gives 0.125",
+            "      place: 3 of 9 candidates; represents 2 others; 4 more of its document left out", "",
+            " 2. A  (0.125)", "    u  in two", "    version 2, also in 1, 0", f"    {'x' * 200}…", "",
+            "2 hits in 1.2 ms (embedding 0.5 ms)",
+        ]
+    )  # fmt: skip
+
+
 EN, EL, TR = Spoken("en", 50, 0.05), Spoken("el", 50, 0.95), Spoken("tr", 1, 0.3)
 
 
@@ -235,4 +260,5 @@ def test_code_is_recognised_by_its_calls() -> None:
     prose = "Vacuum reclaims the storage of rows (dead ones) that no one sees. " * 20
     assert share_of_code([prose, f"{prose} See vacuum()."]) < 0.01
     assert share_of_code(["def paste(xsel):\n    return open(path).read()", "x"]) > 0.05
-    assert share_of_code([]) == 0
+    assert share_of_code(["f(a) b c", "d"]) == 1 / 4
+    assert [share_of_code(texts) for texts in ([], [""], [" "], ["a"])] == [0] * 4
