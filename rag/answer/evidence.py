@@ -71,33 +71,33 @@ def read_terms(text: str, language: str | None) -> list[Term]:
     """Return the words of a text; 30,000, thirty thousand and 30 thousand have the same key, and U.S. is one term."""
     terms: list[Term] = []
     analysed = TERMS[rules_for(language)]
-    total = part = 0.0  # the value of the last term: whole thousands, and the rest
+    thousands = rest = 0.0  # of the last term's value, with the rest below a thousand
     for match in words(text).finditer(text):
         word, start = match[0], match.start()
         lower, key = word.lower(), next(iter(analysed[word]), word)
         if word.isalpha() and len(word) > 1 and lower not in _NUMBER_PARTS:
             terms.append(Term(word, start, key))
-            total = part = 0.0
+            thousands = rest = 0.0
             continue
         gap = text[terms[-1].end : start] if terms else ""
         value, scale = _NUMBERS.get(lower, 0), _SCALES.get(lower, 0)
-        is_joined = gap in (" ", "-", " and ") and 0 < total + part < _MAX_NUMBER
+        is_joined = gap in (" ", "-", " and ") and 0 < thousands + rest < _MAX_NUMBER
         if scale and is_joined:
-            total, part = (total, part * scale) if scale < 1_000 else (total + part * scale, 0.0)
-        elif value and is_joined and (part % 100 == 0 or (part % 10 == 0 and part % 100 >= 20 and value < 10)):
-            part += value
+            thousands, rest = (thousands, rest * scale) if scale < 1_000 else (thousands + rest * scale, 0.0)
+        elif value and is_joined and (rest % 100 == 0 or (rest % 10 == 0 and rest % 100 >= 20 and value < 10)):
+            rest += value
         elif lower == "century" and terms and (ordinal := _ORDINAL.fullmatch(terms[-1].key)):
             terms[-1] = terms[-1]._replace(key=_century(int(ordinal[1])))
-            is_joined, total, part = False, 0.0, 0.0
+            is_joined, thousands, rest = False, 0.0, 0.0
         elif gap == "." and len(word) == 1 and word.isupper() and terms[-1].text.replace(".", "").isupper():
             terms[-1] = Term(f"{terms[-1].text}.{word}", terms[-1].start, terms[-1].key + lower)
             continue
         else:
             is_numeral = _NUMERAL.fullmatch(key) is not None
-            is_joined, total, part = False, 0.0, float(key) if is_numeral else value or float(lower in ("a", "one"))
+            is_joined, thousands, rest = False, 0.0, float(key) if is_numeral else value or float(lower in ("a", "one"))
             key = str(value) if value else key
         if is_joined:
-            first, number = terms.pop(), round(total + part, 6)
+            first, number = terms.pop(), round(thousands + rest, 6)
             word, start = text[first.start : match.end()], first.start
             key = str(int(number) if number.is_integer() else number)
         terms.append(Term(word, start, key))
@@ -275,15 +275,15 @@ class Evidence:
         """Return whether the passage has some code or address, ignoring white space, or a command's words in order."""
         if join(tokens_of(text)) in self._joined:
             return True
-        parts, place = [join(tokens_of(part)) for part in text.split()], -1
-        while 1 < len(parts) <= _MAX_COMMAND_WORDS and (place := self._joined.find(parts[0], place + 1)) >= 0:
-            if self._has_in_order(parts, place):
+        command, place = [join(tokens_of(word)) for word in text.split()], -1
+        while 1 < len(command) <= _MAX_COMMAND_WORDS and (place := self._joined.find(command[0], place + 1)) >= 0:
+            if self._has_in_order(command, place):
                 return True
         return False
 
-    def _has_in_order(self, parts: Sequence[str], place: int) -> bool:
-        for part in parts:
-            place = self._joined.find(part, place, place + len(part) + _MAX_BETWEEN)
+    def _has_in_order(self, command: Sequence[str], place: int) -> bool:
+        for word in command:
+            place = self._joined.find(word, place, place + len(word) + _MAX_BETWEEN)
             if place < 0:
                 return False
         return True
