@@ -357,7 +357,7 @@ def _table(table: Any) -> list[str]:
     )
     begin, end = find_head(grid)
     names = [column_names(grid[begin:end])] if end > begin else []
-    return [COLUMNS.join(row) for row in (*grid[:begin], *names, *grid[end:])]
+    return [COLUMNS.join(row) for row in (*grid[:begin], *names, *grid[end:]) if any(row)]
 
 
 def _lines(shape: Any) -> list[str]:

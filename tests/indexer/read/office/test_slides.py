@@ -56,7 +56,7 @@ R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
          "→ out"),
         (FORMS.format(box(f"<a:p>{A14.format(MATH)}</a:p>"), box(words("NO"))), "a/b"),
         (table(cell("Zone") + cell("Ticket") + cell("Price"), cell("Port", "rowSpan='2'") + cell("Day") + cell("6"),
-               cell("", "vMerge='1'") + cell("Week") + cell("19")),
+               cell("", "vMerge='1'") + cell("Week") + cell("19"), cell("") * 3),
          "Zone | Ticket | Price\nPort | Day | 6\nPort | Week | 19"),
         (table(cell("Region", "rowSpan='2'") + cell("Sales", "gridSpan='2'") + cell("", "hMerge='1'"),
                cell("", "vMerge='1'") + cell("2023") + cell("2024"), cell("North") + cell("5") + cell("6")),
