@@ -225,7 +225,7 @@ class _Build:
         self._draft.differ()
         if not self._draft.writer.counts.documents and plan.sources != [SOURCE]:
             raise NothingToIndex(report.why_nothing(plan.sources, is_live=live is not None))
-        settings = {**plan.settings, "templates": self._templates.kept(plan.sources)}
+        settings = {**plan.settings, "templates": self._templates.of_sources(plan.sources)}
         return self._draft.publish(index_dir, dict(self._embedder.fingerprint), settings)
 
     def _pages(self) -> Generator[tuple[Item, Document | ParseError | None], None, None]:

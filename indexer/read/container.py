@@ -8,7 +8,6 @@ import bz2
 import gzip
 import io
 import lzma
-import re
 import stat
 import struct
 import tarfile
@@ -177,8 +176,8 @@ def _raw_name(info: zipfile.ZipInfo) -> bytes:
     """Return the name of a member: in UTF-8 if the member has the extra field for it, else as its header has it."""
     name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_FLAG else "cp437")
     begin = b"\1" + struct.pack("<I", zlib.crc32(name))  # version 1, and the checksum of the other name
-    field = re.search(rb"up(..)" + re.escape(begin), info.extra, re.DOTALL)
-    return info.extra[field.end() : field.start(1) + 2 + int.from_bytes(field[1], "little")] if field else name
+    head, _, rest = info.extra.partition(begin)
+    return rest[: int.from_bytes(head[-2:], "little") - len(begin)] if head[-4:-2] == b"up" and rest else name
 
 
 def _tar(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:

@@ -97,7 +97,7 @@ def read_source_code(body: bytes, charset: str | None) -> Extraction:
 _MAX_OUTPUT_CHARS = 2_000
 _TICKS = re.compile("`+")
 _COLOUR_ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
-_OBJECT_REPR = re.compile(r"(?:<(?!class )[A-Za-z][^<>\n]*>|array\(|dtype=\w+|[\s\[\](){},.\de+-])+")
+_OBJECT_REPR = re.compile(r"(?:<(?!class )[A-Za-z][^<>\n]*>|array\(|dtype=\w++|[\s\[\](){},.\de+-]++)++")
 _DRAWN_BY_SCRIPTS = re.compile("<script|<iframe")
 _ERASED = re.compile(r"[^\x08]\x08")
 _EMPTY_LINE = re.compile(r"\n(?:[^\S\n]*+\n)++")

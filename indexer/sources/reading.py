@@ -58,9 +58,11 @@ class _Sample:
 class Templates:
     """Learns the templates of sources, and attaches them to pages."""
 
-    def __init__(self, kept: Mapping[str, str] | None = None, is_new: Callable[[Page], bool] = lambda _: True) -> None:
+    def __init__(
+        self, previous: Mapping[str, str] | None = None, is_new: Callable[[Page], bool] = lambda _: True
+    ) -> None:
         """Start with the templates of the previous build. `is_new` returns whether a page has changed since then."""
-        self._known = dict(kept or {})
+        self._templates = dict(previous or {})
         self._studied: set[str] = set()
         self._is_new = is_new
 
@@ -68,13 +70,13 @@ class Templates:
         """Return the parts of a page that are read with its links. Any thread may call this."""
         if not self._is_new(page):
             return PageParts()
-        template = self._known.get(source, "") if is_html(page) else ""
+        template = self._templates.get(source, "") if is_html(page) else ""
         blocks = is_html(page) and not template and source not in self._studied
         return PageParts(text=True, blocks=blocks, template=template)
 
-    def kept(self, sources: Iterable[str]) -> dict[str, str]:
+    def of_sources(self, sources: Iterable[str]) -> dict[str, str]:
         """Return the templates of these sources."""
-        return {source: self._known[source] for source in sources if source in self._known}
+        return {source: self._templates[source] for source in sources if source in self._templates}
 
     def attach(self, source: str, items: Iterable[Item]) -> Items:
         """Yield the items of a source, and attach the source's template to pages once it is learnt."""
@@ -101,15 +103,15 @@ class Templates:
         """Learn the template unless the source has one and few pages changed; return the items of the sample."""
         pages = [page for page in sample.pages_by_hash.values() if isinstance(page, Page)]
         readings: dict[str, PageReading] = {}
-        needed = max(_MIN_PAGES, _MIN_CHANGED_SHARE * len(sample.pages_by_hash)) if source in self._known else 0
+        needed = max(_MIN_PAGES, _MIN_CHANGED_SHARE * len(sample.pages_by_hash)) if source in self._templates else 0
         if sum(map(self._is_new, pages)) >= needed:
             with ThreadPoolExecutor(min(_MAX_READERS, most_at_once())) as pool:
                 results = zip(pages, pool.map(self._reading, pages), strict=True)
                 readings = {page.content_hash: reading for page, reading in results if reading is not None}
             template = learn(reading.blocks for reading in readings.values() if reading.blocks is not None)
             if template is not None:
-                self._known[source] = str(template)
-        if source in self._known:
+                self._templates[source] = str(template)
+        if source in self._templates:
             self._studied.add(source)
         return [self._with(source, item, readings) for item in sample.items]
 
@@ -127,7 +129,7 @@ class Templates:
         """Return an item with the template of its source, and with its reading if that was made for the template."""
         if not is_html(item):
             return item
-        template = self._known.get(source, "")
+        template = self._templates.get(source, "")
         reading = item.reading or (readings or {}).get(item.content_hash)
         if reading is not None and reading.template != template and _may_have(reading, template):
             reading = None

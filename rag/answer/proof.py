@@ -134,12 +134,12 @@ class Prover:
             return passage.has_name(fact, initials[fact])
 
         missing = [fact for fact in facts if not any(has(each, fact) for each in passages)]
-        problem = "Not" if missing else "Something else stands there"
+        problem = "Not" if missing else "Another one stands there"
         if not missing:
             terms = read_terms(sentence.prose, language)
             words = frozenset(term.key for term in terms)
-            taken = [slot.keys for slot in read_slots(terms, language) if is_taken(slot, words, passages)]
-            missing = [fact for fact in facts if any(fact.key in keys for keys in taken)]
+            misplaced = [slot.keys for slot in read_slots(terms, language) if is_taken(slot, words, passages)]
+            missing = [fact for fact in facts if any(fact.key in keys for keys in misplaced)]
         if not missing and facts:
             best = max(passages, key=lambda each: sum(has(each, fact) for fact in facts))
             reason = f"In {best.name}: {_listed(facts)}. The rest of the wording is not checked."

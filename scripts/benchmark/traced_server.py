@@ -38,7 +38,7 @@ COMPONENTS = {
     "highlights": ("indexer.generation.lexical.analysis:spans", "rag.query.retriever:is_close"),
     "hits and answer": ("rag.query.retriever:Retriever._answer",),
     "JSON": ("web.app:JsonProvider.response",),
-    "metrics": ("web.metrics:Metrics.searched", "web.metrics:Metrics.answered", "web.metrics:Metrics.looked_up"),
+    "metrics": ("web.metrics:Metrics.note", "web.metrics:note_search"),
     "log line": ("web.metrics:_log",),
     "bytes out": ("gunicorn.http.wsgi:Response.write", "gunicorn.http.wsgi:Response.close"),
     "rest of the query": ("rag.query.retriever:Retriever.answer_query",),

@@ -25,6 +25,7 @@ class Remembering:
         self.has_word, self.count_broken = embedder.has_word, embedder.count_broken
         self.tokenize, self.encode_ids = embedder.tokenize, embedder.encode_ids
         self.is_multilingual = embedder.is_multilingual
+        self.count_tokens, self.max_length = embedder.count_tokens, embedder.max_length
 
     def encode(self, texts, *, role="document"):
         if role == "query":

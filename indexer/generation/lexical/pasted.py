@@ -22,7 +22,7 @@ _REMOVED_LINE_END = re.compile(
 # A line of detail is indented or numbered, or names a place in a program.
 _DETAIL = re.compile(r"[ \t]|#\d+\s|\d+:\s|at\s+\S+[(:]|from\s+\S+:\d")
 _FEWEST_DETAILS = 3
-_CAUSE = re.compile(r"\W*(?:Caused by\b|[\w.]*(?:Error|Exception)(?=[:)]| \[|$))")
+_CAUSE = re.compile(r"\W*+(?:Caused by\b|[\w.]*(?:Error|Exception)(?=[:)]| \[|$))")
 _FAULT = re.compile(
     r"\b(?:error|exception|fatal|panic(?:ked)?|fail(?:ed|ure)?|abort(?:ed)?|critical|denied|cannot|unable|undefined)\b"
     r"|(?<=[a-z])(?:Error|Exception|Fault)\b",
