@@ -71,7 +71,7 @@ def read_terms(text: str, language: str | None) -> list[Term]:
     """Return the words of a text; 30,000, thirty thousand and 30 thousand have the same key, and U.S. is one term."""
     terms: list[Term] = []
     analysed = TERMS[rules_for(language)]
-    thousands = rest = 0.0  # of the last term's value, with the rest below a thousand
+    thousands = rest = 0.0  # their sum is the value of the last term
     for match in words(text).finditer(text):
         word, start = match[0], match.start()
         lower, key = word.lower(), next(iter(analysed[word]), word)
@@ -128,15 +128,14 @@ class Slot(NamedTuple):
     kind: str  # number, name (of several words), code or word
     keys: frozenset[str]
     neighbours: frozenset[str]  # keys
-    start: int
 
 
 def read_slots(terms: Iterable[Term], language: str | None) -> Iterator[Slot]:
     """Yield the numbers and names of a text; adjacent capitalised words are one name."""
-    names: list[list[Term]] = [[]]
+    names: list[list[Term]] = []
     for term in terms:
         if not is_stop_word(term.text.lower(), language or "en"):
-            last = names[-1][-1] if names[-1] else None
+            last = names[-1][-1] if names else None
             if last and last.text[0].isupper() and term.text[0].isupper() and term.start == last.end + 1:
                 names[-1].append(term)
             else:
@@ -147,13 +146,13 @@ def read_slots(terms: Iterable[Term], language: str | None) -> Iterator[Slot]:
         if kind := _kind_of(name):
             reach = _REACH[kind]
             neighbours = keys[max(0, start - reach) : start] + keys[at : at + reach]
-            yield Slot(kind, frozenset(keys[start:at]), frozenset(neighbours), name[0].start)
+            yield Slot(kind, frozenset(keys[start:at]), frozenset(neighbours))
 
 
 def _kind_of(name: Sequence[Term]) -> str:
     """Return the kind of a name; an empty string for other words, and for abbreviations, which stand anywhere."""
-    if len(name) != 1:
-        return "name" if name else ""
+    if len(name) > 1:
+        return "name"
     text = name[0].text
     if name[0].is_number:
         return "number"

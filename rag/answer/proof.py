@@ -134,8 +134,8 @@ class Prover:
             return passage.has_name(fact, initials[fact])
 
         missing = [fact for fact in facts if not any(has(each, fact) for each in passages)]
-        problem = "Not" if missing else "Another one stands there"
-        if not missing:
+        problem = "Not" if missing else "Different"
+        if facts and not missing:
             terms = read_terms(sentence.prose, language)
             words = frozenset(term.key for term in terms)
             misplaced = [slot.keys for slot in read_slots(terms, language) if is_taken(slot, words, passages)]
