@@ -115,13 +115,16 @@ def _name_panels(controls: Sequence[Element]) -> None:
         tabs_by_bar[id(tab.parent)].append(tab)
     for tabs_of_bar in tabs_by_bar.values():
         bar = tabs_of_bar[0].parent
-        siblings = bar.parent.tags if len(tabs_of_bar) > 1 and bar is not None and bar.parent is not None else []
+        if bar is None or len(tabs_of_bar) < 2:
+            continue
+        siblings = bar.parent.tags if bar.parent is not None else []
         after = next((sibling for tag, sibling in pairwise(siblings) if tag is bar), None)
         names = [tag.text() for tag in tabs_of_bar]
-        if bar is not None and len(bar.tags[-1].tags) == len(names):  # the panels follow the tabs in the same element
+        if len(bar.tags[-1].tags) == len(names):  # the panels follow the tabs in the same element
             after = bar.tags[-1]
         panels = after.tags if after is not None else []
-        if after is None or len(names) != len(panels):
+        has_text = after is not None and any(isinstance(node, str) and not node.isspace() for node in after.children)
+        if after is None or has_text or len(names) != len(panels):
             continue
         after.children = []
         for name, panel in zip(names, panels, strict=True):

@@ -72,6 +72,14 @@ READ = {
         "<div><div><pre>sh</pre></div><div><pre>cmd</pre></div></div></div>",
         "Unix\n\nsh\n\nWindows\n\ncmd",
     ),
+    "a label and a paragraph with one emphasis": (
+        "<div><label><a href='#7'>7</a></label><p>First <b>open</b> the valve.</p></div>",
+        "First open the valve.",
+    ),
+    "two labels and a paragraph with two emphases": (
+        "<div><label>Valve</label> <label>Pump</label> <p>First <b>open</b> the valve, then <b>start</b> it.</p></div>",
+        "First open the valve, then start it.",
+    ),
     "an answer of a question": (
         "<label><input type=radio>The red one, seen from ahead of it</label>",
         "The red one, seen",
