@@ -198,6 +198,8 @@ def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
             filled.append(SectionDraft(draft.path[:-1], draft.anchor, heading=heading, blocks=[heading], resumes=True))
         elif not is_above:
             continue
+        elif filled[-1].resumes and filled[-1].path == draft.path:
+            filled[-1].anchor = draft.anchor or filled[-1].anchor  # the section now begins with this heading
         next_path = draft.path
     return filled[::-1]
 

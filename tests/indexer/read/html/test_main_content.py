@@ -46,6 +46,11 @@ def test_the_nearest_anchor_is_taken_whatever_stands_between() -> None:
     assert sections('<p>x<a id="p" class="headerlink" href="#p">¶</a><div><h2>T</h2></div><p>text')[1][1] == "p"
 
 
+def test_a_heading_above_a_heading_without_text_is_the_anchor() -> None:
+    found = sections("<main><h1>Add</h1><p>One.</p><h2 id=f64>impl f64</h2><h3 id=out>type Output = f64</h3></main>")
+    assert found[-1][1:] == ("f64", "type Output = f64")
+
+
 def test_anchors_within_a_section_are_marked() -> None:
     [section] = extract("<h2 id=t>T</h2><p>one<p id=b>two<p>three<span id=c></span><p>four").sections
     assert section.anchor == "t"
