@@ -46,10 +46,10 @@ def drop_furniture(tree: HtmlTree) -> None:
         else:
             is_furniture = is_popup and bool(element.children) and _is_state_message(element)
         if is_furniture:
-            element.children = []
+            element.clear()
         elif not element.children and element.name in _PLACEHOLDERS and "id" in attributes:
             for state in _hidden_states(element):
-                state.children = []
+                state.clear()
 
 
 @lru_cache(maxsize=4_096)
@@ -81,7 +81,7 @@ def _drop_bars(tree: HtmlTree) -> None:
     for key, hrefs in targets.items():
         targets_of_others = (targets[other] for other in targets if other != key)
         if len(hrefs & marked) > 1 or _is_repeated(bars[key], hrefs, targets_of_others):
-            bars[key].children = []
+            bars[key].clear()
 
 
 def _is_repeated(bar: Element, targets: Collection[str], targets_of_others: Iterable[Collection[str]]) -> bool:

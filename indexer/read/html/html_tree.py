@@ -103,6 +103,12 @@ class Element:
         """Remove the children with these Python `id()`s."""
         self.children = [node for node in self.children if id(node) not in ids]
 
+    def clear(self) -> None:
+        """Remove all content, and the names and attributes of its elements, so that lists of elements skip them."""
+        for tag in self.elements():
+            tag.name, tag.attributes = "", _NO_ATTRIBUTES
+        self.children = []
+
     def text(self) -> str:
         """Return the unchanged text of all descendants, without scripts and styles."""
         return "".join([node for node in self.nodes(NOT_TEXT) if isinstance(node, str)])

@@ -113,3 +113,10 @@ def test_hidden_text_that_is_left_out_is_noted() -> None:
 @pytest.mark.parametrize("box", FURNITURE)
 def test_boxes_that_only_lead_elsewhere_are_none(box: str) -> None:
     assert "NO" not in str(sections(page(box)))
+
+
+def test_controls_in_cleared_bars_are_skipped() -> None:
+    bar = "<div class={}><div><button>{}</button></div> <a href=/1 rel=prev>1</a> <a href=/2 rel=next>2</a></div>"
+    labels = "<label for=a>One</label><label for=b>Two</label>"
+    for control in (bar.format("a", "Go"), bar.replace("<div><button>{}</button></div>", labels).format("b")):
+        assert "YES" in text(page(control + "<p>YES</p>"))
