@@ -175,7 +175,7 @@ class CrossEncoder:
     """
 
     def __init__(self, config: EmbedderConfig) -> None:
-        """Load the model of a config with `pairs`."""
+        """Load the cross-encoder of a config, whose `pairs` must be true."""
         self.plan = Plan(config)
         self.spec = self.plan.spec
         self.name = self.spec.name

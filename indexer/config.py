@@ -172,7 +172,7 @@ class OcrConfig:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any] | None) -> Self:
-        """Return the config for the result of `as_dict`. None turns OCR off."""
+        """Return the config from the result of `as_dict`. None turns OCR off."""
         return cls(mode="off") if settings is None else cls(languages=tuple(settings["languages"].split(",")))
 
 
@@ -252,7 +252,7 @@ def has_same_limits(config: BuildConfig, live: Manifest) -> bool:
 
 
 def limits_differ(config: BuildConfig, live: Manifest, source: str) -> bool:
-    """Return whether a source has other limits than in the live index."""
+    """Return whether the limits of a source differ from those in the live index."""
     before, now = config_of(live).crawl.of(source), config.crawl.of(source)
     return before != replace(now, user_agent=before.user_agent)
 

@@ -22,7 +22,7 @@ _STACK_BYTES = 1 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _M_ARENA_MAX, _MAX_ARENAS = -8, 2  # glibc would allow eight heaps of 64 MB for each processor
 _CGROUPS = Path("/sys/fs/cgroup")
-SHORT = "out of memory; a build that this ends publishes nothing"
+SHORT = "out of memory; an interrupted build publishes nothing"
 
 
 @dataclass(frozen=True, slots=True)

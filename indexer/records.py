@@ -62,7 +62,7 @@ class Extraction:
     declared: Declared = field(default_factory=Declared)
     is_link_list: bool = False
     detected: str | None = None
-    scanned: tuple[int, ...] = ()  # numbers, from 1, of pages without text
+    scanned: tuple[int, ...] = ()  # page numbers, from 1, of pages without text
     notes: tuple[str, ...] = ()
 
 
@@ -70,7 +70,7 @@ class PageBlocks(NamedTuple):
     """Hashes of the headings and blocks of a page, from which the template of its site is learnt."""
 
     headings_hash: int
-    blocks: tuple[tuple[int, int, int, bool], ...]  # hashes of outer place, place and text; whether mostly links
+    blocks: tuple[tuple[int, int, int, bool], ...]  # hashes of parent's path, path and text; whether mostly links
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class CarriedPage:
 
 
 @dataclass(frozen=True)
-class _NotRead:
+class _SkippedOrFailed:
     url: str
     reason: str
 
@@ -187,11 +187,11 @@ class _NotRead:
         object.__setattr__(self, "reason", one_line(self.reason))
 
 
-class Skip(_NotRead):
+class Skip(_SkippedOrFailed):
     """A page or file that was left out on purpose."""
 
 
-class Failure(_NotRead):
+class Failure(_SkippedOrFailed):
     """A page or file that could not be read."""
 
 

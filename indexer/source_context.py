@@ -19,5 +19,5 @@ class SourceContext:
     report_due: Callable[[int], None] = lambda _: None
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
     no_images: str = OCR_OFF  # reason why images are not read, or empty
-    # returns which parts of a page to read together; any thread may call it
+    # returns the parts of a page to read together; any thread may call it
     parts_of: Callable[[Page], PageParts] = lambda _: PageParts(links=True)

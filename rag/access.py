@@ -120,7 +120,7 @@ def reader_names(users: Iterable[str], groups: Iterable[str]) -> frozenset[str]:
 
 
 class _FollowedFile(Generic[T]):
-    """The content of a file, read again after the file changes. Safe to share between threads."""
+    """The content of a file, which is read again after it changes. Safe to share between threads."""
 
     def __init__(self, path: Path, read: Callable[[], T]) -> None:
         self._path = path
@@ -155,10 +155,10 @@ class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, d
         return Grant(collections, Filter.parse(self.filter) or None if self.filter is not None else None, readers)
 
     @cached_property
-    def sees(self) -> Scope:
-        """The documents that the key reads. Access lists apply if it has origins, a filter or readers."""
-        is_passed_on = self.origins or self.grant.filter
-        return Scope((replace(self.grant, readers=self.grant.readers or frozenset()) if is_passed_on else self.grant,))
+    def readable(self) -> Scope:
+        """The documents that the key may read. Access lists apply if it has origins, a filter or readers."""
+        has_limits = self.origins or self.grant.filter
+        return Scope((replace(self.grant, readers=self.grant.readers or frozenset()) if has_limits else self.grant,))
 
 
 class _Content(Struct):
@@ -174,7 +174,7 @@ class KeyFile:
         self._followed = _FollowedFile(path, self.read)
 
     def current(self) -> tuple[Key, ...] | None:
-        """Return the current keys, reading the file again if it has changed.
+        """Return the current keys, and read the file again if it has changed.
 
         Returns None if there is no file, and () if the file has no keys. Raises KeysError while the file is invalid, so
         that no key works.
@@ -226,8 +226,8 @@ class KeyFile:
         origins = tuple(dict.fromkeys(origins))
         key = _PREFIX + secrets.token_urlsafe(32) if key is None else key
         size = len(key.encode("utf-8", "surrogatepass"))
-        strange = [each for each in grant.collections or () if not is_collection_name(each)]
-        no_origins = [each for each in origins if not is_origin(each)]
+        invalid_names = [each for each in grant.collections or () if not is_collection_name(each)]
+        invalid_origins = [each for each in origins if not is_origin(each)]
         refusals = (
             (not re.fullmatch(_NAME, name), f"a key cannot be called {name[:80]!r}: 1 to 64 letters, digits, . - _"),
             (role not in ROLES, f"role must be one of {', '.join(ROLES)}, not {role[:80]!r}"),
@@ -236,8 +236,8 @@ class KeyFile:
                 role == "write" and not grant.is_whole,
                 f"a key that sees some documents of a collection cannot have the role write: {MUST_BE_WHOLE}",
             ),
-            (strange, f"{''.join(strange[:1])[:80]!r} is not a name that a collection can have"),
-            (no_origins, f"{''.join(no_origins[:1])[:80]!r} is not an origin: {ORIGINS_ARE}"),
+            (invalid_names, f"{''.join(invalid_names[:1])[:80]!r} is not a name that a collection can have"),
+            (invalid_origins, f"{''.join(invalid_origins[:1])[:80]!r} is not an origin: {ORIGINS_ARE}"),
             (size < _MIN_KEY_BYTES, f"the key has {size} bytes: it needs at least {_MIN_KEY_BYTES}, preferably random"),
             (not re.fullmatch(r"[!-~]+", key), "the key contains white space or characters that are not ASCII"),
         )
@@ -248,7 +248,7 @@ class KeyFile:
         filter_fields = grant.filter.as_dict() if grant.filter else None
         at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         record = Key(name, role, digest(key), at, origins, collections, filter_fields, readers)
-        with self._changing() as keys:
+        with self._locked_keys() as keys:
             if any(other.name == name for other in keys):
                 raise KeysError(f"a key called {name!r} already exists: remove it first, or choose another name")
             if any(other.sha256 == record.sha256 for other in keys):
@@ -258,14 +258,14 @@ class KeyFile:
 
     def remove(self, name: str) -> Key:
         """Remove a key, which running servers then refuse at once. Raises KeysError."""
-        with self._changing() as keys:
+        with self._locked_keys() as keys:
             if name not in (by_name := {key.name: key for key in keys}):
                 raise KeysError(f"there is no key called {name[:80]!r}; there are: {', '.join(by_name) or 'none'}")
             self._write(key for key in keys if key.name != name)
         return by_name[name]
 
     @contextmanager
-    def _changing(self) -> Iterator[tuple[Key, ...]]:
+    def _locked_keys(self) -> Iterator[tuple[Key, ...]]:
         """Lock the file against other writers, and yield its keys."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -281,7 +281,7 @@ class KeyFile:
     def _write(self, keys: Iterable[Key]) -> None:
         new = None
         try:
-            # a temporary file is readable by its owner only
+            # a temporary file can only be read by its owner
             with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=self.path.name, delete=False) as file:
                 new = Path(file.name)
                 with suppress(FileNotFoundError):
@@ -325,8 +325,8 @@ class Rights(NamedTuple):
     """The role of a user, and the documents that the user reads and writes."""
 
     role: str
-    sees: Scope
-    writes: Scope  # empty for the role read
+    readable: Scope
+    writable: Scope  # empty for the role read
 
 
 class AccessRules:
@@ -357,16 +357,16 @@ class AccessRules:
         except SettingsError as error:
             raise KeysError(str(error)) from error
         readers = reader_names([user], groups)
-        readable: list[Grant] = []
-        written: list[Grant] = []
+        read_grants: list[Grant] = []
+        write_grants: list[Grant] = []
         for rule in rules:
             if rule.is_for_everybody or not rule.names.isdisjoint(readers):
-                readable.append(rule.grant if rule.everything else replace(rule.grant, readers=readers))
-                written += readable[-1:] if rule.role == "write" else []
-        if not readable:
+                read_grants.append(rule.grant if rule.everything else replace(rule.grant, readers=readers))
+                write_grants += read_grants[-1:] if rule.role == "write" else []
+        if not read_grants:
             return None
-        sees, writes = (Scope(tuple(dict.fromkeys(grants))) for grants in (readable, written))
-        return Rights("write" if written else "read", sees, writes)
+        readable, writable = (Scope(tuple(dict.fromkeys(grants))) for grants in (read_grants, write_grants))
+        return Rights("write" if write_grants else "read", readable, writable)
 
     def _read(self) -> tuple["_Rule", ...]:
         tables = load_toml(self._path.read_text(encoding="utf-8")).get("access", [])
@@ -394,7 +394,7 @@ def _rule(table: Mapping[str, Any], where: str) -> _Rule:
         only = Filter.parse(table["filter"]) if "filter" in table else None
     except FilterError as error:
         raise SettingsError(f"{where}: {error}") from error
-    strange = [name for name in sorted(collections) if not is_collection_name(name)]
+    invalid_names = [name for name in sorted(collections) if not is_collection_name(name)]
     refusals = (
         (not isinstance(everybody, bool | None), "everybody must be true or false"),
         (not isinstance(everything, bool), "everything must be true or false"),
@@ -402,7 +402,7 @@ def _rule(table: Mapping[str, Any], where: str) -> _Rule:
         (not any(map(table.get, _OBJECTS)), "needs collections, filter, or everything = true"),
         (everything and only is not None, "everything cannot be combined with filter"),
         (role not in ROLES, f"role must be one of {', '.join(ROLES)}, not {role!r}"),
-        (strange, f"{''.join(strange[:1])[:80]!r} is not a name that a collection can have"),
+        (invalid_names, f"{''.join(invalid_names[:1])[:80]!r} is not a name that a collection can have"),
         (only is not None and not only, "filter must have a field"),
         ([] in map(table.get, ("user", "group", "collections")), "a list must not be empty"),
         (role == "write" and not everything, f"the role write needs everything = true: {MUST_BE_WHOLE}"),

@@ -34,10 +34,10 @@ class _Problem(msgspec.Struct):
     detail: str | None = None
     field: str | None = None
 
-    def as_error(self, status: int, otherwise: str, retry_after: float | None) -> ClientError:
-        """Return the error for a status; its message is the detail of the problem, or `otherwise`."""
+    def as_error(self, status: int, default: str, retry_after: float | None) -> ClientError:
+        """Return the error for a status; its message is the detail of the problem, or `default`."""
         kind = _ERRORS.get(status, Rejected if 400 <= status < 500 else ClientError)
-        detail = otherwise if self.detail is None else " ".join(self.detail.split())[:_MAX_DETAIL_CHARS]
+        detail = default if self.detail is None else " ".join(self.detail.split())[:_MAX_DETAIL_CHARS]
         return kind(detail, status=status, field=self.field, retry_after=retry_after)
 
 
@@ -69,8 +69,8 @@ class Client:
         self._patience = patience
         self._timeout = timeout
         self._closed = threading.Event()
-        silence = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_S))
-        self._http = httpx.Client(timeout=silence, headers={"Authorization": f"Bearer {key}"} if key else {})
+        read_timeout = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_S))
+        self._http = httpx.Client(timeout=read_timeout, headers={"Authorization": f"Bearer {key}"} if key else {})
 
     def __enter__(self) -> Self:
         return self
@@ -193,7 +193,7 @@ class Client:
         headers = {"Accept": accept}
         request = self._http.build_request(method, self.url + path, json=body, params=params, headers=headers)
         try:
-            response = self._patiently(request)
+            response = self._send_with_retries(request)
             try:
                 yield response
             finally:
@@ -203,7 +203,7 @@ class Client:
         except (httpx.TransportError, httpx.StreamError) as error:
             raise Unavailable(f"{self.url} cannot be reached: {str(error) or type(error).__name__}") from error
 
-    def _patiently(self, request: httpx.Request) -> httpx.Response:
+    def _send_with_retries(self, request: httpx.Request) -> httpx.Response:
         patience = self._patience
         while True:
             if self._closed.is_set():

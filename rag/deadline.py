@@ -14,7 +14,7 @@ _arrival: ContextVar[float | None] = ContextVar("arrival", default=None)
 
 
 def arrive(moment: float) -> None:
-    """Record when the request of this context arrived, in seconds of `time.monotonic`."""
+    """Record when the request of this context arrived, as a time of `time.monotonic`."""
     _arrival.set(moment)
 
 
@@ -35,7 +35,7 @@ def lift() -> None:
 
 
 def end() -> float:
-    """Return the deadline in seconds of `time.monotonic`, infinity if there is none."""
+    """Return the deadline as a time of `time.monotonic`, infinity if there is none."""
     return _end.get()
 
 

@@ -75,10 +75,10 @@ def decode(fields: Mapping[str, Any], kind: type[T], owner: str = "this request"
     except msgspec.ValidationError as error:
         if kind.__struct_config__.forbid_unknown_fields:
             refuse_unknown(fields, names, owner)
-        raise _in_words(str(error), kind) from None
+        raise _field_error(str(error), kind) from None
     for field, name in () if strict else zip(kind.__struct_fields__, names, strict=True):
         if name in present and getattr(struct, field) is None:  # a query string says null
-            raise _in_words(f" - at `$.{name}`", kind)
+            raise _field_error(f" - at `$.{name}`", kind)
     return struct
 
 
@@ -87,7 +87,7 @@ def check(struct: msgspec.Struct) -> None:
     try:
         msgspec.convert(msgspec.structs.asdict(struct), type(struct))
     except msgspec.ValidationError as error:
-        raise _in_words(str(error), type(struct)) from None
+        raise _field_error(str(error), type(struct)) from None
 
 
 @cache
@@ -96,7 +96,7 @@ def components(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return msgspec.json.schema_components([kind], ref_template=REF + "{name}")[1]
 
 
-def _in_words(message: str, kind: type[msgspec.Struct]) -> FieldError:
+def _field_error(message: str, kind: type[msgspec.Struct]) -> FieldError:
     """Return the FieldError for a message of msgspec, such as "Expected `int`, got `str` - at `$.filter.k`"."""
     text, _, place = message.partition(" - at `")
     place = place.removesuffix("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
@@ -131,5 +131,5 @@ def _must_be(schema: Schema, schemas: Schema) -> str:
         text += f"{before} at least {lowest}{unit}"
     if pattern := schema.get("pattern"):
         is_any = pattern in (SOMETHING, NOT_ONLY_SPACE)
-        return text + (" with something to read in it" if is_any else f" that matches the pattern {pattern}")
+        return text + (" with a visible character" if is_any else f" that matches the pattern {pattern}")
     return "text that is not empty" if text == "text" and schema.get("minLength") else text

@@ -291,7 +291,7 @@ class Changes(Struct, frozen=True):
 _HitId = Annotated[str, Meta(min_length=1, max_length=200)]
 _FEEDBACK = (
     "`opened`: the hit was opened; `good`, `bad`: a judgement of it; `none`: takes the judgement back; "
-    "`seen`: the hits were seen, so that a search with a key for pages counts"
+    "`seen`: the hits were shown, without which a search with a key for pages does not count"
 )
 
 
@@ -312,7 +312,7 @@ class EmbeddingRequest(Struct):
         "float"
     )
     dimensions: Annotated[Positive | None, Meta(description="must be the dimension of the model")] = None
-    role: Annotated[Literal["document", "query"], Meta(description="some models embed both differently")] = "document"
+    role: Annotated[Literal["document", "query"], Meta(description="some models embed them differently")] = "document"
 
 
 class Embedding(Struct):
@@ -366,7 +366,7 @@ class RerankRequest(Struct):
 class Ranked(Struct, omit_defaults=True):
     """The score of one text."""
 
-    index: Annotated[int, Meta(ge=0, description="place in the request, from 0")]
+    index: Annotated[int, Meta(ge=0, description="index in the request, from 0")]
     relevance_score: Annotated[float, Meta(ge=0, le=1)]
     document: Annotated[dict[str, str] | None, Meta(description="its `text`")] = None
 
@@ -565,5 +565,5 @@ class Problem(Struct):
     detail: Annotated[str, Meta(description="one sentence for people")]
     type: str = "about:blank"
     field: Annotated[str | None, Meta(description="the field at fault, such as `filter.date.from`")] = None
-    message: Annotated[str | None, Meta(description="same as `detail`, below /v1")] = None
-    error: Annotated[dict[str, str | None] | None, Meta(description="the error in OpenAI's form, below /v1")] = None
+    message: Annotated[str | None, Meta(description="same as `detail`, under /v1")] = None
+    error: Annotated[dict[str, str | None] | None, Meta(description="the error in OpenAI's form, under /v1")] = None

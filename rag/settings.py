@@ -120,8 +120,8 @@ class Settings:
         "", "Ray cluster to embed on: HOST:PORT, local, or auto for the one this machine belongs to; empty = none"
     )
     model: str = setting(PACKAGED, "packaged model, folder of a model, or NAME@COMMIT of the hub", group="embedder")
-    query_prompt: str = setting("", "text before each query, such as 'query: '; empty = what the model says")
-    document_prompt: str = setting("", "text before each passage, such as 'passage: '; empty = what the model says")
+    query_prompt: str = setting("", "text before each query, such as 'query: '; empty = the model's own")
+    document_prompt: str = setting("", "text before each passage, such as 'passage: '; empty = the model's own")
     engine: str = setting(
         "auto", "how to run the model; auto = native if it supports the model, else aot", choices=ENGINES
     )
@@ -186,7 +186,7 @@ class Settings:
     synonyms: str = setting("", "file of synonyms, one rule a line: a, b or a => b; empty = none")
     close: float = setting(
         0.4,
-        "cosine from which a hit is close to the query, on a scale on which unrelated texts have 0; 0 = any",
+        "lowest cosine of a hit that is close to the query, scaled so that unrelated texts have 0; 0 = any",
         limits=(0, 1),
     )
     log_format: str = setting("text", "format of the log", choices=("text", "json"))
@@ -210,7 +210,7 @@ class Settings:
         limits=(0, 1_000_000),
     )
     query_cache: int = setting(
-        16, "megabytes of last queries and their answers, kept in each worker; 0 = none", limits=(0, 65_536)
+        16, "megabytes of recent queries and answers cached in each worker; 0 = none", limits=(0, 65_536)
     )
     deadline: float = setting(10.0, "seconds after which a search that waits gets 503", limits=(0.01, 3600))
     user_header: str = setting(

@@ -72,8 +72,8 @@ def read_settings_file(path: Path) -> SettingsFile:
             raise SettingsError(f"{path}: {name} must be a list of tables: write [[{name}]]")
     folder = path.absolute().parent
     sources = tuple(_source(t, folder, f"{path}: source {n}") for n, t in enumerate(content["source"], 1))
-    if again := _repeated([source.source for source in sources]):
-        raise SettingsError(f"{path}: {again} is given twice")
+    if duplicate := _repeated([source.source for source in sources]):
+        raise SettingsError(f"{path}: {duplicate} is given twice")
     tables = enumerate(content["credentials"], 1)
     credentials = tuple(_credential(table, folder, f"{path}: credentials {n}") for n, table in tables)
     if origin := _repeated([one.origin for one in credentials]):
@@ -130,9 +130,9 @@ def _metadata(values: object, where: str) -> Mapping[str, tuple[str, ...]]:
     if not all(isinstance(value, str) for _, value in pairs):
         raise SettingsError(f"{where}: metadata must be a table of texts or lists of texts")
     values_by_name = collect(pairs)
-    if lost := len(pairs) - sum(map(len, values_by_name.values())):
+    if invalid_count := len(pairs) - sum(map(len, values_by_name.values())):
         raise SettingsError(
-            f"{where}: metadata has {lost} names or values that are empty, too long, too many or repeated"
+            f"{where}: metadata has {invalid_count} names or values that are empty, too long, too many or repeated"
         )
     return values_by_name
 

@@ -161,7 +161,7 @@ class Dispatcher:
         self._probe = Lane("probe", 1, self._answer)
 
     def connect(self, long_paths: Collection[str], counters: "Counters") -> None:
-        """Take the path prefixes of long requests, and the counters of an application."""
+        """Set the path prefixes of long requests, and the counters of an application."""
         self._long_paths = tuple(path.encode() for path in long_paths)
         self._counters = counters
 

@@ -16,7 +16,7 @@ from web.guards.access import caller
 # Other schemes, such as javascript:, are shown as text. White space and control characters can hide a scheme.
 SAFE_URL = re.compile(r"(?:(?:git\+)?https?://|(?:git\+)?file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
 BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}  # what follows a name
+_AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}  # characters after a name
 
 
 class Link(NamedTuple):
@@ -32,7 +32,7 @@ def is_of_web(url: str) -> bool:
 
 
 def place_of(url: str) -> str:
-    """Return an address unescaped, without scheme and anchor."""
+    """Return an address without escapes, scheme and anchor."""
     bare = url.partition("#")[0]
     if not SAFE_URL.fullmatch(bare):
         return url
@@ -40,7 +40,7 @@ def place_of(url: str) -> str:
     return BIDI_CONTROLS.sub("", host + slash + unquote(path)).rstrip("/")
 
 
-class Places:
+class DisplayNames:
     """Display names of files, relative to their source and without the path on the server."""
 
     def __init__(self, sources: Iterable[str] = ()) -> None:
@@ -52,7 +52,7 @@ class Places:
             root: _name_of(root) if same[_name_of(root)] == 1 else "/".join(root.rsplit("/", 2)[-2:])
             for root in sorted({*roots.values()}, key=len, reverse=True)
         }
-        # by filter field: the name of a source, and the prefix of its values
+        # by filter field: the name of each source, and the prefix of values that it replaces
         self._starts: dict[str, list[tuple[str, str]]] = {field: [] for field in _AFTER}
         for source, root in roots.items():
             name = self._names[root]
@@ -100,13 +100,13 @@ class Places:
         return _name_of(path.rstrip("/"))
 
 
-def places(*collections: str) -> Places:
+def display_names(*collections: str) -> DisplayNames:
     """Return the display names of the collections that are in the caller's scope."""
     sources: list[str] = []
     for name in filter(caller().scope.has, collections):
         with suppress(NotReady, NotThere):
             sources += current_app.extensions["retriever"].describe(name)["sources"]
-    return Places(sources)
+    return DisplayNames(sources)
 
 
 def _replaced(field: str, value: str, starts: Iterable[tuple[str, str]]) -> str:

@@ -95,7 +95,7 @@ class Metrics:
         self._settling = threading.Lock()
 
     def settle(self, *, wait: bool = False) -> None:
-        """Count the queued values. If another thread is doing that, return at once, or wait with `wait`."""
+        """Count the queued values. If another thread is counting, return at once, or with `wait` after it."""
         if self._settling.acquire(blocking=wait):
             try:
                 while self._noted:
@@ -105,13 +105,13 @@ class Metrics:
                 self._settling.release()
 
     def note(self, name: str, *labels: str, value: float = 1) -> None:
-        """Queue a value for the metric of a name in METRICS and of these labels; `settle` counts it."""
+        """Queue a value for a metric in METRICS with these labels; `settle` counts it."""
         self._noted.append((self._recorder_of(name, *labels), value))
         if len(self._noted) > MOST_NOTED:
             self.settle()
 
     def queues(self) -> list[dict[str, Any]]:
-        """Return, for each kind of request, how many wait, and how many have waited or were refused so far."""
+        """Return the numbers of waiting, answered and refused requests of each kind."""
         self.settle(wait=True)
         queues: dict[str, dict[str, Any]] = {}
         for sample in (sample for family in self._collected.collect() for sample in family.samples):
@@ -216,7 +216,7 @@ def _log(log_record: RequestLog, method: str, route: str, status: int, seconds: 
 
 
 def number_worker(server: Any, worker: Any) -> None:
-    """Give a worker the lowest free number. A successor with that number continues its files of counts."""
+    """Give a worker the lowest free number. A later worker with that number continues its files of counters."""
     numbers = {each.number for each in server.WORKERS.values()}
     worker.number = next(number for number in itertools.count() if number not in numbers)
     os.environ[WORKER_NUMBER] = str(worker.number)

@@ -108,7 +108,7 @@ def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
 
 
 def long_paths(app: Flask) -> set[str]:
-    """Return the paths of requests that may take long, up to their first variable."""
+    """Return the paths of long requests, up to their first variable."""
     return {rule.rule.partition("<")[0] for rule, _, described in operations(app) if described.takes_long}
 
 

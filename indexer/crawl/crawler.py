@@ -29,7 +29,7 @@ _PAGES_AHEAD_PER_THREAD = 8
 _MAX_MOVES = 3
 _COLLECTION = "/llms-full.txt"  # read last: it may repeat all pages
 _VIEW = "another view of a page that is read"
-_MISTAKEN = "its canonical address has another text, or cannot be read: indexed under its own"
+_MISTAKEN = "its canonical address has another text, or cannot be read: indexed under its own address"
 
 
 class _Due(NamedTuple):
@@ -307,7 +307,7 @@ class _Crawl:
         if page.noindex or page.content_hash in self._followed_hashes:
             return ""
         if page.url.endswith(_COLLECTION) and self._texts.is_collection(visit.text):
-            return "the text of the other pages again"
+            return "repeats the text of other pages"
         return _VIEW if self._texts.is_view(page, visit.text, due.referrer) else ""
 
     def _follow(self, page: Page | CarriedPage, due: _Due) -> list[Skip]:

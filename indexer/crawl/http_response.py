@@ -89,7 +89,7 @@ def page_headers(headers: httpx.Headers, redact: Callable[[bytes], bytes]) -> ht
 
 
 def refresh_target(url: str, headers: httpx.Headers) -> str | None:
-    """Return the address that a Refresh header leads to at once, or None."""
+    """Return the address to which a Refresh header redirects without a delay, or None."""
     seconds, target = refresh_in(headers.get("Refresh", "")) or (1, "")
     address = normalise(url, target) if seconds == 0 else None
     address = on_site(address, origin(url)) if address else None
@@ -97,7 +97,7 @@ def refresh_target(url: str, headers: httpx.Headers) -> str | None:
 
 
 def content_language(headers: httpx.Headers) -> str | None:
-    """Return the language in Content-Language, or None if it has several: they name the audience."""
+    """Return the language in Content-Language, or None if it has several, which describe the audience."""
     languages = headers.get("Content-Language", "")[:_MAX_HEADER_LENGTH]
     return language_of(languages) if "," not in languages else None
 
@@ -221,7 +221,7 @@ class Links:
     canonical: str | None = None
     asks_password: bool = False
     refresh: str | None = None
-    leads_on: str = ""
+    followed_kind: str = ""
     why_no_links: str = ""
     needs_rendering: bool = False
     reading: PageReading | None = None
@@ -270,7 +270,7 @@ def _checked_links(page: Page, fields: Mapping[str, Any], former_site: str) -> L
         canonical,
         asks_password=bool(fields["asks_password"]),
         refresh=refresh if refresh != page.url else None,
-        leads_on=kind,
+        followed_kind=kind,
         why_no_links=_why_no_links(fields, has_links=bool(urls), nofollow=nofollow),
     )
 

@@ -177,7 +177,7 @@ class PageReader:
 
     def _fetch(self, url: str, types: Collection[str]) -> HttpResponse:
         def validators(hop: str) -> Mapping[str, str]:
-            record = self._unchanging_record(hop)
+            record = self._reusable_record(hop)
             return conditions(record) if record else {}
 
         request = PageRequest(self._check_redirect, types=types, validators=validators, long_types=SITEMAP_TYPES)
@@ -190,7 +190,7 @@ class PageReader:
     def _unchanged_visit(self, response: HttpResponse, requested: str) -> Visit | None:
         """Return the visit of a page that has not changed since the previous build, or None if it must be read."""
         noindex, _ = indexing_rules(x_robots_directives(response.headers))
-        record, session = self._unchanging_record(response.url), self._fetcher.session(response.url)
+        record, session = self._reusable_record(response.url), self._fetcher.session(response.url)
         if record is None:
             return None
         source = self._context.source
@@ -213,7 +213,7 @@ class PageReader:
             if (refusal := self._refresh_refusal(target)) is None:
                 hops.append(page.url)
                 return target
-            links = replace(links, noindex=True, leads_on=refusal)
+            links = replace(links, noindex=True, followed_kind=refusal)
         if not (noindex or links.noindex):
             page, links = self._renderer.render_if_needed(page, links, self._context.parts_of)
         self._logins.check_page(response.url, links)
@@ -225,7 +225,7 @@ class PageReader:
             page,
             links=() if nofollow else links.urls,
             noindex=noindex or links.noindex,
-            skip_reason=links.leads_on or page.skip_reason,
+            skip_reason=links.followed_kind or page.skip_reason,
             reading=links.reading,
         )
         text = frozenset[int]() if page.noindex else shingles(text_of(page))
@@ -233,7 +233,7 @@ class PageReader:
             raise NotWanted(SOFT_404)
         return Visit(page, links.canonical, text)
 
-    def _unchanging_record(self, url: str) -> PageRecord | None:
+    def _reusable_record(self, url: str) -> PageRecord | None:
         """Return the record of a page, or None if the rendering mode has changed and all pages are read again."""
         return None if self._renderer.mode_changed else self._earlier.unchanging_page(url)
 

@@ -145,11 +145,11 @@ class SitemapReader:
     former_site: str = ""
 
     def read(self, urls: Iterable[str], first: Page | None = None) -> SitemapPages:
-        """Read sitemaps, and the sitemaps in them.
+        """Read sitemaps, and the sitemaps that they list.
 
         Args:
             urls: addresses of sitemaps.
-            first: a sitemap that is already fetched, and is read before the others.
+            first: a sitemap that has been fetched already, and is read before the others.
 
         Raises:
             FetchError: `first` cannot be read.

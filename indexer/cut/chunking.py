@@ -300,7 +300,7 @@ def _common_length(path: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 
 def _headings(sections: Iterable[Section], depth: int) -> Iterator[tuple[Section, str]]:
-    """Yield each section with the headings to put before its text, without those up to a depth.
+    """Yield each section with the headings to put before its text, except the first `depth` of its path.
 
     The heading of a parent is added only to the first section below it.
     """

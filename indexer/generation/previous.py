@@ -157,7 +157,7 @@ class PreviousGeneration:
         rows = self._database.rows(f"{_PAGE} WHERE {condition}", url)
         return _record(rows[0]) if rows else None
 
-    def resting(self, sources: Iterable[str], refresh: Collection[str]) -> set[str]:
+    def copied_sources(self, sources: Iterable[str], refresh: Collection[str]) -> set[str]:
         """Return the sources that need not be read again: those in this generation that `refresh` does not name."""
         stored = set(self.manifest.sources) if self.manifest is not None and self.is_trusted else set()
         return stored.intersection(sources).difference(refresh)

@@ -19,7 +19,7 @@ from indexer.network.urls import is_loopback
 
 ACCEPT_ENCODING = "gzip, deflate"
 _MAX_CODINGS = 3
-_MAX_RATIO = 200  # written text has less than 50
+_MAX_RATIO = 200  # decoded to encoded bytes; prose has less than 50
 _MIN_BYTES_FOR_RATIO = 1_000_000
 _MAX_DECODED_BYTES = 1 << 18
 _SLICE_BYTES = 1 << 14

@@ -165,7 +165,7 @@ class _Shrunk(Exception):
 def _without_shrunk(plan: BuildPlan, shrunk: _Shrunk) -> BuildPlan:
     """Return a plan that copies a source from the live generation. Raises SourceError if no source is left to read."""
     reason = f"{shrunk.observed}; its documents are kept; to remove them, index it with --allow-shrink"
-    unchanged = {**plan.kept, shrunk.source: reason}
+    unchanged = {**plan.copy_reasons, shrunk.source: reason}
     if not {*plan.sources}.intersection(plan.config.refresh or ()) - {SOURCE, *unchanged}:
         raise SourceError(
             f"{shrunk.source} has {shrunk.observed}; the live index has not changed. To remove these documents, "
@@ -175,7 +175,7 @@ def _without_shrunk(plan: BuildPlan, shrunk: _Shrunk) -> BuildPlan:
     report = BuildReport()
     for source, text in unchanged.items():
         report.fail(Failure(source, text), is_kept=True)
-    return replace(plan, kept=unchanged, report=report)
+    return replace(plan, copy_reasons=unchanged, report=report)
 
 
 class _Build:
@@ -189,8 +189,9 @@ class _Build:
         self._signatures: dict[str, int] = {}
         live = plan.earlier.manifest
         self._earlier.is_trusted = plan.reuse.passages
-        self._resting = self._earlier.resting(plan.sources, plan.config.refresh or ()) | plan.kept.keys()
-        self._unchecked = deque(source for source in plan.sources if source not in {SOURCE, *self._resting})
+        self._copied = self._earlier.copied_sources(plan.sources, plan.config.refresh or ())
+        self._copied |= plan.copy_reasons.keys()
+        self._unchecked = deque(source for source in plan.sources if source not in {SOURCE, *self._copied})
         templates = live.settings.get("templates") if live is not None and plan.reuse.passages else None
         self._templates = Templates(templates, self._is_new)
 
@@ -222,7 +223,7 @@ class _Build:
         if live is not None and self._draft.is_unchanged and not report.gone.count:
             report.take_languages(live)
             return report.finish(live.id, live.counts, published=False)
-        self._draft.differ()
+        self._draft.mark_changed()
         if not self._draft.writer.counts.documents and plan.sources != [SOURCE]:
             raise NothingToIndex(report.why_nothing(plan.sources, is_live=live is not None))
         settings = {**plan.settings, "templates": self._templates.of_sources(plan.sources)}
@@ -230,11 +231,11 @@ class _Build:
 
     def _pages(self) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
         """Yield the items of all sources with their documents. Copied sources come first, without documents."""
-        plan, resting = self._plan, self._resting
+        plan, copied_sources = self._plan, self._copied
         copied_urls: set[str] = set()
-        pushed = {url for url, _, is_there in self._pushed.listed() if is_there} if resting else ()
-        for record in self._earlier.pages() if resting else ():
-            if record.source in resting and record.url not in pushed:
+        pushed = {url for url, _, is_there in self._pushed.listed() if is_there} if copied_sources else ()
+        for record in self._earlier.pages() if copied_sources else ():
+            if record.source in copied_sources and record.url not in pushed:
                 copied_urls.add(record.url)
                 yield CarriedPage(record), None
         reading = Reading(
@@ -248,13 +249,13 @@ class _Build:
             scratch=self._draft.folder,
             no_images=plan.ocr.obstacle,
         )
-        items = read_sources([source for source in plan.sources if source not in resting], reading)
+        items = read_sources([source for source in plan.sources if source not in copied_sources], reading)
         ahead = read_ahead(items, self._is_new, self._report, plan.ocr)
         with closing(items), closing(ahead):
             yield from ahead
 
     def _check_before(self, source: str | None) -> None:
-        """Compare the sources before this one, or all if None, with the live generation. Raises _Shrunk."""
+        """Compare the sources that precede `source`, all if None, with the live generation. Raises _Shrunk."""
         config, live = self._plan.config, self._earlier.manifest
         while self._unchecked and source in {None, *self._unchecked} and self._unchecked[0] != source:
             complete_source = self._unchecked.popleft()
@@ -274,7 +275,7 @@ class _Build:
                 (len({*before}), len({*now}), "different texts"),
             ):
                 if (old and not new) or (new < _MIN_REMAINING_SHARE * old and old - new >= _MIN_LOST_DOCUMENTS):
-                    raise _Shrunk(complete_source, f"{new:,} {noun} and had {old:,}{self._report.troubles()}")
+                    raise _Shrunk(complete_source, f"{new:,} {noun} and had {old:,}{self._report.problems()}")
 
     def _is_new(self, page: Page) -> bool:
         """Return whether a fetched page differs from the previous build."""
@@ -296,7 +297,7 @@ class _Build:
     def _add_read(self, page: Page, result: Document | ParseError) -> Outcome:
         """Index the document that was read from a page, and return the outcome."""
         if page.source == SOURCE:
-            self._draft.differ()
+            self._draft.mark_changed()
         if isinstance(result, Unwanted):
             return self._skip(page.url, str(result))
         if isinstance(result, ParseError):
@@ -349,7 +350,7 @@ class _Build:
             self._report.unchanged += not is_kept
             number, source = self._keep(record.url)
             if source != record.source:
-                self._draft.differ()
+                self._draft.mark_changed()
             self._draft.carry(number, record.source)
         return record.outcome
 

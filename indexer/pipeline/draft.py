@@ -53,7 +53,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """The sources and settings of a build, and its objects. `kept` has the reasons to copy sources, by source."""
+    """The sources, settings and objects of a build. `copy_reasons` has the reason for each source to be copied."""
 
     config: BuildConfig
     earlier: PreviousGeneration
@@ -65,7 +65,7 @@ class BuildPlan:
     ocr: Ocr = NO_OCR
     cluster: "Cluster | None" = None
     report: BuildReport = field(default_factory=BuildReport)
-    kept: Mapping[str, str] = field(default_factory=dict)
+    copy_reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 def complete(plan: BuildPlan) -> BuildPlan:
@@ -196,7 +196,7 @@ class Draft:
         live = self._earlier.manifest
         return self._to_copy is not None and (bool(self._to_copy) or (live is not None and not live.counts.documents))
 
-    def differ(self) -> None:
+    def mark_changed(self) -> None:
         """Record that the draft differs from the live generation, and copy the postponed documents."""
         unchanged, self._to_copy = self._to_copy, None
         for document_id, source in unchanged or ():
@@ -204,7 +204,7 @@ class Draft:
 
     def add(self, document: Document, chunks: Sequence[Chunk]) -> int:
         """Add a document, reuse vectors of the previous generation, and return the signature of the first passage."""
-        self.differ()
+        self.mark_changed()
         with self._plan.report.timed("write"):
             signature = self.writer.add(document, chunks)
             rows = [self._earlier.row_of(chunk.content_hash) for chunk in chunks]

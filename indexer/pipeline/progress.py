@@ -251,7 +251,7 @@ class BuildReport:
         self.seconds["total"] = time.perf_counter() - self._started
         return self
 
-    def troubles(self) -> str:
+    def problems(self) -> str:
         """Return the most frequent reasons for skipped and failed pages, in brackets, or "" if there are none."""
         reasons = [group.reason for group in self.notes[:2]]
         reasons += [f"{group.count:,} skipped ({group.reason})" for group in self.skipped[:3]]
@@ -260,7 +260,7 @@ class BuildReport:
 
     def why_nothing(self, sources: Iterable[str], *, is_live: bool) -> str:
         """Return the message for a build without documents."""
-        reasons = self.troubles()[2:-1] or "no pages or files at all"
+        reasons = self.problems()[2:-1] or "no pages or files at all"
         rest = "; the live index has not changed" if is_live else ""
         return f"nothing to index in {', '.join(sources)}: {reasons}{rest}"
 
@@ -276,8 +276,8 @@ class BuildReport:
         if not self.published:
             return f"nothing has changed: {counted(self.documents, 'document')}, generation {self.generation}"
         counts = f"{self.new.count:,} new, {self.changed.count:,} changed, {self.gone.count:,} gone"
-        troubles = f", {len(self.kept):,} kept" * bool(self.kept) + f", {len(self.failed):,} failed" * bool(self.failed)
-        return f"{counts}, {self.unchanged:,} unchanged{troubles}: generation {self.generation}"
+        problems = f", {len(self.kept):,} kept" * bool(self.kept) + f", {len(self.failed):,} failed" * bool(self.failed)
+        return f"{counts}, {self.unchanged:,} unchanged{problems}: generation {self.generation}"
 
     def table(self) -> str:
         """Return the summary in several lines."""

@@ -247,7 +247,7 @@ class Check(NamedTuple):
 
     name: str
     ok: bool
-    what: str  # finding or fault
+    detail: str
 
 
 def verify(folder: Path) -> list[Check]:
@@ -284,7 +284,7 @@ def verify(folder: Path) -> list[Check]:
 
 def problems_of(checks: list[Check]) -> list[str]:
     """Return the faults, one line each."""
-    return [check.what for check in checks if not check.ok]
+    return [check.detail for check in checks if not check.ok]
 
 
 class SelfCheck:

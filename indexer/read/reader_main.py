@@ -176,8 +176,8 @@ _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 _CREATE_RULESET_VERSION = 1
 _FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # version of Landlock, and its number of rights over files
-_NET_FROM, _NET_RIGHTS = 4, 0b11  # bind and connect, TCP
-_SCOPES_FROM, _SCOPES = 6, 0b11  # abstract sockets, signals
+_NET_VERSION, _NET_RIGHTS = 4, 0b11  # first version of Landlock with them; bind and connect, TCP
+_SCOPES_VERSION, _SCOPES = 6, 0b11  # first version with them; abstract sockets, signals
 _EMPTY = "/proc/self/fdinfo"  # a folder without files that a reader could misuse
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -222,8 +222,8 @@ def _apply_landlock() -> int:
     if version < 1:
         return 0
     files = (1 << max(count for least, count in _FILE_RIGHTS if version >= least)) - 1
-    net = _NET_RIGHTS if version >= _NET_FROM else 0
-    scopes = _SCOPES if version >= _SCOPES_FROM else 0
+    net = _NET_RIGHTS if version >= _NET_VERSION else 0
+    scopes = _SCOPES if version >= _SCOPES_VERSION else 0
     size = ctypes.c_size_t(24 if scopes else 16 if net else 8)
     ruleset = _LIBC.syscall(_CREATE_RULESET, struct.pack("QQQ", files, net, scopes), size, 0)
     if ruleset < 0:

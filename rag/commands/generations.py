@@ -33,10 +33,10 @@ def verify(settings: Settings, *, generation: str | None = None) -> Result:
         "ok": ok,
         "collection": settings.collection,
         "generation": generation,
-        "checks": [{"name": check.name, "ok": check.ok, "what": check.what} for check in checks],
+        "checks": [{"name": check.name, "ok": check.ok, "what": check.detail} for check in checks],
     }
     width = max(len(check.name) for check in checks)
-    lines = [f"{'ok' if check.ok else 'FAILED':<6}  {check.name:<{width}}  {check.what}" for check in checks]
+    lines = [f"{'ok' if check.ok else 'FAILED':<6}  {check.name:<{width}}  {check.detail}" for check in checks]
     return report, "\n".join([*lines, f"generation {generation} is {'intact' if ok else 'damaged'}"])
 
 

@@ -64,7 +64,7 @@ def index_pushed() -> int:
     try:
         settings = load()
         work = PushedBuilder(settings, partial(lazy_embedder, quiet=True), publisher_of(settings, quiet=True))
-        work.keep(lambda: os.getppid() == server)
+        work.run_until_idle(lambda: os.getppid() == server)
     except PilotlightError as error:
         logging.getLogger("pilotlight").error("%s", error)
         return 2

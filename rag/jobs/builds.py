@@ -49,10 +49,10 @@ class PushedBuilder:
         self._retry: dict[str, float] = {}
         self._pause = threading.Event()
 
-    def keep(self, is_needed: Callable[[], bool], idle: float = _IDLE_SECONDS) -> None:
+    def run_until_idle(self, is_needed: Callable[[], bool], idle: float = _IDLE_SECONDS) -> None:
         """Index waiting changes until there are none for `idle` seconds, or there are none and `is_needed` is false."""
-        worked, builds = time.monotonic(), 0
-        while time.monotonic() < worked + idle and builds < _MAX_BUILDS:
+        last_success, builds = time.monotonic(), 0
+        while time.monotonic() < last_success + idle and builds < _MAX_BUILDS:
             due = [
                 (name, folder)
                 for name, folder in pushed_folders(self._settings.index_dir).items()
@@ -63,7 +63,7 @@ class PushedBuilder:
                 for name, folder in due:
                     builds += 1
                     if self._try(name, folder):
-                        worked = time.monotonic()
+                        last_success = time.monotonic()
                     gc.collect()  # reference cycles of a build hold the previous vectors
                     memory.trim()
             elif not is_needed():

@@ -100,7 +100,7 @@ class JobManager:
             raise
 
     def all(self) -> list[dict[str, Any]]:
-        """Return the jobs that are remembered, newest first."""
+        """Return the recorded jobs, newest first."""
         jobs = []
         for name in self._ids():
             with suppress(JobMissing):

@@ -51,7 +51,7 @@ class PushedQueue:
         self._runner = runner
         self._wake = threading.Event()
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="pilotlight-pushed", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="pilotlight-pushed", daemon=True)
 
     def start(self) -> None:
         """Start the thread that looks for waiting changes and starts their indexing."""
@@ -64,45 +64,45 @@ class PushedQueue:
         if self._thread.is_alive():
             self._thread.join()
 
-    def put(self, sent: Push) -> dict[str, Any]:
+    def put(self, push: Push) -> dict[str, Any]:
         """Store a document, which replaces an earlier one at its address, and return the change.
 
-        Raises RequestRefused for an invalid document, JobConflict if nothing can be indexed here or the address has a
-        document that must stay, QueueFull if too many changes wait, StorageFull if the disk is full.
+        Raises RequestRefused for an invalid document, JobConflict if this server does not build the collection or the
+        address has a document and `replace` is false, QueueFull or StorageFull.
         """
-        store, settings = self._store(sent.collection), self._settings
-        content_type, _, parameter = sent.content_type.lower().partition(";")
+        store, settings = self._store(push.collection), self._settings
+        content_type, _, parameter = push.content_type.lower().partition(";")
         charset = parameter.strip().removeprefix("charset=").strip('"') or None
         if content_type.strip() not in CONTENT_TYPES:
             raise RequestRefused("content_type", f"{content_type[:80]!r} is not read", 415)
         if charset and not _CHARSET.fullmatch(charset):
             raise RequestRefused("content_type", f"has {charset[:80]!r}, which is not the name of a charset", 415)
-        body = (sent.base64 or b"") if sent.text is None else sent.text.encode()
+        body = (push.base64 or b"") if push.text is None else push.text.encode()
         if len(body) > settings.max_bytes:
             raise RequestRefused("document", f"is larger than {settings.max_bytes:,} bytes, see max_bytes", 413)
         page = Page(
-            url=_address(sent.url),
+            url=_address(push.url),
             source=SOURCE,
             body=body,
             content_type=content_type.strip(),
-            charset=charset if sent.text is None else "utf-8",
+            charset=charset if push.text is None else "utf-8",
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            sender_facts=_stated_facts(sent),
+            sender_facts=_stated_facts(push),
         )
-        with writing(settings.index_dir, folder_of(settings, sent.collection), len(body)):
+        with writing(settings.index_dir, folder_of(settings, push.collection), len(body)):
             facts = store.facts()
             if facts.queued >= MAX_QUEUED:
                 raise QueueFull(f"{facts.queued:,} changes wait to be indexed: try again shortly")
             if facts.bytes + len(body) > MAX_PUSHED_BYTES:
                 raise StorageFull(f"the documents of this collection would have more than {MAX_PUSHED_BYTES:,} bytes")
-            change = store.put(page, replace=sent.replace)
+            change = store.put(page, replace=push.replace)
             if change is None:
                 raise JobConflict(f"{page.url} has a document, which this one may not replace")
         self._wake.set()
-        return _described(change, sent.collection)
+        return _described(change, push.collection)
 
     def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Withdraw a pushed document. Raises NotThere if none was pushed there, and as `put` does."""
+        """Withdraw a pushed document. Raises NotThere if none was pushed to this address, and as `put` does."""
         store, address = self._store(collection), _address(url)
         with writing(self._settings.index_dir, folder_of(self._settings, collection)):
             if not store.has(address):
@@ -148,7 +148,7 @@ class PushedQueue:
             )
         return PushedStore(folder)
 
-    def _keep(self) -> None:
+    def _watch(self) -> None:
         while not self._closed.is_set():
             try:
                 folders = pushed_folders(self._settings.index_dir).values()
@@ -160,7 +160,7 @@ class PushedQueue:
             self._wake.clear()
 
     def _run(self) -> None:
-        """Start the process that indexes, unless it is running."""
+        """Start the process that indexes changes, unless it is running."""
         folder = self._settings.index_dir / PUSHED
         folder.mkdir(exist_ok=True)
         # The process inherits the lock and holds it until its end.
@@ -170,7 +170,7 @@ class PushedQueue:
 
 
 def pushed_folders(index_dir: Path) -> dict[str, Path]:
-    """Return the folders of collections with pushed documents, by name; not all of them are published."""
+    """Return the folders of collections with pushed documents, by name, even of those never published."""
     try:
         names = sorted(entry.name for entry in (index_dir / COLLECTIONS).iterdir() if is_collection_name(entry.name))
     except (FileNotFoundError, NotADirectoryError):
@@ -189,21 +189,21 @@ def _address(url: str) -> str:
     return address
 
 
-def _stated_facts(sent: Push) -> SenderFacts:
-    pairs = [(name, v) for name, of in sent.metadata.items() for v in ([of] if isinstance(of, str) else of or ())]
+def _stated_facts(push: Push) -> SenderFacts:
+    pairs = [(name, v) for name, of in push.metadata.items() for v in ([of] if isinstance(of, str) else of or ())]
     if wrong := [name for name, value in pairs if not collect([(name, value)])]:
         raise RequestRefused("metadata", f"has a name or value that is empty or too long: {wrong[0][:80]!r}")
-    if sent.date is not None and day_of(sent.date) != sent.date:
+    if push.date is not None and day_of(push.date) != push.date:
         raise RequestRefused("date", "must be a day such as 2026-01-31")
     readers = None
-    if sent.access is not None:
-        names = msgspec.structs.asdict(sent.access)
+    if push.access is not None:
+        names = msgspec.structs.asdict(push.access)
         try:
             readers = readers_of({kind: each for kind, each in names.items() if each is not None})
         except ValueError as error:
             raise RequestRefused("access", str(error)) from error
-    language = language_of(sent.language)
-    return SenderFacts(one_line(sent.title or ""), language, sent.date, tuple(collect(pairs).items()), readers)
+    language = language_of(push.language)
+    return SenderFacts(one_line(push.title or ""), language, push.date, tuple(collect(pairs).items()), readers)
 
 
 def _described(change: Change, collection: str) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class Ranking(Struct, frozen=True):
         return Ranking(self.rows[order], scores[order], reordered)
 
     def after(self, page: "Ranking") -> "Ranking":
-        """Return these candidates behind the passages of a page, which get the highest score."""
+        """Return the passages of a page, with the highest score, followed by these candidates."""
         highest = self.scores.max(initial=page.scores.max())
         raised = Ranking(page.rows, np.full(len(page.rows), highest, np.float32), page.columns)
         return replace(extend(raised, self), first=None)

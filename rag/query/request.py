@@ -59,7 +59,7 @@ class _Queried(Struct, frozen=True, forbid_unknown_fields=True):
 class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The query and options of a search; None leaves an option to the server."""
 
-    k: Annotated[int, Meta(ge=1, le=MAX_K, description="most hits to return")] = 10
+    k: Annotated[int, Meta(ge=1, le=MAX_K, description="maximum number of hits")] = 10
     # The order of hits depends on k, so all pages of a search need the same k.
     offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET, description="hits to skip: `next` of the previous answer")] = 0
     mode: Annotated[Mode, Meta(description="by meaning and words, or only one of them")] = "hybrid"
@@ -99,10 +99,10 @@ def names_of(collections: str | Sequence[str]) -> list[str] | None:
     return None if ALL in (unique := list(dict.fromkeys(names))) else unique
 
 
-def in_force(only: Filter | None, manifest: "Manifest") -> Filter | None:
-    """Return a filter as a generation applies it, or None for all documents.
+def effective_filter(only: Filter | None, manifest: "Manifest") -> Filter | None:
+    """Return the filter to apply to a generation, or None for all documents.
 
-    Readers are dropped if no document has an access list, and versions become addresses.
+    Versions are resolved to addresses, and readers are dropped if no document has an access list.
     """
     if only is None:
         return None
@@ -114,7 +114,7 @@ def in_force(only: Filter | None, manifest: "Manifest") -> Filter | None:
 
 
 def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Convert parameters of an address to the fields of `Filter.parse`, which refuses unknown names."""
+    """Convert the parameters of a query string to the fields of `Filter.parse`, which refuses unknown names."""
     fields: dict[str, Any] = {}
     for name, values in parameters.items():
         if name in DAYS:
@@ -127,7 +127,7 @@ def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 
 def parameters_of(only: Filter | None) -> list[tuple[str, str]]:
-    """Convert a filter to parameters of an address, the reverse of `fields_of`."""
+    """Convert a filter to the parameters of a query string, the reverse of `fields_of`."""
     if only is None:
         return []
     pairs = [(name, value) for name in LISTS for value in getattr(only, name)]
@@ -136,6 +136,6 @@ def parameters_of(only: Filter | None) -> list[tuple[str, str]]:
 
 
 def key_of(field: str) -> str:
-    """Return the name that a filter's field has in an address or on the command line, for an error."""
+    """Return the name that a filter's field has in a query string or on the command line, for an error."""
     name = field.removeprefix("filter.").removeprefix("date.")
     return name.replace("metadata.", METADATA, 1) if name.startswith("metadata.") else name

@@ -49,7 +49,7 @@ _CLAUSE_ENDS = " ,-–—'’/&+%#@$^~_"
 _MIN_WORDS, _MIN_SPACELESS_CHARS = 3, 6
 _MAX_WHOLE_WORDS, _START_WORDS, _END_WORDS = 10, 5, 3
 _MAX_WORD_CHARS = 80
-_PREFIX_WORDS = 3  # distinguishes a text from an equal one above it
+_PREFIX_WORDS = 3  # words before a repeated clause that tell it from the first
 
 
 class ScorePart(TypedDict):
@@ -219,7 +219,7 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
     )
 
 
-def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
+def explanation_lines(why: Explanation) -> Iterator[tuple[str, str]]:
     """Yield the name and a description of each part and step of an explanation."""
     for name, share in (("Meaning", why["dense"]), ("Words", why["lexical"]), ("Tokens", why["tokens"])):
         if share:
@@ -238,7 +238,7 @@ def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] = ()) -> dict[str, list[Share]]:
-    """Count documents per value of each of FACETS, most frequent first; unknown values are not counted.
+    """Count documents by value for each of FACETS, most frequent first; unknown values are not counted.
 
     Versions are sorted newest first instead. `path` lists the folders directly below the deepest folder that all
     documents share, so every choice narrows the results.
@@ -314,7 +314,7 @@ def questions_among(passages: "Iterable[StoredChunk]") -> list[str]:
 
 
 def link_to_text(url: str, content_type: str, text: str, highlights: Sequence[Span]) -> str | None:
-    """Return the address of a passage with a text fragment, so that browsers highlight its best clause.
+    """Return the address of a passage with a text fragment that makes browsers highlight its best clause.
 
     The best clause has the most `highlights`, which are ranges of `text`. Returns None if the passage is not from an
     HTML page on the web, or all its clauses are too short to be unique.
@@ -373,7 +373,7 @@ def as_text(answer: dict[str, Any]) -> str:
             lines += [f"    version {hit['version']}{f', also in {older}' if older else ''}"]
         lines += [f"    {passage[:200]}{'…' if len(passage) > 200 else ''}"]
         if why := hit.get("explanation"):
-            lines += [f"      {name.lower()}: {text}" for name, text in in_words(why)]
+            lines += [f"      {name.lower()}: {text}" for name, text in explanation_lines(why)]
         lines.append("")
     took = answer["took_ms"]
     count = counted(len(answer["hits"]), "hit")

@@ -31,7 +31,7 @@ from rag.decoding import check
 from rag.errors import FieldError, NotConfigured
 from rag.query.model_queue import WARM_QUERIES, QueryEncoder, RerankQueue, Vector
 from rag.query.ranking import Choice, Ranking, Rows, VectorHits, choose, extend, fuse, is_close, rerank, score_tokens
-from rag.query.request import CLOSE, DEFAULT_PER_DOCUMENT, MAX_OFFSET, RERANKED, SearchRequest, in_force
+from rag.query.request import CLOSE, DEFAULT_PER_DOCUMENT, MAX_OFFSET, RERANKED, SearchRequest, effective_filter
 from rag.query.results import (
     AlsoSearched,
     Answer,
@@ -97,7 +97,7 @@ class Retriever:
         check_fingerprint(generation.manifest, embedder.fingerprint)
         self.generation = generation
         self.embedder = embedder
-        self._in_force = lru_cache(_FILTERS)(partial(in_force, manifest=generation.manifest))
+        self._effective_filter = lru_cache(_FILTERS)(partial(effective_filter, manifest=generation.manifest))
         self._encoder = encoder or QueryEncoder(embedder)
         self._synonyms = read_synonyms(synonyms) if synonyms else {}
         self._close = close
@@ -106,7 +106,7 @@ class Retriever:
         self._threads = ThreadPoolExecutor(_TERM_SEARCH_THREADS, thread_name_prefix="terms")
 
     def warm(self) -> None:
-        """Run the whole path once, so that the first user's query finds memory allocated and kernels chosen."""
+        """Run a query once, so that memory is allocated and kernels are chosen before the first user's query."""
         for query in WARM_QUERIES:
             self.answer_query(SearchRequest(query, k=10, rerank=self._reranker is not None))
 
@@ -154,7 +154,7 @@ class Retriever:
 
     def _read_query(self, request: SearchRequest, embedded: QueryTokens | None) -> _Search:
         """Parse the query and the filter of a request."""
-        only = self._in_force(request.only) if request.filter else None
+        only = self._effective_filter(request.only) if request.filter else None
         terms = self.generation.read_query(request.query, self._synonyms, self.embedder.has_word, only)
         if embedded is not None and terms.meaning != request.meaning:  # a word after a dash is an option in this index
             embedded = None
@@ -376,7 +376,7 @@ class Retriever:
         return hits[:_JUDGED_HITS], hits[earlier:]
 
     def _sample(self, size: int) -> Sequence[StoredChunk]:
-        """Fetch passages at equal distances in the collection."""
+        """Fetch passages that are evenly spaced over the collection."""
         count = self.generation.manifest.counts.chunks
         return self.generation.chunks(np.unique(np.linspace(0, max(0, count - 1), min(count, size)).astype(np.int64)))
 

@@ -37,8 +37,8 @@ _MIN_REASON_LOGITS = 0.2
 SIGNALS = {
     "known": ("the model knows the language", "the model hardly knows the language"),
     "code": ("passages are code", "passages are not code"),
-    "tenth": ("many passages have the words alike", "few passages have the words"),
-    "gap": ("a few passages are nearest by meaning", "many passages are near by meaning"),
+    "tenth": ("many passages have the same words", "few passages have the words"),
+    "gap": ("a few passages are much nearer by meaning", "many passages are equally near by meaning"),
     "near": ("the nearest passage is very near", "no passage is near"),
     "near_in_code": ("code without comments is very near", "no code without comments is near"),
 }

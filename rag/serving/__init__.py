@@ -1,3 +1,3 @@
-"""Following: generations in, a retriever that always answers from the newest out.
+"""Serving: opens each new generation, and answers from the newest one.
 
 May import `query` and the root of `rag`."""

@@ -28,7 +28,7 @@ POLL_SECONDS = 1.0
 RETRY_SECONDS = 10.0
 CHECK_SECONDS = 3600.0
 SUSPECT_SECONDS = 60.0
-_MAX_JOINTS = 16  # cached sets of collections searched together
+_MAX_JOINT_RETRIEVERS = 16  # cached sets of collections searched together
 LOADING = "loading the model and the index"
 
 
@@ -55,7 +55,7 @@ class QueryEmbedding(NamedTuple):
 
 
 class ServedModel:
-    """A warm embedder, with one queue for queries and one for texts that can wait. Safe to share between threads."""
+    """A warm embedder with two queues, for queries and for texts that can wait. Safe to share between threads."""
 
     def __init__(self, name: str, load: Callable[[], Embedder], cache: QueryCache | None = None) -> None:
         """Load the model, and run it once in each way that queries do. Raises RagError, and as `load` does."""
@@ -86,18 +86,23 @@ class ServedModel:
 
 
 class ServedCollection:
-    """A served collection. Only the thread that follows the index changes it, except for `suspect`."""
+    """A served collection. Only the follower's thread changes it, except for `suspect`, which any thread may set."""
 
     def __init__(self) -> None:
         self.retriever: Retriever | None = None
-        self.away = False  # whether its store was last unreachable
+        self.unreachable = False  # whether its store was last unreachable
         self.reason = LOADING  # error or progress; empty if ready
         self.missing = False
-        self.failed: str | None = ""  # unreadable generation, to be retried at `retry_at`
+        self.failed_id: str | None = ""  # unreadable generation, retried after `retry_at`
         self.retry_at = 0.0
         self.suspect = False
         self.files: SelfCheck | None = None
         self.next_check = self.next_suspect = 0.0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether searches can be answered."""
+        return self.retriever is not None and not self.unreachable
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of the served generation, JSON-ready; empty if there is none."""
@@ -122,19 +127,19 @@ class Follower:
         self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never mutated
         self.model: ServedModel | None = None
         self.reranker: RerankQueue | None = None
-        self.tried = False
+        self.has_refreshed = False
         self._make_embedder = make_embedder
         self._make_reranker = make_reranker
         self._stores: dict[str, Store] = {}
         self.overviews: WeakKeyDictionary[Searchable, dict[Filter | None, dict[str, Any]]] = WeakKeyDictionary()
-        self._joints: dict[tuple[Retriever, ...], Retriever] = {}
+        self._joint_retrievers: dict[tuple[Retriever, ...], Retriever] = {}
         self._has_swapped = False
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="pilotlight-index", daemon=True)
 
     def start(self) -> None:
-        """Start to load in the background."""
+        """Start loading in the background."""
         self._thread.start()
 
     def close(self) -> None:
@@ -147,9 +152,9 @@ class Follower:
 
     def wait_for_start(self, condition: Callable[[], object], seconds: float) -> None:
         """Wait until a condition holds or the index has been read once; return at once if loading has not begun."""
-        if not self.tried and self._thread.is_alive():
+        if not self.has_refreshed and self._thread.is_alive():
             with self._changed:
-                self._changed.wait_for(lambda: self.tried or condition(), seconds)
+                self._changed.wait_for(lambda: self.has_refreshed or condition(), seconds)
 
     def _follow(self) -> None:
         while True:
@@ -161,7 +166,7 @@ class Follower:
             except Exception:
                 log.exception("following the index failed")
             with self._changed:
-                self.tried = True
+                self.has_refreshed = True
                 self._changed.notify_all()
             if self._stop.wait(POLL_SECONDS):
                 return
@@ -174,10 +179,11 @@ class Follower:
         if not stores or (default and default.retriever):
             stores = {DEFAULT: FolderStore(self.settings.index_dir), **stores}
         for name in self.collections.keys() - stores.keys():
-            log.info("collection %s is gone", name)
+            log.info("collection %s has been deleted", name)
         self.collections = {name: self.collections.get(name) or ServedCollection() for name in stores}
         current = {served.retriever for served in self.collections.values()}
-        self._joints = {key: joint for key, joint in self._joints.items() if current.issuperset(key)}
+        joints = self._joint_retrievers
+        self._joint_retrievers = {key: joint for key, joint in joints.items() if current.issuperset(key)}
         for name, store in stores.items():
             served = self.collections[name]
             try:
@@ -193,19 +199,19 @@ class Follower:
                 served.reason = "an internal error while loading; see the log"
 
     def _update(self, name: str, store: Store, served: ServedCollection) -> None:
-        """Open the live generation of a collection, unless it is open, or has just failed to open."""
+        """Open the live generation of a collection, unless it is open already or has just failed to open."""
         live: str | None = None
         try:
             live = store.live_id()
         except IndexCorrupt:
             pass
         except StoreError:
-            served.away = True
+            served.unreachable = True
             raise
-        served.away = False
+        served.unreachable = False
         if served.retriever and served.retriever.generation.manifest.id == live:
-            served.reason, served.failed = "", ""
-        elif live != served.failed or time.monotonic() >= served.retry_at:
+            served.reason, served.failed_id = "", ""
+        elif live != served.failed_id or time.monotonic() >= served.retry_at:
             try:
                 self._open(name, store, served, live)
             except PilotlightError as error:
@@ -226,11 +232,11 @@ class Follower:
             self._fall_back(name, store, served, served.retriever.generation.manifest.id, error)
 
     def _fall_back(
-        self, name: str, store: Store, served: ServedCollection, failed: str | None, error: PilotlightError
+        self, name: str, store: Store, served: ServedCollection, failed_id: str | None, error: PilotlightError
     ) -> None:
         """If a generation is unreadable, keep serving the current one, or else open the newest readable older one."""
-        served.failed, served.retry_at = failed, time.monotonic() + RETRY_SECONDS
-        is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed
+        served.failed_id, served.retry_at = failed_id, time.monotonic() + RETRY_SECONDS
+        is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed_id
         if is_damaged or (served.retriever is None and not isinstance(error, StoreError)):
             for generation_id in older_ids(store):
                 try:
@@ -240,11 +246,11 @@ class Follower:
                     log.warning("collection %s: %s", name, other)
             else:
                 served.retriever = served.files = None
-        instead = served.retriever.generation.manifest.id if served.retriever else ""
-        self._note(name, served, f"{error}; meanwhile generation {instead} is served" if instead else str(error))
+        served_id = served.retriever.generation.manifest.id if served.retriever else ""
+        self._note(name, served, f"{error}; meanwhile generation {served_id} is served" if served_id else str(error))
 
     def _open(self, name: str, store: Store, served: ServedCollection, generation_id: str | None) -> None:
-        """Serve a generation once the model is loaded and warm; until then the current one answers."""
+        """Load the model if necessary, warm a generation up, and serve it in place of the current one."""
         settings, generation = self.settings, store.open(generation_id)
         try:
             if self.model is None:
@@ -272,16 +278,16 @@ class Follower:
         embedder, encoder, synonyms, close = model.embedder, model.encoder, settings.synonyms, settings.close
         return Retriever(generation, embedder, encoder=encoder, reranker=queue, synonyms=synonyms, close=close)
 
-    def joint(self, members: Mapping[str, Retriever]) -> Retriever:
+    def joint_retriever(self, members: Mapping[str, Retriever]) -> Retriever:
         """Return the retriever of several collections, which is cached while their generations are served."""
         key = tuple(members.values())
-        retriever = self._joints.get(key)
+        retriever = self._joint_retrievers.get(key)
         if retriever is None:
             assert self.model is not None  # noqa: S101 - every member has the model
             generations = {name: each.generation for name, each in members.items()}
             joint = JointGeneration({name: g for name, g in generations.items() if isinstance(g, Generation)})
             retriever = self._retriever_of(joint, self.model)
-            self._joints = dict([*self._joints.items(), (key, retriever)][-_MAX_JOINTS:])
+            self._joint_retrievers = dict([*self._joint_retrievers.items(), (key, retriever)][-_MAX_JOINT_RETRIEVERS:])
         return retriever
 
     def _note(self, name: str, served: ServedCollection, reason: str) -> None:

@@ -24,7 +24,7 @@ from indexer.stores import Searchable
 from rag import deadline
 from rag.access import EVERYTHING, Scope
 from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
-from rag.query.request import ALL, DEFAULT_SUGGESTIONS, SearchRequest, in_force, names_of
+from rag.query.request import ALL, DEFAULT_SUGGESTIONS, SearchRequest, effective_filter, names_of
 from rag.query.results import MAX_TYPED_CHARS, MIN_TYPED_CHARS, Answer, Suggestion, count_facets, suggestions
 from rag.query.retriever import Retriever
 from rag.serving.follower import LOADING, Follower, QueryEmbedding, ServedModel
@@ -57,7 +57,7 @@ class LiveRetriever:
         return self if scope is EVERYTHING or scope.is_all else LiveRetriever(self.follower, scope)
 
     def start(self) -> None:
-        """Start to load in the background."""
+        """Start loading in the background."""
         self.follower.start()
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class LiveRetriever:
     @property
     def ready(self) -> bool:
         """True if at least one collection is ready."""
-        return any(each.retriever and not each.away for each in self.follower.collections.values())
+        return any(each.is_ready for each in self.follower.collections.values())
 
     def status(self) -> dict[str, Any]:
         """Return the state of the server and of the collections of the scope, JSON-ready.
@@ -92,7 +92,7 @@ class LiveRetriever:
             **({"rerank_model": settings.rerank_model} if settings.rerank_model else {}),
             **(collections[DEFAULT].facts() if DEFAULT in collections else {}),
             "collections": [
-                {"name": name, "ready": bool(each.retriever and not each.away), "reason": each.reason, **each.facts()}
+                {"name": name, "ready": each.is_ready, "reason": each.reason, **each.facts()}
                 for name, each in collections.items()
             ],
         }
@@ -114,21 +114,21 @@ class LiveRetriever:
         Waits while this process starts, because requests arrive as soon as another worker is ready. Raises QueryError,
         CollectionMissing, NotReady or DeadlinePassed.
         """
-        away: list[str] = []
+        unavailable: list[str] = []
         if request.collections is None:
             members = {request.collection: self._retriever(request.collection)}
             if request.filter is not None or self.scope is not EVERYTHING:
                 request = replace(request, filter=self.scope.narrowed(request.collection, request.only))
         else:
-            members, away = self._retrievers(names_of(request.collections))
+            members, unavailable = self._retrievers(names_of(request.collections))
             narrowed = [(self.scope.narrowed(name, request.only), each) for name, each in members.items()]
-            filters = tuple(in_force(only, each.generation.manifest) for only, each in narrowed)
+            filters = tuple(effective_filter(only, each.generation.manifest) for only, each in narrowed)
             only = EachFilter(parts=filters) if any(filters) else None
             request = replace(request, collection=next(iter(members)), collections=",".join(members), filter=only)
-        with self.noting_failures(*members):
-            retriever = self.follower.joint(members) if len(members) > 1 else next(iter(members.values()))
+        with self.checking_on_failure(*members):
+            retriever = self.follower.joint_retriever(members) if len(members) > 1 else next(iter(members.values()))
             answer = self._answer(retriever, request, embedded)
-        return replace(answer, unavailable=away) if away else answer
+        return replace(answer, unavailable=unavailable) if unavailable else answer
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> QueryEmbedding:
         """Embed texts; see `ServedModel.embed`. Raises NotThere, NotReady or DeadlinePassed."""
@@ -157,7 +157,7 @@ class LiveRetriever:
         return OpenDocument(self, collection, generation, entry)
 
     def open_around(self, chunk_id: str, collection: str = DEFAULT) -> "tuple[OpenDocument, int] | None":
-        """Open the document of a passage; return it with the place of the passage, or None if the passage is gone."""
+        """Return the document of a passage and the index of the passage in it, or None if the passage is gone."""
         with self._reading(collection) as (generation, only):
             entry_and_row = generation.entry_of(chunk_id, only)
         if entry_and_row is None:
@@ -168,7 +168,7 @@ class LiveRetriever:
     def questions(self, collection: str = DEFAULT) -> list[str]:
         """Return headings that are questions; none unless the scope has every document. Raises as `search` does."""
         retriever = self._retriever(collection)
-        with self.noting_failures(collection):
+        with self.checking_on_failure(collection):
             return retriever.questions if self._has_whole(collection) else []
 
     def suggest(
@@ -193,7 +193,7 @@ class LiveRetriever:
             return len(rows), generation.chunks(np.array(rows[:limit], np.int64))
 
     def overview(self, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
-        """Return number and facets of the allowed documents, and the build time. Raises as `search` does."""
+        """Return the number and facets of the allowed documents, and the build time. Raises as `search` does."""
         with self._reading(collection, filter) as (generation, only):
             overviews = self.follower.overviews.setdefault(generation, {})
             if only not in overviews:
@@ -214,8 +214,8 @@ class LiveRetriever:
         return (OpenDocument(self, collection, generation, entry) for entry in present)
 
     @contextmanager
-    def noting_failures(self, *collections: str) -> Iterator[None]:
-        """Request a check of collections' files if the block fails. Raises NotReady for an unusable index or store."""
+    def checking_on_failure(self, *collections: str) -> Iterator[None]:
+        """If the block fails, request a check of the collections' files. Raises NotReady if the store is unusable."""
         try:
             yield
         except Exception as error:
@@ -223,7 +223,7 @@ class LiveRetriever:
             if is_corrupt or not isinstance(error, PilotlightError):
                 for served in filter(None, map(self.follower.collections.get, collections)):
                     served.suspect = True
-            # the generation is damaged, unreachable or deleted
+            # The generation is damaged, unreachable or deleted.
             if is_corrupt or isinstance(error, StoreError | IndexMissing):
                 raise NotReady(str(error)) from error
             raise
@@ -240,19 +240,19 @@ class LiveRetriever:
         only = self.scope.narrowed(collection, filter)
         with self._reading(collection, filter):
             folder = collection_dir(settings.index_dir, collection)
-            return find_changes(folder, collection, since, until, lambda manifest: in_force(only, manifest))
+            return find_changes(folder, collection, since, until, lambda manifest: effective_filter(only, manifest))
 
     @contextmanager
     def _reading(self, collection: str, requested: Filter | None = None) -> Iterator[tuple[Searchable, Filter | None]]:
         """Yield the live generation of a collection, and the requested filter ANDed with that of the scope."""
         generation = self._retriever(collection).generation
-        with self.noting_failures(collection):
-            yield generation, in_force(self.scope.narrowed(collection, requested), generation.manifest)
+        with self.checking_on_failure(collection):
+            yield generation, effective_filter(self.scope.narrowed(collection, requested), generation.manifest)
 
     def _retriever(self, collection: str) -> Retriever:
-        """Return the retriever of a collection of the scope, waiting for it while the process starts.
+        """Return the retriever of a collection that the scope includes, waiting for it while the process starts.
 
-        Raises CollectionMissing, which names only collections of the scope, or NotReady.
+        Raises NotReady, or CollectionMissing, which names only collections that the scope includes.
         """
         follower = self.follower
         if self.scope is not EVERYTHING and not self.scope.has(collection):
@@ -264,10 +264,10 @@ class LiveRetriever:
                 min(LOADING_SECONDS, deadline.remaining()),
             )
             served = follower.collections.get(collection)
-        if served is None and follower.tried:
+        if served is None and follower.has_refreshed:
             raise self._missing(collection)
         retriever = served.retriever if served else None
-        if served is None or retriever is None or served.away:
+        if served is None or retriever is None or served.unreachable:
             raise NotReady(served.reason if served else LOADING)
         return retriever
 
@@ -275,21 +275,21 @@ class LiveRetriever:
         """Return the ready retrievers of `names`, or of the scope, and the names of collections that are not ready."""
         follower = self.follower
         follower.wait_for_start(lambda: False, min(LOADING_SECONDS, deadline.remaining()))
-        if not follower.tried:
+        if not follower.has_refreshed:
             raise NotReady(LOADING)
         visible = {name: served for name, served in follower.collections.items() if self.scope.has(name)}
         missing = [name for name in names or () if name not in visible] or [ALL] * (not visible)
         if missing:
             raise CollectionMissing(missing[0], visible, "collections")
         visible = {name: served for name, served in visible.items() if names is None or name in names}
-        ready = {name: each.retriever for name, each in visible.items() if each.retriever and not each.away}
-        away = [name for name in visible if name not in ready]
-        if away and (names or not ready):
-            raise NotReady(f"collection {away[0]!r}: {visible[away[0]].reason}")
-        return ready, away
+        ready = {name: each.retriever for name, each in visible.items() if each.retriever and not each.unreachable}
+        unavailable = [name for name in visible if name not in ready]
+        if unavailable and (names or not ready):
+            raise NotReady(f"collection {unavailable[0]!r}: {visible[unavailable[0]].reason}")
+        return ready, unavailable
 
     def _answer(self, retriever: Retriever, request: SearchRequest, embedded: QueryTokens | None) -> Answer:
-        """Answer from the cache of the caller, or else from one generation."""
+        """Answer from the cache of the caller, or else from the open generation."""
         if request.rerank:
             return retriever.answer_query(request, embedded)
         began, key = time.perf_counter(), ("answers", retriever.generation.manifest.id, request)
@@ -341,13 +341,13 @@ class OpenDocument:
         return {"generation": self.generation.manifest.id, **self.entry.facts}
 
     def headings(self) -> list[tuple[str, str, int]]:
-        """Return address, heading path and tokens of every passage."""
-        with self.live.noting_failures(self.collection):
+        """Return the address, heading path and number of tokens of every passage."""
+        with self.live.checking_on_failure(self.collection):
             return self.generation.headings(self.entry.rows)
 
     def passages(self, start: int, stop: int) -> list[dict[str, Any]]:
         """Return the passages from `start` up to `stop`, JSON-ready."""
-        with self.live.noting_failures(self.collection):
+        with self.live.checking_on_failure(self.collection):
             return self.generation.passages(self.entry.rows[max(0, start) : max(0, stop)])
 
     def batches(self) -> Iterator[list[dict[str, Any]]]:

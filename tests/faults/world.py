@@ -139,7 +139,7 @@ def _serve(world: World, index: Path) -> None:
     from rag.settings import load
 
     follower = Follower(load({"index": str(index)}, {}), lambda _: DummyEmbedder())
-    follower.tried = True
+    follower.has_refreshed = True
     retriever = LiveRetriever(follower)
     for attempt in range(3):
         follower._refresh()

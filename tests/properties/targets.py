@@ -120,7 +120,7 @@ def _client() -> FlaskClient:
     settings = load({"index": str(folder / "index"), "deadline": "600"}, {})
     follower = Follower(settings, lambda _: DummyEmbedder())
     follower._refresh()
-    follower.tried = True
+    follower.has_refreshed = True
     return create_app(LiveRetriever(follower), settings).test_client()
 
 

@@ -76,7 +76,7 @@ def live(dice: random.Random, tmp_path_factory: pytest.TempPathFactory) -> Itera
     make("half-b", folders[1:])
     retriever = LiveRetriever(Follower(load({"index": str(root / "index")}, {}), lambda _: DummyEmbedder()))
     retriever.follower._refresh()
-    retriever.follower.tried = True
+    retriever.follower.has_refreshed = True
     yield retriever
     retriever.close()
 

@@ -288,7 +288,7 @@ class Library(ServerChecks, RuleBasedStateMachine):
     def start(self) -> None:
         """Start a server, which looks at the index when it is told to."""
         self.follower = Follower(self.settings, lambda _: DummyEmbedder())
-        self.follower.tried = True
+        self.follower.has_refreshed = True
         self.retriever = LiveRetriever(self.follower)
         app = create_app(self.retriever, self.settings, pushes=PushedQueue(self.settings))
         self.client = app.test_client()

@@ -338,7 +338,7 @@ def test_no_struct_corrupts_memory() -> None:
             SearchRequest,
             {"query": " \u2028"},
             "query",
-            "query must be text of 1 to 10000 characters with something to read in it.",
+            "query must be text of 1 to 10000 characters with a visible character.",
         ),
         (SearchRequest, {"query": "a" * 10_001}, "query", "query is too long: at most 10000 characters"),
         (SearchRequest, {"query": "a", "mode": "x"}, "mode", "mode must be one of: dense, hybrid, lexical."),

@@ -435,7 +435,7 @@ def test_every_method_of_a_retriever_is_narrowed(sites: dict[bool, Site]) -> Non
         "within",
         "follower",
         "scope",
-        "noting_failures",
+        "checking_on_failure",
     }
     names = {name for name in dir(LiveRetriever) if not name.startswith("_")} - of_no_document - {"status"}
     assert names == {name.partition(" ")[0] for name in CALLS}

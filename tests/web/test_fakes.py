@@ -11,7 +11,7 @@ from tests.web.fakes import FakeDocument, FakeJobs, FakeRetriever
 from tests.web.running import serving
 
 STEERING = {"calls", "document_of"}  # for tests alone
-NOT_FAKED = {"start", "grep", "noting_failures", "headings"}
+NOT_FAKED = {"start", "grep", "checking_on_failure", "headings"}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ _PUSH = Annotated[messages.Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 
 blueprint = Blueprint("documents", __name__, url_prefix="/api/v1")
 jobs = Blueprint("jobs", __name__, url_prefix="/api/v1/index")
-_reading = Lock()  # exports take turns, as each holds the interpreter
+_export_lock = Lock()  # exports take turns, as each holds the interpreter
 
 
 @blueprint.get("/documents/<id>")
@@ -74,7 +74,7 @@ def _json_pieces(document: OpenDocument) -> Iterator[bytes]:
 def _one_at_a_time(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Yield pieces, each computed while no other export computes one."""
     while True:
-        with _reading:
+        with _export_lock:
             piece = next(pieces, None)
         if piece is None:
             return

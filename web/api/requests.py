@@ -80,13 +80,13 @@ def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via 
     keeps: Recorder | None = extensions["insights"]
     if keeps is None or via is None or search.offset:
         return answer
-    is_box = caller().is_shown
+    is_box = caller().is_public
     is_seen = not (is_box or "X-Pilotlight-Typing" in request.headers)
     return structs.replace(answer, search_id=keeps.record(answer, "box" if is_box else via, seen=is_seen))
 
 
 def collections_of(collection: str, collections: str | Sequence[str] | None) -> list[str]:
-    """Return the requested collection, or those of several that are available."""
+    """Return the requested collection, or the available ones of several requested collections."""
     if collections is None:
         return [collection]
     names, served = names_of(collections), retriever().status().get("collections", [])
@@ -94,12 +94,12 @@ def collections_of(collection: str, collections: str | Sequence[str] | None) -> 
 
 
 def collection_field(collection: str) -> dict[str, Any]:
-    """Return the parameter of an address that names a collection; none for the default collection."""
+    """Return the query parameter that names a collection; none for the default collection."""
     return {} if collection == DEFAULT_COLLECTION else {"collection": collection}
 
 
 def read_json(kind: type[T], max_bytes: int, owner: str = "this request") -> T:
-    """Decode the request's body, limited in bytes, to a struct. Raises as `read_object` does."""
+    """Decode the request's body, of at most `max_bytes`, to a struct. Raises as `read_object` does."""
     return decode(read_object(max_bytes), kind, owner)
 
 
@@ -162,7 +162,7 @@ def is_filter(name: str) -> bool:
     return name in LISTS or name in DAYS or name.startswith(METADATA)
 
 
-def fields_beside_filter(parameters: Mapping[str, Sequence[str]], names: Sequence[str], owner: str) -> dict[str, str]:
+def fields_without_filter(parameters: Mapping[str, Sequence[str]], names: Sequence[str], owner: str) -> dict[str, str]:
     """Return the fields of a query string that are not part of a filter. Raises FieldError for an unknown one."""
     fields = {name: ",".join(values) for name, values in parameters.items() if not is_filter(name)}
     refuse_unknown(fields, (*names, *KEYS), owner)
@@ -193,7 +193,7 @@ def search_of_object(fields: Mapping[str, Any], kind: type[S]) -> S:
 
 def search_of_parameters(parameters: Mapping[str, Sequence[str]]) -> SearchRequest:
     """Decode the fields of a query string to a search. Raises FieldError or FilterError."""
-    fields = fields_beside_filter(parameters, ("q", *_OPTIONS), "a search")
+    fields = fields_without_filter(parameters, ("q", *_OPTIONS), "a search")
     if "q" in fields:
         fields["query"] = fields.pop("q")
     try:

@@ -20,12 +20,12 @@ from rag.messages import EVENT_STREAM, Event, event_of
 from rag.query.request import MAX_QUERY_CHARS, FilterError, SearchRequest
 from rag.query.results import Answer
 from web.api import requests
-from web.display_urls import places
+from web.display_urls import display_names
 from web.guards.limits import MAX_BODY_BYTES, MAX_CONVERSATION_BYTES, MAX_SEARCH_BYTES, take_slot
 from web.openapi import Content, Operation
 from web.problems import DETAILS, problem, problem_of
 
-# All feedback but `seen` names a hit.
+# All feedback except `seen` names a hit.
 _NAMES_HIT = {"required": ["hit"], "properties": {"hit": {"type": "string"}}}
 _FEEDBACK = Annotated[
     messages.FeedbackRequest,
@@ -97,10 +97,10 @@ def search_by_batch() -> Response:
 def suggest() -> Response:
     """Suggest titles and headings that complete a text, from documents that the filter allows."""
     parameters = requests.parse_query_string(request.query_string)
-    fields = requests.fields_beside_filter(parameters, messages.SuggestRequest.__struct_fields__, "suggestions")
+    fields = requests.fields_without_filter(parameters, messages.SuggestRequest.__struct_fields__, "suggestions")
     typed = decode(fields, messages.SuggestRequest, strict=False)
     names = requests.collections_of(typed.collection, typed.collections)
-    only = requests.filter_of_parameters(places(*names).index_values(parameters))
+    only = requests.filter_of_parameters(display_names(*names).index_values(parameters))
     by_collection = [requests.retriever().suggest(typed.q, name, only, typed.k) for name in names]
     in_turn = {each.text: each for each in chain(*zip_longest(*by_collection)) if each}
     return jsonify(messages.Suggestions(list(in_turn.values())[: typed.k]))

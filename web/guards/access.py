@@ -45,11 +45,11 @@ from web.guards.limits import TokenBuckets, network_of, shared_file
 from web.openapi import operation_for
 from web.problems import this_request, wants_page
 
-# routes allowed to a key that pages contain
+# routes that a key for pages may call
 FOR_PAGES = frozenset(
     {"search.search_by_query_string", "search.search_by_body", "search.suggest", "search.add_feedback"}
 )
-OUTSIDE = "is none that this caller may write"
+OUTSIDE = "is not one that this caller may write"
 USER = "user:"  # prefix of the names of users; no key has a colon in its name
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024
@@ -74,19 +74,19 @@ class Caller:
     Args:
         name: name of the key, or `user:` and the name of the user; empty without either.
         role: read or write; None for the routes that are open to everybody.
-        is_shown: whether pages contain the key, so that many people share it.
+        is_public: whether pages contain the key, so that many people share it.
         scope: documents that the caller may read.
-        writes: documents that the caller may change.
+        writable: documents that the caller may change.
     """
 
     name: str
     role: str | None
-    is_shown: bool = False
+    is_public: bool = False
     scope: Scope = EVERYTHING
-    writes: Scope = NOTHING
+    writable: Scope = NOTHING
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """The caller's name in error messages."""
         user = self.name.removeprefix(USER)
         return f"The key {user!r}" if user == self.name else f"The user {user!r}"
@@ -102,20 +102,20 @@ def caller() -> Caller:
     return g.get("caller", NOBODY)  # type: ignore[no-any-return]  # g has no types
 
 
-def name_caller(sent: Request) -> str:
-    """Return the name under which the requests of the current caller are counted."""
+def name_caller(http_request: Request) -> str:
+    """Return the name by which to count the requests of the current caller."""
     client = caller()
     # All readers of a page share the key that it contains, so count each address separately.
-    is_known = client.name and not client.is_shown
-    return f"key {client.name}" if is_known else f"address {network_of(sent.remote_addr)}"
+    is_known = client.name and not client.is_public
+    return f"key {client.name}" if is_known else f"address {network_of(http_request.remote_addr)}"
 
 
 def may_write(collection: str) -> bool:
     """Return whether the current caller may change a collection."""
-    return caller().writes.has_whole(collection)
+    return caller().writable.has_whole(collection)
 
 
-def sees_all() -> bool:
+def may_read_all() -> bool:
     """Return whether the current caller may read every document of the server."""
     scope = caller().scope
     if scope.is_all:
@@ -134,50 +134,50 @@ class AccessControl:
         self._refused = TokenBuckets(REFUSALS_S, shared_file("refusals"))
         self._users = Users(settings) if settings.user_header else None
 
-    def check(self, sent: Request) -> None:
+    def check(self, http_request: Request) -> None:
         """Store the caller of a request in `g`, if that caller may use the route.
 
         Raises Unauthorized, Forbidden, KeysError or TooManyRequests.
         """
-        if sent.url_rule is None or sent.method == "OPTIONS":
+        if http_request.url_rule is None or http_request.method == "OPTIONS":
             return
-        route = operation_for(sent.url_rule)
+        route = operation_for(http_request.url_rule)
         if route.role is None:
             g.caller = Caller("", None, scope=self._of_everybody())
             return
         try:
-            client = g.caller = self._caller(sent, route.role)
+            client = g.caller = self._caller(http_request, route.role)
             _check_role(client, route.role)
-            if route.operator and not (client.role == "write" and client.writes.is_all):
+            if route.operator and not (client.role == "write" and client.writable.is_all):
                 detail = "This is for operators: it requires a key with the role write, for everything."
                 if client.name and not wants_page():
                     raise Forbidden(detail)
                 raise _unauthorized(detail, "read")
-            if route.needs_everything and not sees_all():
-                shown = client.shown if client.name else "A caller without a key"
-                raise Forbidden(f"{shown} may see only part of the documents; this shows the whole server.")
+            if route.needs_everything and not may_read_all():
+                display_name = client.display_name if client.name else "A caller without a key"
+                raise Forbidden(f"{display_name} may see only part of the documents; this shows the whole server.")
         except (Unauthorized, Forbidden) as error:
             if caller().name or caller().role:
                 raise
-            wait = self._refused.take(network_of(sent.remote_addr))
+            wait = self._refused.take(network_of(http_request.remote_addr))
             if wait > 0:
                 raise TooManyRequests(BARRED, retry_after=math.ceil(wait)) from error
             raise
 
     def origins(self) -> frozenset[str]:
-        """Return the origins that have a key for their pages; none while the key file is invalid."""
+        """Return the origins for whose pages there is a key; none while the key file is invalid."""
         try:
             return frozenset(origin for key in self._keys.current() or () for origin in key.origins)
         except KeysError:
             return frozenset()
 
-    def _caller(self, sent: Request, role: str) -> Caller:
-        header = sent.environ.get("HTTP_AUTHORIZATION")
+    def _caller(self, http_request: Request, role: str) -> Caller:
+        header = http_request.environ.get("HTTP_AUTHORIZATION")
         if self._users and (found_user := self._users.caller(role)):
             return found_user
         # Some clients always send a key. If no keys are configured, ignore it for reading.
         if header is None or (role == "read" and self._keys.current() is None):
-            if not self._is_open(sent):
+            if not self._is_open(http_request):
                 return NOBODY
             return _ANYBODY if self._anonymous == "read" else _LOCAL
         key = _key_of(header, role)
@@ -188,17 +188,16 @@ class AccessControl:
         if key_record is None:
             raise _unauthorized("This key is unknown or has been removed.", role)
         if key_record.origins:
-            if sent.endpoint not in FOR_PAGES:
+            if http_request.endpoint not in FOR_PAGES:
                 raise Forbidden(
                     f"The key {key_record.name!r} is shown in pages of other sites, and only allows searches."
                 )
             # Scripts in a page cannot forge this header, but other programs can: it keeps out sites, not people.
-            if sent.headers.get("Origin") not in key_record.origins:
+            if http_request.headers.get("Origin") not in key_record.origins:
                 raise Forbidden(f"The key {key_record.name!r} only allows requests from the pages of its sites.")
-        writes = key_record.sees if key_record.role == "write" else NOTHING
-        return Caller(
-            key_record.name, key_record.role, is_shown=bool(key_record.origins), scope=key_record.sees, writes=writes
-        )
+        scope = key_record.readable
+        writable = scope if key_record.role == "write" else NOTHING
+        return Caller(key_record.name, key_record.role, bool(key_record.origins), scope, writable)
 
     def _of_everybody(self) -> Scope:
         """Return the scope of open routes: only documents that every caller may read."""
@@ -210,9 +209,9 @@ class AccessControl:
             return NOTHING
         if self._anonymous == "read":
             return UNLISTED
-        return EVERYTHING if all(key.sees.is_all for key in keys) else NOTHING
+        return EVERYTHING if all(key.readable.is_all for key in keys) else NOTHING
 
-    def _is_open(self, sent: Request) -> bool:
+    def _is_open(self, http_request: Request) -> bool:
         """Return whether callers without a key may read; by default only on this machine and without keys."""
         if self._anonymous != "auto":
             return self._anonymous == "read"
@@ -220,7 +219,7 @@ class AccessControl:
         if not self._is_private or self._users or self._keys.current() is not None:
             return False
         # Otherwise a site whose name resolves to this machine could read the index through a visitor's browser.
-        if not is_loopback(_PORT.sub("", sent.environ.get("HTTP_HOST", ""))):
+        if not is_loopback(_PORT.sub("", http_request.environ.get("HTTP_HOST", ""))):
             raise Forbidden(
                 "This server only answers to names of this machine. To serve it under another, behind a proxy, "
                 "start it with --anonymous read, or make keys."
@@ -270,10 +269,10 @@ class Users:
         rights = self._rules.rights(*user)
         if rights is None:
             return Caller(USER + user[0], None)
-        return Caller(USER + user[0], rights.role, scope=rights.sees, writes=rights.writes)
+        return Caller(USER + user[0], rights.role, scope=rights.readable, writable=rights.writable)
 
     def _user_of(self, environ: Mapping[str, Any]) -> tuple[str, list[str]] | None:
-        """Return the user and the groups that a trusted proxy names, or None. Raises Unauthorized for a bad name."""
+        """Return the user and groups that a trusted proxy names, or None. Raises Unauthorized for an invalid name."""
         before = environ.get("werkzeug.proxy_fix.orig", environ)
         if not environ.get(self._user) or not self._is_trusted(environ, str(before.get("REMOTE_ADDR") or "")):
             return None
@@ -304,9 +303,9 @@ def _check_role(client: Caller, role: str) -> None:
     if client.role in ("write", role):
         return
     if client.name and client.role is None:
-        raise Forbidden(f"{client.shown} has no access: no [[access]] is for this user or a group of theirs.")
+        raise Forbidden(f"{client.display_name} has no access: no [[access]] is for this user or a group of theirs.")
     if client.name:
-        raise Forbidden(f"{client.shown} has the role read; this requires the role write.")
+        raise Forbidden(f"{client.display_name} has the role read; this requires the role write.")
     if role == "write":
         raise _unauthorized("This requires a key with the role write: send Authorization: Bearer KEY.", role)
     raise _unauthorized("A key is required: send Authorization: Bearer KEY, or give it as the password.", role)
@@ -364,26 +363,26 @@ def register(app: Flask, settings: Settings) -> None:
     access = AccessControl(settings)
     allowed = parse_origins(settings.cors_origins)
 
-    def is_allowed(sent: Request) -> bool:
-        origin = sent.environ.get("HTTP_ORIGIN")
-        if origin is None or not sent.path.startswith(CORS_PATHS):
+    def is_allowed(http_request: Request) -> bool:
+        origin = http_request.environ.get("HTTP_ORIGIN")
+        if origin is None or not http_request.path.startswith(CORS_PATHS):
             return False
         if "*" in allowed or origin in allowed:
             return True
-        return sent.endpoint in FOR_PAGES and origin in access.origins()
+        return http_request.endpoint in FOR_PAGES and origin in access.origins()
 
     def check() -> Response | None:
-        sent = this_request()
-        access.check(sent)
-        is_preflight = sent.method == "OPTIONS" and "Access-Control-Request-Method" in sent.headers
-        return Response(status=204, headers=PREFLIGHT) if is_preflight and is_allowed(sent) else None
+        http_request = this_request()
+        access.check(http_request)
+        is_preflight = http_request.method == "OPTIONS" and "Access-Control-Request-Method" in http_request.headers
+        return Response(status=204, headers=PREFLIGHT) if is_preflight and is_allowed(http_request) else None
 
     def mark(response: Response) -> Response:
-        sent = this_request()
-        if sent.path.startswith(CORS_PATHS) and "*" not in allowed:
+        http_request = this_request()
+        if http_request.path.startswith(CORS_PATHS) and "*" not in allowed:
             response.headers.add("Vary", "Origin")
-        if is_allowed(sent):
-            response.headers["Access-Control-Allow-Origin"] = "*" if "*" in allowed else sent.headers["Origin"]
+        if is_allowed(http_request):
+            response.headers["Access-Control-Allow-Origin"] = "*" if "*" in allowed else http_request.headers["Origin"]
             response.headers["Access-Control-Expose-Headers"] = "Retry-After, X-Request-Id"
             response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
         return response

@@ -15,13 +15,13 @@ from rag.query.results import as_markdown, is_source_code, section_within
 from rag.serving.live import OpenDocument
 from web.api.requests import (
     collection_field,
-    fields_beside_filter,
+    fields_without_filter,
     filter_of_parameters,
     parse_query_string,
     read_query,
     retriever,
 )
-from web.display_urls import places
+from web.display_urls import display_names
 from web.openapi import HTML, Content, Operation
 from web.pages.snippets import make_text
 
@@ -60,7 +60,7 @@ def read(id: str) -> str | Response:
         start = max(0, around[1] - BEFORE) if around[0].entry == opened.entry else 0
     stop = start + SHOWN
     passages = opened.passages(start, stop)
-    url, names = document["url"], places(read_request.collection)
+    url, names = document["url"], display_names(read_request.collection)
     is_code = is_source_code(document["content_type"])
     fields = {**({"q": read_request.q} if read_request.q else {}), **collection_field(read_request.collection)}
 
@@ -111,9 +111,9 @@ def _markdown(opened: OpenDocument) -> Iterator[str]:
 def show_changes() -> str | Response:
     """Show the sections that changed between two snapshots; as JSON with `Accept: application/json`."""
     parameters = parse_query_string(request.query_string)
-    fields = fields_beside_filter(parameters, ChangesRequest.__struct_fields__, "changes")
+    fields = fields_without_filter(parameters, ChangesRequest.__struct_fields__, "changes")
     query = decode({name: value for name, value in fields.items() if value}, ChangesRequest, strict=False)
-    display = places(query.collection)
+    display = display_names(query.collection)
     only = filter_of_parameters(display.index_values(parameters))
     differences = retriever().changes(query.since, query.until, query.collection, only)
     differences = replace(differences, documents=differences.documents[: query.limit])

@@ -1,4 +1,4 @@
-"""The pages of the operator: the status of the index and the server, and the searches of readers."""
+"""Pages for operators: the status of the index and the server, and statistics of readers' searches."""
 
 import sqlite3
 from contextlib import suppress
@@ -12,7 +12,7 @@ from rag.insights.report import MAX_DAYS, Report, report
 from rag.jobs.pushes import PushedQueue
 from rag.messages import InCollection, Request
 from web.api.requests import read_query, retriever, service, settings
-from web.display_urls import Places
+from web.display_urls import DisplayNames
 from web.openapi import HTML, Content, Operation
 
 MAX_FAILURES = 10
@@ -59,7 +59,7 @@ def show_status() -> str:
 
 def _of_index(index: dict[str, Any]) -> dict[str, Any]:
     report = index["report"]
-    names = Places(index["sources"])
+    names = DisplayNames(index["sources"])
     return {
         "built": f"{index['created_at'][:16].replace('T', ' ')} UTC",
         "sources": [names.link_to(source) for source in index["sources"]],
@@ -110,8 +110,8 @@ def show_insights() -> str:
     errors=(501,),
     takes_long=True,
 )
-def as_table() -> Response:
-    """Return a table of searches as CSV, without formulas."""
+def download_table() -> Response:
+    """Return a table of searches as CSV in which spreadsheets find no formulas."""
     table_request = read_query(TableRequest)
     headers = {"Content-Disposition": f'attachment; filename="pilotlight-{table_request.table}.csv"'}
     return Response(

@@ -24,9 +24,9 @@ from rag.query.request import (
     SearchRequest,
     parameters_of,
 )
-from rag.query.results import FACETS, Answer, Hit, Share, in_words, is_source_code, section_within
+from rag.query.results import FACETS, Answer, Hit, Share, explanation_lines, is_source_code, section_within
 from web.api import requests
-from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, is_of_web, place_of, places
+from web.display_urls import BIDI_CONTROLS, SAFE_URL, DisplayNames, Link, display_names, is_of_web, place_of
 from web.openapi import HTML, Operation
 from web.pages.snippets import SNIPPET_CHARS, make_section, make_text
 
@@ -76,7 +76,7 @@ class PageSearch:
     """A search of the page, with the addresses of related searches."""
 
     search: SearchRequest
-    places: Places
+    places: DisplayNames
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -139,7 +139,7 @@ class PageSearch:
         return facets
 
 
-def _label(name: str, value: str, places: Places) -> str:
+def _label(name: str, value: str, places: DisplayNames) -> str:
     if name == "content_type":
         code = f"Code ({value.rpartition('/')[2].removeprefix('x-')})" if is_source_code(value) else value
         return KINDS.get(value, code)
@@ -165,7 +165,7 @@ def index() -> str:
     g.form = {"query": query[:MAX_QUERY_CHARS], "longest": MAX_QUERY_CHARS, "status": status, "answers": answers}
     several = ",".join(parameters.get("collections", ())) or None
     collections_shown = requests.collections_of(parameters.get("collection", [DEFAULT_COLLECTION])[0], several)
-    names = places(*collections_shown)
+    names = display_names(*collections_shown)
     parameters = names.index_values(parameters)
     blank = is_blank(query)
     search = requests.search_of_parameters({"q": ["?" if blank else query], **parameters})
@@ -264,7 +264,7 @@ def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
         "rank": hit.rank,
         "link": _link(hit, page_search),
         "section": section,
-        "why": list(in_words(hit.explanation)) if hit.explanation else [],
+        "why": list(explanation_lines(hit.explanation)) if hit.explanation else [],
         "snippet": make_text(hit.text, hit.highlights, hit.blocks, is_code=is_code, size=SNIPPET_CHARS),
         "whole": section_html or None,
         "citation": BIDI_CONTROLS.sub("", citation),

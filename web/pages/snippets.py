@@ -112,7 +112,7 @@ def mark(text: str, spans: Iterable[Span], start: int, end: int) -> Markup:
 
 
 def _render(text: str, blocks: Iterable[ShownBlock], spans: list[Span], shown: Span) -> Markup:
-    """Render the blocks between two places, with an ellipsis where the text is cut."""
+    """Render the blocks within `shown`, with an ellipsis where the text is cut."""
     start, end = shown
     visible = [ShownBlock(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
     visible = [block for block in visible if block.start < block.end]
@@ -194,7 +194,7 @@ def split_blocks(text: str, blocks: Iterable[TextBlock] = (), *, is_code: bool =
 
 
 def _lines(text: str, start: int, end: int) -> list[Span]:
-    """Return the lines of a stretch of text with their indentation, without line ends; empty lines too."""
+    """Return the lines of text[start:end] with their indentation, without line ends; empty lines too."""
     spans, position = [], start
     for line in text[start:end].split("\n"):
         spans.append((position, position + len(line)))

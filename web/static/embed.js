@@ -24,7 +24,7 @@
       hint: "Ask in your own words: a full question finds more than a keyword.",
       choose: "to choose", open: "to open", end: "to close", searching: "Searching…",
       one: "1 result", more: (n) => `${n} results`, none: "Nothing found. Try other words or a full question.",
-      far: "No passage answers this closely. The nearest ones:",
+      far: "No passage is close to this. The nearest ones:",
       busy: "Busy right now. The search is repeated automatically.", offline: "You are offline.",
       unreachable: "The search cannot be reached.", refused: "The search is not set up for this site.",
       failed: "The search failed. Try again later.", invalid: "This cannot be searched for. Change the words.",

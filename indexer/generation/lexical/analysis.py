@@ -260,8 +260,8 @@ def _by_language(make: Callable[..., Value]) -> dict[str, Cache[str, Value]]:
 
 _stemmers = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stemmer(STEMMERS[each])))
 _stop_filters = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stopword(STEMMERS[each])))
-# The terms of a match of `words`, in the order of the text, by the rules of each language. They are cached, because
-# words repeat, and a lookup takes a twentieth of the time of the analysis.
+# The terms of each match of `words` in a text, by language. They are cached, because words repeat, and a lookup takes a
+# twentieth of the time of the analysis.
 TERMS = _by_language(_analyse)
 _is_stop_word = _by_language(lambda word, language: is_stop_word(fold_case(word), language))
 _joined = _by_language(lambda word, language: " ".join(_analyse(word, language)))

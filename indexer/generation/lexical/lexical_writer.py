@@ -100,7 +100,7 @@ class LexicalWriter:
         self._headings.write(self._folder)
 
     def close(self) -> None:
-        """Stop writing a folder that is not finished, without removing its files."""
+        """Stop the writer of an unfinished index, and leave its files in the folder."""
         if self._is_open:
             self._is_open = False
             with contextlib.suppress(ValueError):  # the build has already reported its failure

@@ -124,7 +124,7 @@ EMPTY = """<html><head><title>Index of /pub/</title></head><body><h1>Index of /p
 def test_listings_of_folders_are_followed_and_not_indexed(markup: str, found: list[str]) -> None:
     links = read_links(make_page(markup, url="http://t.test/pub/"))
     assert links.urls == tuple(f"http://t.test/pub/{name}" for name in found)
-    assert (links.noindex, links.leads_on) == (True, "a listing of a folder")
+    assert (links.noindex, links.followed_kind) == (True, "a listing of a folder")
 
 
 @pytest.mark.parametrize(

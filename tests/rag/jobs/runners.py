@@ -37,4 +37,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         sys.exit(run_job(Path(sys.argv[1]), work))
     server = os.getppid()
-    PushedBuilder(load(), lambda settings: DummyEmbedder()).keep(lambda: os.getppid() == server, idle=5.0)
+    PushedBuilder(load(), lambda settings: DummyEmbedder()).run_until_idle(lambda: os.getppid() == server, idle=5.0)

@@ -215,9 +215,9 @@ def test_why_it_waits_is_told(site: Site, settings: Settings, queue: PushedQueue
     site.build()
     queue.put(Push("https://wiki.test/a", "Text."))
     with writer_lock(site.index):
-        PushedBuilder(settings, lambda settings: DummyEmbedder()).keep(lambda: True, idle=0.3)
+        PushedBuilder(settings, lambda settings: DummyEmbedder()).run_until_idle(lambda: True, idle=0.3)
     assert "another process is writing" in queue.queue()["error"]
-    PushedBuilder(settings, lambda settings: DummyEmbedder()).keep(lambda: False)
+    PushedBuilder(settings, lambda settings: DummyEmbedder()).run_until_idle(lambda: False)
     assert (queue.queue()["error"], queue.queue()["queued"]) == (None, 0)
 
 

@@ -18,7 +18,7 @@ from indexer.pipeline.progress import Progress
 from rag.query.model_queue import RerankQueue
 from rag.query.ranking import Choice, fuse, is_close
 from rag.query.request import SearchRequest
-from rag.query.results import Explanation, as_text, explain, in_words
+from rag.query.results import Explanation, as_text, explain, explanation_lines
 from rag.query.retriever import Retriever
 from rag.query.weighting import (
     SIGNALS,
@@ -92,7 +92,7 @@ def test_every_kind_of_search(index):
             assert (why["folded"], why["left_out"]) == (len(hit.duplicates), hit.more)
             assert why["rank"] >= hit.rank
             seen |= {step["name"] for step in why["steps"]}
-            assert all(text for _, text in in_words(why))
+            assert all(text for _, text in explanation_lines(why))
     assert seen - {"limit"} == {"rerank"}
 
 
@@ -108,9 +108,9 @@ def test_duplicates_and_passages_beyond_the_limit_are_counted(site):
     assert (whys["Vacuum"]["folded"], whys["Vacuum"]["left_out"]) == (1, 0)
     left_out = max(hit.more for hit in answer.hits)
     assert (whys["Long"]["folded"], whys["Long"]["left_out"]) == (0, left_out)
-    assert dict(in_words(whys["Long"]))["Place"].endswith(f"{left_out} more of its document left out")
+    assert dict(explanation_lines(whys["Long"]))["Place"].endswith(f"{left_out} more of its document left out")
     assert left_out > 0
-    assert "represents 1 other" in dict(in_words(whys["Vacuum"]))["Place"]
+    assert "represents 1 other" in dict(explanation_lines(whys["Vacuum"]))["Place"]
     assert "place: " in as_text(answer.as_dict())
 
 
@@ -171,7 +171,7 @@ def rank(lexical, *, spoken=EN, code=0.0):
 
 def reason_of(ranking):
     why = explain(ranking, Choice(np.array([0, 1]), np.array([0, 1]), {}, {}, {}), 0)
-    return dict(in_words(why))["Weights"]
+    return dict(explanation_lines(why))["Weights"]
 
 
 def test_words_decide_where_the_model_does_not_know_the_language() -> None:
@@ -253,7 +253,7 @@ def test_a_build_says_what_language_the_model_does_not_know_and_a_search_what_fo
     retriever = Retriever(Generation.open(site.index), DummyEmbedder())
     for query, why in (("γάτες", "words count more"), ("vacuum reclaims", "words count less")):
         [hit, *_] = retriever.answer_query(SearchRequest(query, explain=True)).hits
-        assert dict(in_words(hit.explanation))["Weights"].startswith(why)
+        assert dict(explanation_lines(hit.explanation))["Weights"].startswith(why)
 
 
 def test_code_is_recognised_by_its_calls() -> None:

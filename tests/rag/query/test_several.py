@@ -56,7 +56,7 @@ def live(request, tmp_path_factory):
         build(folders, collection_dir(root / "index", name), DummyEmbedder(), config, progress=quiet)
     retriever = LiveRetriever(Follower(load({"index": str(root / "index")}, {}), lambda settings: DummyEmbedder()))
     retriever.start()
-    wait_for(lambda: retriever.follower.tried)
+    wait_for(lambda: retriever.follower.has_refreshed)
     retriever.close()  # follows the index no more, and goes on answering
     return retriever
 
@@ -84,7 +84,7 @@ def test_a_scope_holds_in_each_collection_and_others_are_not_there(live):
 def test_what_cannot_be_searched_is_named(live, monkeypatch):
     with pytest.raises(CollectionMissing, match="no collection ''"):
         live.search(SearchRequest("vacuum", collections="a,"))
-    monkeypatch.setattr(live.follower.collections["b"], "away", True)
+    monkeypatch.setattr(live.follower.collections["b"], "unreachable", True)
     monkeypatch.setattr(live.follower.collections["b"], "reason", "its store is away")
     found = live.search(SearchRequest("vacuum", collections="*"))
     assert (found.collections, found.unavailable) == (["a", "both", "secret"], ["b"])

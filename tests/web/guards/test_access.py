@@ -288,7 +288,7 @@ def test_what_a_key_is_for_is_kept_in_the_file(file):
     wanted = Grant(frozenset({"wiki"}), Filter(path=("/x",)), reader_names(["ann"], ["red"]))
     file.add("part", "read", grant=wanted)
     assert file.read()[0].grant == wanted
-    assert file.read()[0].sees == Scope((wanted,))
+    assert file.read()[0].readable == Scope((wanted,))
     fields = json.loads(file.path.read_text())["keys"][0]
     assert fields["readers"] == ["group:red", "user:ann"]
 

@@ -162,15 +162,15 @@ def test_groups_add_up_and_only_some_may_be_changed(rules):
     assert directory.rights("bob", ("green",)) is None
     found = directory.rights("bob", ("red", "blue"))
     assert found is not None
-    assert (found.role, found.writes) == ("read", NOTHING)
+    assert (found.role, found.writable) == ("read", NOTHING)
     assert found.sees == Scope((replace(red, readers=both_names), notes))
     ann = directory.rights("ann", ("red",))
     assert ann is not None
-    assert (ann.role, ann.writes) == ("write", Scope((written,)))
+    assert (ann.role, ann.writable) == ("write", Scope((written,)))
     assert ann.sees == Scope((replace(red, readers=red_names), written))
     zoe = directory.rights("zoe", ("admins", "red"))
     assert zoe is not None
-    assert (zoe.role, zoe.sees.is_all, zoe.writes) == ("write", True, EVERYTHING)
+    assert (zoe.role, zoe.sees.is_all, zoe.writable) == ("write", True, EVERYTHING)
     assert directory.rights("red") is None  # users and groups are not the same
 
 

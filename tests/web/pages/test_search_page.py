@@ -13,7 +13,7 @@ from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit
 from tests.web.running import library
 from web.app import create_app
-from web.display_urls import Places
+from web.display_urls import DisplayNames
 
 WEB = Path(web.__path__[0])
 BROWSER = {"Accept": "text/html"}
@@ -219,7 +219,9 @@ def test_every_site_may_load_the_search_box_without_a_key_and_nothing_else():
             assert found.headers["Cross-Origin-Resource-Policy"] == "same-origin"
 
 
-PLACES = Places(["/srv/data/docs", "/srv/data/docs/old", "file:///home/me/notes.zip", "https://docs.example/guide/"])
+PLACES = DisplayNames(
+    ["/srv/data/docs", "/srv/data/docs/old", "file:///home/me/notes.zip", "https://docs.example/guide/"]
+)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +242,7 @@ def test_a_file_is_named_from_its_source_on(url, place):
         "/guide/x",
     ]
     assert PLACES.within("/srv/data/docs/x.md: cannot be read") == "docs/x.md: cannot be read"
-    assert [Places(["/a/docs", "/b/docs/", "/c/x"]).of(path) for path in ("/a/docs", "/b/docs/y", "/c/x")] == [
+    assert [DisplayNames(["/a/docs", "/b/docs/", "/c/x"]).of(path) for path in ("/a/docs", "/b/docs/y", "/c/x")] == [
         "a/docs",
         "b/docs/y",
         "x",
