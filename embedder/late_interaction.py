@@ -33,7 +33,7 @@ class DocumentTokens(NamedTuple):
 
     @classmethod
     def without(cls, vectors: Floats) -> "DocumentTokens":
-        """Return texts with vectors but no tokens."""
+        """Return the result for texts without tokens."""
         return cls(vectors, np.empty((0, 0), dtype=np.uint8), np.zeros(len(vectors), dtype=np.int32))
 
     @classmethod

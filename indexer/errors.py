@@ -52,14 +52,14 @@ class NotWanted(FetchError):
 
 
 class ParseError(IndexerError):
-    """A page cannot be read. The build records it and goes on."""
+    """A page cannot be read. The build records it and continues."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(one_line(reason))
 
 
 class NothingToIndex(IndexerError):
-    """The sources have no text. The live generation stays."""
+    """The sources have no text. The live generation does not change."""
 
 
 class SynonymsError(IndexerError):

@@ -87,7 +87,7 @@ def has_built() -> bool:
 
 
 def layout_of_weights() -> str:
-    """Return the layout in which the library reads packed weights."""
+    """Return the layout of packed weights that the library reads."""
     return repr((ABI_VERSION, PANEL, INTERLEAVE[architecture()]))
 
 

@@ -54,7 +54,7 @@ def find_obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
     widths = [shape.hidden, shape.intermediate, shape.hidden // shape.heads]
     widths += [width for step in dense for width in (step.inputs, step.outputs)]
     if any(width % PANEL for width in widths):
-        return f"it has a width that is no multiple of {PANEL}"
+        return f"it has a width that is not a multiple of {PANEL}"
     return ""
 
 

@@ -133,7 +133,7 @@ def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
 
 def verify(folder: Path, key: PackageKey) -> None:
     """Check the owner, the key and every hash, because damaged native code would crash the process."""
-    again = f"remove {folder} to build it again"
+    advice = f"remove {folder} to build it again"
     record_path = folder / _RECORD
     try:
         check_private(folder)
@@ -141,24 +141,24 @@ def verify(folder: Path, key: PackageKey) -> None:
         record = json.loads(record_path.read_text(encoding="utf-8"))
         files = dict(record["files"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PackageError(f"the package record {record_path} is damaged ({error}): {again}") from error
+        raise PackageError(f"the package record {record_path} is damaged ({error}): {advice}") from error
     for name, value in dataclasses.asdict(key).items():
         if record.get(name) != value:
             raise PackageError(
-                f"the package {folder} was built for {name} {record.get(name)!r}, not {value!r}: {again}"
+                f"the package {folder} was built for {name} {record.get(name)!r}, not {value!r}: {advice}"
             )
     for path in folder.iterdir():
         if path.name not in files and path.name != _RECORD:
-            raise PackageError(f"the package file {path} is not in {_RECORD}, so it cannot be trusted: {again}")
+            raise PackageError(f"the package file {path} is not in {_RECORD}, so it cannot be trusted: {advice}")
     for name, digest in files.items():
         path = folder / Path(name).name
         try:
             check_private(path)
             actual = file_sha256(path).hex()
         except OSError as error:
-            raise PackageError(f"the package file {path} cannot be read ({error.strerror}): {again}") from error
+            raise PackageError(f"the package file {path} cannot be read ({error.strerror}): {advice}") from error
         if actual != digest:
-            raise PackageError(f"the package file {path} is damaged (its SHA-256 differs from {_RECORD}): {again}")
+            raise PackageError(f"the package file {path} is damaged (its SHA-256 differs from {_RECORD}): {advice}")
 
 
 def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None:

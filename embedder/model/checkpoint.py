@@ -223,7 +223,7 @@ def read_head(spec: ModelSpec) -> Callable[[Array], Array]:
         if name not in tensors and name.endswith(".bias"):
             return np.zeros(shape, np.float32)
         if name not in tensors:
-            raise ModelError(f"{spec.folder} has no tensor {name!r}: it is no cross-encoder, or fetch it again")
+            raise ModelError(f"{spec.folder} has no tensor {name!r}: if it is a cross-encoder, fetch it again")
         if tensors[name].shape != shape:
             raise ModelError(f"{spec.folder} has {name} of the shape {tensors[name].shape}, not {shape}")
         return tensors[name]

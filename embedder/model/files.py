@@ -111,7 +111,7 @@ def _loaders(path: Path) -> Iterator[tuple[str, Callable[[], Array]]]:
     for name, entry in header.items():
         (begin, end), kind, shape = entry["data_offsets"], entry["dtype"], tuple(entry["shape"])
         if any(type(number) is not int or number < 0 for number in (begin, end, *shape[:_MAX_DIMENSIONS])):
-            raise ValueError(f"{name} has sizes that are no numbers")
+            raise ValueError(f"{name} has sizes that are not numbers")
         fits = kind not in _TYPES or end - begin == math.prod(shape[:_MAX_DIMENSIONS]) * _TYPES[kind].itemsize
         if begin > end or len(shape) > _MAX_DIMENSIONS or not fits:
             raise ValueError(f"{name} is not where it should be")

@@ -127,5 +127,5 @@ def _read_dense(folder: Path, width: int) -> Dense:
     if not 0 < dense.outputs <= _MAX_WIDTH:
         raise ModelError(f"{path} gives {dense.outputs:,} numbers: fetch the model again")
     if dense.inputs != width:
-        raise ModelError(f"{path} takes {dense.inputs} numbers, and {width} come before it")
+        raise ModelError(f"{path} takes {dense.inputs} numbers, and the step before gives {width}")
     return dense

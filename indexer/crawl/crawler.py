@@ -311,7 +311,7 @@ class _Crawl:
         return _VIEW if self._texts.is_view(page, visit.text, due.referrer) else ""
 
     def _follow(self, page: Page | CarriedPage, due: _Due) -> list[Skip]:
-        """Enqueue the links of a page, unless an equal page was followed: some sites answer all requests alike."""
+        """Enqueue the links of a page, unless an equal page was followed: some sites have one page at all addresses."""
         if page.content_hash in self._followed_hashes:
             return []
         self._followed_hashes.add(page.content_hash)

@@ -235,7 +235,7 @@ class PageReader:
 
     def _reusable_record(self, url: str) -> PageRecord | None:
         """Return the record of a page, or None if the rendering mode has changed and all pages are read again."""
-        return None if self._renderer.mode_changed else self._earlier.unchanging_page(url)
+        return None if self._renderer.mode_changed else self._earlier.reusable_page(url)
 
     def _is_soft_404(self, page: Page) -> bool:
         """Return whether a page is the site's response for missing pages. A made-up address is requested to compare.

@@ -136,7 +136,7 @@ def parse_manifest(
     try:
         manifest = msgspec.convert(content, Manifest)
     except msgspec.ValidationError as error:
-        raise corrupt(where, f"has other fields than a manifest ({error})") from error
+        raise corrupt(where, f"does not have the fields of a manifest ({error})") from error
     are_valid = all(
         _NAME.fullmatch(name) and _SHA256.fullmatch(record.sha256) and record.size >= 0
         for name, record in manifest.files.items()

@@ -144,7 +144,7 @@ class PreviousGeneration:
         """Return the record of the page with this address, or None."""
         return self._page("url = ?", url)
 
-    def unchanging_page(self, url: str) -> PageRecord | None:
+    def reusable_page(self, url: str) -> PageRecord | None:
         """Return the record of a page if the same content would give the same result again."""
         record = self.page(url) if self.is_trusted else None
         return record if record is not None and not record.noindex else None

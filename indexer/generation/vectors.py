@@ -213,13 +213,13 @@ class VectorReader:
             raise VectorError(f"there are {self.count:,} vectors, and none in row {int(rows.max()):,}")
         numbers = _as_float32(self._codes.take(rows, axis=0))
         if numbers.max(initial=0) > _LARGEST or numbers.min(initial=0) < -_LARGEST:
-            raise corrupt(self._path, "has a vector that is no number")
+            raise corrupt(self._path, "has a vector with NaN or infinity")
         return numbers
 
     def _checked(self, numbers: Vectors) -> Vectors:
         """Return finite numbers unchanged; raise IndexCorrupt for others, since the file was damaged after opening."""
         if not np.isfinite(numbers).all():
-            raise corrupt(self._path, "has a vector that is no number")
+            raise corrupt(self._path, "has a vector with NaN or infinity")
         return numbers
 
     def _allowed_candidates(self, query: Vectors, count: int, allowed: RowSet) -> Rows:

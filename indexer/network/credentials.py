@@ -253,7 +253,7 @@ class Session:
             raise CredentialsError(f"{lacks}: export it again, or check the host")
 
     def _learn_cookies(self) -> None:
-        """Add the values of cookies to the redacted texts. The last 200 values stay: pages may still contain them."""
+        """Add the values of cookies to the redacted texts. The last 200 values remain: pages may still contain them."""
         for cookie in self._cookies:
             if cookie.value and len(cookie.value) >= _MIN_COOKIE_CHARS:
                 self._cookie_values.pop(cookie.value, None)

@@ -140,7 +140,7 @@ def address_kind(source: str) -> AddressKind | None:
 
 
 def full_name(source: str) -> str:
-    """Return a source with an absolute path. Addresses stay unchanged."""
+    """Return a source with an absolute path. Addresses are not changed."""
     if SCHEME.match(source) or not source.strip():
         return source
     try:
@@ -179,7 +179,7 @@ class GitAddress(NamedTuple):
         if scheme.lower() == "git+file":
             folder = unquote(path).rstrip("/")
             if host or not folder or "\0" in folder:
-                raise SourceError(f"{source}: write git+file:///FOLDER, with the whole path of the folder")
+                raise SourceError(f"{source}: write git+file:///FOLDER, with the absolute path of the folder")
             return cls(source, f"/{folder}", ref, is_local=True)
         remote = normalise("", f"https://{host}{slash}{path}")
         if remote is None or urlsplit(remote).path == "/":
@@ -206,5 +206,5 @@ class BucketAddress(NamedTuple):
             raise SourceError(f"{source}: write {scheme}://{name}/PREFIX, with %3F and %23 for ? and #")
         prefix = unquote(path).strip("/")
         if _CONTROL.search(prefix) or any(step in ("", ".", "..") for step in prefix.split("/") if prefix):
-            raise SourceError(f"{source}: a prefix has no empty steps, no . or .., and no control characters")
+            raise SourceError(f"{source}: a prefix must not have empty steps, . or .., or control characters")
         return cls(source, scheme, bucket, prefix)

@@ -52,8 +52,8 @@ def build(
 ) -> BuildReport:
     """Index the sources, and make the result the live generation of `index_dir`.
 
-    Pushed documents are always included. If a source lost most of its documents, the index keeps them. The live
-    generation stays if nothing changed, or if the build fails or is stopped.
+    Pushed documents are always included. If a source lost most of its documents, the index keeps them. If nothing
+    changed, or the build fails or is stopped, the live generation does not change.
 
     Args:
         sources: addresses, repositories, buckets, folders and files; all that the index will contain.
@@ -279,12 +279,12 @@ class _Build:
 
     def _is_new(self, page: Page) -> bool:
         """Return whether a fetched page differs from the previous build."""
-        record = self._earlier.unchanging_page(page.url)
+        record = self._earlier.reusable_page(page.url)
         return not page.noindex and (record is None or record.content_hash != page.content_hash)
 
     def _add_page(self, page: Page, result: Document | ParseError | None) -> None:
         """Index a fetched page unless it is excluded or unchanged, and record its outcome."""
-        record = self._earlier.unchanging_page(page.url)
+        record = self._earlier.reusable_page(page.url)
         self._report.note(page.url, filter(None, [page.note]))
         if result is not None:
             outcome = self._add_read(page, result)

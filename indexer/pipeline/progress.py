@@ -191,7 +191,7 @@ class BuildReport:
         self.tokens = TokenUse(kept=True, by_hand=False, reason="the model knows the language")
         self.new, self.changed, self.gone = Tally("new"), Tally("changed"), Tally("gone")
         self.failed: list[Failure] = []
-        self.kept: list[Failure] = []  # failed pages whose previous version stays
+        self.kept: list[Failure] = []  # failed pages, with their previous version in the index
         self.sections: dict[str, int] = {}
         self.ocr = {"pages": 0, "lines": 0, "left_out": 0}
         self.seconds = dict.fromkeys(STAGES, 0.0)  # stages overlap
@@ -223,7 +223,7 @@ class BuildReport:
         _count(self._skips, skip.reason, skip.url)
 
     def fail(self, failure: Failure, *, is_kept: bool = False) -> None:
-        """Record a page that could not be read. With `is_kept`, its previous version stays."""
+        """Record a page that could not be read. If `is_kept`, the index keeps its previous version."""
         failures = self.kept if is_kept else self.failed
         if len(failures) < _MAX_FAILURES:
             failures.append(Failure(failure.url, shorten(failure.reason, _MAX_REASON_CHARACTERS)))

@@ -73,7 +73,7 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
     replaced if it is damaged.
 
     Raises:
-        ArchiveError: the file cannot be read, is truncated, or is no archive of an index.
+        ArchiveError: the file cannot be read, is truncated, or is not an archive of an index.
         ConfigError: the name of the collection is not valid.
         BuildLocked, IndexUnwritable: the index cannot be written.
     """

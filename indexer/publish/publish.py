@@ -34,9 +34,9 @@ _POLL_SECONDS = 0.05
 
 @contextmanager
 def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
-    """Hold the writer lock of an index; the end of the process releases it too. The lock file stays.
+    """Hold the writer lock of an index; the end of the process releases it too. The lock file is not deleted.
 
-    A writer waits for another only if the lock of the other `is_brief` and its own is not. Else it fails at once.
+    A writer waits only for a lock that `is_brief`, and only if its own lock is not brief. Otherwise it fails at once.
 
     Raises:
         BuildLocked: another process holds the lock; the message names it.
@@ -88,10 +88,10 @@ def prepare(index_dir: Path) -> None:
     for folder in reversed(missing):
         folder.mkdir(exist_ok=True)
         sync(folder.parent)
-    strangers = sorted({entry.name for entry in index_dir.iterdir()} - manifests.NAMES)
-    if strangers and not (index_dir / LOCK).exists():
+    foreign_files = sorted({entry.name for entry in index_dir.iterdir()} - manifests.NAMES)
+    if foreign_files and not (index_dir / LOCK).exists():
         raise IndexUnwritable(
-            f"{index_dir} is not an index and not empty (it has {strangers[0]!r}); name an empty or new folder"
+            f"{index_dir} is not an index and not empty (it has {foreign_files[0]!r}); name an empty or new folder"
         )
 
 
@@ -134,7 +134,7 @@ def check_space(folder: Path, size: int) -> None:
 def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
     """Write the manifest of a generation, and make it the live one.
 
-    Raises IndexUnwritable if the files cannot be read back; the live generation stays.
+    Raises IndexUnwritable if the files cannot be read back; the live generation does not change.
     """
     (folder / MANIFEST).write_bytes(manifest.to_bytes())
     flush(folder, manifest)
@@ -218,7 +218,7 @@ def remove(index_dir: Path, name: str) -> None:
 
 
 def _new_id(index_dir: Path) -> str:
-    """Return an id above all others in an index: the time in UTC and a random digit, or the successor of the newest."""
+    """Return an id above all others in an index: the time in UTC and a random digit, or the newest id plus one."""
     now = datetime.now(UTC)
     by_clock = f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{secrets.randbelow(16):x}"
     building = filter(manifests.is_generation_id, os.listdir(index_dir / BUILDING))
@@ -268,9 +268,9 @@ def verify(folder: Path) -> list[Check]:
         except IndexCorrupt as error:
             checks.append(Check(f"file {name}", False, str(error)))
     named_files = {folder / name for name in (MANIFEST, *manifest.files)}
-    strangers = sorted(path for path in folder.rglob("*") if not path.is_dir() and path not in named_files)
-    finding = str(manifests.corrupt(strangers[0], "is not part of the generation")) if strangers else "none"
-    checks.append(Check("other files", not strangers, finding))
+    foreign_files = sorted(path for path in folder.rglob("*") if not path.is_dir() and path not in named_files)
+    finding = str(manifests.corrupt(foreign_files[0], "is not part of the generation")) if foreign_files else "none"
+    checks.append(Check("other files", not foreign_files, finding))
     if not problems_of(checks):
         try:
             with closing(Generation(folder, are_checked=True)) as generation:

@@ -100,7 +100,7 @@ def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Pag
                     if not is_mail and reader_of(content_type) == MAIL:
                         yield from expand(member, max_bytes, no_images)
     except ParseError as error:
-        yield Failure(page.url, f"what comes with it cannot be read: {error}" if is_mail else str(error))
+        yield Failure(page.url, f"its attachments cannot be read: {error}" if is_mail else str(error))
 
 
 class UnpackBudget:

@@ -79,7 +79,7 @@ def _content_of(entity: Message) -> bytes:
 def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Section]:
     """Return the text of an entity and of the entities in it, in order. `main` is read even if it looks like a file."""
     if depth > _MAX_PART_DEPTH:
-        raise ParseError(f"more than {_MAX_PART_DEPTH} parts of a message in one another")
+        raise ParseError(f"more than {_MAX_PART_DEPTH} nested parts of a message")
     main_type, kind = entity.get_content_maintype(), entity.get_content_subtype()
     if main_type == "multipart":
         if kind == "encrypted":
@@ -169,7 +169,7 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
                 yield Member(name, data)
             if inner is not None:
                 if folder.count("/") >= _MAX_FORWARDED:
-                    raise ParseError(f"more than {_MAX_FORWARDED} messages in one another")
+                    raise ParseError(f"more than {_MAX_FORWARDED} nested messages")
                 todo.append((inner, f"{name}/"))
 
 

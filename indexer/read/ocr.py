@@ -27,7 +27,7 @@ _MAX_FAILED_PAGES = 3
 
 
 class Ocr(NamedTuple):
-    """The OCR engine of a build, as the argument of `indexer.read.scans.load`, or the reason for none."""
+    """The OCR engine of a build, as the argument of `indexer.read.scans.load`, or the reason why there is none."""
 
     engine: str = ""
     obstacle: str = ""

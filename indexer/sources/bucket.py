@@ -115,7 +115,7 @@ class Bucket:
             raise SourceError(f"{source}: there are no objects of this name, or below it")
         root = f"{self._address.scheme}://{self._address.bucket}"
         self._files = StoredFiles(context, listed, root=root, closed=self._closed_above)
-        selected = partial(self._files.wanted, has_media_types=True)
+        selected = partial(self._files.select, has_media_types=True)
         sizes = [file.size for file in selected() if isinstance(file, StoredFile)]
         if sum(sizes) > self._limits.max_total_bytes:
             raise SourceError(f"{source}: larger than {self._limits.max_total_bytes:,} bytes")
@@ -157,7 +157,7 @@ class Bucket:
             try:
                 for file in chain(files, repeat(None, concurrency + 1)):  # None: wait for the last objects
                     if isinstance(file, StoredFile):
-                        unchanged = self._files.known(file.path, file.version)
+                        unchanged = self._files.unchanged(file.path, file.version)
                         ahead.append([*unchanged] or pool.submit(self._fetch, file))
                     elif file is not None:
                         ahead.append([file])
@@ -186,7 +186,7 @@ class Bucket:
         except self._errors as error:
             reason = _brief(error)
             self._failed_seconds += time.monotonic() - began
-            return [*self._files.kept(file.path, reason)] or [Failure(url, reason)], reason
+            return [*self._files.carried(file.path, reason)] or [Failure(url, reason)], reason
 
     def _read(self, file: StoredFile) -> Page | Skip:
         """Fetch an object. Raises FetchError or an error of the client."""

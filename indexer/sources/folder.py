@@ -226,7 +226,7 @@ class _FolderReading:
             if target == name.casefold():
                 continue
             if target in targets or (target and target not in files):
-                reason = "is another list for the same" if target in targets else "is named for no file in its folder"
+                reason = "is another list for the same" if target in targets else "names no file in its folder"
                 self._list_failures.append(Failure((folder / name).as_uri(), f"{reason}: no one gets access"))
                 is_closed = is_closed or target not in targets
                 lists[target] = NOBODY

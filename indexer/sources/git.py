@@ -249,7 +249,7 @@ def read_repository(
         git = Git(folder)
         _, commit, _ = git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
         if not commit and not git.run("rev-parse", "--git-dir")[0]:
-            raise SourceError(f"{source}: {folder} is no repository")
+            raise SourceError(f"{source}: {folder} is not a repository")
         if not commit:
             reason = "no commit yet" if ref == "HEAD" else f"no branch, tag or commit {ref}"
             raise SourceError(f"{source}: the repository has {reason}")
@@ -278,8 +278,8 @@ def _read_commit(
 
     def read(file: StoredFile) -> Sequence[Item]:
         name = _name(file)
-        unchanged = files.known(file.path, file.version)
-        if unchanged and not includes.involve(name):
+        unchanged = files.unchanged(file.path, file.version)
+        if unchanged and not includes.covers(name):
             return unchanged
         body = _read_blob(blobs, file)
         if len(body) < _MAX_POINTER_BYTES and body.startswith(_LFS_POINTER):
@@ -287,12 +287,12 @@ def _read_commit(
         page = files.page(file, body)
         return [includes.resolve(name, page) if isinstance(page, Page) else page]
 
-    stored = {_name(file): file for file in files.wanted() if isinstance(file, StoredFile)}
+    stored = {_name(file): file for file in files.select() if isinstance(file, StoredFile)}
     context.report_due(len(stored))
     with git.start("cat-file", "--batch", stdin=subprocess.PIPE) as blobs:
         readers = dict.fromkeys(stored)
         includes = Includes(readers, lambda name: _read_blob(blobs, stored[name]), context.limits.max_bytes)
-        for file in files.wanted():
+        for file in files.select():
             for item in read(file) if isinstance(file, StoredFile) else [file]:
                 yield from with_members(item, context.limits.max_bytes, context.no_images)
 

@@ -74,7 +74,7 @@ class PushedStore:
 
     @property
     def is_there(self) -> bool:
-        """Return whether anything was ever sent."""
+        """Return whether a document has ever been sent."""
         return self._path.exists()
 
     def put(self, page: Page, *, replace: bool = True) -> Change | None:
@@ -87,7 +87,7 @@ class PushedStore:
         return self._accept(page.url, _PUT, page.fetched_at, facts, replace=replace)
 
     def remove(self, url: str) -> Change:
-        """Withdraw the document of an address. The facts from its sender stay, because they name its readers."""
+        """Withdraw the document of an address. The facts from its sender are kept, because they name its readers."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         last = self.described(url)
         content_type, stated = (last.content_type, json.dumps(last.sender_facts)) if last else ("", "[]")
@@ -109,7 +109,7 @@ class PushedStore:
         return Change(*row) if row else None
 
     def changes(self, limit: int) -> list[Change]:
-        """Return the latest changes, the last one first."""
+        """Return the latest changes, newest first."""
         return [Change(*row) for row in self._rows(f"{_CHANGE} ORDER BY id DESC LIMIT ?", limit)]
 
     def facts(self) -> QueueFacts:
@@ -151,15 +151,15 @@ class PushedStore:
         """Return a document without its body, even if it was withdrawn."""
         return self._page(url, "x''", "stated != '[]'")
 
-    def trouble(self, detail: str) -> None:
-        """Record why waiting documents could not be indexed."""
-        with self._changing() as database:
+    def record_error(self, detail: str) -> None:
+        """Record the reason why waiting documents could not be indexed."""
+        with self._transaction() as database:
             database.execute("UPDATE totals SET trouble = ?", (detail,))
 
     def clear(self, last: int) -> None:
         """Delete the documents of the changes up to a number, after their source was removed from the index."""
         if self.is_there:
-            with self._changing() as database:
+            with self._transaction() as database:
                 newer = "SELECT url FROM changes WHERE id > ?"
                 database.execute(f"DELETE FROM documents WHERE url NOT IN ({newer})", (last,))  # noqa: S608 - no input
                 database.execute(f"UPDATE totals SET (documents, bytes) = ({_SUMS})")  # noqa: S608 - no input
@@ -171,7 +171,7 @@ class PushedStore:
         generation = current_id(self._index_dir)
         of_due = f"{_CHANGE} WHERE state = 'queued' AND id <= ? AND NOT EXISTS ({_NEWER})"
         path = self._index_dir / GENERATIONS / generation / DOCUMENTS
-        with closing(open_read_only(path)) as pages, self._changing() as database:
+        with closing(open_read_only(path)) as pages, self._transaction() as database:
             for change in [Change(*row) for row in database.execute(of_due, (last,))]:
                 state, reasons = REMOVED, "[]"
                 if change.action == _PUT:
@@ -188,7 +188,7 @@ class PushedStore:
     def _accept(self, url: str, action: str, at: str, facts: tuple[Any, ...], *, replace: bool = True) -> Change | None:
         self._make()
         *_, body = facts
-        with self._changing() as database:
+        with self._transaction() as database:
             documents, size = database.execute(f"{_SUMS} WHERE url = ?", (url,)).fetchone()
             if documents and not replace:
                 return None
@@ -217,7 +217,7 @@ class PushedStore:
         return next(iter(self._rows(query, *values)), None)
 
     @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Yield a transaction: it is committed to disk at the end of the block, or rolled back after an error."""
         with self._connected() as database, database:
             database.execute("BEGIN IMMEDIATE")

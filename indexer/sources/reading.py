@@ -254,7 +254,7 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
         sent.add(url)
         if not is_there:
             continue
-        record = earlier.unchanging_page(url)
+        record = earlier.reusable_page(url)
         if record is not None and record.content_hash == content_hash:
             yield from (CarriedPage(replace(each, source=SOURCE)) for each in (record, *earlier.pages(f"{url}!/")))
             continue

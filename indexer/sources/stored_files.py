@@ -64,7 +64,7 @@ class StoredFiles:
         self._closed = closed_paths(file.path.decode("utf-8", "replace") for file in files).union(closed)
         self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
 
-    def wanted(self, *, has_media_types: bool = False) -> Iterator[StoredFile | Skip | Failure]:
+    def select(self, *, has_media_types: bool = False) -> Iterator[StoredFile | Skip | Failure]:
         """Yield the files to read, a skip or failure for each other file, and one skip for a hidden folder.
 
         With `has_media_types`, the source knows the types of files without a suffix.
@@ -94,14 +94,14 @@ class StoredFiles:
             else:
                 yield file
 
-    def known(self, path: bytes, version: str) -> list[CarriedPage]:
+    def unchanged(self, path: bytes, version: str) -> list[CarriedPage]:
         """Return the records of a file and its members if the previous build has this version, else an empty list."""
         record = self._earlier.page(self.url(path)) if self._earlier.is_trusted else None
         if record is None or record.source != self._source or record.etag != f'"{version}"':
             return []
         return [CarriedPage(each) for each in (record, *self._earlier.pages(f"{record.url}!/"))]
 
-    def kept(self, path: bytes, reason: str) -> list[CarriedPage]:
+    def carried(self, path: bytes, reason: str) -> list[CarriedPage]:
         """Return the records of a file that cannot be read, and of its members, with the reason."""
         url = self.url(path)
         records = filter(None, [self._earlier.page(url), *self._earlier.pages(f"{url}!/")])

@@ -95,7 +95,7 @@ class MilvusStore:
             ) from error
         collection = alias["collection_name"]
         if (generation_id := self._address.generation_of(collection)) is None:
-            raise corrupt(self.name, f"names {collection}, which is no generation")
+            raise corrupt(self.name, f"names {collection}, which is not a generation")
         return generation_id
 
     def published(self) -> list[Published]:

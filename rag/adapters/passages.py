@@ -41,12 +41,12 @@ _TOKENS = {
 
 
 def count_tokens(text: str) -> int:
-    """Estimate a text's tokens for common tokenizers, rather too many than too few."""
+    """Estimate a text's tokens for common tokenizers. The estimate is seldom too low."""
     return round(sum(cost * len(re.findall(pattern, text)) for pattern, cost in _TOKENS.items()) + 0.5)
 
 
 class DocumentExcerpt:
-    """Passages of a document by place. A run is a sequence of adjacent passages under one heading path."""
+    """Passages of a document by index. A run is a sequence of adjacent passages under one heading path."""
 
     def __init__(self, document: OpenDocument) -> None:
         """Take a document; then `load_headings` or `load_around` selects its passages."""
@@ -147,7 +147,7 @@ class DocumentExcerpt:
         return f"{self.heading(rows[0])} ({self._headings[rows[0]][0]})"
 
     def block(self, number: int, rows: Sequence[int], text: str | None = None, **facts: str) -> str:
-        """Enclose passages of a run, or a text in their place, in marks. An ellipsis marks gaps between passages."""
+        """Enclose passages of a run, or `text` instead of them, in marks. An ellipsis marks gaps between passages."""
         if text is None:
             stretches = groupby(enumerate(rows), key=lambda each: each[1] - each[0])
             text = "\n…\n".join("\n".join(self.text(row) for _, row in stretch) for _, stretch in stretches)
@@ -228,7 +228,7 @@ def age_of(read: str, date: str | None) -> str:
 
 
 def fitting(lines: Sequence[str], room: float) -> str:
-    """Return the lines that fit into a budget, and the number of the others."""
+    """Return the lines that fit into a budget, followed by a line with the number of lines left out."""
     costs = accumulate(count_tokens(neutralise(line)) + 1 for line in lines)
     number = sum(1 for _ in takewhile(lambda cost: cost + _REST_TOKENS <= room, costs))
     more = [f"… and {len(lines) - number} more"] * (number < len(lines))

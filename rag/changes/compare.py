@@ -17,7 +17,7 @@ from rag.query.results import section_within, without_number
 
 MIN_SAME_TEXT = 0.5  # share of a section's characters that remain when it is moved or renamed
 MIN_SAME_WORDS = 0.4  # share of the words that two forms of a sentence have in common
-MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.05  # documents with the same change; from here on, it is furniture
+MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.05  # documents with the same change, which then counts as noise
 _MAX_STAMP_WORDS = 5
 _MAX_HEADING_CHARS, _MAX_HEADING_WORDS = 100, 10
 _MAX_PLACES = 20  # a sentence in more sections says nothing about a move

@@ -68,7 +68,7 @@ def find_changes(
 
 
 def count_changes(folder: Path) -> dict[str, int]:
-    """Return how many sections differ between the live generation and the one before, by kind; empty if unknown."""
+    """Return the number of sections that differ from the previous generation, by kind; empty if unknown."""
     try:
         changes = find_changes(folder, "", None, None)
     except (FieldError, IndexerError):
@@ -118,7 +118,7 @@ def _choose(
 
 
 def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> Manifest:
-    """Return the live generation, the one with this id, or the last one by the end of a day, else the oldest."""
+    """Return the live generation, or that with an id, or the last one until the end of a day, else the oldest."""
     if days := _DAYS.fullmatch(text):
         text = f"{datetime.now(UTC) - timedelta(days=int(days[1])):%Y-%m-%d}"
     generation: Manifest | None

@@ -131,7 +131,7 @@ def _misspelled() -> list[str]:
     variables = [*(one.variable for one in SETTINGS), *_OTHER_VARIABLES]
     unknown = [name for name in sorted(os.environ) if name.startswith("PILOTLIGHT_") and name not in variables]
     return [
-        f"nothing reads {name}, did you mean {near}?" for name in unknown if (near := nearest(name, variables, 0.8))
+        f"{name} is not a setting, did you mean {near}?" for name in unknown if (near := nearest(name, variables, 0.8))
     ]
 
 

@@ -41,7 +41,7 @@ _INDEXING = ("build", "crawl", "chunk", "ocr")
     "source",
     nargs=-1,
     type=click.Path(readable=False),
-    help="site, repository, bucket, folder or file to index first, as index does, unless the index is of it already; "
+    help="site, repository, bucket, folder or file to index first, as index does, unless the index has it already; "
     "folders and files are followed (default: serve the index as it is)",
 )
 @click.pass_obj
@@ -168,7 +168,7 @@ def _check(check: Callable[[Settings, Mapping[str, object]], None], *arguments: 
 
 
 @verb("index", "store", "embedder", "rerank", prints=False)
-@click.option("--server", metavar="URL", help="ask this running server instead of reading an index")
+@click.option("--server", metavar="URL", help="query this running server instead of reading an index")
 def mcp(settings: Settings, *, server: str | None) -> None:
     """Serve the tools over standard input and output until the client disconnects."""
     try:
@@ -221,7 +221,7 @@ def _several(name: str, help: str, metavar: str = "") -> Callable[[Command], Com
     "not with the role write",
     "KEY=VALUE",
 )
-@_several("user", "user whose access the key has to documents with an access list; may be repeated", "NAME")
+@_several("user", "user whose access to documents with access lists the key has; may be repeated", "NAME")
 @_several("group", "group, in the same way; may be repeated", "NAME")
 @click.option("--stdin", "from_stdin", is_flag=True, help="read the key from standard input instead of generating one")
 def keys(

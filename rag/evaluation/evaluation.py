@@ -414,7 +414,7 @@ def modes_as_text(result: dict[str, Any]) -> str:
     facts = f"{result['precision']}, queries {result['query_precision']}, {result['engine']}"
     lines += ["", f"{result['queries']:,} queries; {facts}"]
     if result["worst"]:
-        lines += ["", f"hybrid loses to its better half, {NDCG}:", f"{'':>9}{'dense':>8}{'words':>8}{'hybrid':>8}"]
+        lines += ["", f"hybrid is worse than one search, {NDCG}:", f"{'':>9}{'dense':>8}{'words':>8}{'hybrid':>8}"]
     for each in result["worst"]:
         figures = "".join(f"{each[mode]:>8.4f}" for mode in ("dense", "lexical", "hybrid"))
         lines.append(f"  {each['difference']:+.4f}{figures}  {_shortened(each['query'])}")

@@ -53,7 +53,7 @@ Question = tuple[str, Group]  # the latest spelling
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The figures of some days."""
+    """The figures of a period of days."""
 
     collection: str | None
     collections: list[str]
@@ -62,11 +62,11 @@ class Report:
     unanswered: list[Question]
 
     def as_csv(self, table: str) -> str:
-        """Return the table `asked` or `unanswered` as CSV, with a heading line and without formulas."""
+        """Return the table `asked` or `unanswered` as CSV with a heading line. Formulas are escaped."""
         out = io.StringIO()
         writer = csv.writer(out)
         writer.writerow(["question", *Group._fields])
-        writer.writerows([no_formula(one_line(query)), *group] for query, group in getattr(self, table))
+        writer.writerows([escape_formula(one_line(query)), *group] for query, group in getattr(self, table))
         return out.getvalue()
 
 
@@ -81,7 +81,7 @@ def _reading() -> Iterator[None]:
 
 @_reading()
 def report(folder: Path, days: int, collection: str | None = None, *, now: datetime | None = None) -> Report:
-    """Add up the searches of some days, including today. Raises InsightsError."""
+    """Add up the searches of the last `days`, including today. Raises InsightsError."""
     today = (now or datetime.now(UTC)).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=days - 1)
     counts, asked, unanswered, collections = [0] * 8, list[Question](), list[Question](), list[str]()
@@ -106,12 +106,12 @@ def _by_need(question: Question) -> tuple[int, int, str]:
     return -(group.empty + group.far + group.bad), -group.unanswered, text
 
 
-def no_formula(text: str) -> str:
+def escape_formula(text: str) -> str:
     """Prefix a text with an apostrophe if a spreadsheet would run it as a formula."""
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) or text.startswith(_FORMULA) else text
 
 
-class Judged(NamedTuple):
+class JudgedQuestion(NamedTuple):
     """A question with the relevance of documents by id."""
 
     question: str  # the latest spelling
@@ -120,7 +120,7 @@ class Judged(NamedTuple):
 
 
 @_reading()
-def judged_questions(folder: Path, collection: str, least: int = MIN_OPENED) -> list[Judged]:
+def judged_questions(folder: Path, collection: str, least: int = MIN_OPENED) -> list[JudgedQuestion]:
     """Return the questions with a document judged good, or opened in `least` searches, the most asked first.
 
     Raises InsightsError.
@@ -136,12 +136,12 @@ def judged_questions(folder: Path, collection: str, least: int = MIN_OPENED) -> 
                 elif opened >= least:
                     relevance[id] = OPENED
             if any(relevance.values()):
-                judged.append(Judged(question, searches, relevance))
+                judged.append(JudgedQuestion(question, searches, relevance))
     return judged
 
 
 def write_dataset(
-    folder: Path, judged: Iterable[Judged], documents: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]
+    folder: Path, judged: Iterable[JudgedQuestion], documents: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write judged questions in BEIR's layout; return the report. Raises InsightsError, also if there are none."""
     judged = list(judged)

@@ -58,7 +58,7 @@ def first_id(at: float) -> str:
     return f"{int(at * 1000) << _NOISE_BITS:016x}"
 
 
-class Searched(NamedTuple):
+class RecordedSearch(NamedTuple):
     """A search that was answered."""
 
     id: str
@@ -91,7 +91,7 @@ class InsightsStore:
         """Close the database."""
         self._connection.close()
 
-    def write(self, searches: Sequence[Searched], feedback: Sequence[Feedback]) -> None:
+    def write(self, searches: Sequence[RecordedSearch], feedback: Sequence[Feedback]) -> None:
         """Write searches and feedback in one transaction. Feedback on unknown searches or hits is ignored."""
         with self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -156,7 +156,7 @@ def _open(folder: Path) -> sqlite3.Connection:
     return connection
 
 
-def _size(one: Searched) -> int:
+def _size(one: RecordedSearch) -> int:
     """Estimate the bytes of memory of a waiting search."""
     return 1_000 + 4 * len(one.query) + sum(250 + len(passage) + len(document) for passage, document in one.hits)
 
@@ -168,7 +168,7 @@ class Recorder:
         """Prepare a recorder that deletes searches after `days`."""
         self.count: Callable[[str, int], None] = lambda *_: None  # called with "written" or "dropped" and a number
         self._folder, self._days = folder, days
-        self._searches: deque[Searched] = deque()
+        self._searches: deque[RecordedSearch] = deque()
         self._feedback: deque[Feedback] = deque()
         self._lock = threading.Lock()
         self._room = MAX_WAITING_BYTES
@@ -189,7 +189,7 @@ class Recorder:
 
     def record(self, answer: Answer, via: Via, *, seen: bool = True) -> str | None:
         """Queue a search; return its id, or None if the queue is full. An unseen search counts only after feedback."""
-        one = Searched(
+        one = RecordedSearch(
             new_id(time.time()),
             answer.collections[0] if len(answer.collections) == 1 else ALL,
             via,

@@ -100,7 +100,7 @@ class PushedBuilder:
         except (PilotlightError, OSError, sqlite3.Error) as error:
             self._retry[name] = time.monotonic() + _RETRY_SECONDS
             log.warning("collection %s: %s", name, error)
-            PushedStore(folder).trouble(str(error))
+            PushedStore(folder).record_error(str(error))
             return False
         log.info("collection %s: %s", name, report.line())
         return True

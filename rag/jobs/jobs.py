@@ -136,7 +136,7 @@ class JobManager:
         return request | {"ended_at": None, "report": None, "error": None} | end
 
     def cancel(self, job_id: str) -> dict[str, Any]:
-        """Tell a job to stop, and return it; the live index stays. Raises JobMissing or JobConflict."""
+        """Tell a job to stop, and return it; the live index does not change. Raises JobMissing or JobConflict."""
         self.get(job_id)
         with self._locked():
             if not self._is_running(job_id):

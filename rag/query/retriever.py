@@ -23,7 +23,7 @@ from indexer.generation.editions import Edition
 from indexer.generation.languages import SAMPLE, languages_of
 from indexer.generation.lexical.analysis import TERMS, rules_for, spans, terms_in
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
-from indexer.generation.lexical.pasted import telling_sentences
+from indexer.generation.lexical.pasted import nearest_sentences
 from indexer.generation.rows import TermHits
 from indexer.network.urls import normalise
 from indexer.stores import Searchable
@@ -395,7 +395,7 @@ def shorten(
     """Return a query with only the sentences nearest to passages, by `measure`, if it is too long for the model."""
     if embedder.count_tokens([terms.meaning], role="query")[0] <= embedder.max_length:
         return terms
-    query = read(telling_sentences(terms.meaning, measure))
+    query = read(nearest_sentences(terms.meaning, measure))
     return replace(query, required=terms.required, excluded=terms.excluded, did_you_mean=terms.did_you_mean)
 
 

@@ -337,7 +337,7 @@ def distinctive_pairs(words: Sequence[str], distinctive: Sequence[bool]) -> list
 
 
 def quantities(words: Sequence[str]) -> list[list[str]]:
-    """Return the numbers of a query with their units, to be found side by side: 10 MB, 10MB, 2.4 GHz."""
+    """Return the numbers of a query with their units, which must be adjacent in a text: 10 MB, 10MB, 2.4 GHz."""
     glued = [list(match.groups()) for word in words if (match := _WITH_UNIT.fullmatch(fold(word)))]
     apart = [
         [first, second]
@@ -365,7 +365,7 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
     if rules == ENGLISH and beginnings and plain.isascii():
         spaced = plain.encode().translate(_SPACED) + b" "
         if not (last_groups and any(group in spaced for group in last_groups)):
-            # In ASCII text, a search for the few marked words is ten times as fast as a look at every word.
+            # In ASCII text, searching for the few marked words is ten times as fast as checking every word.
             return _find_marked(beginnings, marked, plain, spaced)
     matches: list[Span] = []
     for match in words(text).finditer(text):

@@ -46,7 +46,7 @@ _MAX_TERMS = 32
 _MAX_POSTINGS = 300_000
 _MIN_CANDIDATES = 64
 _MAX_ROWS_FOR_ALL_TERMS = 20_000
-_MAX_CORRECTION_RATIO = 5  # passages with the likeliest correction for each passage with another that is searched
+_MAX_CORRECTION_RATIO = 5  # passages with the likeliest correction to passages with another that is searched
 _FREQUENCY_CACHE = 1 << 16
 _QUERY_CACHE = 1 << 12
 _CORRECTION_CACHE = 1 << 12
@@ -238,7 +238,7 @@ class LexicalReader:
         scores, addresses = zip(*hits, strict=True) if hits else ((), ())
         rows = self._rows_at(list(addresses))
         if None in rows or max(rows, default=0) >= max(1, self.count):
-            raise corrupt(self.folder, f"has other rows than those of {self.count:,} chunks")
+            raise corrupt(self.folder, f"has rows other than those of {self.count:,} chunks")
         return np.array(scores, np.float32), np.array(rows, np.int64)
 
     def _has(self, tests: list[tuple[Occur, Query]]) -> bool:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from indexer.generation.lexical import analysis
 from indexer.generation.lexical.analysis import ENGLISH, TERMS, Cache, Passages, has_sign, sign_name, words
 from indexer.generation.lexical.letters import fold
-from indexer.generation.lexical.pasted import MIN_PASTED_CHARS, telling_lines
+from indexer.generation.lexical.pasted import MIN_PASTED_CHARS, error_lines
 from indexer.text.cleaning import visible, without_joiners
 
 _MAX_CLAUSES = 8
@@ -50,12 +50,12 @@ def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> Pa
     """Parse a query, which never fails. A query with only excluded words is read as plain words.
 
     Args:
-        text: the text as it was typed or pasted; only the telling lines of a traceback or log are read.
+        text: the text as it was typed or pasted; of a traceback or log, only the lines that name errors are read.
         is_option: returns whether a word after a dash is an option of a command; if any is, all are.
     """
     is_plain = text.isascii() and text.isprintable()
     typed = text if is_plain else visible(text)
-    text = telling_lines(typed) if len(typed) >= MIN_PASTED_CHARS else typed
+    text = error_lines(typed) if len(typed) >= MIN_PASTED_CHARS else typed
     plain = ParsedQuery(text, (), (), text if is_plain else without_joiners(text))
     if text is not typed or "\n" in text.strip() or not _SYNTAX.search(text):
         return plain
@@ -257,7 +257,7 @@ def _has_word(lookups: Lookups, languages: Languages, word: str) -> bool:
 
 
 def _names(text: str) -> list[list[str]]:
-    """Return the words of compound names, to be found side by side. Prose has hyphens, so apt-get must be the query."""
+    """Return the words of compound names, which must be adjacent. Prose has hyphens, so apt-get must be the query."""
     names = [name[0] for name in islice(_NAME.finditer(text), _MAX_CLAUSES)]
     alone = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
     return [analysis.find_words(name)[:_MAX_PHRASE_WORDS] for name in alone]
@@ -373,7 +373,7 @@ class _Corrector(dict[str, _Substitute | None]):
         return sorted(known_pairs, key=lambda pair: -min(map(len, pair)))
 
     def proposal(self, text: str, parsed: ParsedQuery, fixed: set[str]) -> str | None:
-        """Return the query with each correctable word replaced, or None if there is none. `fixed` words stay.
+        """Return the query with its correctable words, except `fixed` ones, replaced, or None if there are none.
 
         Words in quotation marks are replaced too, because their phrases would match nothing.
         """

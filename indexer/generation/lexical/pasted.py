@@ -1,4 +1,4 @@
-"""Find the question in a pasted text: the error of a traceback or log, or the sentences of a mail near a passage."""
+"""Find the question in a pasted text: the error in a traceback or log, or the sentences of an email near a passage."""
 
 import re
 from collections import Counter
@@ -36,10 +36,10 @@ _MIN_SENTENCE_BYTES = 20  # UTF-8, because a Chinese character says as much as t
 _MIN_NEARNESS_SHARE = 0.9
 
 
-def telling_lines(text: str) -> str:
+def error_lines(text: str) -> str:
     """Return the lines of a pasted traceback or log that name errors, or the text if it is neither of these.
 
-    Of causes, only the last is returned. Without causes, the lines of errors with codes are returned, or else all that
+    If there are causes, only the last is returned; otherwise the lines of errors with codes, or else all lines that
     name errors, the last first.
     """
     if len(text.split()) < _MIN_WORDS:
@@ -67,7 +67,7 @@ def telling_lines(text: str) -> str:
     return "\n".join(telling)
 
 
-def telling_sentences(text: str, measure: Callable[[Sequence[str]], npt.NDArray[np.float32]]) -> str:
+def nearest_sentences(text: str, measure: Callable[[Sequence[str]], npt.NDArray[np.float32]]) -> str:
     """Return, in order, the sentences of a long text that are nearly as close to a passage as the closest of them.
 
     In a mail, greetings and background outweigh the question. `measure` returns the nearness of each sentence to the

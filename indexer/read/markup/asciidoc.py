@@ -155,7 +155,7 @@ class _Reader:
         return re.sub(r"(?<!\\)\{(\w[\w-]*)\}", value_of, text)
 
     def _level_offset(self) -> int:
-        """Return the offset of heading levels, 0 where the attribute is no number."""
+        """Return the offset of heading levels, 0 if the attribute is not a number."""
         value = self.attributes.get("leveloffset", "")
         return int(value) if re.fullmatch(r"-?\d{1,3}", value) else 0
 

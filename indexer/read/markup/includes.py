@@ -89,7 +89,7 @@ class Includes:
             if path not in self._included:
                 self._included |= self._targets[path] - {path}
 
-    def involve(self, path: str) -> bool:
+    def covers(self, path: str) -> bool:
         """Return whether a file includes others, or is included."""
         return path in self._targets or path in self._included
 

@@ -328,7 +328,7 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
             except yaml.YAMLError:
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
             is_front = isinstance(fields, dict) or not front.strip() or any(access_keys(visible(front)))
-            end = match.end() if is_front else 0  # an access list with a typing error must not become text
+            end = match.end() if is_front else 0  # an access list with a typo must not become text
         elif match := _TOML.match(text):
             front, end, is_toml = match[1] or "", match.end(), True
             fields = tomllib.loads(front) if len(front) <= MAX_FRONT_MATTER else {}

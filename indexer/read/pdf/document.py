@@ -160,7 +160,7 @@ class _Draft:
         last, gap = self.last, "\n\n"
         if last:
             is_text = last.kind == block.kind == "text" and last.size == block.size
-            if last.goes_on and is_text and block.text[:1].islower():
+            if last.continues and is_text and block.text[:1].islower():
                 gap = "" if self.text.endswith(HYPHENS) else " "
             elif last.kind == block.kind == "item":
                 gap = "\n"

@@ -241,7 +241,7 @@ _INDENT_EM = 0.6
 
 
 class Hyphens:
-    """Decides which hyphens at line ends stay, by the spellings in a document."""
+    """Decides which hyphens at line ends to keep, by the spellings in a document."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         """Count the spellings with and without a hyphen of words divided at line ends."""
@@ -277,7 +277,7 @@ class PdfBlock:
     is_short: bool = False
     head: str = ""
     is_bullet: bool = False
-    goes_on: bool = False  # ends in the middle of a sentence at the end of its column
+    continues: bool = False  # ends in the middle of a sentence at the end of its column
 
 
 def read_pages(document: Any, scanned: list[int]) -> Iterator[list[PdfBlock]]:
@@ -414,7 +414,7 @@ def _make_block(run: Sequence[PdfLine], right: float) -> Iterator[PdfBlock]:
         all(line.is_bold for line in run),
         is_short=len(run) <= 4,
         is_bullet=is_item and not first.text[0].isalnum() and first.text[0] not in "([",
-        goes_on=not _ends_sentence(run[-1]) and run[-1].x1 > right - 4 * first.size,
+        continues=not _ends_sentence(run[-1]) and run[-1].x1 > right - 4 * first.size,
     )
 
 

@@ -304,11 +304,11 @@ def find_lines(words: Iterable[Word]) -> list[PdfLine]:
         size_limit = max(size, word.size)
         gap, rise = word.x0 - x1, abs(word.base - base)
         if rise <= 0.15 * size_limit:
-            goes_on = -size_limit <= gap <= size_limit and bool(run) and word.x0 > run[-1].x0
+            continues = -size_limit <= gap <= size_limit and bool(run) and word.x0 > run[-1].x0
         else:
             is_script = rise <= 0.65 * size_limit and abs(word.size - size) > 0.1 * size_limit
-            goes_on = is_script and -0.3 * size_limit <= gap <= _TIGHT_GAP_EM * size_limit
-        if not (run and goes_on):
+            continues = is_script and -0.3 * size_limit <= gap <= _TIGHT_GAP_EM * size_limit
+        if not (run and continues):
             if run:
                 runs.append(make_line(run, base, size))
             run, x1, base, size = [], word.x1, word.base, word.size

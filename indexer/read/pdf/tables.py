@@ -171,7 +171,7 @@ def _find_cells(
         if drawn or missing or cell & covered:
             if len(boxes) >= 5:  # fewer are a drawing
                 reader_notes.add(
-                    "a table in a PDF with cells that are no rectangles: its merged cells were not read as such"
+                    "a table in a PDF with cells that are not rectangles: its merged cells were not read as such"
                 )
             return []
         covered |= cell

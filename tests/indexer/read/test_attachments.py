@@ -98,7 +98,7 @@ def test_attachments_beside_an_access_list_are_left_out() -> None:
 
 def test_messages_in_messages_end() -> None:
     body = b"Content-Type: message/rfc822\n\n" * 60 + b"x"
-    with pytest.raises(ParseError, match="more than 10 messages in one another"):
+    with pytest.raises(ParseError, match="more than 10 nested messages"):
         list(attachments(body, 100_000, ""))
     [failure] = [item for item in expand(make_page(body, "message/rfc822"), 100_000) if not isinstance(item, Page)]
-    assert "messages in one another" in getattr(failure, "reason", "")
+    assert "nested messages" in getattr(failure, "reason", "")

@@ -133,7 +133,7 @@ def test_in_repositories_and_buckets_what_has_a_list_is_left_out_and_named() -> 
     names = (b"a.md", b"b.md", b"b.md.access.toml", b"in/.access.toml", b"in/c.md", b"in/deep/d.md", b"inside.md")
     listed = [StoredFile(name, 1, "") for name in names]
     files = StoredFiles(SourceContext("s3://x", CrawlLimits()), listed, root="s3://x")
-    found = list(files.wanted())
+    found = list(files.select())
     assert [item.path for item in found if isinstance(item, StoredFile)] == [b"a.md", b"inside.md"]
     reasons = {item.url.rpartition("/")[2]: item.reason for item in found if isinstance(item, Skip)}
     assert set(reasons) == {"b.md", "b.md.access.toml", ".access.toml", "c.md", "d.md"}

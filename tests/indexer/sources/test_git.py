@@ -83,7 +83,7 @@ def test_files_of_a_branch_a_tag_or_a_commit_are_read_and_not_the_worktree(
     assert (page.body, page.content_type, page.source) == (b"# Birds", "text/markdown", repository.source)
     Repository(tmp_path / "empty")
     for source, told in (
-        (f"git+file://{tmp_path}/nowhere", "is no repository"),
+        (f"git+file://{tmp_path}/nowhere", "is not a repository"),
         (f"git+file://{tmp_path}/empty", "no commit"),
         (f"{repository.source}@gone", "no branch, tag or commit gone"),
     ):

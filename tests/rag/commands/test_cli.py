@@ -181,7 +181,7 @@ def test_a_misspelled_variable_is_told(monkeypatch: pytest.MonkeyPatch, run: Run
     monkeypatch.setenv("PILOTLIGHT_SERVICE_HOST", "10.0.0.1")  # set by Kubernetes
     monkeypatch.setenv("PILOTLIGHT_KEY", "x")
     told = [warning for warning in run("doctor", "--json")["warnings"] if "PILOTLIGHT_" in warning]
-    assert told == ["nothing reads PILOTLIGHT_MODLE, did you mean PILOTLIGHT_MODEL?"]
+    assert told == ["PILOTLIGHT_MODLE is not a setting, did you mean PILOTLIGHT_MODEL?"]
 
 
 def test_drop_looks_before_it_asks(run: Run, tmp_path: Path) -> None:

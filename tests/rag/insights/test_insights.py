@@ -20,8 +20,8 @@ from indexer.publish.publish import prepare
 from rag.commands.cli import main
 from rag.errors import InsightsError
 from rag.evaluation.evaluation import read_dataset
-from rag.insights.report import BAD, GOOD, OPENED, judged_questions, no_formula, report, write_dataset
-from rag.insights.store import DATABASE, Feedback, InsightsStore, Searched, first_id, new_id, open_to_read
+from rag.insights.report import BAD, GOOD, OPENED, escape_formula, judged_questions, report, write_dataset
+from rag.insights.store import DATABASE, Feedback, InsightsStore, RecordedSearch, first_id, new_id, open_to_read
 from tests.rag.conftest import Site
 
 NOW = time.time()
@@ -30,9 +30,9 @@ DAY_S = 86_400
 HITS = [(f"chunk-{rank}", f"document-{rank}") for rank in (1, 2, 3, 4)]
 
 
-def searched(query: str, *, at: float = NOW, **changes: Any) -> Searched:
+def searched(query: str, *, at: float = NOW, **changes: Any) -> RecordedSearch:
     fields = {"collection": "default", "via": "page", "hits": HITS, "cosine": 0.7, "close": True, "ms": 3.0}
-    return Searched(id=new_id(at), query=query, **{**fields, "seen": True, **changes})  # type: ignore[arg-type]
+    return RecordedSearch(id=new_id(at), query=query, **{**fields, "seen": True, **changes})  # type: ignore[arg-type]
 
 
 def rows(folder: Path, query: str) -> Sequence[tuple[object, ...]]:
@@ -138,8 +138,8 @@ def test_a_report_of_many_questions_takes_little_memory(store: InsightsStore) ->
 
 def test_no_spreadsheet_runs_a_question() -> None:
     for text in ("=1", "+1", "-1", "@x", "\tx", "\r=1", "  =1", "＝1"):
-        assert no_formula(text) == f"'{text}"
-    assert no_formula("a = b") == "a = b"
+        assert escape_formula(text) == f"'{text}"
+    assert escape_formula("a = b") == "a = b"
 
 
 def ask(store: InsightsStore, query: str, *told: tuple[str, int], times: int = 1, **more: Any) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from indexer.generation.lexical.lexical_query import parse_query, read_query
-from indexer.generation.lexical.pasted import telling_lines, telling_sentences
+from indexer.generation.lexical.pasted import error_lines, nearest_sentences
 from tests.linear import check_linear, repeated
 
 PYTHON = (
@@ -57,7 +57,7 @@ LOG = "".join(f"2026-03-01 12:00:{n} INFO worker {n} waits for a job of the queu
     ],
 )
 def test_the_error_is_read_first(pasted: str, first: str) -> None:
-    telling = telling_lines(pasted)
+    telling = error_lines(pasted)
     assert telling.partition("\n")[0] == first
     assert "context" not in telling
     assert len(telling) < len(pasted) / 3
@@ -76,7 +76,7 @@ def test_the_error_is_read_first(pasted: str, first: str) -> None:
     ],
 )
 def test_other_texts_are_read_whole(text: str) -> None:
-    assert telling_lines(text) == text
+    assert error_lines(text) == text
 
 
 def test_the_sentences_nearest_to_a_passage_are_read_in_their_order() -> None:
@@ -88,21 +88,21 @@ def test_the_sentences_nearest_to_a_passage_are_read_in_their_order() -> None:
         assert "Ok?" not in sentences, "it is too short to mean anything"
         return np.array([nearness.get(each, 0.2) for each in sentences], np.float32)
 
-    assert telling_sentences(text, measure) == " ".join(nearness)
-    below = telling_sentences(text, lambda sentences: -np.arange(1, len(sentences) + 1, dtype=np.float32))
+    assert nearest_sentences(text, measure) == " ".join(nearness)
+    below = nearest_sentences(text, lambda sentences: -np.arange(1, len(sentences) + 1, dtype=np.float32))
     assert below == "Good morning everybody.", "all are farther than unrelated texts"
-    assert telling_sentences("one sentence " * 90, measure) == "one sentence " * 90
+    assert nearest_sentences("one sentence " * 90, measure) == "one sentence " * 90
 
 
 def test_quotes_and_dashes_of_a_traceback_are_no_syntax() -> None:
     query = read_query(JAVA)
     assert query.required == ()
     assert query.excluded == ()
-    assert parse_query(JAVA).meaning == telling_lines(JAVA)
+    assert parse_query(JAVA).meaning == error_lines(JAVA)
     table = 'TYPE REASON MESSAGE\nNormal Pulled Pulled "orders:1.18"\n'
     assert parse_query(table).required == ()
 
 
 def test_long_texts_take_linear_time() -> None:
     for piece in ("  at a.b(", "\t", " x", "Error: ", "aError", "a.Error.", "#1 "):
-        check_linear(telling_lines, repeated(piece), 1 << 17)
+        check_linear(error_lines, repeated(piece), 1 << 17)

@@ -61,7 +61,7 @@ def test_conditions_and_optional_files() -> None:
     text += "\ninclude::d.adoc[opts=optional]"
     files = {"a.adoc": text, "b.adoc": "NO", "c.adoc": "yes"}
     assert expand(files) == ":x:\nyes"
-    assert not Includes(dict.fromkeys(files), {k: v.encode() for k, v in files.items()}.get, 1_000).involve("b.adoc")
+    assert not Includes(dict.fromkeys(files), {k: v.encode() for k, v in files.items()}.get, 1_000).covers("b.adoc")
 
 
 def test_files_for_other_readers() -> None:
