@@ -28,7 +28,7 @@ class Arena {
   size_t bytes_ = 0;
 };
 
-// Bytes of the block that the arrays of a `Parts` of these sizes need.
+// The bytes that the arrays of a `Parts` of these sizes need.
 template <class Parts, class... Sizes>
 inline size_t bytes_of(const Sizes&... sizes) {
   Arena counter(nullptr);

@@ -13,8 +13,8 @@
 
 namespace {
 
-// The number of ranges into which a team divides a loop: if possible, ranges of equal length and the same number for
-// each thread. An uneven division made two threads a seventh slower.
+// The number of ranges into which a team divides a loop. If possible, all ranges have the same length, and all threads
+// the same number of ranges: an uneven division makes two threads a seventh slower.
 inline int even_ranges(int total, int threads) {
   constexpr int kRangesPerThread = 6;
   for (int ranges = kRangesPerThread * threads; ranges > 0; ranges -= threads)

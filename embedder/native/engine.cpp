@@ -49,7 +49,7 @@ std::vector<int> group_texts(const Group& all) {
   return bounds;
 }
 
-// A model and the threads that run it. Calls from several threads run one after the other.
+// A model and the threads that run it. Concurrent calls run one after the other.
 struct Engine {
   const Kernels& kernels;
   Model model;
@@ -59,11 +59,11 @@ struct Engine {
   Team team, alone{1};
   std::mutex entry;
   Memory shared;                      // activations in latency mode
-  std::vector<Memory> own, scratch;   // by thread: activations in bulk mode; attention scratch
+  std::vector<Memory> bulk, scratch;  // of each thread: activations in bulk mode; memory for attention
   std::vector<char*> scratch_blocks;  // the blocks of `scratch`
 
   Engine(const Kernels& kernels, int threads)
-      : kernels(kernels), team(threads), own(threads), scratch(threads), scratch_blocks(threads) {}
+      : kernels(kernels), team(threads), bulk(threads), scratch(threads), scratch_blocks(threads) {}
 
   // Embed texts of at most `longest` tokens.
   void encode(const Group& all, int longest) {
@@ -83,7 +83,7 @@ struct Engine {
           const int t0 = bounds[g], t1 = bounds[g + 1];
           float* states = all.states ? all.states + size_t(offsets[t0]) * model.shape.hidden : nullptr;
           const Group group{all.ids, offsets + t0, t1 - t0, all.vectors + size_t(t0) * model.shape.outputs, states};
-          kernels.encode(model, group, alone, activations(own[rank], group), &scratch_blocks[rank]);
+          kernels.encode(model, group, alone, activations(bulk[rank], group), &scratch_blocks[rank]);
         }
       });
     }

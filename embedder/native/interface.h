@@ -15,8 +15,8 @@ enum class Action : int32_t { kPool, kDense, kNormalize };
 enum class Activation : int32_t { kIdentity, kTanh, kGelu, kSilu };
 enum class Refusal : int32_t { kNone, kUnknownToken, kTooLong };
 
-// The layout of packed weights, as embedder/engines/library.py has it: columns of a panel, and how many consecutive
-// inputs of a column stand together, by Precision.
+// The layout of packed weights, as in embedder/engines/library.py: the columns of a panel, and the number of
+// consecutive inputs of a column that are adjacent, by Precision.
 constexpr int kPanel = 32;
 #ifdef __x86_64__
 constexpr int kInterleaves[] = {1, 2, 4};
@@ -60,9 +60,9 @@ const char* pl_sources();
 // An engine for one model, or null for an unknown `isa`. The caller checks that the processor supports `isa`.
 // `tensors`: words, positions, norm weight, norm bias, relative or null, global and local angles, final norm weight and
 // bias; for each layer qkv, out, up, down as (weight, bias, scale, column) and norm1 weight, norm1 bias, norm2 weight,
-// norm2 bias; at last the dense steps in fp32 as (weight, bias, null, null). The tensors are not copied, the steps are.
+// norm2 bias; then the dense steps in fp32 as (weight, bias, null, null). The steps are copied, the tensors are not.
 // ModernBERT has no positions, BERT's family no angles and no final norm. The first layer of ModernBERT has no norm1.
-// In ModernBERT's up, panels of the activation's input and panels of the gate alternate.
+// In the weight `up` of ModernBERT, panels of the activation's input and panels of the gate alternate.
 void* pl_create(const char* isa, const pl_shape* shape, const pl_step* steps, int32_t count, const void* const* tensors,
                 int32_t threads);
 

@@ -48,9 +48,9 @@ inline Bytes load_tokens(const uint8_t* one, const uint8_t*) { return (Bytes)vld
 
 constexpr int kSquare = 16;  // side of a transposed square: 16 tokens by 16 bytes
 constexpr int kPatterns = 16, kDimensions = 4;
-constexpr int kHighest = 63;  // largest code: the sum of four fits a byte
-constexpr int kTogether = 3;  // query tokens that share the loaded patterns
-static_assert(4 * kHighest <= 255);
+constexpr int kMaxCode = 63;     // largest code: the sum of four fits a byte
+constexpr int kQueryTokens = 3;  // query tokens that share the loaded patterns
+static_assert(4 * kMaxCode <= 255);
 
 using Sums = uint16_t __attribute__((vector_size(kPatterns * sizeof(uint16_t))));
 using Codes = uint8_t __attribute__((vector_size(kPatterns)));
@@ -71,7 +71,7 @@ struct Tables {
   int tokens, groups;
 
   Tables(const float* query, int count, int width)
-      : tokens((count + kTogether - 1) / kTogether * kTogether), groups(width / kDimensions) {
+      : tokens((count + kQueryTokens - 1) / kQueryTokens * kQueryTokens), groups(width / kDimensions) {
     codes.resize(size_t(tokens) * groups * kPatterns);
     step.resize(tokens);
     least.resize(tokens);
@@ -89,7 +89,7 @@ struct Tables {
     }
     least[t] = -sum;
     if (!(widest > 0)) return;
-    step[t] = 2 * widest / kHighest;
+    step[t] = 2 * widest / kMaxCode;
     const float scale = (1 << kFraction) / step[t];
     uint8_t* code = codes.data() + size_t(t) * groups * kPatterns;
     for (int g = 0; g < groups; ++g, q += kDimensions, code += kPatterns) {
@@ -149,30 +149,30 @@ struct Best {
   Words even, odd;
 };
 
-// Look up `Several` groups of kTokens tokens in the tables of kTogether query tokens, and add the codes.
+// Look up `Several` groups of kTokens tokens in the tables of kQueryTokens query tokens, and add the codes.
 template <int Several>
 inline void add(const uint8_t* codes, int groups, const Bytes* patterns, Words* all, Words* odd) {
-  Bytes sum[kTogether] = {};
+  Bytes sum[kQueryTokens] = {};
 #pragma GCC unroll 8
   for (int i = 0; i < Several; ++i)
 #pragma GCC unroll 8
-    for (int t = 0; t < kTogether; ++t)
+    for (int t = 0; t < kQueryTokens; ++t)
       sum[t] += look_up(load_table(codes + (size_t(t) * groups + i) * kPatterns), patterns[i]);
 #pragma GCC unroll 8
-  for (int t = 0; t < kTogether; ++t) {
+  for (int t = 0; t < kQueryTokens; ++t) {
     all[t] += (Words)sum[t];  // even tokens + 256 * odd tokens, modulo 2^16
     odd[t] += (Words)sum[t] >> 8;
   }
 }
 
-// Look up all groups of kTokens tokens for kTogether query tokens, and update the maxima.
+// Look up all groups of kTokens tokens for kQueryTokens query tokens, and update the maxima.
 inline void score(const uint8_t* codes, int groups, const Bytes* patterns, Best* best) {
-  Words all[kTogether] = {}, odd[kTogether] = {};
+  Words all[kQueryTokens] = {}, odd[kQueryTokens] = {};
   int g = 0;
   for (; g + 4 <= groups; g += 4) add<4>(codes + g * kPatterns, groups, patterns + g, all, odd);
   for (; g < groups; g += 2) add<2>(codes + g * kPatterns, groups, patterns + g, all, odd);  // an even number
 #pragma GCC unroll 8
-  for (int t = 0; t < kTogether; ++t) {
+  for (int t = 0; t < kQueryTokens; ++t) {
     best[t].even = larger(best[t].even, all[t] - (odd[t] << 8));
     best[t].odd = larger(best[t].odd, odd[t]);
   }
@@ -201,7 +201,7 @@ extern "C" int32_t pl_maxsim(const float* query, int32_t tokens, int32_t width, 
     const uint8_t* from = signs + starts[p] * bytes;
     for (int begin = 0; begin < counts[p]; begin += kTokens) {
       unpack(from + size_t(begin) * bytes, counts[p] - begin, bytes, patterns);
-      for (int t = 0; t < tables.tokens; t += kTogether)
+      for (int t = 0; t < tables.tokens; t += kQueryTokens)
         score(tables.codes.data() + t * row, tables.groups, patterns, best + t);
     }
     float sum = 0;

@@ -1,11 +1,11 @@
 // The interface of a tile. A tile is the inner loop of a matrix product: up to kRows rows by the 32 columns of a
-// panel of weights, with all sums in registers. Each instruction set brings its own, as a struct with
+// panel of weights, with all sums in registers. Each instruction set has its own tiles. A tile is a struct with
 //
 //   Row, Weight, Sum   element types of the rows, the panel and the output
-//   kRows, kFewRows    most rows of one call; fewer in attention, to save memory
+//   kRows, kFewRows    maximum rows of a call; kFewRows in attention, to save memory
 //   kInterleave        consecutive k of a column that are adjacent: a panel is [k / kInterleave][32][kInterleave]
 //   kLevels            int8: largest code of an activation; for signed rows all codes are less 128
-//   kPanels            most panels that one call multiplies
+//   kPanels            maximum panels of a call
 //   kPaired            whether rows are stored in pairs, which needs memory for an even number of rows
 //   place(width, r, c) offset of columns c to c + kLanes - 1 of row r in rows of `width` numbers
 //   run(rows, stride, m, panels, panel, k, out, out_stride, next)
@@ -34,7 +34,7 @@ constexpr bool kIsInt8 = std::is_same_v<typename Tile::Weight, int8_t>;
 template <class Tile>
 constexpr bool kIsFp32 = std::is_same_v<typename Tile::Weight, float>;
 
-// Assumptions of the encoder about every tile.
+// The encoder's assumptions about every tile.
 template <class Tile>
 inline void check_tile() {
   static_assert(kPanel % Tile::kInterleave == 0, "a panel's width in k comes out in whole steps");
@@ -50,7 +50,7 @@ struct RowMajor {
   static size_t place(int width, int r, int c) { return size_t(r) * width + c; }
 };
 
-// The height of tiles that divide `rows` as evenly as possible.
+// The height of the tiles that divide `rows` as evenly as possible, at most `most`.
 template <class Tile>
 inline int tile_height(int rows, int most) {
   const int tiles = at_least(1, (rows + most - 1) / most);

@@ -19,9 +19,9 @@
 namespace {
 
 constexpr int kTiles = 8, kTileRows = 16;
-constexpr int kTileBytes = 64;                 // of a tile's row
-constexpr int kStepBytes = kTileRows * kLine;  // of a panel's step
-static_assert(kLine == 2 * kTileBytes);        // a panel is two tiles wide
+constexpr int kTileRowBytes = 64;
+constexpr int kStepBytes = kTileRows * kLine;
+static_assert(kLine == 2 * kTileRowBytes);  // a panel is two tiles wide
 
 // The layout of LDTILECFG (Intel's manual, volume 1, 18.3).
 struct alignas(64) TileConfig {
@@ -42,7 +42,7 @@ inline void configure(int m) {
   const int upper = both ? kTileRows : m, lower = both ? m - kTileRows : m;
   const int heights[kTiles] = {upper, upper, lower, lower, upper, both ? lower : kTileRows, kTileRows, kTileRows};
   for (int i = 0; i < kTiles; ++i) {
-    config.bytes[i] = kTileBytes;
+    config.bytes[i] = kTileRowBytes;
     config.rows[i] = uint8_t(heights[i]);
   }
   _tile_loadconfig(&config);
@@ -70,45 +70,45 @@ inline void leave(const TileState* saved) {
   _tile_zero(3);                                                                    \
   if (m > kTileRows) {                                                              \
     for (int j = 0; j < steps; ++j) {                                               \
-      _tile_loadd(4, a + kTileBytes * j, stride);                                   \
-      _tile_loadd(5, a + kTileRows * (stride) + kTileBytes * j, stride);            \
+      _tile_loadd(4, a + kTileRowBytes * j, stride);                                \
+      _tile_loadd(5, a + kTileRows * (stride) + kTileRowBytes * j, stride);         \
       _tile_loadd(6, b + kStepBytes * j, kLine);                                    \
-      _tile_loadd(7, b + kStepBytes * j + kTileBytes, kLine);                       \
+      _tile_loadd(7, b + kStepBytes * j + kTileRowBytes, kLine);                    \
       MULTIPLY(0, 4, 6);                                                            \
       MULTIPLY(1, 4, 7);                                                            \
       MULTIPLY(2, 5, 6);                                                            \
       MULTIPLY(3, 5, 7);                                                            \
     }                                                                               \
     _tile_stored(0, out, out_stride);                                               \
-    _tile_stored(1, out + kTileBytes, out_stride);                                  \
+    _tile_stored(1, out + kTileRowBytes, out_stride);                               \
     _tile_stored(2, out + kTileRows * (out_stride), out_stride);                    \
-    _tile_stored(3, out + kTileRows * (out_stride) + kTileBytes, out_stride);       \
+    _tile_stored(3, out + kTileRows * (out_stride) + kTileRowBytes, out_stride);    \
   } else if (panels == 2) {                                                         \
     for (int j = 0; j < steps; ++j) {                                               \
-      _tile_loadd(4, a + kTileBytes * j, stride);                                   \
+      _tile_loadd(4, a + kTileRowBytes * j, stride);                                \
       _tile_loadd(5, b + kStepBytes * j, kLine);                                    \
-      _tile_loadd(6, b + kStepBytes * j + kTileBytes, kLine);                       \
+      _tile_loadd(6, b + kStepBytes * j + kTileRowBytes, kLine);                    \
       _tile_loadd(7, b + next + kStepBytes * j, kLine);                             \
       MULTIPLY(0, 4, 5);                                                            \
-      _tile_loadd(5, b + next + kStepBytes * j + kTileBytes, kLine);                \
+      _tile_loadd(5, b + next + kStepBytes * j + kTileRowBytes, kLine);             \
       MULTIPLY(1, 4, 6);                                                            \
       MULTIPLY(2, 4, 7);                                                            \
       MULTIPLY(3, 4, 5);                                                            \
     }                                                                               \
     _tile_stored(0, out, out_stride);                                               \
-    _tile_stored(1, out + kTileBytes, out_stride);                                  \
-    _tile_stored(2, out + 2 * kTileBytes, out_stride);                              \
-    _tile_stored(3, out + 3 * kTileBytes, out_stride);                              \
+    _tile_stored(1, out + kTileRowBytes, out_stride);                               \
+    _tile_stored(2, out + 2 * kTileRowBytes, out_stride);                           \
+    _tile_stored(3, out + 3 * kTileRowBytes, out_stride);                           \
   } else {                                                                          \
     for (int j = 0; j < steps; ++j) {                                               \
-      _tile_loadd(4, a + kTileBytes * j, stride);                                   \
+      _tile_loadd(4, a + kTileRowBytes * j, stride);                                \
       _tile_loadd(6, b + kStepBytes * j, kLine);                                    \
-      _tile_loadd(7, b + kStepBytes * j + kTileBytes, kLine);                       \
+      _tile_loadd(7, b + kStepBytes * j + kTileRowBytes, kLine);                    \
       MULTIPLY(0, 4, 6);                                                            \
       MULTIPLY(1, 4, 7);                                                            \
     }                                                                               \
     _tile_stored(0, out, out_stride);                                               \
-    _tile_stored(1, out + kTileBytes, out_stride);                                  \
+    _tile_stored(1, out + kTileRowBytes, out_stride);                               \
   }
 
 struct AmxTile : RowMajor {
@@ -139,7 +139,7 @@ struct AmxBf16Tile : AmxTile {
     by_panels(m, panels, [&](int p, int together) {
       const char* b = reinterpret_cast<const char*>(panel) + p * next;
       char* to = reinterpret_cast<char*>(out + p * kPanel);
-      PL_AMX_RUN(_tile_dpbf16ps, a, 2 * stride, m, together, b, 2 * k / kTileBytes, next, to, 4 * out_stride)
+      PL_AMX_RUN(_tile_dpbf16ps, a, 2 * stride, m, together, b, 2 * k / kTileRowBytes, next, to, 4 * out_stride)
     });
   }
   static void values(const uint16_t* from, ptrdiff_t stride, int left, uint16_t* to) {
@@ -157,7 +157,7 @@ struct AmxInt8Tile : AmxTile {
   static void run(const uint8_t* rows, ptrdiff_t stride, int m, int panels, const int8_t* panel, int k, int32_t* out,
                   ptrdiff_t out_stride, Next behind) {
     const ptrdiff_t next = ptrdiff_t(k) * kPanel;
-    if (k % kTileBytes) {  // a step is 64 numbers: other multiples of 32 use the VNNI tile
+    if (k % kTileRowBytes) {  // a step is 64 numbers: other multiples of 32 use the VNNI tile
       for (int p = 0; p < panels; ++p)
         for (int r = 0; r < m; r += Rest::kRows)
           Rest::run(rows + r * stride, stride, at_most(m - r, Rest::kRows), 1, panel + p * next, k,
@@ -168,7 +168,7 @@ struct AmxInt8Tile : AmxTile {
     by_panels(m, panels, [&](int p, int together) {
       const char* b = reinterpret_cast<const char*>(panel) + p * next;
       char* to = reinterpret_cast<char*>(out + p * kPanel);
-      PL_AMX_RUN(_tile_dpbusd, a, stride, m, together, b, k / kTileBytes, next, to, 4 * out_stride)
+      PL_AMX_RUN(_tile_dpbusd, a, stride, m, together, b, k / kTileRowBytes, next, to, 4 * out_stride)
     });
   }
 };

@@ -1,4 +1,4 @@
-// Tiles of AVX2 with FMA, and of AVX-VNNI: 6 rows by 16 columns in 12 registers of sums, so a panel is taken in parts.
+// Tiles of AVX2 with FMA, and of AVX-VNNI: 6 rows by 16 columns in 12 registers of sums, so a panel has two parts.
 //
 // Six rows do too little work with a part of the weights to fetch it from the second-level cache each time. So one call
 // takes many rows, and goes through k in stretches whose weights fit the first-level cache. Sums wait in `out`.
@@ -33,7 +33,7 @@ inline void by_stretches(const typename T::Row* rows, ptrdiff_t stride, int m, c
                          typename T::Sum* out, ptrdiff_t out_stride) {
   static_assert(kPanel % T::kColumns == 0 && T::kStretch % kPanel == 0);
   const int blocks = (m + kRowsAtOnce - 1) / kRowsAtOnce;
-  const int parts = blocks * (kPanel / T::kColumns);  // that share the prefetch of the next stretch
+  const int parts = blocks * (kPanel / T::kColumns);  // each prefetches its share of the next stretch
   for (int j = 0; j < k; j += T::kStretch) {
     const int length = at_most(T::kStretch, k - j);
     Next next{reinterpret_cast<const char*>(panel + size_t(j + length) * kPanel), (kLine + parts - 1) / parts};
@@ -57,7 +57,7 @@ inline __m256i load_sums(const int32_t* p) { return _mm256_loadu_si256((const __
 inline void store_sums(float* p, __m256 x) { _mm256_storeu_ps(p, x); }
 inline void store_sums(int32_t* p, __m256i x) { _mm256_storeu_si256((__m256i*)p, x); }
 
-// The sums of 16 columns from the stretch before, or zeros.
+// The sums of 16 columns from the previous stretch, or zeros.
 template <int M, class Register, class Sum>
 inline void begin(Register (&sums)[M][2], const Sum* out, ptrdiff_t stride, bool more) {
   PL_UNROLL for (int i = 0; i < M; ++i) {

@@ -1,6 +1,6 @@
-// Tiles of Arm: 6 rows by 16 columns in 24 registers of sums, so a panel is taken in two parts.
+// Tiles of Arm: 6 rows by 16 columns in 24 registers of sums, so a panel has two parts.
 //
-// In a panel four bf16 or eight int8 of a column are adjacent. Rows are stored in pairs for BFMMLA and USMMLA, which
+// In a panel, four bf16 or eight int8 of a column are adjacent. Rows are stored in pairs for BFMMLA and USMMLA, which
 // multiply two rows by two columns. Tiles without these instructions read the same panels.
 
 #pragma once
@@ -34,7 +34,7 @@ inline void by_parts(int m, const typename T::Row* rows, ptrdiff_t stride, const
 inline void store_sums(float* p, float32x4_t x) { vst1q_f32(p, x); }
 inline void store_sums(int32_t* p, int32x4_t x) { vst1q_s32(p, x); }
 
-// Sums of the 16 columns of a part.
+// The sums of the 16 columns of a part.
 template <int M, class Register, class Sum>
 inline void end(const Register (&sums)[M][4], Sum* out, ptrdiff_t stride) {
   PL_UNROLL for (int i = 0; i < M; ++i) {
