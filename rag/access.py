@@ -220,8 +220,8 @@ class KeyFile:
         """Add a key, by default a new random one, and return it.
 
         The file keeps only a hash, so the key cannot be shown again. A key with `origins` may appear in pages of these
-        sites, and only allows their searches. Raises KeysError for an invalid or duplicate name or key, or if the file
-        cannot be written.
+        sites, and only allows their searches. Raises KeysError for an invalid or duplicate name or key, or an error of
+        the file.
         """
         origins = tuple(dict.fromkeys(origins))
         key = _PREFIX + secrets.token_urlsafe(32) if key is None else key

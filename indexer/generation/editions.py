@@ -49,9 +49,8 @@ _LETTER = re.compile(r"[^\W\d_]")
 class Edition(NamedTuple):
     """A page in one of its versions.
 
-    `page` has the prefix of the address with `*` for the version, and the rest of the address; it is the same in all
-    versions. `beginning` is the prefix up to the version. If `is_plain`, `version` is an integer, which may not be
-    a version.
+    `page` is the address with `*` for the version, and is the same in all versions. `beginning` is the address up to
+    the version. If `is_plain`, `version` is an integer, which may mean something else.
     """
 
     page: tuple[str, str]

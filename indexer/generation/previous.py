@@ -108,8 +108,7 @@ def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
 class PreviousGeneration:
     """Reads a generation whose files have been checked; safe to share between threads.
 
-    Without a folder it is empty, for a first build. It `is_trusted` if unchanged pages would give the same chunks
-    again.
+    Without a folder it is empty, for a first build. It `is_trusted` if unchanged pages would give the same chunks.
     """
 
     manifest: Manifest | None = None

@@ -189,8 +189,7 @@ class _Build:
         self._signatures: dict[str, int] = {}
         live = plan.earlier.manifest
         self._earlier.is_trusted = plan.reuse.passages
-        self._copied = self._earlier.copied_sources(plan.sources, plan.config.refresh or ())
-        self._copied |= plan.copy_reasons.keys()
+        self._copied = self._earlier.copied_sources(plan.sources, plan.config.refresh or ()) | plan.copy_reasons.keys()
         self._unchecked = deque(source for source in plan.sources if source not in {SOURCE, *self._copied})
         templates = live.settings.get("templates") if live is not None and plan.reuse.passages else None
         self._templates = Templates(templates, self._is_new)

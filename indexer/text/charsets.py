@@ -51,8 +51,7 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
     """Decode a document by the Encoding Standard, and note guesses. Invalid bytes become U+FFFD.
 
     The encoding comes from a byte order mark, else from the charset of a server or a mail, else from <meta> or the XML
-    declaration of markup. Otherwise it is UTF-8, even with a few invalid bytes, or it is guessed. The XML declaration
-    is removed.
+    declaration of markup, which is removed. Otherwise it is UTF-8, even with a few invalid bytes, or it is guessed.
     """
     declared = _declared_encoding(body, charset, markup)
     name = declared or _guess_encoding(body, markup)

@@ -58,8 +58,7 @@ class JobManager:
     def start(self, collection: str = DEFAULT, *, full: bool = False) -> dict[str, Any]:
         """Start a build of a collection from its sources (with `full`, also of unchanged pages); return the job.
 
-        Raises RequestRefused for an invalid name, JobConflict if another build is running or there is no source, and
-        StorageFull.
+        Raises RequestRefused for an invalid name, JobConflict during another build or without a source, StorageFull.
         """
         folder = folder_of(self._settings, collection)
         if not live_id(folder) or not read_manifest(folder / GENERATIONS / current_id(folder)).sources:

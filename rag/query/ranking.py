@@ -307,7 +307,7 @@ def fold_formats(
 def collapse(signatures: npt.NDArray[np.uint64], near: int = MAX_SIGNATURE_BITS) -> dict[int, int]:
     """Fold each near-duplicate into the best hit within `near` bits that is not folded itself.
 
-    `signatures` uint64 (n,) are the SimHashes of hits, best first. Returns the place of the shown hit by the place of
+    `signatures`, uint64 (n,), are the SimHashes of hits, best first. Returns the index of the shown hit by the index of
     each near-duplicate.
     """
     leaders: dict[int, int] = {}

@@ -182,8 +182,7 @@ class Follower:
             log.info("collection %s has been deleted", name)
         self.collections = {name: self.collections.get(name) or ServedCollection() for name in stores}
         current = {served.retriever for served in self.collections.values()}
-        joints = self._joint_retrievers
-        self._joint_retrievers = {key: joint for key, joint in joints.items() if current.issuperset(key)}
+        self._joint_retrievers = {key: each for key, each in self._joint_retrievers.items() if current.issuperset(key)}
         for name, store in stores.items():
             served = self.collections[name]
             try:
