@@ -166,8 +166,8 @@ class Answer(msgspec.Struct, frozen=True):
     next: Annotated[int | None, Meta(description="`offset` of the hits after these, if there are any")] = None
     facets: Annotated[dict[str, list[Share]] | None, Meta(description="only with `facets`")] = None
     also_searched: list[AlsoSearched] = []
-    required: Annotated[list[str], Meta(description="phrases and fields that every hit has")] = []
-    excluded: Annotated[list[str], Meta(description="phrases and fields that no hit has")] = []
+    required: Annotated[list[str], Meta(description="words and phrases that every hit has")] = []
+    excluded: Annotated[list[str], Meta(description="words and phrases that no hit has")] = []
     close: Annotated[bool, Meta(description="whether any hit is close to the query")] = True
     reranked: RerankCounts | None = None
     did_you_mean: Annotated[str | None, Meta(description="the query with its unknown words corrected")] = None

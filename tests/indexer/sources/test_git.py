@@ -62,7 +62,7 @@ def reasons(source: str, limits: CrawlLimits = LIMITS) -> dict[str, str]:
     ],
 )  # fmt: skip
 def test_addresses_that_are_none(source: str) -> None:
-    with pytest.raises(SourceError, match=r": (write (git\+|s3)|what follows the last @|a prefix has no)"):
+    with pytest.raises(SourceError, match=r": (write (git\+|s3)|what follows the last @|a prefix must not)"):
         (GitAddress if source.startswith("git") else BucketAddress).read(source)
 
 

@@ -297,7 +297,7 @@ def test_a_key_that_is_passed_on_is_in_no_access_list_unless_it_says_so(file):
     file.add("operator", "read", grant=Grant(frozenset({"wiki"})))
     file.add("bot", "read", grant=Grant(frozenset({"wiki"}), Filter(path=("/x",))))
     file.add("page", "read", origins=[SITE])
-    assert [key.sees.grants[0].readers for key in file.read()] == [None, frozenset(), frozenset()]
+    assert [key.readable.grants[0].readers for key in file.read()] == [None, frozenset(), frozenset()]
 
 
 def test_what_tells_of_the_whole_server_is_not_for_a_part(file):

@@ -163,14 +163,14 @@ def test_groups_add_up_and_only_some_may_be_changed(rules):
     found = directory.rights("bob", ("red", "blue"))
     assert found is not None
     assert (found.role, found.writable) == ("read", NOTHING)
-    assert found.sees == Scope((replace(red, readers=both_names), notes))
+    assert found.readable == Scope((replace(red, readers=both_names), notes))
     ann = directory.rights("ann", ("red",))
     assert ann is not None
     assert (ann.role, ann.writable) == ("write", Scope((written,)))
-    assert ann.sees == Scope((replace(red, readers=red_names), written))
+    assert ann.readable == Scope((replace(red, readers=red_names), written))
     zoe = directory.rights("zoe", ("admins", "red"))
     assert zoe is not None
-    assert (zoe.role, zoe.sees.is_all, zoe.writable) == ("write", True, EVERYTHING)
+    assert (zoe.role, zoe.readable.is_all, zoe.writable) == ("write", True, EVERYTHING)
     assert directory.rights("red") is None  # users and groups are not the same
 
 

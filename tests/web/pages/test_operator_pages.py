@@ -93,7 +93,7 @@ def test_the_page(operator):
     assert "nothing &amp; nobody" in page.text
     assert 'href="/?q=nothing+%26+nobody"' in page.text
     assert "no hit 1" in page.text
-    assert "Nothing was asked" in operator.get("/insights?collection=notes&days=1").text
+    assert "There were no searches" in operator.get("/insights?collection=notes&days=1").text
 
 
 def test_tables(operator):
