@@ -145,7 +145,7 @@ def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
     links; the address of the refresh; and whether browsers follow it before the page can be read.
     """
     text_length = prose = between = 0
-    refresh, is_for_all = None, False
+    refresh, is_for_all, has_links = None, False, False
     todo: list[tuple[Any, bool, bool]] = [(tree.root, False, False)]
     while todo:
         node, is_in_link, is_fallback = todo.pop()
@@ -162,11 +162,13 @@ def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
         if name == "meta" and node.get("http-equiv").strip().lower() == "refresh" and refresh is None:
             refresh, is_for_all = refresh_in(node.get("content")), not is_fallback
         elif name == "a" and node.get("href"):
-            is_in_link, between = True, 0
+            is_in_link, between, has_links = True, 0, has_links or not is_fallback
         is_fallback = is_fallback or name == "noscript"
         todo += [(child, is_in_link, is_fallback) for child in reversed(node.children)]
     seconds, address = refresh or (0, None)
-    return text_length, prose, address, (seconds == 0 and is_for_all) or text_length < _MAX_MOVED_LENGTH
+    is_moved = seconds == 0 if is_for_all else not has_links  # with scripts, browsers show a menu and no refresh
+    is_moved |= is_for_all and text_length < _MAX_MOVED_LENGTH
+    return text_length, prose, address, is_moved
 
 
 _TEXT_BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split())

@@ -35,6 +35,13 @@ def test_refreshes_are_followed_like_redirects(site: Site, limits: CrawlLimits, 
     assert run(site, limits) == (["/guide", "/more"], {}, {})
 
 
+@pytest.mark.parametrize("seconds", [0, 5])
+def test_a_refresh_without_scripts_leaves_menus_alone(site: Site, limits: CrawlLimits, seconds: int) -> None:
+    refresh = f'<noscript><meta http-equiv="refresh" content="{seconds}; url=plain"></noscript>'
+    site.pages(index=refresh + link("/guide"), plain="Use a browser with scripts.", guide="guide")
+    assert run(site, limits)[0] == ["/", "/guide", "/plain"]
+
+
 def test_headers_lead_on_as_markup_does(site: Site, limits: CrawlLimits) -> None:
     site.routes["/"] = Reply(b"", 200, HTML | {"Refresh": "0; url=/guide"})
     site.pages(guide="guide")
