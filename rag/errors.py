@@ -18,7 +18,7 @@ from embedder.errors import PilotlightError
 class RagError(PilotlightError):
     """Base of the application's errors."""
 
-    status: int | None = None  # None: 500, without the message
+    status: int | None = None  # None: 500, and clients do not get the message
 
     def __init_subclass__(cls, status: int | None = None) -> None:
         cls.status = status or cls.status
@@ -41,7 +41,7 @@ class FieldError(QueryError):
 
 
 class NotThere(RagError, status=404):
-    """Something that a request names does not exist; `field` is the field with its name."""
+    """Something that a request names does not exist; `field` is the field of the request."""
 
     def __init__(self, detail: str, field: str = "id") -> None:
         super().__init__(detail)

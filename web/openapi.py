@@ -209,7 +209,7 @@ def _parameter(name: str, schema: Schema, *, required: bool = False) -> dict[str
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     if "anyOf" in schema:
         return schema if _NULL in schema["anyOf"] else {**schema, "anyOf": [*schema["anyOf"], _NULL]}
-    if "$ref" in schema or "enum" in schema:  # null among the values of an enum breaks generators of clients
+    if "$ref" in schema or "enum" in schema:  # null among the values of an enum breaks client generators
         outer: dict[str, Any] = {name: schema[name] for name in ("description", "default") if name in schema}
         return {"anyOf": [{name: each for name, each in schema.items() if name not in outer}, _NULL], **outer}
     return {**schema, "type": [schema["type"], "null"]}

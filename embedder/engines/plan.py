@@ -14,7 +14,7 @@ from embedder.engines.library import architecture, has_built, layout_of_weights,
 from embedder.errors import EmbedderError, PrecisionError, TorchMissing
 from embedder.model.spec import ModelSpec, read_cross_encoder, read_spec
 
-RECIPE = 10  # raise it if compilation changes; changes of the sources are found by their hash
+RECIPE = 10  # raise it if compilation changes; changes of the sources are detected by their hash
 AOT_FILE = "model.pt2"
 MAX_MEASURED_WIDTH = 384  # dimensions of the widest model of BERT's family that was measured with queries in int8
 _PROMPTS = ("query_prompt", "document_prompt")

@@ -19,7 +19,7 @@ from embedder.late_interaction import Floats, maxsim
 from embedder.model.spec import ModelSpec
 from embedder.model.tokenizer import TokenIds
 
-TOKEN_BUDGET = 4096  # padded tokens of a batch; with larger batches the cores are no busier
+TOKEN_BUDGET = 4096  # padded tokens of a batch; larger batches are not faster
 MAX_BATCH_TEXTS = 256
 _INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 Run = Callable[[Tensor, Tensor], Sequence[Tensor]]

@@ -47,7 +47,7 @@ class TextTokens(NamedTuple):
     """The tokens of a text, without its prompt and special tokens."""
 
     ids: npt.NDArray[np.int32]  # (n,)
-    ends: npt.NDArray[np.int32]  # (n,), end of each token as a character of the text
+    ends: npt.NDArray[np.int32]  # (n,), index of the character after each token
 
     @classmethod
     def join(cls, tokens: "Sequence[TextTokens]", starts: Sequence[int]) -> "TextTokens":

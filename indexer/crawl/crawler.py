@@ -154,7 +154,7 @@ class _CanonicalReader:
 
     def _read_once(self, url: str) -> Visit:
         new = Future[Visit]()
-        future = self._visits.setdefault(url, new)  # one thread adds its own, and reads the page
+        future = self._visits.setdefault(url, new)  # only the thread whose future is stored reads the page
         if future is new:
             try:
                 new.set_result(self._reader.read(url))

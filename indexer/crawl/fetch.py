@@ -138,7 +138,7 @@ class Fetcher:
 
     def _follow_redirects(self, url: str, request: PageRequest) -> HttpResponse:
         for _ in range(MAX_REDIRECTS + 1):
-            self._backend.deadline.at += self.pacer.wait()  # waiting does not count
+            self._backend.deadline.at += self.pacer.wait()  # waiting does not use up the deadline
             result = self._send(url, request)
             if isinstance(result, HttpResponse):
                 return replace(result, url=without_session(result.url))

@@ -49,7 +49,7 @@ class Renderer:
         self._scripts: dict[str, Resource] = {}
         self._cache_left = _SCRIPT_CACHE_BYTES
         self._refused: dict[str, Skip] = {}
-        self.mode_changed = False  # differs from the previous build
+        self.mode_changed = False  # since the previous build
         if live is not None:
             before = live.settings.get("crawl", {})
             own_settings = before.get("own", {}).get(context.source, {})

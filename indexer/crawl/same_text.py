@@ -19,7 +19,7 @@ from indexer.generation.previous import PreviousGeneration
 from indexer.read.formats import HTML, effective_type, reader_of
 from indexer.records import Extraction, Page
 
-_WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|[^\W_\u3040-\u9fff\uac00-\ud7a3]+")  # Chinese by character
+_WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|[^\W_\u3040-\u9fff\uac00-\ud7a3]+")  # CJK by character
 _MAX_CHARACTERS = 200_000
 _SAMPLE_SIZE = 128
 _SCATTER = 0x9E3779B1  # spreads the CRCs of similar words

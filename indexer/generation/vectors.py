@@ -255,7 +255,7 @@ class VectorReader:
 
 def _as_float32(codes: npt.NDArray[np.uint8]) -> Vectors:
     """Return float16 codes (n, 2 × dimension) as numbers; infinity and NaN become numbers above `_LARGEST`."""
-    # faster than NumPy's cast: shifts sign, exponent and fraction, and adds 112 to the exponent by a product
+    # faster than NumPy's cast: shifts sign, exponent and fraction, and adds 112 to the exponent by a multiplication
     bits = (codes.view(np.int16).astype(np.int32).view(np.uint32) << 13) & 0x8FFFE000
     return bits.view(np.float32) * np.float32(2.0**112)
 

@@ -123,7 +123,7 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def step_timer(stream: TextIO, title: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Print the beginning of a long task, each of its steps, and its seconds at the end.
+    """Print the title of a long task, each of its steps, and its duration in seconds.
 
     Yields a function that prints the next step.
     """

@@ -176,8 +176,8 @@ _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 _CREATE_RULESET_VERSION = 1
 _FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # version of Landlock, and its number of rights over files
-_NET_VERSION, _NET_RIGHTS = 4, 0b11  # first version of Landlock with them; bind and connect, TCP
-_SCOPES_VERSION, _SCOPES = 6, 0b11  # first version with them; abstract sockets, signals
+_NET_VERSION, _NET_RIGHTS = 4, 0b11  # bind and connect over TCP, from this version on
+_SCOPES_VERSION, _SCOPES = 6, 0b11  # abstract sockets and signals, from this version on
 _EMPTY = "/proc/self/fdinfo"  # a folder without files that a reader could misuse
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

@@ -202,7 +202,7 @@ _MAX_TABLES = 100
 _SAMPLE_CHARS = 20_000
 _DELIMITERS = "\t;|,"  # the earlier wins a tie: a comma may belong to numbers
 _MAX_FIELD_CHARS = 10_000_000
-# A first line for Excel that names the delimiter
+# A first line that tells Excel the delimiter
 _DIALECT = re.compile(r'\A"?sep=([^\w\s"]|\t)"?[^\S\n\r]{0,9}(?:\r\n|\n|\r|\Z)', re.IGNORECASE)
 
 csv.field_size_limit(_MAX_FIELD_CHARS)
@@ -222,7 +222,7 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
     lines: list[str] = []
     names: list[str] = []
     empty: dict[int, str] = {}
-    heads: list[tuple[int, dict[int, str]]] = []  # each table's line of its head, and columns without a value so far
+    heads: list[tuple[int, dict[int, str]]] = []  # per table: line of its head, columns without a value so far
     tables = length = 0
     while ahead:
         may_begin = not tables or not ahead[0]

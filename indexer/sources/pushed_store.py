@@ -135,7 +135,7 @@ class PushedStore:
             return row is not None
 
     def listed(self) -> Iterator[tuple[str, str, bool]]:
-        """Yield the address of every document in order, with its content hash, and False if it was withdrawn."""
+        """Yield the address of every document in order, its content hash, and whether it was not withdrawn."""
         columns = "url, content_hash, body IS NOT NULL"
         some = f"SELECT {columns} FROM documents WHERE url > ? ORDER BY url LIMIT 1000"  # noqa: S608 - no input
         last = ""

@@ -48,7 +48,7 @@ class Term(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The place after the term."""
+        """The index of the character after the term."""
         return self.start + len(self.text)
 
     @property
@@ -162,7 +162,7 @@ def _kind_of(name: Sequence[Term]) -> str:
 
 
 def is_taken(slot: Slot, words: frozenset[str], passages: Sequence["Evidence"]) -> bool:
-    """Return whether the passages have something else where a sentence with some words has a number or name."""
+    """Return whether passages with similar words have something else in the place of a number or name."""
     is_number = slot.kind == "number"
     if not is_number and any(slot.keys <= passage.heading for passage in passages):
         return False

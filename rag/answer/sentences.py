@@ -43,7 +43,7 @@ class Excerpt(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The place after the excerpt."""
+        """The index of the character after the excerpt."""
         return self.start + len(self.text)
 
 

@@ -131,7 +131,7 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
         raise InsightsError(f"{folder} has no record of searches: serve with --insights to keep one")
     connection = _open(folder)
     connection.execute("PRAGMA query_only = ON")
-    # a form of a question that is the same for all its spellings
+    # the common form of the spellings of a question
     connection.create_function("question_key", 1, lambda query: fold(query).strip(" ?!."), deterministic=True)
     return connection
 

@@ -50,7 +50,7 @@ class Ranking(Struct, frozen=True):
     first: int | None = None  # number of candidates before a deeper search; None without one
 
     def ordered(self, order: npt.NDArray[np.integer], scores: Scores, **columns: Scores) -> "Ranking":
-        """Return the candidates in another order (n,). New scores and columns (n,) have the present order."""
+        """Return the candidates in another order (n,). New scores and columns (n,) are in the present order."""
         reordered = {name: values[order] for name, values in {**self.columns, **columns}.items()}
         return Ranking(self.rows[order], scores[order], reordered)
 

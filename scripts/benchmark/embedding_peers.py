@@ -160,7 +160,7 @@ class TorchCompile:
             self.embed(texts)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Run batch after batch."""
+        """Embed texts, one batch after another."""
         vectors = np.empty((len(texts), self._batches.dimension), dtype=np.float32)
         with torch.inference_mode():
             for places, ids, mask in self._batches(texts):

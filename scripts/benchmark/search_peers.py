@@ -138,7 +138,7 @@ def quality(server: BenchmarkServer, route: str, dataset: Dataset) -> float:
     run: dict[str, dict[str, float]] = {}
     for query, text in dataset.queries.items():
         hits: Any = json.loads(server.get(route + quote(text))[1])
-        # hits of Pilotlight have the file name in the URL, the others the position of the text
+        # a hit of Pilotlight has the name of a file in its URL; a hit of the others is the position of a text
         rows = (
             [hit["id"] for hit in hits] if isinstance(hits, list) else [Path(hit["url"]).stem for hit in hits["hits"]]
         )

@@ -77,7 +77,7 @@ def test_a_list_above_the_start_on_this_machine_counts(tmp_path: Path, work: Wor
     assert len(visible(work, source)) == 1
     (folder / place).write_text(RED)
     if place.startswith("in/deeep") and kind in ("file", "archive"):
-        with pytest.raises(SourceError, match=r"deeep\.access\.toml|named for no file"):
+        with pytest.raises(SourceError, match=r"deeep\.access\.toml|names no file"):
             work.build(source)
     else:
         assert visible(work, source) == set()
@@ -131,7 +131,7 @@ def test_a_list_with_a_slip_in_its_name_closes_its_folder(tmp_path: Path, work: 
     assert names == {"a.md", "in/own.md", "in/open/o.md"}
     [failure] = work.build(folder, full=True).failed
     assert failure.url.endswith("/in/x.access.toml")
-    assert "named for no file" in failure.reason
+    assert "names no file" in failure.reason
 
 
 @pytest.mark.parametrize(

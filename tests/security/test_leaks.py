@@ -391,7 +391,7 @@ def test_who_writes_a_collection_writes_no_other(sites: dict[bool, Site], tmp_pa
                 one.client.get(f"/api/v1/changes/1?collection={name}"),
             ]
             assert {reply.status_code for reply in replies} <= {400, 403}
-            assert all("none that this caller may write" in reply.text for reply in replies)
+            assert all("not one that this caller may write" in reply.text for reply in replies)
         assert one.client.post("/api/v1/documents", json=PUSHED).status_code == 202
         assert len(one.pushes.queue("hidden")["changes"]) == 1
 

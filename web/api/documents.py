@@ -21,7 +21,7 @@ from web.openapi import Content, Operation
 
 JSON_LINES = "application/jsonl"
 MAX_EXPORTS = 4  # per worker
-# Exactly one of the two is present and not null.
+# A document has exactly one of these two fields, and it is not null.
 _CONTENT = [{"required": [name], "properties": {name: {"type": "string"}}} for name in ("text", "base64")]
 _PUSH = Annotated[messages.Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 

@@ -147,7 +147,7 @@ def _window(text: str, blocks: list[ShownBlock], spans: list[Span], size: int) -
         return len({word[:4].casefold() for word in inside})
 
     matched = [at for at, unit in enumerate(units) if any(start < unit[1] and unit[0] < end for start, end in spans)]
-    # max() keeps the earliest of equals, so the snippet stays near the first match
+    # max() returns the first of equals, so the snippet is near the first match
     first = last = max(matched, key=words_from) if matched else 0
     while last + 1 < len(units) and units[last + 1][1] - units[first][0] <= size:
         last += 1

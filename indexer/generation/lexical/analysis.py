@@ -65,7 +65,7 @@ _SIGN = r"(?<![A-Za-z0-9_)\]}.@$#%\\<&-])(?:[.@$#%\\<]|\$\{)(?=[^\W\d]|_)"
 _OPTION = r"(?<![\w-])--?[A-Za-z]\w*(?:-\w+)*"
 _PAIR = r"(?<![\w/&.])[A-Za-z]{1,2}[&/][A-Za-z]{1,2}(?![\w/&+#*])"
 _END = r"(?:[+\uff0b]{2}(?!\+)|[+#*\u266f\uff03\uff0b](?![A-Za-z0-9_+#*=]))"
-# Numbers with thousands separators, a fraction or both, but no versions, dates and addresses, which have more dots.
+# Numbers with thousands separators, a fraction or both, but not versions, dates or addresses, which have more dots.
 _THOUSANDS = (
     r"(?!0)\d{1,3}(?:(?:,\d{2,3})*,\d{3}|(?:\.\d{3})+|(?:['\u2019\u066c]\d{3})+|(?:[ \u00a0\u2009\u202f]\d{3})+)"
 )
@@ -73,7 +73,7 @@ _NUMBER = rf"(?<![\w.,])(?:{_THOUSANDS}(?:[.,\u066b]\d+)?|\d+[.,\u066b]\d+)(?![.
 _IS_NUMBER = re.compile(rf"(?P<grouped>{_THOUSANDS})?(?P<digits>\d*)(?:[.,\u066b](?P<fraction>\d+))?")
 _MAX_UNIT_LETTERS = 4
 _WITH_UNIT = re.compile(rf"([0-9]+)([^\W\d_]{{1,{_MAX_UNIT_LETTERS}}})")
-# Operators that no word touches: ===, ->, ??
+# Operators that are not next to a word: ===, ->, ??
 _OPERATOR = r"(?<![^\s(\"'`\[])(?:[=!<>]==?|[-=]>|<=>|<<|>>|&&|\|\||\?\?|\?\.|:=|::|\*\*|//)(?![^\s)\"'`,.;:?\]])"
 # Pictures, arrows and mathematical signs. Joiners, variants and skin colours after them are ignored.
 _PICTURE = (
@@ -86,7 +86,7 @@ _PICTURES = f"{_FLAG}|{_PICTURE}[{_VARIANTS}]*(?:\u200d{_PICTURE}[{_VARIANTS}]*)
 _UNCOUNTED = re.compile(f"[{_VARIANTS}\u200c\u200d]+|(?<=^\\$){{")
 _END_SIGN = re.compile(_END)
 _SINGLE_PICTURE = re.compile(f"{_FLAG}|{_PICTURE}")
-# These two change no match, but make the patterns that contain them three times as fast.
+# These two do not change the matches of the patterns below, but make them three times as fast.
 _FIRST = r"(?=[^\s,;()\[\]{}\"'`])"
 _PLAIN = r"\w{3,}+(?![+#*])"
 _ASCII_WORD = re.compile(
@@ -350,8 +350,8 @@ def quantities(words: Sequence[str]) -> list[list[str]]:
 Span = tuple[int, int]  # characters [start, end)
 _MAX_SOUGHT_WORDS = 64
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying
-_CHANGED = ("e", "i", "y", "bl")  # visibl is not in visibility
-# ASCII texts in lower case, with a space for each character that is in no word
+_CHANGED = ("e", "i", "y", "bl")  # ends of stems that words may change: visibl, visibility
+# a table to write ASCII texts in lower case, with a space for each character outside of words
 _SPACED = bytes(code if chr(code).isalnum() or chr(code) == "_" else ord(" ") for code in range(128)).lower().ljust(256)
 # A Latin word within a run of another script, or one character with the separate voicing marks of half-width kana.
 _UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOTALL)

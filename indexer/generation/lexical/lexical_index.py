@@ -41,12 +41,12 @@ from indexer.generation.manifest import corrupt, guarded
 from indexer.generation.rows import RowSet, ScoredRows
 
 _MAX_TERMS = 32
-# A posting costs about 4 ns. The rarest terms, with at most this number of postings together, find the candidates. The
+# A posting costs about 4 ns. The rarest terms, with at most this total number of postings, find the candidates. The
 # other terms weigh less, and only add to the scores of the candidates.
 _MAX_POSTINGS = 300_000
 _MIN_CANDIDATES = 64
 _MAX_ROWS_FOR_ALL_TERMS = 20_000
-_MAX_CORRECTION_RATIO = 5  # passages with the likeliest correction to passages with another that is searched
+_MAX_CORRECTION_RATIO = 5  # the likeliest correction may have this many times as many passages as another
 _FREQUENCY_CACHE = 1 << 16
 _QUERY_CACHE = 1 << 12
 _CORRECTION_CACHE = 1 << 12

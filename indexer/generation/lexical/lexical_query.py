@@ -25,7 +25,7 @@ _QUOTED = re.compile(f"({_PHRASE})")
 _SYNTAX = re.compile(rf"[{_QUOTES}]|(?<!\S)-")
 # An excluded word has at least three letters, and a vowel if it is ASCII. Others are options, such as -v and -xzf.
 _EXCLUDED = re.compile(rf"(?<!\S)-({_PHRASE}|(?=[a-z]*[aeiouy]|[^a-z])[^\W\d_]\w{{2,}}(?:-\w+)*)(?!\S)", re.IGNORECASE)
-# Brackets, operators and calls; options of commands; words of nothing but signs, except dashes and ampersands.
+# Brackets, operators and calls; options of commands; words of signs alone, except dashes and ampersands.
 _CODE = re.compile(
     r"[{}=;<>|\\$`]|\w\(|::|(?<!\S)--\w|(?<!\S)-\w{1,2}(?!\S)|(?<!\S)-\w++(?<=[A-Za-z]\d)(?!\S)|"
     r"(?<!\S)[()\[\].*/+~^%#@]+(?!\S)"

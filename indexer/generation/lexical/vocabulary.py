@@ -48,7 +48,7 @@ HEADINGS: dict[str, npt.DTypeLike] = {
     "heading-texts.npy": np.uint8, "heading-folded.npy": np.uint8, "heading-uses.npy": _USE,
 }  # fmt: skip
 _MAX_HEADING_CHARS = 120
-_SITE_HEADING_DOCUMENTS = 5  # a heading in 5 documents is the site's, not a subject's
+_SITE_HEADING_DOCUMENTS = 5  # a heading in so many documents belongs to the site, not to a subject
 _END, _SPACE = b"\n", b" "
 
 Letters = npt.NDArray[np.uint16]

@@ -284,7 +284,7 @@ _TOKEN = re.compile(
     r"(?P<digits>[0#?][0#?,]*(?:\.[0#?]*)?|\.[0#?]+)|(?P<other>.)",
     re.IGNORECASE | re.DOTALL | re.ASCII,  # otherwise ſ would match s
 )
-# conditions, powers of ten, scaling by thousands, hours over 24
+# formats that are not supported: conditions, powers of ten, scaling by thousands, hours over 24
 _PLAIN = re.compile(r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)
 _DAY_ZERO = datetime(1899, 12, 30)
 _LAST_DAY = 2_958_466  # end of year 9999

@@ -196,14 +196,14 @@ def _running_lines(
         deepest = max((edge.depth for edge in rows if _recurs(edge, near, is_short)), default=-1)
         # rows further out than a running head belong to it, as in a letterhead
         gone = [edge for edge in rows if edge.depth <= deepest]
-        # the head stays on the first page, so that the document has it once
+        # the head is kept on the first page, so that the document has it once
         heads |= {line for edge in gone if page or _DIGITS.search(edge.text) for line in edge.line_ids}
     return heads
 
 
 def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
     """Return whether a row recurs among `candidates`: rows of other pages with their distance in pages."""
-    if edge.depth and not edge.is_apart:  # forms and tables may begin alike
+    if edge.depth and not edge.is_apart:  # forms and tables may have equal beginnings
         return False
     near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE_POINTS]
     if is_short and any(map(str.isalpha, edge.text)):
