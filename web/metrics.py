@@ -95,7 +95,7 @@ class Metrics:
         self._settling = threading.Lock()
 
     def settle(self, *, wait: bool = False) -> None:
-        """Count the queued values. If another thread is counting, return at once, or with `wait` after it."""
+        """Count the queued values. If another thread is counting, return at once, or with `wait` wait for it."""
         if self._settling.acquire(blocking=wait):
             try:
                 while self._noted:

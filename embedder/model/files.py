@@ -31,7 +31,7 @@ FAULTS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, R
 
 @contextmanager
 def blaming(path: Path) -> Iterator[None]:
-    """Turn Python's errors for values of a wrong type into a ModelError with the name of the file."""
+    """Convert the errors that values of a wrong type cause into a ModelError that names the file."""
     try:
         yield
     except FAULTS as error:

@@ -49,7 +49,7 @@ class PageRequest:
 
     `check_redirect` raises NotWanted to refuse the target of a redirect. `validators` returns headers for an address,
     such as If-None-Match. A body over `max_length` bytes is truncated. Without `max_length`, a body over the crawl's
-    limit is refused. Bodies of `long_types` may be as long as a sitemap. None stands for all types.
+    limit is refused. Bodies of `long_types` may be as long as a sitemap. None means all types.
     """
 
     check_redirect: Callable[[str], object] = str

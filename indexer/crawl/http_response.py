@@ -212,7 +212,7 @@ _MAX_KIND_LENGTH = 50
 class Links:
     """The links of one page, in order and without duplicates; all addresses are normalised and on the page's site.
 
-    `refresh` is the target of an immediate redirect in the page. `leads_on` is the kind of a page that is only
+    `refresh` is the target of an immediate redirect in the page. `followed_kind` is the kind of a page that is only
     followed, not indexed, such as a frameset. It is empty for other pages.
     """
 

@@ -121,7 +121,7 @@ class PageReader:
         self._renderer = Renderer(context, browser)
         self.refused_requests = self._renderer.refused_requests
         self._fetcher = Fetcher(context.limits, sessions)
-        self.close = self._fetcher.close  # to be called once no thread uses the reader
+        self.close = self._fetcher.close  # call it when no thread uses the reader
         self._readers = ReaderPool()
         self._logins = LoginCheck(self._fetcher, context.source, partial(read_links, lend=self._readers.borrowed))
         self.site = ""  # scheme://host:port

@@ -313,7 +313,7 @@ class DocumentReader:
         return entries
 
     def _numbers(self, id: str) -> list[int]:
-        """Return the numbers of the documents whose ids begin with the same half as this id, rarely more than one."""
+        """Return the numbers of the documents whose ids have the same first half as this id, rarely more than one."""
         if not is_document_id(id):
             return []
         if self._id_prefixes is None:

@@ -30,7 +30,7 @@ class Unwanted(ParseError):
 
 @dataclass(frozen=True, slots=True)
 class PageParts:
-    """Whether to read each part of an HTML or Markdown page. The site's `template` is removed from the text."""
+    """A selection of parts of an HTML or Markdown page. The site's `template` is removed from the text."""
 
     links: bool = False
     needs_rendering: bool = False

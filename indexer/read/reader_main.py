@@ -55,7 +55,7 @@ def main() -> None:
         if engine := start["engine"]:
             load_ocr(engine)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
-            score.write("1000")  # if memory is short, the kernel ends this process first
+            score.write("1000")  # the kernel ends this process first if memory is short
         send(build, {"confinement": confine(start["memory"])})
         with suppress(EOFError):
             while True:

@@ -45,7 +45,7 @@ def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     not repeated. After `_MAX_REPEATS` repeated cells, the rest is not spread, and a note says so.
     """
     grid: list[list[str]] = []
-    reaches: list[tuple[int, str]] = []  # for each row, the end of its last cell, and the text to repeat
+    reaches: list[tuple[int, str]] = []  # end of the last cell of each row, and the text to repeat
     above: dict[int, tuple[int, int, str]] = {}  # column → rows to fill, end of the cell, text
     repeats = 0
     for cells in rows:

@@ -290,8 +290,8 @@ class _FolderReading:
 class Watcher:
     """Checks folders and files for changes every few seconds, which also works for network drives.
 
-    Hidden files are ignored, except for access lists. Nothing below `ignored`, the folder of the index,
-    counts, because writing the index must not start the next build.
+    Hidden files are ignored, except for access lists. Changes below `ignored`, the folder of the index,
+    are ignored, because writing the index must not start the next build.
     """
 
     def __init__(self, sources: Iterable[str], ignored: Path) -> None:

@@ -263,7 +263,7 @@ def _is_dated(edit: Edit) -> bool:
 
 
 def _find_origins(removed: Sequence[list[TextLine]], added: Sequence[list[TextLine]]) -> dict[int, int]:
-    """Return, by the place of an added text, the place of the removed text that it mostly repeats."""
+    """Map the index of each added text to the index of the removed text that it mostly repeats."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, lines in enumerate(removed):
         for line in lines:

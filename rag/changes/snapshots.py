@@ -118,7 +118,7 @@ def _choose(
 
 
 def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> Manifest:
-    """Return the live generation, or that with an id, or the last one until the end of a day, else the oldest."""
+    """Return the generation that a text names: live, an id, or the last one up to a day, else the oldest one."""
     if days := _DAYS.fullmatch(text):
         text = f"{datetime.now(UTC) - timedelta(days=int(days[1])):%Y-%m-%d}"
     generation: Manifest | None

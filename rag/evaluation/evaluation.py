@@ -124,9 +124,8 @@ def evaluate(
     """Return the mean of each measure over the judged queries, ranked by the code that serves queries.
 
     Without a mode, one embedding of the documents serves all modes. `modes` then has the figures of dense, lexical and
-    hybrid search without tokens, and of hybrid search with tokens if they are kept. The result itself has the figures
-    of the last of these, the default of a search. `worst` has the queries that lose most against dense or lexical
-    search alone.
+    hybrid search without tokens, and of hybrid search with tokens if they are kept; its top level has those of the last
+    one, the default of a search. `worst` has the queries that lose most against dense or lexical search alone.
 
     Args:
         dataset: documents, queries and judgements.

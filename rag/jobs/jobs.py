@@ -1,4 +1,4 @@
-"""Jobs of a server: builds in separate processes. Their state lies in folders, so every worker can show it.
+"""Jobs of a server: builds in separate processes. Their state is in folders, so every worker can show it.
 
 INDEX/jobs/lock        held while a job is started or stopped
 INDEX/jobs/<id>/lock   held by the process of the job until it ends

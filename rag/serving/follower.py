@@ -101,7 +101,7 @@ class ServedCollection:
 
     @property
     def is_ready(self) -> bool:
-        """Whether searches can be answered."""
+        """True if searches can be answered."""
         return self.retriever is not None and not self.unreachable
 
     def facts(self) -> dict[str, Any]:

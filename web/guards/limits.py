@@ -76,7 +76,7 @@ class TokenBuckets:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _find(self, digest: bytes) -> tuple[int, float]:
-        """Return the place of a caller's bucket and its full time, or of the fullest bucket, to be replaced, and 0."""
+        """Return the place and full time of a caller's bucket; without one, the place of the fullest bucket, and 0."""
         first = int.from_bytes(digest[:4], "little")
         fullest, earliest = 0, float("inf")
         for probe in range(_PROBES):

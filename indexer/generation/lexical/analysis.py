@@ -325,7 +325,7 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
 def distinctive_pairs(words: Sequence[str], distinctive: Sequence[bool]) -> list[tuple[str, str]]:
     """Return pairs of neighbouring words that are distinctive together, though they include a stop word.
 
-    This is so in short queries, such as "it support", and before capitals, as in "vitamin A".
+    They occur in short queries, such as "it support", and before capitals, as in "vitamin A".
     """
     is_short = len(words) <= _MAX_SHORT_QUERY_WORDS
     alone = not any(distinctive)

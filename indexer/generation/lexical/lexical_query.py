@@ -365,7 +365,7 @@ class _Corrector(dict[str, _Substitute | None]):
         return _Substitute(long_enough[0], "compound", is_split=True) if long_enough else None
 
     def _splits(self, word: str) -> list[tuple[str, str]]:
-        """Return the splits of a word into two known words, those with the longest shorter half first."""
+        """Return the splits of a word into two known words, ordered by the length of the shorter one, longest first."""
         if len(word) > _MAX_COMPOUND_LETTERS:
             return []
         pairs = [(word[:place], word[place:]) for place in range(1, len(word))]

@@ -198,7 +198,7 @@ class Vocabulary:
 
 
 def likeliest(vocabularies: Sequence[Callable[..., list[Correction]]], *call: Any, **options: Any) -> list[Correction]:
-    """Merge the results of one method of several vocabularies into the result for all their passages together."""
+    """Merge the results of a method from several vocabularies, as if one vocabulary had all their passages."""
     returned = [look_up(*call, **options) for look_up in vocabularies]
     passages = Counter[tuple[int, str]]()
     for each in chain(*returned):

@@ -191,7 +191,7 @@ def _set_parent(nodes: Iterable[Element | str], parent: "weakref.ref[Element] | 
 def _show_shadow_roots(elements: Sequence[Element]) -> None:
     """Replace the children of each shadow host by its declarative shadow root, with these children in its slots."""
     roots = {id(tag): tag for tag in elements if tag.name == "template" and "shadowrootmode" in tag.attributes}
-    slots: dict[int, list[Element]] = defaultdict(list)  # by the root that contains them
+    slots: dict[int, list[Element]] = defaultdict(list)  # grouped by the root that contains them
     for slot in elements:
         if slot.name == "slot":
             root = next((around for around in slot.parents(MAX_SEARCH_DEPTH) if id(around) in roots), None)
