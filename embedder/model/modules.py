@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from embedder.errors import ModelError, RemoteCodeRefused
-from embedder.model.files import blaming, read_json, read_object, weights_in
+from embedder.model.files import errors_naming, read_json, read_object, weights_in
 
 SUPPORTED = ("Transformer", "Pooling", "Dense", "Normalize", "Dropout")
 POOLINGS = ("cls", "max", "mean", "lasttoken")
@@ -56,7 +56,7 @@ def read_modules(folder: Path) -> list[Module]:
     path = folder / "modules.json"
     if not path.exists():
         return []
-    with blaming(path):
+    with errors_naming(path):
         return [_module(path, str(row["type"]), PurePosixPath(str(row["path"]))) for row in read_json(path)]
 
 
@@ -122,7 +122,7 @@ def _read_dense(folder: Path, width: int) -> Dense:
             f"{path} has the activation {name}, or use_residual, which is not supported: "
             f"{' and '.join(ACTIVATIONS)} of torch.nn are"
         )
-    with blaming(path):
+    with errors_naming(path):
         dense = Dense(int(config["in_features"]), int(config["out_features"]), activation, weights_in(folder))
     if not 0 < dense.outputs <= _MAX_WIDTH:
         raise ModelError(f"{path} gives {dense.outputs:,} numbers: fetch the model again")

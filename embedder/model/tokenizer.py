@@ -238,7 +238,7 @@ def tokenizable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def trust(broken: float) -> float:
+def reliability_of(broken: float) -> float:
     """Return the reliability of vectors, from 0.08 to 1, by the share of broken pieces (`Tokenizer.count_broken`).
 
     In a language that the model was not trained on, words break into single letters or unknown tokens.

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from embedder.model.tokenizer import trust
+from embedder.model.tokenizer import reliability_of
 
 MULTILINGUAL = "multilingual-e5-small"
 SAMPLE = 256  # passages
@@ -54,7 +54,7 @@ def unknown_languages(languages: Sequence[Spoken], model: str) -> str:
     total = sum(each.passages for each in languages)
     shares: dict[str, float] = {}
     for each in languages:
-        if trust(each.broken) < _MIN_TRUST:
+        if reliability_of(each.broken) < _MIN_TRUST:
             name = NAMES.get(each.language or "", f"language {each.language}" if each.language else "other languages")
             shares[name] = shares.get(name, 0.0) + each.passages / total
     names = [f"{name} ({share:.0%} of passages)" for name, share in shares.items() if share >= _MIN_REPORTED_SHARE]

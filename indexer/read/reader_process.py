@@ -175,7 +175,7 @@ class ReaderProcess:
             self.close()
             raise
         self.confinement = dict(answer["confinement"])
-        _shelf.start_seconds = time.monotonic() - began
+        _idle.start_seconds = time.monotonic() - began
         return process
 
     def use(self, engine: str) -> None:
@@ -229,7 +229,7 @@ class ReaderProcess:
         raise ParseError(f"reading it {verb} more than {self._allowed >> 20:,} MB of memory")
 
 
-class _Shelf:
+class _IdleProcesses:
     """The unused processes. Starting a process takes a second, so callers first wait a second for a free process."""
 
     def __init__(self) -> None:
@@ -261,18 +261,18 @@ class _Shelf:
             self._changed.notify()
 
 
-_shelf = _Shelf()
+_idle = _IdleProcesses()
 
 
 @contextmanager
 def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
     """Lend a process. The number of lent processes has no limit, so callers must limit it."""
-    process = _shelf.take(is_patient=is_patient)
+    process = _idle.take(is_patient=is_patient)
     process.is_interrupted = False
     try:
         yield process
     finally:
-        _shelf.give_back(process)
+        _idle.give_back(process)
 
 
 class ReaderPool:
@@ -304,5 +304,5 @@ class ReaderPool:
 @atexit.register
 def close_all() -> None:
     """End the unused processes. The next document starts a new process."""
-    while _shelf.free:
-        _shelf.free.pop().close()
+    while _idle.free:
+        _idle.free.pop().close()

@@ -265,7 +265,7 @@ def _leads_elsewhere(folder: Path) -> bool:
     if not folder.is_dir() or folder.is_symlink():
         return folder.exists()
     objects = [str(folder / "objects")]
-    objects += (os.path.join(here, name) for here, *names in os.walk(objects[0]) for name in chain(*names))
+    objects += (os.path.join(parent, name) for parent, *names in os.walk(objects[0]) for name in chain(*names))
     names = ("commondir", "objects/info/alternates")
     return any((folder / name).exists() for name in names) or any(map(os.path.islink, objects))
 

@@ -82,16 +82,16 @@ class PushedStore:
 
         Without `replace`, return None if the address has a document, so only the first of several senders succeeds.
         """
-        stated = json.dumps(page.sender_facts)
-        facts = (page.content_hash, page.content_type, page.charset, stated, page.fetched_at, page.body)
+        facts_json = json.dumps(page.sender_facts)
+        facts = (page.content_hash, page.content_type, page.charset, facts_json, page.fetched_at, page.body)
         return self._accept(page.url, _PUT, page.fetched_at, facts, replace=replace)
 
     def remove(self, url: str) -> Change:
         """Withdraw the document of an address. The facts from its sender are kept, because they name its readers."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         last = self.described(url)
-        content_type, stated = (last.content_type, json.dumps(last.sender_facts)) if last else ("", "[]")
-        change = self._accept(url, _DELETE, now, ("", content_type, None, stated, now, None))
+        content_type, facts_json = (last.content_type, json.dumps(last.sender_facts)) if last else ("", "[]")
+        change = self._accept(url, _DELETE, now, ("", content_type, None, facts_json, now, None))
         assert change is not None  # noqa: S101 - for the type checker; None only without `replace`
         return change
 
@@ -205,9 +205,9 @@ class PushedStore:
         row = self._one(query, url)
         if row is None:
             return None
-        content_type, charset, stated, pushed_at, content_hash, body = row
+        content_type, charset, facts_json, pushed_at, content_hash, body = row
         page = Page(url, SOURCE, body, content_type, charset, None, None, pushed_at, content_hash=content_hash)
-        return replace(page, sender_facts=msgspec.json.decode(stated, type=SenderFacts))
+        return replace(page, sender_facts=msgspec.json.decode(facts_json, type=SenderFacts))
 
     def _rows(self, query: str, *values: object) -> list[Any]:
         with self._connected() as database:

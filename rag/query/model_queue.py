@@ -37,7 +37,7 @@ class FairLock:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_taken = False
-        self._urgent, self._others = deque[threading.Lock](), deque[threading.Lock]()
+        self._urgent, self._background = deque[threading.Lock](), deque[threading.Lock]()
 
     @contextmanager
     def turn(self, end: float, *, urgent: bool = True) -> Iterator[None]:
@@ -46,7 +46,7 @@ class FairLock:
             raise DeadlinePassed
         with self._lock:
             wakeup = threading.Lock() if self._is_taken else None
-            queue = self._urgent if urgent else self._others
+            queue = self._urgent if urgent else self._background
             self._is_taken = True
             if wakeup:
                 wakeup.acquire()
@@ -75,7 +75,7 @@ class FairLock:
 
     def _pass_on(self) -> None:
         with self._lock:
-            queue = self._urgent or self._others
+            queue = self._urgent or self._background
             self._is_taken = bool(queue)
             if queue:
                 queue.popleft().release()

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from embedder.model.tokenizer import trust
+from embedder.model.tokenizer import reliability_of
 from embedder.text_embedder import Embedder
 from indexer.generation.languages import Spoken
 from indexer.generation.rows import ScoredRows, TermHits
@@ -119,7 +119,7 @@ def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> f
     highest = max(likely, default=0.0)
     weights = [math.exp(each - highest) for each in likely]
     usual = math.fsum(map(operator.mul, weights, shares)) / (sum(weights) or 1)
-    return trust((broken + _USUAL_PIECES * usual) / (pieces + _USUAL_PIECES))
+    return reliability_of((broken + _USUAL_PIECES * usual) / (pieces + _USUAL_PIECES))
 
 
 def measure_signals(query: QueryFacts, dense: ScoredRows, lexical: TermHits) -> list[float]:

@@ -15,7 +15,7 @@ from rag.jobs.jobs import JobManager
 from rag.jobs.pushes import PushedQueue
 from rag.serving.live import OpenDocument
 from web.api.requests import collection_field, read_json, read_query, retriever, service
-from web.guards.access import OUTSIDE, may_write
+from web.guards.access import NOT_WRITABLE, may_write
 from web.guards.limits import MAX_BODY_BYTES, MAX_DOCUMENT_BYTES, take_slot
 from web.openapi import Content, Operation
 
@@ -124,7 +124,7 @@ def _queue(collection: str) -> PushedQueue:
     """Return the queue of pushes. Raises RequestRefused for a collection that the caller may not write."""
     pushes: PushedQueue = service("pushes")
     if not may_write(collection):
-        raise RequestRefused("collection", OUTSIDE)
+        raise RequestRefused("collection", NOT_WRITABLE)
     return pushes
 
 
@@ -138,7 +138,7 @@ def start() -> tuple[Response, int, dict[str, str]]:
     """Start building the index; one build runs at a time."""
     build = read_json(messages.BuildRequest, MAX_BODY_BYTES)
     if not may_write(build.collection):
-        raise RequestRefused("collection", OUTSIDE, 403)
+        raise RequestRefused("collection", NOT_WRITABLE, 403)
     job = _jobs().start(build.collection, full=build.full)
     return jsonify(job), 202, {"Location": url_for("jobs.show", id=job["id"])}
 

@@ -49,11 +49,11 @@ from web.problems import this_request, wants_page
 FOR_PAGES = frozenset(
     {"search.search_by_query_string", "search.search_by_body", "search.suggest", "search.add_feedback"}
 )
-OUTSIDE = "is not one that this caller may write"
+NOT_WRITABLE = "is not one that this caller may write"
 USER = "user:"  # prefix of the names of users; no key has a colon in its name
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024
-BARRED = "Too many requests without a valid key came from this address: try again later."
+TOO_MANY_REFUSALS = "Too many requests without a valid key came from this address: try again later."
 REFUSALS_S = 5.0  # refusals per second and address; bursts may have twice as many
 CORS_PATHS = ("/api/", "/v1/", "/openapi.json")
 PREFLIGHT = {
@@ -161,7 +161,7 @@ class AccessControl:
                 raise
             wait = self._refused.take(network_of(http_request.remote_addr))
             if wait > 0:
-                raise TooManyRequests(BARRED, retry_after=math.ceil(wait)) from error
+                raise TooManyRequests(TOO_MANY_REFUSALS, retry_after=math.ceil(wait)) from error
             raise
 
     def origins(self) -> frozenset[str]:

@@ -196,7 +196,7 @@
     return blocks;
   }
 
-  /** Replaces only changed blocks, so that selections and the focus stay. */
+  /** Replaces only changed blocks, so that selections and the focus are kept. */
   function draw(turn) {
     blocksOf(markProofs(turn)).forEach((block, number) => {
       const state = JSON.stringify(block);

@@ -1,6 +1,6 @@
 "use strict";
 // A search box for any site, from one tag: <script src="https://search.example.org/embed.js" defer></script>
-// The box stands in a shadow root, out of reach of the page's styles. The root is open: a closed one would hide the box
+// The box is in a shadow root, out of reach of the page's styles. The root is open: a closed one would hide the box
 // from accessibility checkers, but not from the page's scripts. Answers become text nodes, never HTML, and styles a
 // constructed sheet, so that the page's content security policy needs no exception.
 (() => {

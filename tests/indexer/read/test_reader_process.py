@@ -11,7 +11,7 @@ import pytest
 
 from indexer.errors import ParseError
 from indexer.read.extraction import from_json
-from indexer.read.reader_process import ReaderProcess, _Shelf
+from indexer.read.reader_process import ReaderProcess, _IdleProcesses
 from indexer.records import SectionBlock
 from tests.web.test_server import until
 
@@ -149,7 +149,7 @@ def test_answers_are_cleaned() -> None:
 
 
 def test_a_further_process_is_started_once_documents_waited_as_long_as_that_takes() -> None:
-    shelf = _Shelf()
+    shelf = _IdleProcesses()
     first = shelf.take(is_patient=True)
     shelf.start_seconds = 600.0
     with ThreadPoolExecutor(1) as waiting:
