@@ -80,7 +80,7 @@ class Callers:
 
 
 def waiting(lock: FairLock) -> int:
-    return len(lock._urgent) + len(lock._others)
+    return len(lock._urgent) + len(lock._background)
 
 
 def within(seconds, work, *arguments):
