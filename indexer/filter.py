@@ -147,7 +147,7 @@ class Filter:
         return fields
 
     def without_readers(self) -> "Filter":
-        """Return the filter for documents without access lists."""
+        """Return the filter without its conditions on readers, for indexes without access lists."""
         also = frozenset(frozenset(each.without_readers() for each in alternatives) for alternatives in self.also)
         return replace(self, readers=None, also=also)
 

@@ -29,7 +29,7 @@ class ChangedAnswer(msgspec.Struct, frozen=True):
 def find_changed_answers(
     questions: Iterable[str], changes: Changes, old: Retriever, new: Retriever
 ) -> list[ChangedAnswer]:
-    """Return the questions whose differing first hits include one from a changed document."""
+    """Return the questions whose first hits differ, if one of these hits is from a changed document."""
     reasons: dict[str, str] = {}
     for document in changes.documents:
         kinds = ", ".join(f"{each.section or document.title} {each.kind}" for each in document.sections)

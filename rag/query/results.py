@@ -70,7 +70,7 @@ class Step(TypedDict):
 
 
 class Explanation(TypedDict):
-    """The numbers that make the score of a hit.
+    """The numbers that make up the score of a hit.
 
     `fused` is the sum of scaled × weight of the parts. The steps then change the score in order: `rerank` averages it
     with the score of the cross-encoder, `limit` caps it at the lowest score of the hits that were reranked or found
