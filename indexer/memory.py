@@ -15,8 +15,8 @@ from indexer.errors import MemoryShort
 
 MIN_BUILD_BYTES = 600 << 20
 _PLENTY_BYTES = 4 << 30
-_BUILD_BYTES = 450 << 20  # the process of the build
-_READER_BYTES = 350 << 20
+_BUILD_BYTES = 450 << 20  # needed by the process of the build
+_READER_BYTES = 350 << 20  # needed by each reader process
 _MIN_FREE_BYTES = 96 << 20  # a batch, and buffers of libraries
 _STACK_BYTES = 1 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

@@ -207,7 +207,7 @@ def _encode_in_batches(
 ) -> Iterator[tokenizers.Encoding]:
     """Yield the encodings of texts, a few at a time, because they take 500 bytes a character.
 
-    With `special` they have special tokens, else offsets.
+    With `special`, the encodings include special tokens; without it, offsets.
     """
     sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts]
     start = 0

@@ -12,7 +12,7 @@ struct Head {
   const Row *queries, *keys, *values;
   ptrdiff_t stride;
   int tokens, width;
-  int query_count;        // queries computed, from the first on
+  int query_count;        // queries are computed for this many tokens, from the first
   float scale;            // factor for query-key products
   const float* relative;  // [max_length][max_length], added to the scaled products; or null
   int max_length;

@@ -175,7 +175,7 @@ def _zip_members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member
 def _raw_name(info: zipfile.ZipInfo) -> bytes:
     """Return the name of a member: in UTF-8 if the member has the extra field for it, else as its header has it."""
     name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_FLAG else "cp437")
-    begin = b"\1" + struct.pack("<I", zlib.crc32(name))  # version 1, and the checksum of the other name
+    begin = b"\1" + struct.pack("<I", zlib.crc32(name))  # version of the field, checksum of the name in the header
     head, _, rest = info.extra.partition(begin)
     return rest[: int.from_bytes(head[-2:], "little") - len(begin)] if head[-4:-2] == b"up" and rest else name
 

@@ -245,7 +245,7 @@ def _decode_iso_2022_jp(body: bytes) -> str:
 
 
 _HIGH = bytes(byte | 0x80 if 0x20 < byte < 0x7F else byte for byte in range(256))
-# Python's nearest codecs for encodings of the standard
+# the codecs of Python nearest to encodings of the Encoding Standard
 _SUPERSETS = {
     "big5": "big5hkscs", "euc-jp": "euc_jis_2004", "euc-kr": "cp949", "gbk": "gb18030", "shift_jis": "cp932",
 }  # fmt: skip

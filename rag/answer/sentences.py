@@ -55,7 +55,7 @@ class Sentence(NamedTuple):
     prose: str  # spaces replace quotations, code and citations
     quotes: Sequence[Excerpt]
     code: Sequence[Excerpt]
-    citations: Sequence[tuple[int, int]]  # place and number
+    citations: Sequence[tuple[int, int]]  # position in the answer, and number of the hit
 
 
 class SentenceSplitter:

@@ -237,5 +237,5 @@ def _document(row: int, texts: Sequence[str], shares: npt.NDArray[np.bool_]) -> 
 
 
 def name_of(share: float) -> str:
-    """Return the name of a share in the metadata of a document."""
+    """Return the text of a share of the documents, such as "0.1%", by which their metadata name it."""
     return f"{share:.1%}"

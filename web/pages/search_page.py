@@ -90,8 +90,8 @@ class PageSearch:
         """The requested maximum of hits per document; empty for the default."""
         return "" if self.search.per_document is None else str(self.search.per_document)
 
-    def asking(self, query: str) -> str:
-        """Return the address of the first hits of another query."""
+    def first_hits_of(self, query: str) -> str:
+        """Return the address of the first page of hits for another query."""
         return PageSearch(structs.replace(self.search, query=query), self.places).address()
 
     def address(self, pairs: Sequence[Pair] | None = None, **more: object) -> str:
@@ -183,7 +183,7 @@ def index() -> str:
         ],
     }
     if blank:
-        examples = [(text, page_search.asking(text)) for text in _examples(status, collections_shown)]
+        examples = [(text, page_search.first_hits_of(text)) for text in _examples(status, collections_shown)]
         searched = [one for one in status.get("collections", []) if one["name"] in collections_shown] or [status]
         index = {unit: sum(one.get(unit) or 0 for one in searched) for unit in ("documents", "chunks")}
         index["created_at"] = created = max(one.get("created_at") or "" for one in searched)
@@ -217,7 +217,7 @@ def _shown(answer: Answer, page_search: PageSearch) -> dict[str, Any]:
         "pages": _pages(answer, page_search),
         "passages": len(answer.hits),
         "is_close": answer.close,
-        "meant": {"text": suggestion, "address": page_search.asking(suggestion)} if suggestion else None,
+        "meant": {"text": suggestion, "address": page_search.first_hits_of(suggestion)} if suggestion else None,
         "also": answer.also_searched,
         "unavailable": answer.unavailable,
         "bounds": [(label, ", ".join(names)) for label, names in bounds if names],
