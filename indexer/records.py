@@ -61,6 +61,7 @@ class Extraction:
     sections: tuple["Section", ...]
     declared: Declared = field(default_factory=Declared)
     is_link_list: bool = False
+    link_texts: tuple[tuple[str, str], ...] = ()  # targets and texts of links to other pages
     detected: str | None = None
     scanned: tuple[int, ...] = ()  # page numbers, from 1, of pages without text
     notes: tuple[str, ...] = ()
@@ -263,6 +264,7 @@ class Document:
     scans: ScanCounts = NO_SCANS
     access: AccessLists = EVERYBODY
     notes: tuple[str, ...] = ()
+    link_texts: tuple[tuple[str, str], ...] = ()  # addresses of pages on the same site, and texts of links to them
 
 
 @dataclass(frozen=True, slots=True)

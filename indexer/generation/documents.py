@@ -29,8 +29,10 @@ from indexer.generation.rows import RowSet
 from indexer.records import Chunk, Document, PageRecord, TextBlock
 
 SCHEMA = Path(__file__).with_name("documents.sql").read_text("utf-8") + TABLES
-# Created after the rows, because sorting once is faster than an update for every row.
-_INDEXES = """
+# Indexes are created after the rows, because sorting once is faster than an update for every row.
+_LAST_STATEMENTS = """
+DELETE FROM link_texts WHERE EXISTS (
+    SELECT TRUE FROM documents WHERE url = substr(target, 1, instr(target || '#', '#') - 1) AND instr(title, text));
 CREATE INDEX documents_date ON documents (date, first_row, chunks);
 CREATE INDEX chunks_content_hash ON chunks (content_hash);
 CREATE INDEX pages_requested ON pages (requested) WHERE requested != url;
@@ -119,6 +121,7 @@ class DocumentWriter:
         self._insert("documents", [(number, *facts, metadata, row, len(chunks))])
         self._insert("terms", [(term, number) for term in terms])
         self._insert("sketches", [(number, sketch)])
+        self._insert("link_texts", [(number, *link) for link in document.link_texts])
         columns = attrgetter(*CHUNK_FIELDS)
         rows = ((chunk.id, number, *columns(chunk), json.dumps(chunk.blocks)) for chunk in chunks)
         self._insert("chunks", [(place, *values) for place, values in enumerate(rows, row)])
@@ -154,7 +157,7 @@ class DocumentWriter:
         """Complete the file."""
         write_twins(self._database)
         self._database.execute("COMMIT")
-        self._database.executescript(_INDEXES)
+        self._database.executescript(_LAST_STATEMENTS)
 
     def close(self) -> None:
         """Close the file, complete or not."""
@@ -193,6 +196,12 @@ class Database:
         """Return the rows of a query. Raises IndexCorrupt."""
         with self as connection:
             return connection.execute(query, values).fetchall()
+
+    def link_texts(self, condition: str = "TRUE", *values: Any) -> list[Any]:
+        """Return address of the page, target and text of links; files of earlier versions have none."""
+        has_table = self.rows("SELECT TRUE FROM sqlite_master WHERE name = 'link_texts'")
+        query = f"SELECT url, target, text FROM link_texts JOIN documents ON id = document WHERE {condition}"  # noqa: S608
+        return self.rows(query, *values) if has_table else []
 
     def close(self) -> None:
         """Close the file after any read in progress."""

@@ -6,6 +6,10 @@ CREATE TABLE documents (
 CREATE TABLE terms (
     term TEXT NOT NULL, document INTEGER NOT NULL REFERENCES documents (id), PRIMARY KEY (term, document)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE link_texts (
+    document INTEGER NOT NULL REFERENCES documents (id), target TEXT NOT NULL, text TEXT NOT NULL,
+    PRIMARY KEY (document, target)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE chunks (
     row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, document INTEGER NOT NULL REFERENCES documents (id),
     url TEXT NOT NULL, section TEXT NOT NULL, text TEXT NOT NULL, content_hash TEXT NOT NULL, tokens INTEGER NOT NULL,

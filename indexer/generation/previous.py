@@ -210,7 +210,8 @@ class PreviousGeneration:
         facts["metadata"] = {
             name: (value,) if isinstance(value, str) else tuple(value) for name, value in json.loads(metadata).items()
         }
-        document = Document(**facts, sections=(), access=self._access.get(document_id, EVERYBODY))
+        links = tuple(link[1:] for link in self._database.link_texts("id = ?", document_id))
+        document = Document(**facts, sections=(), access=self._access.get(document_id, EVERYBODY), link_texts=links)
         columns = ", ".join(CHUNK_FIELDS)
         query = f"SELECT id, {columns}, blocks FROM chunks WHERE row >= ? AND row < ? ORDER BY row"  # noqa: S608 - fixed names
         shared: dict[str, Any] = {"document_url": document.url, "title": document.title, "embedded_text": ""}

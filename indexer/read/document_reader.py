@@ -2,15 +2,16 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from indexer.errors import ParseError
+from indexer.network.urls import normalise, origin, with_anchor
 from indexer.read.extraction import day_of, from_json
 from indexer.read.formats import CONTAINER, HTML, PAGE, SCANS, TEXT_READERS, effective_type, reader_of
 from indexer.read.html.site_template import MAX_BLOCKS
@@ -127,7 +128,20 @@ def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = N
         scans=scans.counts,
         access=AccessLists(facts.access, declared.access),
         notes=content.notes,
+        link_texts=_absolute_links(page.url, content.link_texts),
     )
+
+
+def _absolute_links(page_url: str, link_texts: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the targets and texts of the first eight links to other pages of the site."""
+    texts: dict[str, str] = {}
+    for target, text in link_texts:
+        address, _, anchor = target.partition("#")
+        with suppress(ValueError):
+            url = normalise(page_url, address) or urljoin(page_url, address)
+            if url.startswith(origin(page_url)) and url != page_url:
+                texts.setdefault(with_anchor(url, unquote(anchor)), text)
+    return tuple(texts.items())[:8]
 
 
 def _read_content(reader: str, page: Page, process: ReaderProcess, ocr: Ocr) -> tuple[Extraction, Scans]:

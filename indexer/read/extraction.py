@@ -24,6 +24,7 @@ _MAX_HEADING_DEPTH = 12
 _MAX_HEADING_LENGTH = 200
 _MAX_ANCHOR_LENGTH = 200
 _MAX_NOTE_LENGTH = 120
+_LINK_TEXT_BYTES = range(12, 200)
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _MAX_REFRESH_SECONDS = 60
 _MAX_REFRESH_LENGTH = 3_000
@@ -48,6 +49,7 @@ def to_json(content: Extraction) -> dict[str, Any]:
         "metadata": dict(declared.metadata),
         "access": declared.access,
         "is_link_list": content.is_link_list,
+        "link_texts": [(url, text) for url, text in content.link_texts if len(text.encode()) in _LINK_TEXT_BYTES],
         "detected": detected,
         "scanned": content.scanned,
         "notes": (*content.notes, *reader_notes.take()),
@@ -64,6 +66,7 @@ def from_json(answer: Mapping[str, Any]) -> Extraction:
             sections=tuple(section for fields in answer["sections"] if (section := _checked_section(*fields))),
             declared=Declared(language_of(answer["language"]), day_of(answer["date"]), collect(pairs), access),
             is_link_list=answer.get("is_link_list") is True,
+            link_texts=tuple((url[:2_000], visible(text)[:200]) for url, text in answer.get("link_texts", ())[:100]),
             detected=language_of(answer.get("detected")),
             scanned=tuple(page for page in answer.get("scanned", ()) if isinstance(page, int)),
             notes=clean_notes(answer.get("notes", ())),

@@ -130,7 +130,7 @@ def read_filter(pairs: Sequence[str]) -> Filter | None:
 @click.option(
     "--from-index",
     is_flag=True,
-    help="write this folder with questions from headings, comments and references of the live index, without measuring",
+    help="write this folder with questions from headings, comments, links and references of the index, unmeasured",
 )
 @_RERANK
 def evaluate(
@@ -168,6 +168,9 @@ def _evaluation(verb: str) -> Any:
 
 
 def _write_dataset(settings: Settings, folder: Path, *, from_index: bool) -> dict[str, Any]:
+    from indexer.generation.documents import Database
+    from indexer.generation.manifest import DOCUMENTS, generation_folder
+    from indexer.stores import FolderStore
     from rag.evaluation.questions import write_questions
 
     try:
@@ -175,7 +178,10 @@ def _write_dataset(settings: Settings, folder: Path, *, from_index: bool) -> dic
         with closing(models.published_store(settings)) as store, closing(store.open(store.live_id())) as generation:
             facts = {"collection": settings.collection, "generation": generation.manifest.id}
             if from_index:
-                return write_questions(folder, generation.documents, facts)
+                links: list[Any] = []
+                if isinstance(store, FolderStore):
+                    links = Database(generation_folder(store.folder, generation.manifest.id) / DOCUMENTS).link_texts()
+                return write_questions(folder, generation.documents, facts, links)
             return write_dataset(folder, judged, generation.documents(), facts)
     except (sqlite3.Error, OSError) as error:
         raise InsightsError(f"the dataset cannot be written: {error}") from error

@@ -1,8 +1,8 @@
-"""Make judged questions from the documents of an index, without people: from headings, comments and references.
+"""Make judged questions from the documents of an index, without people: from headings, comments, links and references.
 
-A heading asks for its section, the comment of a function for the function, and a sentence that cites the heading of
-another section for that section. Each question is removed from the searched texts, because any search would find a
-passage that repeats it word for word.
+A heading asks for its section, the comment of a function for the function, the text of a link for the linked page, and
+a sentence that cites the heading of another section for that section. Each question is removed from the searched texts,
+because any search would find a passage that repeats it word for word.
 """
 
 import random
@@ -20,6 +20,7 @@ from rag.insights.report import write_beir
 from rag.query.results import section_within, without_number
 
 Documents = Callable[[], Iterable[Mapping[str, Any]]]  # each call iterates over a generation again
+Links = Sequence[tuple[str, str, str]]  # address of the page, target, text
 
 MARK = "from-index.json"  # marks a folder that may be overwritten
 SEED = 0
@@ -42,7 +43,7 @@ _TAGS = re.compile(r"^[^\S\n]*+(?:[@\\]\w|:\w+ \w+:|\w+:$|-{3,}|={3,}|>>> |Copyr
 class Question(NamedTuple):
     """A question, the ids of the passages that answer it, and the text to remove from passages that repeat it."""
 
-    kind: Literal["question", "heading", "comment", "reference"]
+    kind: Literal["question", "heading", "comment", "link", "reference"]
     text: str
     answers: Sequence[str]
     title: str
@@ -57,29 +58,28 @@ class TargetPassage(NamedTuple):
     title: str
     headings: str
     text: str
-    language: str | None
     is_code: bool
 
 
-def write_questions(folder: Path, documents: Documents, facts: Mapping[str, Any]) -> dict[str, Any]:
+def write_questions(folder: Path, documents: Documents, facts: Mapping[str, Any], links: Links = ()) -> dict[str, Any]:
     """Write the passages of an index and questions to them in BEIR's layout; return the report.
 
     The same index gives the same folder. Raises as `write_beir` does, and DatasetError if there are no questions.
     """
-    rows, questions = make_dataset(documents)
+    rows, questions = make_dataset(documents, links)
     if not questions:
-        raise DatasetError("no heading, comment or reference of the index makes a question")
+        raise DatasetError("no heading, comment, link or reference of the index makes a question")
     judged = [(each.text, {"kind": each.kind}, dict.fromkeys(each.answers, 1)) for each in questions]
     return write_beir(folder, MARK, rows, judged, {**facts, "kinds": dict(Counter(each.kind for each in questions))})
 
 
-def make_dataset(documents: Documents) -> tuple[Iterator[dict[str, str]], list[Question]]:
+def make_dataset(documents: Documents, links: Links = ()) -> tuple[Iterator[dict[str, str]], list[Question]]:
     """Return the passages of an index as rows of BEIR's corpus, and questions to them."""
     headings, comments = _headings(_passages(documents)), _comments(_passages(documents))
     references = _references(_passages(documents), headings)
     chooser = random.Random(SEED)  # noqa: S311 - no secret
     by_kind: dict[str, list[Question]] = defaultdict(list)
-    for question in [*headings.values(), *comments, *references]:
+    for question in [*headings.values(), *comments, *references, *_links(_passages(documents), links)]:
         by_kind[question.kind].append(question)
     questions: list[Question] = []
     for candidates in by_kind.values():
@@ -99,7 +99,7 @@ def _passages(documents: Documents) -> Iterator[TargetPassage]:
             uses[url] += 1
             name = url if uses[url] == 1 else f"{url}{'~' if '#' in url else '#'}{uses[url]}"
             headings = section_within(document["title"], passage["section"])
-            yield TargetPassage(name, document["title"], headings, passage["text"], document["language"], is_code)
+            yield TargetPassage(name, document["title"], headings, passage["text"], is_code)
 
 
 def _headings(passages: Iterable[TargetPassage]) -> dict[str, Question]:
@@ -153,6 +153,27 @@ def _references(passages: Iterable[TargetPassage], headings: Mapping[str, Questi
                 if target and each.id not in target.answers and len(words) >= count + _MIN_SENTENCE_WORDS // 2:
                     yield Question("reference", sentence.strip(), target.answers, target.text, sentence, [each.id])
                     break
+
+
+def _links(passages: Iterable[TargetPassage], links: Links) -> Iterator[Question]:
+    """Yield the texts of links to only one target, without its title and headings, as questions that it answers."""
+    uses: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for page, target, text in links:
+        uses[text].add((target, page))
+    documents: dict[str, list[TargetPassage]] = {url.partition("#")[0]: [] for link in links for url in link[:2]}
+    for each in passages:
+        if (url := each.id.partition("#")[0]) in documents:
+            documents[url].append(each)
+    for text, ends in sorted(uses.items()):
+        target, *rivals = {target for target, _ in ends}
+        document = documents[target.partition("#")[0]]
+        section = [each for each in document if each.id == target or each.id.startswith(f"{target}~")]
+        answers = section if section and "#" in target else document
+        is_named = any(text.casefold() in f"{target} {each.title} {each.headings}".casefold() for each in answers)
+        is_furniture = rivals or len(ends) > len(documents) / 2
+        if answers and not (is_named or is_furniture) and len(terms_in(text, None)) > _MIN_TERMS:
+            repeats = [each.id for _, page in ends for each in documents[page] if text in each.text]
+            yield Question("link", text, [each.id for each in answers], answers[0].title, text, repeats)
 
 
 def _without_title(question: Question) -> Question:

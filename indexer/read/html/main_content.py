@@ -62,7 +62,8 @@ def extract(
         return extract(markup)
     sections = walker.sections() if walker.text_length > 200 or not tree.redirects else ()
     is_link_list = walker.is_mostly_links and not sections
-    return Extraction(_title(tree, walker.headings), sections, declared(tree), is_link_list)
+    links = () if tree.first("base") else tuple(walker.link_texts.items())  # a base changes what links mean
+    return Extraction(_title(tree, walker.headings), sections, declared(tree), is_link_list, links)
 
 
 def prepare(tree: HtmlTree, markup: str) -> HtmlTree:

@@ -41,6 +41,7 @@ class Walker:
         self.headings: list[str] = []
         self.text_length = 0
         self.link_length = 0
+        self.link_texts: dict[str, str] = {}  # by target
         self._drafts = [SectionDraft((), None)]
         self._line = Line()
         self._open_blocks = ["div"]
@@ -160,7 +161,9 @@ class Walker:
         if name == "a":
             if "href" in tag.attributes:
                 self._open_links -= 1
-                self._line.last_link = "".join(self._line.pieces[self._line.link_start :]), tag.attributes["href"]
+                text = "".join(self._line.pieces[self._line.link_start :])
+                self._line.last_link = text, tag.attributes["href"]
+                self.link_texts.setdefault(tag.attributes["href"], fold(text))
         elif name == "div" and "refnamediv" in tag.classes:  # DocBook: "name — purpose"
             self._drafts[-1].leads = True
         elif name == "li":

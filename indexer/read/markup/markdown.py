@@ -359,7 +359,8 @@ class Rendered(NamedTuple):
     def extraction(self) -> Extraction:
         """Return the sections of the whole text: a `<main>` in it has no meaning."""
         content = extract(f"<body><main>{self.html}</main></body>")
-        return Extraction(self.title or content.title, content.sections, self.declared)
+        title = self.title or content.title
+        return Extraction(title, content.sections, self.declared, link_texts=content.link_texts)
 
 
 def read(body: bytes, charset: str | None, *, is_mdx: bool = False) -> Extraction:

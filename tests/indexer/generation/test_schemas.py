@@ -17,6 +17,7 @@ from indexer.config import BuildConfig
 from indexer.errors import ArchiveError
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import ANALYSIS, RESTRICTED_VERSION, collection_dir, current_id, generation_folder
+from indexer.generation.previous import scan
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
@@ -65,6 +66,7 @@ def test_an_index_of_a_schema(name: str, tmp_path: Path) -> None:
         return
     folder = generation_folder(index, current_id(index))
     assert problems_of(verify(folder)) == []
+    assert [each.document.link_texts for each in scan(index, folder.name)] == [()] * 3  # the file has no such table
     with closing(Generation.open(index)) as generation:
         titles = {document["title"] for document in generation.documents(Filter(readers=frozenset()))}
         assert titles == {"Cats", "Code"}

@@ -82,21 +82,43 @@ def test_headings_references_and_comments_become_questions_to_what_they_are_abou
     assert make_dataset(documents)[1] == questions
 
 
+def test_texts_of_links_become_questions_unless_they_name_the_target():
+    other, text = "https://a.test/other#notes", "Small tables stay small"
+    links = [
+        (other.partition("#")[0], f"{MANUAL}#more", text),
+        (MANUAL, other, "Rows left out of every index"),
+        (MANUAL, f"{MANUAL}#how", "Partial tables and rows"),
+        (MANUAL, other, "Partial tables and rows"),
+        (other, f"{MANUAL}#more", "partial index predicates"),
+        (MANUAL, "https://a.test/missing", "Pages that are missing"),
+    ]
+    rows, questions = make_dataset(documents, links)
+    asked = {each.text: each.answers for each in questions if each.kind == "link"}
+    assert asked == {text: [f"{MANUAL}#more"], "Rows left out of every index": [other]}
+    assert not any(row["text"].startswith(text) for row in rows), "the page with the link does not answer"
+
+
 def test_nothing_to_ask(tmp_path):
-    with pytest.raises(DatasetError, match="no heading, comment or reference"):
+    with pytest.raises(DatasetError, match="no heading, comment, link or reference"):
         write_questions(tmp_path / "new", lambda: iter([]), {})
 
 
 def test_an_index_becomes_a_folder_that_eval_reads(site, tmp_path, capsys):
-    (site.source / "faq.md").write_text("# Questions\n\n## When do dead tuples go away?\n\nAfter a vacuum.\n")
+    question = "# Questions\n\n## When do dead tuples go away?\n\nAfter a vacuum,"
+    links = "see [all tuples that die](b/rows.md#a), [Rows of tables](b/rows.md) and [at a host](https://a.test/rows)."
+    (site.source / "faq.md").write_text(f"{question} {links}\n")
+    (site.source / "b").mkdir()
+    (site.source / "b" / "rows.md").write_text("# Rows of tables\n\nA row has two hidden columns.\n")
     site.build()
+    (site.source / "new.md").write_text("# News\n\nNothing is new.\n")
+    site.build()  # copies the links of the pages that are unchanged
     folder = tmp_path / "made"
     line = ["eval", str(folder), "--from-index", "--index", str(site.index), "--json"]
     assert main(line) == 0
     made = json.loads(capsys.readouterr().out)
-    assert made["kinds"]["question"] == 1
+    assert (made["kinds"]["question"], made["kinds"]["link"]) == (1, 1)
     found = read_dataset(folder)
-    assert "When do dead tuples go away?" in found.queries.values()
+    assert {"When do dead tuples go away?", "all tuples that die"} <= {*found.queries.values()}
     assert len(found.corpus) == made["documents"]
     assert main(line) == 0  # over what it has written
     capsys.readouterr()
