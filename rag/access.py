@@ -200,7 +200,7 @@ class KeyFile:
             with self.path.open("rb") as file:
                 keys = json.decode(file.read(_MAX_FILE_BYTES), type=_Content).keys
             if any(not all(map(is_origin, key.origins)) or (key.origins and key.role != "read") for key in keys):
-                raise ValueError("origins are those of pages, for a key that reads")
+                raise ValueError("a key with origins needs valid ones and the role read")
             writers = [key.name for key in keys if not key.grant.is_whole and key.role == "write"]
         except FileNotFoundError:
             return ()

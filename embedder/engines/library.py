@@ -181,7 +181,7 @@ def load_library(path: Path) -> ctypes.CDLL:
         its = []
     if its != ours:
         raise PackageError(
-            f"the package {path.parent} has a library with another interface than this version of Pilotlight "
+            f"the package {path.parent} has a library whose interface differs from that of this version of Pilotlight "
             f"({its or 'none'}, not {ours}): remove it to build it again"
         )
     pointer, number = ctypes.c_void_p, ctypes.c_int32

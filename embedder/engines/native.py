@@ -43,7 +43,7 @@ def find_obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
     """Return the reason why the native engine cannot run a model on this instruction set, or ""."""
     shape = spec.shape
     if shape is None:
-        return f"its architecture, {spec.config.get('model_type')}, is not one that native knows"
+        return f"its architecture, {spec.config.get('model_type')}, is not supported by native"
     if isa not in ISAS.get(architecture(), {}):
         return f"there are no kernels for {isa}"
     if precision == "int8" and isa == "neon":

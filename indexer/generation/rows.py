@@ -102,7 +102,7 @@ def read_array(path: Path, dtype: npt.DTypeLike, dimensions: int = 1) -> npt.NDA
     except Exception as error:  # NumPy's parser of the header raises whatever Python's tokenizer does
         raise corrupt(path, "is not a readable array") from error
     if array.dtype != dtype or array.ndim != dimensions or not array.flags.c_contiguous:
-        raise corrupt(path, "is an array of another kind")
+        raise corrupt(path, "is an array of another type or shape")
     return array
 
 
@@ -122,7 +122,7 @@ def why_no_tokens(passages: int, broken: tuple[int, int], *, is_multilingual: bo
         is_multilingual: the model was trained on many languages.
     """
     if is_multilingual:
-        return "the model is for many languages, between which tokens mislead"
+        return "the model is multilingual, and tokens mislead between languages"
     if passages > MAX_PASSAGES_WITH_TOKENS:
         return f"there are more than {MAX_PASSAGES_WITH_TOKENS:,} passages"
     return "the model does not know the language" if broken[0] > MAX_KNOWN_SHARE * broken[1] else ""

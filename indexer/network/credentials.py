@@ -74,7 +74,7 @@ class InFile:
                     raise CredentialsError(f"{self.path} is not a file")
                 if status.st_uid not in (os.geteuid(), 0):
                     owner = f"belongs to user {status.st_uid}"
-                    raise CredentialsError(f"{self.path} {owner}: a secret must be in a file of your own, or root's")
+                    raise CredentialsError(f"{self.path} {owner}: a secret must be in a file that you or root own")
                 if status.st_mode & 0o077:
                     mode = f"{status.st_mode & 0o777:o}"
                     raise CredentialsError(f"{self.path} may be read by others (mode {mode}): chmod 600 it")

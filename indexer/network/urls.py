@@ -175,7 +175,7 @@ class GitAddress(NamedTuple):
         host, slash, path = rest.partition("/")
         path, ref = path.rsplit("@", 1) if "@" in path else (path, "HEAD")
         if not _REF.fullmatch(ref) or len(ref) > _MAX_REF_CHARACTERS:
-            raise SourceError(f"{source}: what follows the last @ cannot be the name of a branch, tag or commit")
+            raise SourceError(f"{source}: the text after the last @ is not a valid name of a branch, tag or commit")
         if scheme.lower() == "git+file":
             folder = unquote(path).rstrip("/")
             if host or not folder or "\0" in folder:

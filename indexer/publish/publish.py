@@ -52,7 +52,7 @@ def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
                 holder = _holder(handle)
             patience = _BRIEF_LOCK_SECONDS if holder.get("brief") else 0.0 if holder else _UNKNOWN_LOCK_SECONDS
             if is_brief or time.monotonic() >= began + patience:
-                name = "a process that has only just started"
+                name = "a process that has just started"
                 if holder:
                     name = "process {pid} on {host}, since {since}".format(**holder)
                 raise BuildLocked(f"another process is writing {index_dir}: {name}; wait for it to end, or stop it")

@@ -222,7 +222,7 @@ def skip_reason(name: str, no_images: str, lists: Collection[str] = ()) -> str:
     """Return the reason not to read a member, or an empty string. See `expand` for `no_images`."""
     steps = name.split("/")
     if len(name) > _MAX_NAME_LENGTH or ":" in steps[0] or not name.isprintable():
-        return "a name that is not for a file"
+        return "not a valid name of a file"
     if name.startswith("/") or ".." in steps:
         return "a path that leads out of the archive"
     if any(step.startswith(".") and step != "." for step in steps):

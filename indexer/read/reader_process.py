@@ -166,7 +166,7 @@ class ReaderProcess:
         try:
             process, self._connection = _starter(os.getpid()).submit(_start, self._before).result()
         except OSError as error:
-            raise ParseError(f"no process to read it in can be started: {error.strerror}") from error
+            raise ParseError(f"a reader process cannot be started: {error.strerror}") from error
         self._process = process
         try:
             request = {"memory": self._allowed, "engine": self._engine}, b""

@@ -112,7 +112,7 @@ class Bucket:
         with self._source_errors(), closing(self._list()) as batches:
             listed = listing(batches)
         if not listed and (manifest is None or source not in manifest.sources):
-            raise SourceError(f"{source}: there are no objects of this name, or below it")
+            raise SourceError(f"{source}: there are no objects with this name or prefix")
         root = f"{self._address.scheme}://{self._address.bucket}"
         self._files = StoredFiles(context, listed, root=root, closed=self._closed_above)
         selected = partial(self._files.select, has_media_types=True)

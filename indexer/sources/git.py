@@ -188,7 +188,7 @@ def _why_not(address: GitAddress, errors: str, *, has_login: bool) -> str:
         return f"the repository has no {missing}"
     if any(words in errors for words in _NO_LOGIN):
         if has_login:
-            return "the server does not take the credentials of its origin"
+            return "the server rejects the credentials of its origin"
         return "there is no such repository, or it needs a login: describe one under [[credentials]]"
     if "requested URL returned error: 3" in errors:
         return "the server redirects, which is not followed: name the address it leads to"

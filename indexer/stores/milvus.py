@@ -66,7 +66,7 @@ class MilvusAddress:
         is_milvus = url.scheme in ("milvus", "milvuss") and bool(url.hostname) and not folder
         if not is_milvus or url.fragment or options or not _NAME.fullmatch(name):
             raise StoreAddressError(
-                f"{text} is not the address of a store: {_FORMS}; NAME has letters, digits and _, and no digit first"
+                f"{text} is not the address of a store: {_FORMS}; NAME has letters, digits and _, but no digit first"
             )
         host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
         return cls(f"{'https' if url.scheme == 'milvuss' else 'http'}://{host}:{port}", name, database, text)

@@ -382,7 +382,7 @@ def read_manifest(milvus: MilvusConnection, generation_id: str) -> Manifest:
     try:
         text = json.loads("".join(record["body"] for record in sorted(records, key=itemgetter("part"))))
     except ValueError as error:
-        raise corrupt(where, "has a manifest that is cut short, or of an older version") from error
+        raise corrupt(where, "has a manifest that is truncated, or of an older version") from error
     return parse_manifest(str(text).encode("utf-8", "replace"), where, generation_id, needs=())
 
 

@@ -217,7 +217,7 @@ async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Calla
         async for block in response.aiter_raw():
             size += len(block)
             if size > MAX_ANSWER_BYTES:
-                raise EndpointFailed("the answer endpoint sends without end")
+                raise EndpointFailed("the answer endpoint does not stop sending")
             for data in events.feed(utf8.decode(block)):
                 if data == "[DONE]":
                     put(Finished(reason or "stop"))

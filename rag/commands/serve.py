@@ -42,7 +42,7 @@ _INDEXING = ("build", "crawl", "chunk", "ocr")
     nargs=-1,
     type=click.Path(readable=False),
     help="site, repository, bucket, folder or file to index first, as index does, unless the index has it already; "
-    "folders and files are followed (default: serve the index as it is)",
+    "folders and files are watched (default: serve the index as it is)",
 )
 @click.pass_obj
 def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[str]) -> Result | None:

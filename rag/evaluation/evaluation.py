@@ -110,7 +110,7 @@ def _json_lines(path: Path) -> Iterator[_Row]:
     except OSError as error:
         raise DatasetError(f"cannot read {path}: {error.strerror or error}; is the folder in BEIR's layout?") from error
     except (msgspec.DecodeError, RecursionError) as error:
-        raise DatasetError(f"{path} line {number} is not JSON with _id and text, as BEIR has it: {error}") from error
+        raise DatasetError(f"{path} line {number} is not JSON with _id and text, as in BEIR: {error}") from error
 
 
 def evaluate(

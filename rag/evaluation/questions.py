@@ -68,7 +68,7 @@ def write_questions(folder: Path, documents: Documents, facts: Mapping[str, Any]
     """
     rows, questions = make_dataset(documents, links)
     if not questions:
-        raise DatasetError("no heading, comment, link or reference of the index makes a question")
+        raise DatasetError("the index has no heading, comment, link or reference that makes a question")
     judged = [(each.text, {"kind": each.kind}, dict.fromkeys(each.answers, 1)) for each in questions]
     return write_beir(folder, MARK, rows, judged, {**facts, "kinds": dict(Counter(each.kind for each in questions))})
 

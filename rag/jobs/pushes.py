@@ -118,7 +118,7 @@ class PushedQueue:
         is_number = number.isascii() and number.isdecimal() and len(number) <= 18
         change = store.change(int(number)) if is_number else None
         if change is None:
-            raise NotThere(f"collection {collection!r} has no change {number[:80]!r}, or has forgotten it")
+            raise NotThere(f"collection {collection!r} has no change {number[:80]!r}, or no longer keeps it")
         return _described(change, collection)
 
     def queue(self, collection: str = DEFAULT) -> dict[str, Any]:

@@ -209,7 +209,7 @@ def _character(code: int, font: str) -> str:
     if code & 0xFF == 0x20:
         return " "
     if (character := (table or {}).get(code & 0xFF, "")) == "":
-        reader_notes.add("a sign of a font that is not known")
+        reader_notes.add("a symbol of an unknown font")
     return character
 
 

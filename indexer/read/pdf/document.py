@@ -51,7 +51,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
         if len(document) > _MAX_PAGES:
             raise ParseError(f"more than {_MAX_PAGES:,} pages")
         if document.get_formtype() in (pdfium.FORMTYPE_XFA_FULL, pdfium.FORMTYPE_XFA_FOREGROUND):
-            reader_notes.add("an XFA form in a PDF: only what its pages show without a program for forms was read")
+            reader_notes.add("an XFA form in a PDF: only its static pages were read")
         if pdfium.FPDFDoc_GetAttachmentCount(document):
             reader_notes.add("a file attached to a PDF was not read")
         pages, scanned, length = [], list[int](), 0

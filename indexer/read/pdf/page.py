@@ -305,7 +305,7 @@ def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
         return _plain_text(text_page) if count else "", {}
     strange = len(_STRANGE.findall(text))
     if 5 * strange > len(text):
-        reader_notes.add("a PDF font that does not say what its letters are: its text may be unreadable")
+        reader_notes.add("a PDF font that does not identify its letters: its text may be unreadable")
     edges, raw = page.get_bbox(), text_page.raw
     style = _style_reader(raw)
     needs_letters = FROM_THE_RIGHT.search(text) or len(list(islice(_OVERPRINTED.finditer(text), 2))) == 2

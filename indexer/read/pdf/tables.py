@@ -127,7 +127,7 @@ def _connected_lines(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iter
         first, end = bisect_left(xs, rule.x0 - _TOLERANCE_POINTS), bisect_right(xs, rule.x1 + _TOLERANCE_POINTS)
         crossings += end - first
         if crossings > 200_000:
-            reader_notes.add("a PDF page with too many drawn lines: the cells of its tables were not looked for")
+            reader_notes.add("a PDF page with too many drawn lines: the cells of its tables were not detected")
             return
         for place in range(first, end):
             if uprights[place].bottom - _TOLERANCE_POINTS <= rule.y <= uprights[place].top + _TOLERANCE_POINTS:
@@ -171,7 +171,7 @@ def _find_cells(
         if drawn or missing or cell & covered:
             if len(boxes) >= 5:  # fewer are a drawing
                 reader_notes.add(
-                    "a table in a PDF with cells that are not rectangles: its merged cells were not read as such"
+                    "a table in a PDF with cells that are not rectangles: its merged cells were not recognised"
                 )
             return []
         covered |= cell

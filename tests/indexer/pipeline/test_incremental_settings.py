@@ -235,7 +235,7 @@ def test_tokens_are_kept_where_they_help(docs: Path, tmp_path: Path, monkeypatch
     assert built("other", greek) == (foreign, True)
     (docs / "notes.txt").write_text("Something else stands here now, with other words in it.")
     assert built("large", most=4) == ("yes, 0.0 MB: as the setting says", True), "until it is told otherwise"
-    assert built("multilingual")[0] == "no: the model is for many languages, between which tokens mislead"
+    assert built("multilingual")[0] == "no: the model is multilingual, and tokens mislead between languages"
     assert built("milvus", no_tokens="Milvus does not keep them") == ("no: Milvus does not keep them", True)
     assert built("english", most=4) == (large, True)
     (docs / "notes.txt").write_text(GREEK * 99)

@@ -101,7 +101,7 @@ def test_readers_end_with_whoever_asked() -> None:
 
 def test_no_python_is_a_parse_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
-    with pytest.raises(ParseError, match="no process to read it in can be started: No such file"):
+    with pytest.raises(ParseError, match="a reader process cannot be started: No such file"):
         ask(ReaderProcess(), "csv_text")
 
 

@@ -62,7 +62,7 @@ def reasons(source: str, limits: CrawlLimits = LIMITS) -> dict[str, str]:
     ],
 )  # fmt: skip
 def test_addresses_that_are_none(source: str) -> None:
-    with pytest.raises(SourceError, match=r": (write (git\+|s3)|what follows the last @|a prefix must not)"):
+    with pytest.raises(SourceError, match=r": (write (git\+|s3)|the text after the last @|a prefix must not)"):
         (GitAddress if source.startswith("git") else BucketAddress).read(source)
 
 
@@ -316,7 +316,7 @@ def test_credentials_are_sent_and_seen_nowhere(
     assert secret.encode() not in kept
     assert site.wanted[6:].encode() not in kept
     monkeypatch.setenv("CODE_PASSWORD", "wrong-horse-battery")
-    with pytest.raises(SourceError, match="does not take the credentials"):
+    with pytest.raises(SourceError, match="rejects the credentials"):
         run(work, source, credential)
     with pytest.raises(CredentialsError, match="none are given"):
         run(work, source)

@@ -146,7 +146,7 @@ def endpoint_of(server: FakeEndpoint, timeout: float = 20) -> Endpoint:
         (["half"], "broke off in the middle"),
         ([], "broke off in the middle"),
         (["half", chunk(error={"message": "overloaded"})], "failed in the middle"),
-        (["x" * 2_500_000, "x" * 2_500_000, DONE], "sends without end"),
+        (["x" * 2_500_000, "x" * 2_500_000, DONE], "does not stop sending"),
     ],
 )
 def test_an_endpoint_that_speaks_something_else(server, steps, message):

@@ -118,7 +118,7 @@ def test_a_font_without_a_map_to_letters_is_noted() -> None:
     read(drawn(text(50, 700, BODY)), None)
     assert reader_notes.take() == ()
     read(drawn(unmapped(50, 700, "002b0048000300460003004c0051004a")), None)
-    assert reader_notes.take() == ("a PDF font that does not say what its letters are: its text may be unreadable",)
+    assert reader_notes.take() == ("a PDF font that does not identify its letters: its text may be unreadable",)
 
 
 def field(kind: str, rect: str, more: str) -> str:
