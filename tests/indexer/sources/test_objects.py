@@ -67,7 +67,7 @@ def test_a_prefix_is_whole_steps_and_may_be_one_object(store: Store) -> None:
         store.put(name, f"# {name}\n\nText.")
     assert {*read("s3://docs/guide")} == {"s3://docs/guide/a.md", "s3://docs/guide/b/c.md"}
     assert {*read("s3://docs/guide.md")} == {"s3://docs/guide.md"}
-    with pytest.raises(SourceError, match="no objects of this name"):
+    with pytest.raises(SourceError, match="no objects with this name"):
         read("s3://docs/guid")
     store.page = 3
     assert (len(read("s3://docs")), store.listings) == (4, 8)  # of those below, and in the folders above
