@@ -59,7 +59,7 @@ struct Engine {
   Team team, alone{1};
   std::mutex entry;
   Memory shared;                      // activations in latency mode
-  std::vector<Memory> bulk, scratch;  // of each thread: activations in bulk mode; memory for attention
+  std::vector<Memory> bulk, scratch;  // activations in bulk mode and memory for attention, by thread
   std::vector<char*> scratch_blocks;  // the blocks of `scratch`
 
   Engine(const Kernels& kernels, int threads)

@@ -1,4 +1,4 @@
-"""Credentials of origins as a user describes them, and sessions with these origins during a build.
+"""Credentials of origins, as a user writes them, and sessions with these origins during a build.
 
 A credential says where each secret is. Secrets are read just before they are sent, and redacted from every response.
 

@@ -178,7 +178,7 @@ _LANGUAGE_SAMPLE = 2_000
 _MIN_LANGUAGE_SAMPLE = 40
 _MIN_CONFIDENCE = 0.8  # probability; code, tables and mixtures of languages have less
 _MAX_FOREIGN_SHARE = 0.01  # share of letters outside ASCII; English has 0.001
-_DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}  # their probability counts for the language
+_DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}  # their probability is added to the language's
 
 
 def detect_language(text: str) -> str | None:

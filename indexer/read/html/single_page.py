@@ -176,7 +176,7 @@ def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
     if size.has_h1 or element.name in HEADINGS:
         return False
     kind = "" if size.prose else kind_of(element)
-    is_named = kind if is_article or size.linked else kind == "strong"  # a date or a price may be text
+    is_named = kind if is_article or size.linked else kind == "strong"  # weak names, such as price, may mark text
     is_form = (element.name == "form" or element.holds(("form",))) and element.holds(FIELDS)
     if size.text < _MAX_BOX_CHARS and (is_named or is_form) and not element.holds(_CONTENT):
         return True
