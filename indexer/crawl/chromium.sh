@@ -1,6 +1,6 @@
 #!/bin/sh
-# Start $PILOTLIGHT_CHROMIUM without any network interface, if the kernel allows that. Chromium dumps no core, and when
-# memory is short, the kernel ends it first, because the build can continue without it.
+# Start $PILOTLIGHT_CHROMIUM without any network interface, if the kernel allows that. Chromium writes no core dumps.
+# If memory is short, the kernel ends it first, because the build can continue without it.
 echo 1000 2>/dev/null >/proc/self/oom_score_adj
 ulimit -c 0
 ulimit -d 700000

@@ -1,4 +1,4 @@
--- How often each document that a question found was opened, and what was said of it; the most asked question first.
+-- Count how often each document found by a question was opened, with its judgements; the most asked question first.
 WITH shown AS (
     SELECT s.id, s.query, question_key(s.query) AS key, h.document, max(h.opened) AS opened,
         iif(max(h.verdict) > 0, 1, min(h.verdict)) AS verdict -- one good passage makes a good document

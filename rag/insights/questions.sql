@@ -1,4 +1,4 @@
--- What is asked in some searches, and how often it had no good answer, and why.
+-- Count the questions of some searches, and how often and why they had no good answer.
 WITH searched AS (
     SELECT * FROM searches WHERE seen AND id >= ? AND (? IS NULL OR collection = ?) ORDER BY id DESC LIMIT ?
 ), told AS (
