@@ -22,6 +22,7 @@ MAX_SEARCH_DEPTH = 60
 _MAX_SHORT_TEXT_NODES = 200
 _MAX_DEPTH = 200_000
 _SHADOW_ROOT = re.compile("shadowrootmode", re.IGNORECASE)
+_HEADING_TAG = re.compile(r"<(/?)h([1-6])\b", re.IGNORECASE)
 NOT_TEXT = frozenset({"script", "style", "template"})
 _NO_ATTRIBUTES: Mapping[str, str] = {}  # faster than the empty mapping of lxml
 
@@ -214,6 +215,18 @@ def _show_shadow_roots(elements: Sequence[Element]) -> None:
         root.name, root.attributes, host.children = "div", {}, [root]
 
 
+def _close_headings(markup: str) -> str:
+    """Let an end tag of any level close the open heading, as HTML5 does and libxml2 does not."""
+    open_level = ""
+
+    def match_level(tag: re.Match[str]) -> str:
+        nonlocal open_level
+        level, open_level = (open_level or tag[2], "") if tag[1] else (tag[2], tag[2])
+        return f"<{tag[1]}h{level}"
+
+    return _HEADING_TAG.sub(match_level, markup)
+
+
 def parse_html(markup: str) -> HtmlTree:
     """Parse HTML, even if it is malformed or only plain text.
 
@@ -257,7 +270,7 @@ def parse_html(markup: str) -> HtmlTree:
     # "huge" lifts the limits of depth and length, because the size of the page is already limited
     parser = etree.HTMLParser(target=target, huge_tree=True, no_network=True, encoding="utf-8")
     try:
-        etree.fromstring(markup.encode("utf-8", "replace"), parser)
+        etree.fromstring(_close_headings(markup).encode("utf-8", "replace"), parser)
         if _SHADOW_ROOT.search(markup):
             _show_shadow_roots(elements)
         return tree

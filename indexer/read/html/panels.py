@@ -144,6 +144,9 @@ def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> list[Elem
     for parent in {id(element.parent): element.parent for element in hidden}.values():
         children = parent.tags if parent is not None else []
         open_ones = [child for child in children if id(child) not in folded]
+        if parent is not None and parent.name == "span" and len(children) == len(parent.children) > 1 and not open_ones:
+            panels.append(children[-1])  # a script shows one of these variants of a word
+            continue
         kinds = {kind for child in open_ones for kind in _kinds(child)}
         texts = {_leading_words(child) for child in open_ones} if kinds else set()
         before: Element | None = None

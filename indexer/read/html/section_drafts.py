@@ -55,8 +55,8 @@ class Block:
 
     @property
     def is_loose_link(self) -> bool:
-        """Return whether the block has only links, in no paragraph, list or table, and is no call of a function."""
-        return self.kind not in _FLOW and self.is_pointer and not CALL.search(self.text)
+        """Return whether the block has only links, outside paragraphs, lists and tables, and no call or address."""
+        return self.kind not in _FLOW and self.is_pointer and not (CALL.search(self.text) or "://" in self.text)
 
     @property
     def is_row_of_links(self) -> bool:
@@ -217,7 +217,8 @@ def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
             continue
         is_short = size < _MAX_SHORT_CHARS
         path = draft.list_path if is_short and not draft.resumes and draft.list_path is not None else draft.path
-        home = homes.get(path) if draft.resumes and is_short and draft.heading is None else None
+        introduces = following is not None and following.list_path == path  # the next list of the same section
+        home = homes.get(path) if draft.resumes and is_short and draft.heading is None and not introduces else None
         if draft.resumes and draft.heading is not None and joined and joined[-1].path[: len(path)] == path:
             home = joined[-1]  # a heading without text follows the text before it
         if home is None and joined and joined[-1].path == path and (draft.resumes or path != draft.path):

@@ -156,6 +156,12 @@ def test_long_definitions_are_sections_of_their_own() -> None:
     ]
 
 
+def test_a_line_between_two_lists_stays_there() -> None:
+    lists = [f"<dl><dt id={name}>{name}</dt><dd>{LONG}</dd></dl>" for name in ("help", "news")]
+    found = sections(f"<h2>Help</h2><p>Intro.</p>{lists[0]}<p>For new things, use news.</p>{lists[1]}")
+    assert [section[2].split()[0] for section in found] == ["Intro.", "help", "For", "news"]
+
+
 def test_signatures_are_named_by_their_id() -> None:
     markup = (
         '<h1>json</h1><dl class="py class"><dt class="sig py" id="json.Decoder">class json.Decoder(*, a)</dt>'

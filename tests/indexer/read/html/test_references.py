@@ -80,6 +80,18 @@ READ = {
         "<div><label>Valve</label> <label>Pump</label> <p>First <b>open</b> the valve, then <b>start</b> it.</p></div>",
         "First open the valve, then start it.",
     ),
+    "a list after a heading that another end tag closes": (
+        "<h2>Files</h1><ul><li><a href=a>About</a> <span>a file</span></ul>",
+        "- About a file",
+    ),
+    "a line that is an address": (
+        "<div>See there. <div>→ <a href='http://a.example/1'>http://a.example/1</a></div></div>",
+        "http://a.example/1",
+    ),
+    "variants of a word": (
+        "<p>Press <span><span hidden=true>Command</span><span hidden=true>Ctrl</span></span>+Enter.</p>",
+        "Press Ctrl+Enter.",
+    ),
     "an answer of a question": (
         "<label><input type=radio>The red one, seen from ahead of it</label>",
         "The red one, seen",
