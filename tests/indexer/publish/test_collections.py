@@ -1,9 +1,13 @@
 """What is in an index folder, and how generations become live, are gone back to and go."""
 
 import errno
+import fcntl
 import os
+import shutil
+import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,18 +16,28 @@ from typing import Any
 import pytest
 
 from indexer.config import BuildConfig
-from indexer.errors import BuildLocked, ConfigError, IndexCorrupt, IndexerError, IndexMissing, IndexUnreadable
+from indexer.errors import (
+    BuildLocked,
+    ConfigError,
+    IndexCorrupt,
+    IndexerError,
+    IndexMissing,
+    IndexUnreadable,
+    IndexUnwritable,
+)
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import collection_dir, current_id
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.publish import (
+    disk_errors,
     drop_collection,
     generation_ids,
     list_collections,
     list_generations,
     prepare,
+    start,
     verify,
     writer_lock,
 )
@@ -96,7 +110,9 @@ def test_listing_generations(index: Path, docs: Path) -> None:
     listed = list_generations(index)
     assert [generation.id for generation in listed] == ids[::-1]
     assert [generation.live for generation in listed] == [True, False, False]
-    assert (listed[0].documents, listed[0].problem) == (3, "")
+    first = Generation.open(index).manifest
+    facts = (first.created_at, 3, first.counts.chunks, "")
+    assert (listed[0].created_at, listed[0].documents, listed[0].chunks, listed[0].problem) == facts
     folder = index / "generations" / ids[0]
     assert listed[2].bytes == sum(
         path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"
@@ -156,6 +172,95 @@ def test_whatever_the_clock_says_ids_follow_the_order_of_publishing(
     assert roll_back(FolderStore(index)) == ids[-2]
     assert rebuild(index, docs) > ids[-1]
     assert roll_back(FolderStore(index)) == ids[-2]
+
+
+@pytest.mark.parametrize(
+    ("newest", "following"),
+    [
+        ("20991231T235958-0000ff", "20991231T235958-000100"),
+        ("20991231T235958-ffffff", "20991231T235959-000000"),
+        ("99999999T999999-ffffff", None),
+    ],
+)
+@pytest.mark.parametrize("place", ["generations", "CURRENT"])
+def test_an_id_follows_the_newest_one_however_late_that_is(
+    index: Path, place: str, newest: str, following: str | None
+) -> None:
+    (index / "generations" / (newest if place == "generations" else "")).mkdir(parents=True)
+    (index / "CURRENT").write_text(f"{newest}\n")
+    with nullcontext() if following else pytest.raises(IndexUnwritable, match="no id follows"):
+        assert start(index).name == following
+
+
+# Locks and disks
+
+
+@pytest.mark.parametrize(
+    ("is_held_briefly", "is_brief", "note", "seconds", "words"),
+    [
+        (True, False, None, 30, f"process {os.getpid()} on .*, since 20"),
+        (False, False, None, 0, f"process {os.getpid()} on .*, since 20"),
+        (True, True, None, 0, f"process {os.getpid()} on .*, since 20"),
+        (True, False, b"garbage", 1, "only just started"),
+    ],
+)
+def test_a_writer_waits_for_a_brief_one_alone(
+    index: Path, monkeypatch: pytest.MonkeyPatch, is_held_briefly: bool, is_brief: bool, note: bytes, seconds: int,
+    words: str,
+) -> None:  # fmt: skip
+    prepare(index)
+    clock = SimpleNamespace(now=0.0)
+    sleep = lambda seconds: setattr(clock, "now", clock.now + seconds)  # noqa: E731
+    monkeypatch.setattr("indexer.publish.publish.time", SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep))
+    with writer_lock(index, is_brief=is_held_briefly):
+        if note:
+            (index / "lock").write_bytes(note)
+        with pytest.raises(BuildLocked, match=words), writer_lock(index, is_brief=is_brief):
+            pass
+    assert clock.now == pytest.approx(seconds, abs=0.1)
+    assert (index / "lock").read_bytes() == b""
+
+
+def test_a_lock_of_a_dropped_collection_is_none(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drop(handle: int, how: int, flock: Callable[[int, int], None] = fcntl.flock) -> None:
+        flock(handle, how)
+        (index / "lock").rename(index / "CURRENT")
+        (index / "lock").touch()
+
+    prepare(index)
+    monkeypatch.setattr(fcntl, "flock", drop)
+    with pytest.raises(BuildLocked, match="just been dropped"), writer_lock(index):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space"), "the disk is full"),
+        (OSError(errno.EDQUOT, "No quota"), "the disk is full"),
+        (OSError(errno.EACCES, "Permission denied", "a/b"), r"cannot write .*index: Permission denied \(a/b\)\Z"),
+        (OSError("odd"), r"cannot write .*index: odd\Z"),
+        (sqlite3.OperationalError("locked"), r"cannot write .*index: locked; is the disk full"),
+    ],
+)
+def test_errors_of_a_disk_are_one_line(index: Path, error: Exception, words: str) -> None:
+    with pytest.raises(IndexUnwritable, match=words), disk_errors(index):
+        raise error
+
+
+@pytest.mark.parametrize(("missing", "is_enough"), [(0, True), (1, False)])
+def test_a_generation_needs_its_size_and_a_reserve(
+    index: Path, docs: Path, monkeypatch: pytest.MonkeyPatch, missing: int, is_enough: bool
+) -> None:
+    rebuild(index, docs)
+    size = list_generations(index)[0].bytes
+    assert size
+    for arguments, needed in (((), size), ((None, 5_000_000), 5_000_000)):
+        free = needed + 64 * 1024 * 1024 - missing
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        words = f"{free / 1e6:,.0f} MB free, and {(free + 1) / 1e6:,.0f} MB are needed"
+        with nullcontext() if is_enough else pytest.raises(IndexUnwritable, match=words):
+            start(index, *arguments)
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "vectors.faiss"])

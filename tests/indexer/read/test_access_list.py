@@ -17,7 +17,10 @@ from tests.indexer.conftest import make_page, parsed
         ({"groups": []}, ()),
         ({}, ()),
         ({"everybody": True}, None),
+        ({"everybody": "true"}, None),
         ({"users": ["  Zoë\u200b  de  X "]}, ("user:Zoë de X",)),
+        ({"users": ["x" * 256]}, (f"user:{'x' * 256}",)),
+        ({"users": [f"{number:03}" for number in range(256)]}, tuple(f"user:{number:03}" for number in range(256))),
     ],
 )
 def test_names(given: dict[str, Any], names: tuple[str, ...] | None) -> None:
@@ -28,7 +31,7 @@ def test_names(given: dict[str, Any], names: tuple[str, ...] | None) -> None:
     "given",
     [
         "public", {"user": "ann"}, {"users": 7}, {"users": [""]}, {"users": ["x" * 257]},
-        {"users": [str(number) for number in range(300)]}, {"everybody": True, "users": ["ann"]},
+        {"users": [str(number) for number in range(257)]}, {"everybody": True, "users": ["ann"]}, {"everybody": False},
     ],
 )  # fmt: skip
 def test_what_is_no_list(given: object) -> None:

@@ -224,8 +224,10 @@ def test_weights_depend_neither_on_the_order_of_rows_with_equal_scores_nor_on_th
 def test_close_counts_from_the_cosine_of_unrelated_texts() -> None:
     cases = (0.4, 0.0), (0.4, 0.6), (0.4, 0.74), (0.0, 0.9)
     assert [is_close([0.8], [0.0], close, unrelated) for close, unrelated in cases] == [True, True, False, True]
-    assert is_close([0.35], [0.7], 0.4, 0.0), "it has most of the words"
-    assert is_close([None], [0.4], 0.4, 0.0), "nothing but words was searched"
+    words = (0.35, 0.6), (0.35, 0.59), (0.33, 0.6), (0.31, 1.0)  # if most of them are in a passage that is almost close
+    assert [is_close([near], [share], 0.4, 0.0) for near, share in words] == [True, False, True, False]
+    assert is_close([0.1, 0.35], [1.0, 0.6], 0.4, 0.0)
+    assert [is_close([None], [share], 0.4, 0.0) for share in (0.34, 0.33)] == [True, False], "only words were searched"
 
 
 def test_the_reason_is_the_signal_that_moved_words_most() -> None:

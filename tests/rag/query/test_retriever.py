@@ -4,7 +4,7 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,16 @@ from indexer.sources.pushed_store import SOURCE, PushedStore
 from rag import deadline
 from rag.errors import DeadlinePassed, FieldError, FingerprintMismatch
 from rag.query.request import MODES, SearchRequest
-from rag.query.results import Suggestion, as_markdown, as_text, count_facets, suggestions, without_number
+from rag.query.results import (
+    Suggestion,
+    as_markdown,
+    as_text,
+    count_facets,
+    full_heading,
+    questions_among,
+    suggestions,
+    without_number,
+)
 from rag.query.retriever import Retriever
 from rag.query.synonyms import read_synonyms
 from rag.serving.follower import Follower
@@ -147,11 +156,6 @@ def test_one_search_alone(retriever, mode, silent, ranks):
 def test_half_of_a_character_is_refused(retriever):
     with pytest.raises(FieldError, match="half of a surrogate pair"):
         ask(retriever, "vacuum \ud800")
-
-
-@pytest.mark.parametrize("query", ["🙂", "' OR 1=1 --", "a" * 200])
-def test_odd_queries_are_answered(retriever, query):
-    assert ask(retriever, query, k=1).hits
 
 
 def test_a_hit_with_its_section(site):
@@ -339,6 +343,37 @@ def pairs(documents: list[DocumentFacts], name: str) -> list[tuple[str, int]]:
 )
 def test_a_path_is_the_first_folder_below_what_all_share(paths: tuple[str, ...], shares: list[tuple[str, int]]) -> None:
     assert pairs([facts(f"https://a.example{path}") for path in paths], "path") == shares
+
+
+def test_the_ten_most_frequent_values_are_counted_and_versions_from_the_newest() -> None:
+    languages = [f"l{number:02}" for number in range(12)]
+    documents = [facts("https://a.example/", language=language) for language in [*languages, "l11", None]]
+    assert pairs(documents, "language") == [("l11", 2), *((language, 1) for language in languages[:9])]
+    assert count_facets([], ["9", "10", "", "9"])["version"] == [
+        {"value": "10", "count": 1}, {"value": "9", "count": 2},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("title", "section", "path"),
+    [
+        ("A", "A › B", "A › B"), ("A", "B › C", "A › B › C"), ("A", "A", "A"), ("A", "", "A"), ("", "B", "B"),
+        ("A", "AB › C", "A › AB › C"),
+    ],
+)  # fmt: skip
+def test_a_heading_path_has_the_title_of_its_page_once(title: str, section: str, path: str) -> None:
+    assert full_heading(title, section) == path
+
+
+def test_a_question_is_short_and_a_heading_or_a_title() -> None:
+    def passage(document: int, title: str, section: str) -> Any:
+        return SimpleNamespace(document_url=f"file:///{document}", title=title, section=section)
+
+    sections = ["How? › 1. What?", "Why?", "x" * 69 + "?", "x" * 70 + "?", "No question", ""]
+    passages = [passage(number, "Title?" if number > 3 else "Title", each) for number, each in enumerate(sections)]
+    assert questions_among([*passages, passage(0, "", "Another?")]) == ["What?", "Why?", "x" * 69 + "?", "Title?"]
+    many = [passage(number, f"{chr(97 + number)}?", "") for number in range(9)]
+    assert questions_among(many) == ["a?", "c?", "e?", "g?"]
 
 
 def test_questions_for_the_start_page_are_headings_of_different_documents(site) -> None:

@@ -4,6 +4,7 @@ import io
 import random
 from itertools import product
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from flask.testing import FlaskClient
@@ -157,6 +158,14 @@ def test_the_newest_version_of_a_page_stands_for_the_others(tmp_path: Path, monk
         ("The `zebra` (5) is read; see below at the end.", "see%20below%20at%20the%20end"),
         ("参数限制内存大小，启动时读取。", "%E5%8F%82%E6%95%B0%E9%99%90%E5%88%B6%E5%86%85%E5%AD%98%E5%A4%A7%E5%B0%8F"),
         ("Zebra: 5.", None),
+        ("Two words. Here are three.", "Here%20are%20three"),
+        (
+            "one two three four five six seven eight nine ten.",
+            quote("one two three four five six seven eight nine ten"),
+        ),
+        (f"a b {'x' * 80}. c d {'y' * 81}.", f"a%20b%20{'x' * 80}"),
+        ("参数限制内。", None),
+        ("参数限制内存。", quote("参数限制内存")),
     ],
 )
 def test_links_to_text(text: str, found: str | None) -> None:

@@ -3,6 +3,7 @@
 import base64
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -181,6 +182,8 @@ ROW = {"name": "a", "role": "read", "sha256": "0" * 64, "created": ""}
             {"filter": {"team": "x"}},
             {"any_of": [{}]},
             {"readers": "group:x"},
+            {"origins": ["https://a.test/"]},
+            {"origins": ["https://a.test"], "role": "write"},
         )
     ]
     + [
@@ -309,6 +312,37 @@ def test_what_tells_of_the_whole_server_is_not_for_a_part(file):
     assert client.get(SEARCH, headers=bearer(part)).status_code == 200
     assert_problem(client.get(f"{SEARCH}&collection=notes", headers=bearer(part)), 404)
     assert client.get(f"{SEARCH}&collection=notes", headers=bearer(whole)).status_code == 200
+
+
+def test_the_whole_server_is_shown_without_a_key_unless_a_document_has_readers(file):
+    client = make(file, anonymous="read")
+    retriever = client.application.extensions["retriever"]
+    assert client.get("/status").status_code == 200
+    facts = retriever.status()
+    facts["collections"].append({"name": "closed", "restricted": True})
+    retriever.status = lambda: facts
+    refused = assert_problem(client.get("/status"), 403)
+    assert str(refused["detail"]).startswith("A caller without a key may see only part")
+    assert client.get("/status", headers=bearer(file.add("whole", "read"))).status_code == 200
+
+
+@pytest.mark.parametrize("anonymous", ["auto", "read"])
+def test_an_address_is_barred_for_a_while_by_wrong_keys_alone(file, monkeypatch, anonymous):
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr("web.guards.limits.time", SimpleNamespace(monotonic=lambda: clock.now))
+    good, client = bearer(file.add("ci", "read")), make(file, anonymous=anonymous)
+
+    def asked(headers: dict[str, str], address: str = "192.0.2.1") -> Any:
+        return client.post("/write", headers=headers, environ_overrides={"REMOTE_ADDR": address})
+
+    assert [asked(good).status_code for _ in range(12)] == [403] * 12
+    refused = [asked(bearer("wrong-key-of-good-length")) for _ in range(12)]
+    assert [each.status_code for each in refused[:9]] == [401] * 9
+    assert refused[-1].status_code == 429
+    assert refused[-1].headers["Retry-After"] == "1"
+    assert (asked(good).status_code, asked({}, "192.0.2.2").status_code) == (403, 401)
+    clock.now += 1
+    assert asked(bearer("wrong-key-of-good-length")).status_code == 401
 
 
 PROBES = {"/livez", "/readyz"}

@@ -45,6 +45,14 @@ def test_a_bucket_empties_and_fills(buckets):
     assert [buckets.take("a", now=200.0) for _ in range(21)] == [0.0] * 20 + [pytest.approx(0.1)]
 
 
+@pytest.mark.parametrize(("rate", "at_once", "seconds"), [(4, 8, 0.25), (0.5, 1, 2.0), (0.125, 1, 8.0)])
+def test_a_token_comes_back_in_time_and_only_once(rate: float, at_once: int, seconds: float) -> None:
+    buckets = TokenBuckets(rate, None)
+    assert [buckets.take("a", now=64.0) for _ in range(at_once + 1)] == [0.0] * at_once + [seconds]
+    assert [buckets.take("a", now=64.0 + seconds) for _ in range(2)] == [0.0, seconds]
+    assert buckets.take("a", now=64.0 + 1.5 * seconds) == seconds / 2
+
+
 def test_no_caller_is_let_in_too_often_while_others_crowd(buckets):
     for turn in range(20):
         assert buckets.take("busy", now=100.0 + turn / 1000) == 0
