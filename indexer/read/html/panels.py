@@ -79,8 +79,8 @@ def unfold_panels(tree: HtmlTree) -> None:
     converted = set(map(id, contents))
     controls = [control for control in controls if id(control) not in converted]
     if controls:
-        _name_panels(controls)
         ids = {tag.anchor: tag for tag in reversed(tree.elements) if "id" in tag.attributes}
+        _name_panels(controls, ids)
         _keep_titles(controls, ids, {id(panel) for panel in panels})
 
 
@@ -107,30 +107,33 @@ def _is_content(control: Element) -> bool:
     return (is_text and not is_titled) or is_in_sentence(control)
 
 
-def _name_panels(controls: Sequence[Element]) -> None:
-    """If the element after a tab list has a panel for each tab, put the name of each tab before its panel."""
-    tabs = (control for control in controls if control.name == "label" or control.get("role") == "tab")
-    tabs_by_bar: dict[int, list[Element]] = defaultdict(list)
-    for tab in tabs:
-        tabs_by_bar[id(tab.parent)].append(tab)
-    for tabs_of_bar in tabs_by_bar.values():
-        bar = tabs_of_bar[0].parent
-        if bar is None or len(tabs_of_bar) < 2:
-            continue
-        siblings = bar.parent.tags if bar.parent is not None else []
-        after = next((sibling for tag, sibling in pairwise(siblings) if tag is bar), None)
-        names = [tag.text() for tag in tabs_of_bar]
-        if len(bar.tags[-1].tags) == len(names):  # the panels follow the tabs in the same element
-            after = bar.tags[-1]
-        panels = after.tags if after is not None else []
-        has_text = after is not None and any(isinstance(node, str) and not node.isspace() for node in after.children)
-        if after is None or has_text or len(names) != len(panels):
-            continue
-        after.children = []
-        for name, panel in zip(names, panels, strict=True):
-            title = Element("p", {}, after)
-            title.children = [name]
-            after.children += [title, panel]
+def _name_panels(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
+    """Put the name of each tab before its panel, which it refers to or which has its place after the tab list."""
+    bars: dict[int, tuple[Element, list[Element]]] = {}
+    for tab in controls:
+        if tab.parent is not None and (tab.name == "label" or tab.get("role") == "tab"):
+            bar = next((parent for parent in tab.parents(3) if parent.get("role") == "tablist"), tab.parent)
+            bars.setdefault(id(bar), (bar, []))[1].append(tab)
+    titles: dict[int, Element] = {}
+    holders: dict[int, Element] = {}
+    for bar, tabs in bars.values():
+        names = [tag.text() for tag in tabs]
+        panels = [panel for tab in tabs if (panel := _target(tab, ids)) is not None]
+        if len({id(panel) for panel in panels}) != len(names):
+            siblings = bar.parent.tags if bar.parent is not None else []
+            after = next((sibling for tag, sibling in pairwise(siblings) if tag is bar), None)
+            if bar.tags and len(bar.tags[-1].tags) == len(names):  # the panels follow the tabs in the same element
+                after = bar.tags[-1]
+            has_text = after and any(isinstance(node, str) and not node.isspace() for node in after.children)
+            panels = after.tags if after and not has_text else []
+        for name, panel in zip(names, panels, strict=True) if len(names) == len(panels) > 1 else ():
+            first_words = next((text.strip() for text, _ in panel.leading_texts() if text.strip()), "")
+            if panel.parent is not None and first_words != name.strip():
+                titles[id(panel)] = title = Element("p", {}, panel.parent)
+                title.children = [name]
+                holders[id(panel.parent)] = panel.parent
+    for holder in holders.values():
+        holder.children = [node for child in holder.children for node in (titles.get(id(child), ""), child)]
 
 
 def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> list[Element]:
@@ -206,6 +209,11 @@ def _ids_in(key: str, value: str) -> Iterable[str]:
     return (value[1:],) if key == "href" and value.startswith("#") else ()
 
 
+def _target(control: Element, ids: Mapping[str | None, Element]) -> Element | None:
+    names = (name for key, value in control.attributes.items() for name in _ids_in(key, value))
+    return next((ids[name] for name in names if name in ids), None)
+
+
 def _opens_popup(control: Element) -> bool:
     attributes = control.attributes
     if attributes.get("aria-haspopup", "false") != "false" or any(attributes.get(key) in _POPUPS for key in _TOGGLES):
@@ -243,8 +251,7 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element],
     for control in controls:
         if control.name in _TITLES or control.get("role") == "tablist" or not LETTER.search(_leading_words(control)):
             continue
-        names = (name for key, value in control.attributes.items() for name in _ids_in(key, value))
-        target = next((ids[name] for name in names if name in ids), None)
+        target = _target(control, ids)
         is_opener = id(target) in unfolded or not _EXPANDING.isdisjoint(control.attributes)
         panel = target if is_opener and target is not None else next_siblings.get(id(control))
         titles = _TITLES | {"td"} if is_opener else _TITLES

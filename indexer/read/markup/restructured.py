@@ -61,7 +61,7 @@ class _Unknown(Directive):
     def run(self) -> list[nodes.Node]:
         """Return the argument and content of the directive as nodes."""
         name, content = self.name.lower(), self.content
-        while content and content[0].startswith(":"):
+        while content and OPTION.match(content[0]):
             content = content[1:]
         if name in NOT_HERE:
             reader_notes.add(f"a directive was left out: {name}")

@@ -121,7 +121,7 @@ def shown_words(inside: str, *, is_positional: bool = False) -> str:
     name = match[1].lower() if match else ""
     arguments = list(_ARGUMENT.finditer(inside))
     values = {argument["name"]: _value(argument) for argument in arguments}
-    names = {key for key, value in values.items() if key not in _TITLES and _IDENTIFIER.fullmatch(value)}
+    names = {argument["name"] for argument in arguments if _IDENTIFIER.fullmatch(_value(argument))} - _TITLES
     names |= {argument["name"] for argument in arguments if argument["object"]}
     if "type" in names and not name.startswith("include") and not all(map(_TECHNICAL.fullmatch, names - {"type"})):
         words = list(_field_words(inside, arguments))

@@ -211,6 +211,7 @@ CHANGES = {
     ".. versionremoved:: 7 since long": "Removed in version 7: since long",
     ".. added-value:: of ropes": "of ropes",
     ".. unknown:: Title\n\n   Body.": "Title\n\nBody.",
+    ".. seealso::\n\n   :doc:`Knots <knots>` of rope.": "Knots of rope.",
     ".. class:: Rope(a, b)\n\n   A rope.": "Rope(a, b)\n\nA rope.",
     ".. class:: special wide\n\n   Words.": "Words.",
     ".. math::\n   :label: x\n\n   a = b": "a = b",

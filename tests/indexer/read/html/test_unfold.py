@@ -39,6 +39,8 @@ TITLES = {
 }
 LINES = {
     "a button that opens": "<div><button aria-expanded=false aria-controls=x>TITLE</button></div><p id=x>Text.</p>",
+    "a tab among others": "<ul role=tablist><li role=tab aria-controls=x>TITLE<li role=tab aria-controls=y>U</ul>"
+    "<pre id=x>Text.</pre><p id=y hidden>Y.</p>",
     "a label": (
         "<input type=checkbox id=i0><label for=i0 class=l>TITLE</label><div class=c><p>Text.</p></div><input "
         "type=checkbox id=i1><label for=i1 class=l>Other</label><div class=c><p>Text.</p></div>"

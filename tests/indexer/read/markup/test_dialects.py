@@ -11,7 +11,8 @@ FIELDS = [  # of components
     ('<Argument header="X-Harbour" type="string" default="north" deprecated />',
      ["X-Harbour, string, default: north, deprecated"], ["/"]),
     ("<TypeTable type={{\n  berth: {\n    description: 'Number of the berth',\n    type: 'number',\n    default: 7,\n"
-     "  },\n}} />", ["berth", "Number of the berth", "number", "default: 7"], ["{", "TypeTable"]),
+     "  },\n  quay: {\n    type: '\"east\" | \"west\"',\n  },\n}} />",
+     ["berth", "Number of the berth", "number", "default: 7"], ["{", "TypeTable"]),
     ('<SchemaItem collapsible={false} name={"tide"} required={true} schemaName={"integer"} '
      'schema={{"type":"integer","description":"Height of the tide"}}></SchemaItem>',
      ["tide, required, schemaName: integer, integer, Height of the tide"], ["false", "collapsible"]),
@@ -37,6 +38,7 @@ COMPONENTS = [  # that nobody knows
      ["Swell Mind it.", "The gauge"], ["caution", "a.png"]),
 ]  # fmt: skip
 DIRECTIVES = [  # that nobody knows
+    (":::mooring{#m .wide} Tie up\nTwo ropes.\n:::", ["Tie up", "Two ropes."], [":::", "wide", "mooring"]),
     (":::mooring[Tie *up* well]{.wide}\nTwo ropes.\n:::", ["Tie up well", "Two ropes."], [":::", "wide", "mooring"]),
     ('{% anchorage title="Where to lie" depth="3" %}\nSand.\n{% endanchorage %}', ["Where to lie", "Sand."],
      ["%", "depth"]),
