@@ -216,8 +216,8 @@ def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) 
     if not edge.is_small:  # slide title
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
-    alike = {pages for pages, other in outer if other.is_apart and abs(other.y - edge.y) <= 1.0}
-    if edge.is_apart and len(alike) >= 3:
+    level = {pages: other.is_apart for pages, other in outer if abs(other.y - edge.y) <= 1.0}
+    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # else the text of some pages ends there
         return True
     return any(other.text == edge.text for _, other in near)
 
@@ -422,4 +422,7 @@ def _code_text(run: Sequence[PdfLine]) -> str:
     widths = sorted((word.x1 - word.x0) / len(word.text) for line in run for word in line.words)
     width = max(widths[len(widths) * 3 // 4], 0.2 * run[0].size)
     min_x = min(line.x0 for line in run)
-    return "\n".join(" " * min(round((line.x0 - min_x) / width), 200) + line.text for line in run)
+    pitch = _typical_pitch(run)
+    gaps = ["", *("\n" * (1 + (above.base - line.base > 1.6 * pitch)) for above, line in pairwise(run))]
+    indents = (" " * min(round((line.x0 - min_x) / width), 200) for line in run)
+    return "".join(gap + indent + line.text for gap, indent, line in zip(gaps, indents, run, strict=True))

@@ -3,7 +3,8 @@
 import ctypes
 import math
 import re
-from collections import defaultdict
+import string
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -220,7 +221,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 _HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
 LINE_END_IN_SENTENCE = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")
 _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w{0,9}bx|bx\d|[a-z]TB|-B\b", re.ASCII)
-_STANDARD_NAME = re.compile("(?:helvetica|arial|courier|times)", re.ASCII)
+_PLAIN_NAME = re.compile("^(?:helvetica|arial|courier|times)|-(?:regu|roman|book|light|ital|obli)", re.ASCII)
 _RIGHT_TURNS: tuple[Turn, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))
 
 Frames = dict[int | None, tuple[bool, list[Word]]]  # quarter turns → whether words are read from right to left, words
@@ -471,6 +472,7 @@ def _style_reader(text_page: Any) -> Style:
     """Return a function that returns the style of a character, with a cache by text object."""
     buffer, flags = ctypes.create_string_buffer(128), ctypes.c_int()
     styles: dict[int, tuple[bool, bool]] = {}
+    fonts: dict[int, bool] = {}
 
     def style(place: int) -> tuple[bool, bool]:
         thing = pdfium.FPDFText_GetTextObject(text_page, place)
@@ -480,9 +482,27 @@ def _style_reader(text_page: Any) -> Style:
             text = buffer.value.decode("latin-1").rpartition("+")[2]
             name = text if text.endswith(("TB", "-B")) else text.lower()
             is_bold = bool(_BOLD_NAME.search(name))
-            if not is_bold and not _STANDARD_NAME.match(name):  # a font of another name may be bold by its weight
+            if not is_bold and not _PLAIN_NAME.search(name):  # a font of another name may be bold by its weight
                 is_bold = pdfium.FPDFText_GetFontWeight(text_page, place) >= 600
-            styles[key] = is_bold, bool(flags.value & 1) or name.startswith("courier")
+            styles[key] = is_bold, bool(flags.value & 1) or (bool(thing) and has_one_width(thing))
         return styles[key]
 
+    def has_one_width(thing: Any) -> bool:
+        font = pdfium.FPDFTextObj_GetFont(thing)
+        key = ctypes.addressof(font.contents)
+        if key not in fonts:
+            fonts[key] = _has_one_width(font)
+        return fonts[key]
+
     return style
+
+
+def _has_one_width(font: Any) -> bool:
+    """Return whether the letters of a font have the width of a typewriter's. TeX does not flag its fonts."""
+    width, widths = ctypes.c_float(), Counter[int]()
+    for code in string.ascii_letters.encode():
+        pdfium.FPDFFont_GetGlyphWidth(font, code, 1_000.0, width)
+        widths[round(width.value)] += 1
+    del widths[0]
+    counts = [count for em, count in widths.items() if 480 <= em <= 650]
+    return len(widths) <= 2 and len(counts) == 1 and counts[0] >= 6  # letters that a subset lacks may have a width

@@ -91,6 +91,13 @@ def test_running_heads_and_page_numbers_are_left_out() -> None:
     assert "Zoo guide 1" in read(drawn(pages[0]), None).sections[0].text  # one page tells nothing
 
 
+def test_last_lines_of_pages_that_end_at_the_same_height_stay() -> None:
+    last = [text(50, 60, f"{name} has a line of its own below.") for name in ("Ann", "Bob", "Eve", "Tom", "Una")]
+    pages = [f"{lines(50, 700, *BODY)}\n{line}" for line in last]
+    found = read_text(*pages, f"{lines(50, 700, *BODY)}\n{lines(50, 84, *BODY[:3])}")
+    assert found.count("has a line of its own") == 5
+
+
 @pytest.mark.parametrize(
     ("first", "second", "elsewhere", "expected"),
     [
@@ -185,10 +192,12 @@ def test_a_page_of_very_many_pieces_costs_itself() -> None:
     assert reader_notes.take() == ("a PDF page of more than 10,000 pieces of text was not read",)
 
 
-def test_code_keeps_its_lines_and_indentation() -> None:
+@pytest.mark.parametrize("font", [b"Courier", b"Typed /FirstChar 32 /LastChar 126 /Widths [%s]" % (b"525 " * 95)])
+def test_code_keeps_its_lines_and_indentation(font: bytes) -> None:
     prose = lines(50, 700, "The loop below goes over all that was found,", "and uses it.")
-    code = lines(60, 660, "for item in found:", "    if item:", "        use(item)", fixed=True)
-    assert "\n\nfor item in found:\n    if item:\n        use(item)" in read_text(f"{prose}\n{code}")
+    code = lines(60, 660, "for item in found:", "    if item:", "", "        use(item)", fixed=True)
+    page = drawn(f"{prose}\n{code}").replace(b"/Courier >>", b"/%s >>" % font)
+    assert "\n\nfor item in found:\n    if item:\n\n        use(item)" in read(page, None).sections[0].text
 
 
 def test_rows_without_lines_between_them_stay_rows_and_wrapped_cells_are_one() -> None:
