@@ -55,7 +55,8 @@ _TERM_SEARCH_THREADS = 4  # each uses a core while the query is embedded
 _MAX_DUPLICATES_SHOWN = 10
 _JUDGED_HITS = 10
 _QUESTION_SAMPLE = 1000
-_ADDRESS = re.compile(r"(?:(https?|file)://)?([\w-]+(?:\.[\w-]+)+(?::\d+)?/\S*|(?<=//)\S+)", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:(https?|file)://)?([\w-]+(?:\.[\w-]+)+(?::\d+)?/\S*|(?<=//)\S.*)", re.IGNORECASE)
+_INDEX = re.compile(r"(?<=/)index\.\w+$")
 _AROUND_ADDRESS = " \t\r\n<>()[]\"'`.,;:!"
 
 
@@ -204,12 +205,13 @@ class Retriever:
         """Return the first passages of a page if the query is its address."""
         typed = search.request.query.strip()
         bare = typed.strip(_AROUND_ADDRESS)
-        matches = map(_ADDRESS.fullmatch, dict.fromkeys((typed, bare, bare.partition("?")[0])))
-        for match in filter(None, matches):
-            for scheme in [match[1].lower()] if match[1] else ["https", "http"]:
+        for match in filter(None, map(_ADDRESS.fullmatch, dict.fromkeys((typed, bare, bare.partition("?")[0])))):
+            for scheme in dict.fromkeys(((match[1] or "https").lower(), "https", "http")):
                 written = f"{scheme}://{match[2]}"
                 address = normalise("", written) or written
-                for url in (address, address.rstrip("/"), f"{address}/"):
+                folder = _INDEX.sub("", address).rstrip("/")
+                on_hosts = (folder, folder.replace("//www.", "//", 1), folder.replace("//", "//www.", 1))
+                for url in dict.fromkeys((address, *(f"{each}{end}" for each in on_hosts for end in ("", "/")))):
                     for entry in self.generation.entries(search.only, document_id(url)):
                         return entry.rows[: search.request.k]
         return ()

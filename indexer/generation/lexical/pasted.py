@@ -21,15 +21,15 @@ _REMOVED_LINE_END = re.compile(
 )
 # A line of detail is indented or numbered, or names a place in a program.
 _DETAIL = re.compile(r"[ \t]|#\d+\s|\d+:\s|at\s+\S+[(:]|from\s+\S+:\d")
-_FEWEST_DETAILS = 3
 _CAUSE = re.compile(r"\W*+(?:Caused by\b|[\w.]*(?:Error|Exception)(?=[:)]| \[|$))")
 _FAULT = re.compile(
-    r"\b(?:error|exception|fatal|panic(?:ked)?|fail(?:ed|ure)?|abort(?:ed)?|critical|denied|cannot|unable|undefined)\b"
-    r"|(?<=[a-z])(?:Error|Exception|Fault)\b",
+    r"\b(?:error|exception|fatal|panic(?:ked)?|fail(?:ed|ure)?|abort(?:ed)?|critical|denied|refused|rejected|killed|cannot"
+    r"|unable|undefined|unsupported|timed out)\b(?!\W{0,3}(?:none|false|0)\b)|(?<=[a-z])(?:Error|Exception|Fault)\b",
     re.IGNORECASE,
 )
+_DIAGNOSTIC = re.compile(r"\s*(?=[^\s:(]*[^\W\d_])\S+?[:(]\d+(?:[:,]\d+)?\)?:?(?: -)? (?:fatal )?error\b")  # file, line
 _CODE = re.compile(r"\b[A-Z]{1,5}-?\d{3,6}\b")
-_DIGIT = re.compile(r"\d")
+_NUMBER = re.compile(r"\d+")
 _PLAIN_WORD = re.compile(r"[^\w\s]*[^\W\d_]+(?:['\u2019-][^\W\d_]+)*[^\w\s]*")
 _MIN_MACHINE_WORDS = 0.25
 _MIN_SENTENCE_BYTES = 20  # UTF-8, because a Chinese character says as much as three English letters
@@ -39,17 +39,15 @@ _MIN_NEARNESS_SHARE = 0.9
 def error_lines(text: str) -> str:
     """Return the lines of a pasted traceback or log that name errors, or the text if it is neither of these.
 
-    If there are causes, only the last is returned; otherwise the lines of errors with codes, or else all lines that
-    name errors, the last first.
+    The last cause is returned alone; without causes, the diagnostics of compilers in order; else the lines of errors
+    with codes, or all lines that name errors, the last first. Of lines that differ only in numbers, one is returned.
     """
-    if len(text.split()) < _MIN_WORDS:
-        return text
     split = text.splitlines() if "\n" in text else _REMOVED_LINE_END.split(text)
     lines = [line.rstrip() for line in split if line.strip()]
-    if len(lines) < _MIN_LINES:
+    if len(lines) < _MIN_LINES or len(text.split()) < _MIN_WORDS:
         return text
-    is_detail = [bool(_DETAIL.match(line)) and not _CAUSE.match(line) for line in lines]
-    has_frames = sum(is_detail) >= max(_FEWEST_DETAILS, len(lines) / 3)
+    is_detail = [bool(_DETAIL.match(line)) and not (_CAUSE.match(line) or _DIAGNOSTIC.match(line)) for line in lines]
+    has_frames = sum(is_detail) >= max(_MIN_LINES, len(lines) / 3)
     faults: list[str] = []
     for before, line in pairwise(["", *compress(lines, map(not_, is_detail))]):
         if faults[-1:] == [before] and before.endswith(":"):
@@ -59,12 +57,12 @@ def error_lines(text: str) -> str:
     if not faults or not (has_frames or _is_log(lines)):
         return text
     coded = [line for line in faults if _CODE.search(line) and _FAULT.search(line)]
-    causes = [line for line in faults if _CAUSE.match(line)]
-    telling: list[str] = []
-    for line in causes[-1:] or reversed(coded or faults):
-        if line not in telling and sum(len(each.split()) for each in telling) < _MAX_TELLING_WORDS:
-            telling.append(line)
-    return "\n".join(telling)
+    telling: dict[str, str] = {}
+    causes, diagnostics = (list(filter(pattern.match, faults)) for pattern in (_CAUSE, _DIAGNOSTIC))
+    for line in causes[-1:] or diagnostics or reversed(coded or faults):
+        if sum(len(each.split()) for each in telling.values()) < _MAX_TELLING_WORDS:
+            telling.setdefault(_NUMBER.sub("0", line), line)
+    return "\n".join(telling.values())
 
 
 def nearest_sentences(text: str, measure: Callable[[Sequence[str]], npt.NDArray[np.float32]]) -> str:
@@ -86,5 +84,5 @@ def _is_log(lines: list[str]) -> bool:
     words = " ".join(lines).split()
     if sum(_PLAIN_WORD.fullmatch(word) is None for word in words) >= _MIN_MACHINE_WORDS * len(words):
         return True
-    beginnings = Counter(_DIGIT.sub("0", line.split(maxsplit=1)[0]) for line in lines)
+    beginnings = Counter(_NUMBER.sub("0", line.split(maxsplit=1)[0]) for line in lines)
     return beginnings.most_common(1)[0][1] > len(lines) / 2
