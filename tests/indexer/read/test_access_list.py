@@ -85,6 +85,7 @@ READ: dict[str, tuple[str, tuple[str, ...] | None]] = {
     "keys of TOML": ('+++\naccess.users = ["ann"]\naccess.groups = ["red"]\n+++\nText.', ("group:red", "user:ann")),
     "JSON": ('{\n  "access": {"users": ["ann"]}\n}\nText.', ("user:ann",)),
     "another field": ("---\naccessories: many\ntitle: Remote access: a guide\n# access: staff\n---\nText", None),
+    "fields above prose": ("Author: Ann\nDate: today\n\n- Access: by bus\n", None),
     "prose": ("# Museum\n\n- Access: by bus\n\nAccess: public\n", None),
     "below a heading of two lines": ("Getting here\n------------\n\nAccess: by bus\n", None),
     "code": ("Write this:\n\n```yaml\n---\naccess: {users: [ann]}\n---\n```\n\n    access: {users: [ann]}\n", None),

@@ -20,16 +20,7 @@ from rag.query.ranking import Choice, fuse, is_close
 from rag.query.request import SearchRequest
 from rag.query.results import Explanation, as_text, explain, explanation_lines
 from rag.query.retriever import Retriever
-from rag.query.weighting import (
-    SIGNALS,
-    CollectionFacts,
-    QueryFacts,
-    describe,
-    measure_signals,
-    share_of_code,
-    trust_in_meaning,
-    weigh,
-)
+from rag.query.weighting import SIGNALS, CollectionFacts, QueryFacts, describe, share_of_code, trust_in_meaning
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import Site
 
@@ -161,11 +152,11 @@ def test_meaning_counts_as_far_as_the_model_knows_the_language(query, languages,
     assert trust_in_meaning(query, tuple(languages)) == pytest.approx(trust, abs=0.01)
 
 
-def rank(lexical, *, spoken=EN, code=0.0):
+def rank(lexical, *, spoken=EN):
     """Rank two passages of which the first is the better one by meaning; explained."""
     dense = np.array([0.9, 0.8], np.float32), np.array([1, 2])
     pieces = (19, 20) if spoken is EL else (0, 20)
-    query = QueryFacts(CollectionFacts(code, (spoken,), 0.0), pieces)
+    query = QueryFacts(CollectionFacts(0.0, (spoken,), 0.0), pieces)
     return fuse(dense, lexical, lambda rows: np.zeros(len(rows), np.float32), None, query, explain=True)
 
 
@@ -182,43 +173,18 @@ def test_words_decide_where_the_model_does_not_know_the_language() -> None:
     assert reason_of(rank(lexical, spoken=EL)).endswith("because the model hardly knows the language")
 
 
-def test_weights_follow_the_signals_and_add_up_to_one() -> None:
+def test_weights_follow_the_signals() -> None:
     lexical = TermHits(np.array([9.0, 4.0], np.float32), np.array([2, 1]))
     alike = TermHits(np.linspace(9, 8.9, 12, dtype=np.float32), np.arange(1, 13))
     nothing = TermHits(np.empty(0, np.float32), np.empty(0, np.int64))
     of_address = TermHits(np.zeros(12, np.float32), np.arange(1, 13))
     weight_of = {
-        name: float(rank(hits, code=code).columns["lexical_weight"][0])
-        for name, hits, code in (
-            ("usual", lexical, 0.0), ("alike", alike, 0.0), ("nothing", nothing, 0.0),
-            ("of_address", of_address, 0.0), ("code", lexical, 1.0),
-        )
-    }  # fmt: skip
+        name: float(rank(hits).columns["lexical_weight"][0])
+        for name, hits in (("usual", lexical), ("alike", alike), ("nothing", nothing), ("of_address", of_address))
+    }
     assert weight_of["alike"] < weight_of["usual"]
     assert 0 < weight_of["nothing"] == weight_of["of_address"] < 1
-    for values in ([0.0] * len(SIGNALS), [-9.0] * len(SIGNALS), [9.0] * len(SIGNALS)):
-        for tokens in (False, True):
-            weights, moved = weigh(values, tokens=tokens)
-            assert list(weights) == ["dense", "lexical", "tokens"][: 2 + tokens]
-            assert sum(weights.values()) == pytest.approx(1)
-            assert describe(moved)
     assert describe(dict.fromkeys(SIGNALS, 0.0)) == "words and meaning count as usual"
-
-
-def test_weights_depend_neither_on_the_order_of_rows_with_equal_scores_nor_on_the_scale_of_bm25() -> None:
-    random = np.random.default_rng(3)
-    cosines = random.choice([0.7, 0.5, 0.3], 40).astype(np.float32)
-    bm25 = random.choice([9.0, 6.0, 3.0], 40).astype(np.float32)
-    facts = QueryFacts(CollectionFacts(0.0, (EN,), 0.0), (0, 5))
-
-    def signals(order, scale=1):
-        dense, lexical = cosines[order], scale * bm25[order]
-        nearest, best = np.argsort(-dense, kind="stable"), np.argsort(-lexical, kind="stable")
-        hits = TermHits(lexical[best], best)
-        return measure_signals(facts, (dense[nearest], nearest), hits)
-
-    assert all(signals(random.permutation(40)) == signals(np.arange(40)) for _ in range(20))
-    assert signals(np.arange(40), 0.125) == signals(np.arange(40))
 
 
 def test_close_counts_from_the_cosine_of_unrelated_texts() -> None:

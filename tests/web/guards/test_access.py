@@ -205,6 +205,11 @@ def test_a_broken_file_of_keys_opens_nothing(file, content):
         file.add("another", "read")
 
 
+def test_a_file_of_keys_out_of_reach_opens_nothing(file):
+    file.path.touch()
+    assert_problem(make(KeyFile(file.path / "keys.json")).get(SEARCH), 503)
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "search.example", ""])
 def test_listening_to_others_needs_a_key_or_to_be_said(tmp_path, host):
     def settings(**more: str) -> Any:

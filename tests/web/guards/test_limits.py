@@ -39,9 +39,6 @@ def test_a_bucket_empties_and_fills(buckets):
     assert [buckets.take("a", now=100.0) for _ in range(20)] == [0.0] * 20  # two seconds' worth at once
     assert buckets.take("a", now=100.0) == pytest.approx(0.1)
     assert buckets.take("b", now=100.0) == 0  # others have their own
-    assert buckets.take("a", now=100.05) == pytest.approx(0.05)
-    assert buckets.take("a", now=100.101) == 0
-    assert buckets.take("a", now=100.101) > 0
     assert [buckets.take("a", now=200.0) for _ in range(21)] == [0.0] * 20 + [pytest.approx(0.1)]
 
 
