@@ -31,7 +31,7 @@ from markdown_it.rules_block.fence import fence, make_fence_rule
 from markdown_it.rules_block.html_block import html_block
 from markdown_it.token import Token
 
-from indexer.read.markup.restructured import CODE, NOT_HERE, OPTION, to_html
+from indexer.read.markup.restructured import CODE, NOT_HERE, OPTION, fields_of, to_html
 from indexer.read.markup.tags import ELEMENT, IS_MDX, element_at, shown_words, tag_at, unescaped
 from indexer.text import reader_notes
 
@@ -98,6 +98,11 @@ def _push_text(state: StateBlock, text: str, *, is_literal: bool = False, is_hid
     opening.hidden = closing.hidden = is_hidden
 
 
+def _push_fields(state: StateBlock, name: str, options: Sequence[str]) -> None:
+    for field in fields_of(name, "\n".join(options)):
+        _push_text(state, field)
+
+
 def _push_blocks(state: StateBlock, text: str) -> None:
     """Parse a separate text into blocks."""
     inner = StateBlock(text, state.md, state.env, state.tokens)
@@ -155,12 +160,16 @@ def read_fence(
             _push_text(state, "" if _FILE.fullmatch(argument) else argument)
             lines = token.content.split("\n")[:-1]
             first = len(lines) - len(_without_options(lines))
+            _push_fields(state, argument, lines[:first])
             _tokenize_lines(state, start + 1 + first, start + 1 + len(lines))
         state.line = after
         return True
     if directive:
         language = directive[2] if directive[2].isalnum() else ""
-        token.content = "\n".join(_without_options(token.content.split("\n")))
+        lines = token.content.split("\n")
+        body_lines = _without_options(lines)
+        token.content = "\n".join(body_lines)
+        _push_fields(state, "", lines[: len(lines) - len(body_lines)])
     lines = token.content.split("\n")
     if language == "=html":
         state.push("html_block", "", 0).content = token.content
@@ -203,6 +212,7 @@ def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if title.startswith("["):
         title = title[1:].rpartition("]")[0]
     _push_text(state, shown_words(rest) if '="' in rest else title)
+    _push_fields(state, title, [_line_at(state, line) for line in range(start + 1, state.line)])
     return True
 
 

@@ -41,7 +41,7 @@ _METADATA = re.compile(  # fields at the top or after comments and hidden direct
     r"(?:(?:[ \t]*+\n)*+[ \t][^\n]*+\n)*+)*+)"
     r"(?::[\w .-]++:(?:[ \t][^\n]*+)?(?:\n|\Z)(?:[ \t]++\S[^\n]*+(?:\n|\Z))*+)++(?=[ \t]*(?:\n|\Z))"
 )
-_CAPTION = re.compile(r"^\s{0,20}:caption:[ \t]+(\S.*)", re.MULTILINE)
+_FIELD = re.compile(r"^\s{0,20}:(?:caption|title|(type|default|value)):[ \t]+(\S.*)", re.MULTILINE | re.IGNORECASE)
 _SETTINGS = {
     "file_insertion_enabled": False, "raw_enabled": False,
     "_disable_config": True,
@@ -61,15 +61,14 @@ class _Unknown(Directive):
     def run(self) -> list[nodes.Node]:
         """Return the argument and content of the directive as nodes."""
         name, content = self.name.lower(), self.content
+        options = "\n".join([*self.arguments[:1], *takewhile(OPTION.match, content)])
         while content and OPTION.match(content[0]):
             content = content[1:]
         if name in NOT_HERE:
             reader_notes.add(f"a directive was left out: {name}")
             return []
         if name in CODE or "code" in name or "console" in name:
-            options = [*self.arguments[:1], *self.content[:20]]
-            titles = [caption[1] for line in options if (caption := _CAPTION.search(line))]
-            text = "\n".join(content)
+            text, titles = "\n".join(content), fields_of("", options)
             return [*(nodes.paragraph(title, title) for title in titles), nodes.literal_block(text, text)]
         box = nodes.container()
         is_hidden = name in _WITHOUT_TITLE or (name == "class" and _CSS_CLASSES.fullmatch(" ".join(self.arguments)))
@@ -81,6 +80,9 @@ class _Unknown(Directive):
         if title := change or title:
             parsed, problems = self.state.inline_text(title, self.lineno)
             box += (heading := nodes.paragraph("", "", *parsed, *problems))
+        for field in fields_of(title, options):
+            parsed, problems = self.state.inline_text(field, self.lineno)
+            box += nodes.paragraph("", "", *parsed, *problems)
         self.state.nested_parse(content, self.content_offset, box)
         if change and len(box) > 1 and isinstance(box[1], nodes.paragraph):
             heading += [nodes.Text(" "), *box.pop(1).children]
@@ -100,6 +102,14 @@ def change_of(directive: str, argument: str) -> str:
         f"{_CHANGES[change]} version {version}" for change, version in zip(changes, versions, strict=True)
     )
     return " ".join([f"{sentence.capitalize()}:", *words[len(versions) :]])
+
+
+def fields_of(name: str, options: str) -> list[str]:
+    """Return the titles among the options of a directive, and its type and value if its argument is one name."""
+    is_name = len(name.split()) == 1
+    return [
+        f"{key.capitalize()}: {value}" if key else value for key, value in _FIELD.findall(options) if is_name or not key
+    ]
 
 
 def shown_text(text: str) -> str:

@@ -212,6 +212,7 @@ CHANGES = {
     ".. added-value:: of ropes": "of ropes",
     ".. unknown:: Title\n\n   Body.": "Title\n\nBody.",
     ".. seealso::\n\n   :doc:`Knots <knots>` of rope.": "Knots of rope.",
+    ".. confval:: depth\n   :type: int\n   :Default: 3\n\n   Deep.": "depth\n\nType: int\n\nDefault: 3\n\nDeep.",
     ".. class:: Rope(a, b)\n\n   A rope.": "Rope(a, b)\n\nA rope.",
     ".. class:: special wide\n\n   Words.": "Words.",
     ".. math::\n   :label: x\n\n   a = b": "a = b",

@@ -137,6 +137,8 @@ COMMENTS = [  # of MyST; separators
     ("% a comment\n% more of it\n\nText of 5\n% and more.", ["Text of 5 % and more."], ["comment"]),
     ("# A\n\n+++ {\"tags\": [\"x\"]}\n\nText.\n\n% last", ["A", "Text."], ["+++", "tags", "last"]),
     ("(sec-a)=\n# A\n\n100 % sure\n\n- % in an item\n- b", ["A", "100 % sure", "- b"], ["(sec", "in an item"]),
+    ("```{confval} depth\n:type: int\n:class: x\nDeep.\n```\n\n```{code-block} sh\n:caption: a.sh\nls\n```",
+     ["depth", "Type: int", "Deep.", "a.sh", "ls"], [":type", "class", ":caption"]),
     (":::{card} Pilot\nTop\n^^^\nBody\n+++\nFoot\n:::", ["Pilot", "Top", "Body", "Foot"], ["^^^", "+++", ":::"]),
     ("```{eval-rst}\n.. note:: In *rst*.\n```\n\nAfter the block there is text.", ["In rst.", "After the block"],
      ["*"]),
