@@ -177,13 +177,15 @@ def alternative_text(image: Element) -> str:
     """Return the alternative text of an image if that belongs to the text of the page, else ""."""
     attributes = image.attributes
     alt = fold(attributes.get("alt", ""))
-    if not alt or len(alt) > 1_000 or attributes.get("role") in ("presentation", "none"):
+    if not alt or len(alt) > 1_000:
         return ""
     names = f"{attributes.get('class', '')} {attributes.get('id', '')}"
     is_emoji = not alt.isascii() and not any(map(str.isalnum, alt))
     if is_emoji or not _MATH.isdisjoint(names.lower().split()) or _TEX.search(alt):
         return alt
     source = attributes.get("src", "").rpartition("/")[2]
+    if attributes.get("role") in ("presentation", "none"):
+        return ""
     if len(_WORD.findall(alt)) < _MIN_ALT_WORDS or _ICON_NAME.search(f"{names} {source}") or _FILE.search(alt):
         return ""
     links = (parent for parent in image.parents(4) if parent.name == "a" and "href" in parent.attributes)

@@ -19,12 +19,14 @@ _BLOCKS = frozenset(
 _CONTAINERS = frozenset("article center div form main section table tbody td tr".split())
 _LINK_BOXES = _CONTAINERS | {"aside", "nav", "ol", "ul"}
 _CAPTIONS = HEADINGS | {"div", "figcaption", "figure", "p", "section", "span"}
+_VALUES = frozenset("td th li dd dt".split())
 _NO_TEXT = frozenset("script style template svg head select textarea iframe object".split())
 _MIN_PROSE_CHARS = 80
 _MAX_LINK_SHARE = 0.5
 _MIN_REST = 0.5
 _MIN_TITLED_SHARE = 0.75
 _MIN_THREAD_REST = 0.5
+_LONG_POST = 2_000  # characters of prose
 _MIN_MENU_LINKS = 3
 _LINK_BOX_SHARE = 0.8
 _MAX_TEASER_CHARS = 400
@@ -110,7 +112,7 @@ def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
     body = tree.body
     sizes = measure(body)
     unwrap(body, sizes)
-    _remove_boxes(body, sizes)
+    _remove_boxes(body, sizes, is_article=is_article)
     sizes = measure(body, with_noise=False)
     start = find_container(tree, sizes) or body
     if is_article and _remove_other_articles(start, sizes):
@@ -120,6 +122,7 @@ def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
     outer, core = _trim(text_element, sizes, is_article)
     if is_article:
         _remove_teasers(core, sizes)
+        _mark_decoration(outer, sizes)
         _remove_repeats(outer, sizes)
     outer.children[:0] = leads
     return outer
@@ -152,8 +155,14 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
         half = max(1, 0.5 * sizes[id(inner)].prose)
         blocks = [tag for tag in inner.tags if id(tag) in sizes and sizes[id(tag)].text]
         cores = (tag for tag in blocks if tag.name in _CONTAINERS and sizes[id(tag)].prose >= half)
-        core = next((tag for tag in cores if not (is_article and _is_teaser_box(tag))), None)
+        core = next((tag for tag in cores if not (is_article and _is_teaser_box(tag, sizes))), None)
         if core is None:
+            texts = {tag.get("class") for tag in blocks if sizes[id(tag)].prose} - {""}
+            # a short box of the same class as prose is a short post of a thread
+            boxes = [tag for tag in blocks if tag.name in _CONTAINERS and tag.get("class") not in texts]
+            boxes = [tag for tag in boxes if _is_short_box(tag, sizes, is_article=True)]
+            if is_article and sum(sizes[id(tag)].text for tag in boxes) < 0.5 * sizes[id(inner)].text:
+                inner.remove(set(map(id, boxes)))
             return outer, inner
         place = blocks.index(core)
         for box in blocks[:place]:
@@ -173,17 +182,24 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
 def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
     """Return whether an element next to the prose is a menu, a form, or a box of links."""
     size = sizes[id(element)]
-    if size.has_h1 or element.name in HEADINGS:
+    if element.name in HEADINGS or (size.has_h1 and not (is_article and _is_teaser_box(element, sizes))):
         return False
+    if _is_short_box(element, sizes, is_article=is_article):
+        return True
+    if is_article:
+        return size.linked > _MAX_LINK_SHARE * size.text or _is_teaser_box(element, sizes)
+    links = sum(tag.name == "a" for tag in element.elements())  # a signature has only a few links to types
+    return size.linked > _LINK_BOX_SHARE * size.text and links >= _MIN_MENU_LINKS
+
+
+def _is_short_box(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
+    """Return whether an element is a form, or a short box with a name of furniture, without content such as code."""
+    size = sizes[id(element)]
     kind = "" if size.prose else kind_of(element)
     is_named = kind if is_article or size.linked else kind == "strong"  # weak names, such as price, may mark text
     is_form = (element.name == "form" or element.holds(("form",))) and element.holds(FIELDS)
-    if size.text < _MAX_BOX_CHARS and (is_named or is_form) and not element.holds(_CONTENT):
-        return True
-    if is_article:
-        return size.linked > _MAX_LINK_SHARE * size.text or _is_teaser_box(element)
-    links = sum(tag.name == "a" for tag in element.elements())  # a signature has only a few links to types
-    return size.linked > _LINK_BOX_SHARE * size.text and links >= _MIN_MENU_LINKS
+    is_short = size.text < _MAX_BOX_CHARS and not size.has_h1
+    return is_short and bool(is_named or is_form) and not element.holds(_CONTENT)
 
 
 def _clean_title(box: Element, sizes: Sizes, *, is_article: bool) -> None:
@@ -200,14 +216,14 @@ def _is_legal(element: Element, sizes: Sizes) -> bool:
     return sizes[id(element)].text < _MAX_LEGAL_CHARS and _COPYRIGHT.search(element.text()) is not None
 
 
-def _is_teaser_box(box: Element) -> bool:
+def _is_teaser_box(box: Element, sizes: Sizes) -> bool:
     """Return whether the headings of a box, or the beginnings of its items, link to other pages."""
     if box.name not in _LINK_BOXES:
         return False
     headings = [tag for tag in box.elements() if tag.name in HEADINGS and not tag.text().isspace()]
     leading = sum(any(map(_leads_elsewhere, (*tag.parents(4), *tag.tags))) for tag in headings)
     if leading >= 2 and leading >= len(headings) - 1:  # one heading may be the title of the box
-        return box.short_text(_MAX_TEASER_CHARS * leading) is not None
+        return sizes[id(box)].text <= _MAX_TEASER_CHARS * leading
     items = [tag for tag in box.tags if tag.name not in HEADINGS]
     return len(items) >= 3 and all(map(_is_teaser, items)) and len({tag.name for tag in items}) == 1
 
@@ -254,7 +270,7 @@ def _remove_teasers(start: Element, sizes: Sizes) -> None:
             size = sizes.get(id(node))
             if size is None or not size.text or node.name not in _LINK_BOXES:
                 continue
-            if size.text < half and (size.linked > _LINK_BOX_SHARE * size.text or _is_teaser_box(node)):
+            if size.text < half and (size.linked > _LINK_BOX_SHARE * size.text or _is_teaser_box(node, sizes)):
                 removed.add(id(node))
             else:
                 todo.append(node)
@@ -267,21 +283,24 @@ def _remove_repeats(start: Element, sizes: Sizes) -> None:
     todo: list[Element] = [start]
     while todo:
         element = todo.pop()
-        if element.name == "img":
-            text = fold(element.get("alt"))
-            if any(text == other for other, _ in recent):
-                element.attributes = {}
-        elif id(element) not in sizes:
+        if id(element) not in sizes:
             continue
-        elif any(tag.name in _BLOCKS or tag.name == "img" for tag in element.tags) or element.name not in _CAPTIONS:
+        if any(tag.name in _BLOCKS for tag in element.tags) or element.name not in _CAPTIONS:
             todo += reversed(element.tags)
             continue
-        else:
-            text = fold(element.text())
-            is_repeat = any(text == other and parent is not element.parent for other, parent in recent)
-            if is_repeat and len(text) >= _MIN_CAPTION_CHARS:
-                element.children = []
+        text = fold(element.text())
+        is_repeat = any(text == other and parent is not element.parent for other, parent in recent)
+        if is_repeat and len(text) >= _MIN_CAPTION_CHARS:
+            element.children = []
         recent.append((text, element.parent))
+
+
+def _mark_decoration(start: Element, sizes: Sizes) -> None:
+    """Mark images that stand alone as decoration, except in cells and items, where they may be values."""
+    for image in [tag for tag in start.elements() if tag.name == "img"]:
+        block = next((tag for tag in image.parents(6) if tag.name in _BLOCKS), None)
+        if block is not None and id(block) in sizes and block.name not in _VALUES and not sizes[id(block)].direct:
+            image.attributes = {**image.attributes, "role": "none"}
 
 
 def unwrap(body: Element, sizes: Sizes) -> None:
@@ -324,10 +343,11 @@ def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Ele
     return all_leads
 
 
-def _remove_boxes(start: Element, sizes: Sizes) -> None:
+def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
     """Remove boxes with names of furniture, unless boxes of that name contain most of the page."""
     total = remaining = sizes[id(start)].bare
     prose = sizes[id(start)].prose
+    min_rest = min(_MIN_THREAD_REST * prose, _LONG_POST if is_article else prose)
     boxes: list[tuple[Element, Element, str, int]] = []
     chars_by_name = Counter[str]()
     todo = [start]
@@ -340,7 +360,7 @@ def _remove_boxes(start: Element, sizes: Sizes) -> None:
             kind = "" if size.has_h1 else kind_of(node)
             is_poster = kind == "poster" and (not size.prose or size.text < 200)
             is_furniture = kind == "strong" or is_poster or size.linked > _MAX_LINK_SHARE * size.text
-            if kind == "strong" and prose - size.prose >= _MIN_THREAD_REST * prose and _is_thread(node):
+            if kind == "strong" and prose - size.prose >= min_rest and _is_thread(node):
                 element.children = [child for child in element.children if child is not node]
             elif kind and is_furniture and total - size.bare >= _MIN_REST * total:
                 name = node.get("class") or node.get("id")

@@ -165,9 +165,9 @@ def read_epub(body: bytes, charset: str | None) -> Extraction:
         if item.get("media-type") in _CHAPTER and "nav" not in item.get("properties", "").split()
     }
     sections: list[Section] = []
-    spine = (items.get(entry.get("idref")) for entry in root.iter(f"{_OPF}itemref"))
-    for chapter in dict.fromkeys(spine):  # each section of a file may have an entry
-        if chapter is None or chapter not in package:
+    spine = dict.fromkeys(entry.get("idref") for entry in root.iter(f"{_OPF}itemref"))
+    for chapter in (items[entry] for entry in spine if entry in items):
+        if chapter not in package:
             continue
         page = extract(_NOTE_REFERENCE.sub(" ", decode(package.read(chapter), None, markup=True)))
         sections += [

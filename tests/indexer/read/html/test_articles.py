@@ -143,6 +143,21 @@ def test_lists_of_other_stories_are_left_out_of_an_article() -> None:
     assert "the captain of the ferry" not in page(f"<article><h1>Ferry</h1>{TEXT}{box}{TEXT}</article>")
 
 
+TEX = r"<p><img class=latex alt='\mathrm{cormorant}^2'></p>"
+
+
+def test_images_that_stand_alone_say_nothing_in_an_article() -> None:
+    image = "<img src=/a.jpg alt='a cormorant that dries its wings'>"
+    assert "cormorant" not in page(
+        f"<article><h1>Ferry</h1><p>{image}</p>{TEXT}<figure><a href=/>{image}</a></figure></article>"
+    )
+    for value in (f"<p>{P} Here is {image}</p>", f"<table><tr><td>1<td>{image}</table>", f"<ul><li>{image}</ul>", TEX):
+        assert "cormorant" in page(f"<article><h1>Ferry</h1>{value}{TEXT}</article>")
+
+
+STORIES = "".join(
+    f"<div><h1><a href=/{n}>NO news</a></h1><p>NO more than <b>a few</b> words.</p></div>" for n in range(60)
+)
 COMMENTS = "".join(
     f"<article class=comment><p class=comment-author>Ann</p><p>NO, {word} {P}</p></article>" for word in ("one", "two")
 )
@@ -154,12 +169,18 @@ COMMENTS = "".join(
         f"<main><h1>Ferry</h1>{TEXT}<section class=comment-list><h2>Comments</h2>{COMMENTS}</section></main>",
         f"<h1>Ferry</h1><div>{TEXT}</div><div><h3>NO letter yet?</h3><form><p>NO</p><input type=email></form></div>",
         f"<div><h1>Ferry</h1><div class=post-meta>NO: 3 May</div></div><div>{TEXT}</div>",
+        f"<div><h1>Ferry</h1><p>{P}</p><div class=post-meta>NO: 3 May</div>{TEXT}</div>",
+        f"<h1>Ferry</h1><div>{TEXT * 6}</div><div class=comment-list><h2>Comments</h2>{COMMENTS * 20}</div>",
+        f"<h1>Ferry</h1><div>{TEXT * 6}</div><section>{STORIES}</section>",
         f"<h1>Ferry</h1><div>{TEXT}</div><div class=site-footer><p>NO desk is open on Sundays.</p></div>",
     ],
-    ids=["comments longer than the post", "a form", "a line below the heading", "a footer by name"],
+    ids=[
+        *("a few comments", "a form", "a line below the heading", "a line within the text"),
+        *("comments longer than the post", "many other stories", "a footer by name"),
+    ],
 )
 def test_furniture_by_form_and_place_is_left_out(markup: str) -> None:
-    found = page(markup, '<meta property="og:title" content="t">')
+    found = page(markup)
     assert P in found
     assert "Ferry" in found
     assert "NO" not in found

@@ -87,11 +87,6 @@ def test_epub_is_read_in_the_order_of_its_spine() -> None:
     assert document.sections == (Section(("Two",), None, "first read"), Section(("Cats",), None, "sleep"))
 
 
-def test_a_file_of_an_epub_with_an_entry_for_each_section_is_read_once() -> None:
-    book = files.epub(**{"first": "<html><body><h1>Cats</h1><p>sleep</p></body></html>", "first.xhtml#b": "", "c": ""})
-    assert read("a.epub", book).sections == (Section(("Cats",), None, "sleep"),)
-
-
 def test_notes_of_epub_stand_apart_from_words() -> None:
     refers = '<a epub:type="noteref" href="#n">1</a>', '<sup><a href="notes.xhtml#n">2</a></sup>'
     note = '<aside epub:type="footnote" id="n">Old.</aside>'
