@@ -65,14 +65,18 @@ def read(body: bytes, charset: str | None) -> Extraction:
             for place, block in enumerate(blocks):
                 if HYPHEN in block.text:
                     blocks[place] = replace(block, text=hyphens.resolve(block.text), head=hyphens.resolve(block.head))
+        by_type = _headings_by_type(pages)
         headings = _headings_by_outline(document, pages)
         if len(headings) < 3:
-            headings = _headings_by_type(pages)
+            headings = by_type
         title = document.get_metadata_value("Title").strip()
+        if not title or _MADE_UP.search(title):
+            largest = [(page, text) for (page, _), (level, text) in by_type.items() if not level]
+            title = largest[0][1] if len(largest) == 1 and largest[0][0] == 0 else ""
         changed = document.get_metadata_value("ModDate") or document.get_metadata_value("CreationDate")
         day = _DATE.match(changed)
         return Extraction(
-            None if _MADE_UP.search(title) else title,
+            title or None,
             _build_sections(pages, headings),
             Declared(date="-".join(day.groups()) if day else None),
             scanned=tuple(scanned),

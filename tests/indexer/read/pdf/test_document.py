@@ -73,6 +73,13 @@ def test_headings_by_type_lead_to_their_pages() -> None:
     assert sections[1].text[place:].startswith("Sentence 0")
 
 
+def test_the_only_heading_in_the_largest_type_names_a_file_without_a_title() -> None:
+    first, second = (
+        f"{text(50, 740, name, size=size)}\n{lines(50, 700, *BODY)}" for name, size in (("Paths", 20), ("Part", 14))
+    )
+    assert [read(drawn(*pages), None).title for pages in ((first, second), (second, first))] == ["Paths", None]
+
+
 def test_headings_by_the_outline() -> None:
     pages = [f"{text(50, 700, title, size=14)}\n{lines(50, 660, *BODY)}" for title in ("1 Alpha", "2 Beta", "3 Gamma")]
     found = read(drawn(*pages, bookmarks=[("Alpha", 0), ("Beta", 1), ("Gamma", 2)]), None).sections
