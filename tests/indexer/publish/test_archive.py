@@ -157,6 +157,7 @@ HOSTILE: dict[str, tuple[Callable[[Members, str], Members], str]] = {
     "without its folder": (lambda m, top: renamed(m, -1, m[-1][0].name.partition("/")[2]), "unknown or repeated"),
     "of another folder": (lambda m, top: renamed(m, -1, f"x/{m[-1][0].name.partition('/')[2]}"), "unknown or repeated"),
     "one more": (lambda m, top: m + a_member(f"{top}/extra"), "unknown or repeated"),
+    "one more that is empty": (lambda m, top: m + a_member(f"{top}/extra", b""), "unknown or repeated"),
     "the manifest again": (lambda m, top: [*m, m[0]], "unknown or repeated"),
     "twice": (lambda m, top: [*m, m[-1]], "unknown or repeated"),
     "missing": (lambda m, top: m[:-1], "lacks"),

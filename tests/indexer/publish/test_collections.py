@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,7 @@ from indexer.errors import (
     IndexUnwritable,
 )
 from indexer.generation.generation import Generation
-from indexer.generation.manifest import collection_dir, current_id
+from indexer.generation.manifest import collection_dir, current_id, read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
@@ -198,10 +199,10 @@ def test_an_id_follows_the_newest_one_however_late_that_is(
 @pytest.mark.parametrize(
     ("is_held_briefly", "is_brief", "note", "seconds", "words"),
     [
-        (True, False, None, 30, f"process {os.getpid()} on .*, since 20"),
-        (False, False, None, 0, f"process {os.getpid()} on .*, since 20"),
-        (True, True, None, 0, f"process {os.getpid()} on .*, since 20"),
-        (True, False, b"garbage", 1, "only just started"),
+        (True, False, None, 30, r"process \d+ on .*, since 20"),
+        (False, False, None, 0, r"process \d+ on .*, since 20"),
+        (True, True, None, 0, r"process \d+ on .*, since 20"),
+        (True, False, b"garbage", 1, "just started"),
     ],
 )
 def test_a_writer_waits_for_a_brief_one_alone(
@@ -271,6 +272,37 @@ def test_a_damaged_generation_is_not_gone_back_to(index: Path, docs: Path, name:
     with pytest.raises(IndexCorrupt, match=name):
         roll_back(FolderStore(index))
     assert current_id(index) == live
+
+
+def test_what_cannot_be_read_back_is_not_published(index: Path, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Path) -> None:
+        raise IndexCorrupt("a bit has changed")
+
+    live = rebuild(index, docs)
+    monkeypatch.setattr("indexer.publish.publish.Generation", refuse)
+    with pytest.raises(IndexUnwritable, match="check the disk: a bit has changed"):
+        rebuild(index, docs)
+    assert (current_id(index), generation_ids(index)) == (live, [live])
+
+
+def test_verifying_names_each_check_and_what_fails(index: Path, docs: Path) -> None:
+    folder = index / "generations" / rebuild(index, docs)
+    manifest, path = read_manifest(folder), folder / "manifest.json"
+
+    def outcome() -> list[tuple[str, bool]]:
+        return [(check.name, check.ok) for check in verify(folder)]
+
+    opened = [("manifest", True), *((f"file {name}", True) for name in manifest.files)]
+    (folder / "empty").mkdir()
+    assert outcome() == [*opened, ("other files", True), ("counts", True)]
+    assert verify(folder)[-1].detail == f"3 documents and {manifest.counts.chunks} chunks in every file"
+    (folder / "empty" / "x").touch()
+    assert outcome() == [*opened, ("other files", False)]
+    (folder / "empty" / "x").unlink()
+    path.write_bytes(replace(manifest, counts=replace(manifest.counts, documents=9)).to_bytes())
+    assert outcome() == [*opened, ("other files", True), ("counts", False)]
+    path.write_text("{}")
+    assert outcome() == [("manifest", False)]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"garbage"])

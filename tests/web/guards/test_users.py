@@ -177,7 +177,7 @@ def test_groups_add_up_and_only_some_may_be_changed(rules):
     rules.write_text(RULES + "[[access]]\neverybody = true\ncollections = ['open']\n")
     anybody = directory.rights("red")
     assert anybody is not None
-    assert anybody.sees == Scope((Grant(frozenset({"open"}), None, reader_names(["red"], [])),))
+    assert anybody.readable == Scope((Grant(frozenset({"open"}), None, reader_names(["red"], [])),))
 
 
 def test_rules_are_read_again(rules):
