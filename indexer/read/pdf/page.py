@@ -219,6 +219,10 @@ _OVERPRINTED = re.compile(  # doubled letters, as in `HHaarrbboouurr`, `HHarbour
 )
 _HALF = re.compile("[\ud800-\udfff]")
 _HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
+# fonts of TeX without a map to Unicode give their own codes for ligatures and quotation marks
+_CORK = re.compile("[\x10-\x16\x1b-\x1f](?=\\w)|(?<=\\w)[\x10-\x16\x1b-\x1f]")
+_CORK_SIGNS = dict(zip("\x10\x11\x12\x13\x14\x15\x16\x1b\x1c\x1d\x1e\x1f", "“”„«»–—ﬀﬁﬂﬃﬄ", strict=True))
+_LIGATURES = str.maketrans(dict(zip("ﬀﬁﬂﬃﬄ", ("ff", "fi", "fl", "ffi", "ffl"), strict=True)))
 LINE_END_IN_SENTENCE = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")
 _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w{0,9}bx|bx\d|[a-z]TB|-B\b", re.ASCII)
 _PLAIN_NAME = re.compile("^(?:helvetica|arial|courier|times)|-(?:regu|roman|book|light|ital|obli)", re.ASCII)
@@ -331,9 +335,11 @@ def _all_text(text_page: Any, count: int) -> str:
     """Return the text with one character for each UTF-16 unit, because PDFium counts these."""
     buffer = (ctypes.c_ushort * (count + 1))()
     if pdfium.FPDFText_GetText(text_page, 0, count, buffer) == count + 1:
-        return "".join(map(chr, buffer[:count]))
-    codes = (pdfium.FPDFText_GetUnicode(text_page, place) for place in range(count))
-    return "".join(chr(code) if 0 < code < 0x110000 else " " for code in codes)
+        text = "".join(map(chr, buffer[:count]))
+    else:
+        codes = (pdfium.FPDFText_GetUnicode(text_page, place) for place in range(count))
+        text = "".join(chr(code) if 0 < code < 0x110000 else " " for code in codes)
+    return _CORK.sub(lambda match: _CORK_SIGNS[match[0]], text)
 
 
 def _quarter_turns(a: float, b: float, c: float, d: float) -> int | None:
@@ -465,7 +471,7 @@ def _normalise_word(word: str) -> str:
         word = word.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if word[-1] in ("\x02", "\ufffe"):
         word = word[:-1] + "-"
-    return word.replace("\u00ad", "-")
+    return word.translate(_LIGATURES).replace("\u00ad", "-")
 
 
 def _style_reader(text_page: Any) -> Style:

@@ -199,6 +199,10 @@ def test_a_page_of_very_many_pieces_costs_itself() -> None:
     assert reader_notes.take() == ("a PDF page of more than 10,000 pieces of text was not read",)
 
 
+def test_ligatures_and_quotation_marks_of_tex_without_a_map_are_letters() -> None:
+    assert read_text(text(50, 700, "the \x10e\x1bect\x11 of o\x1ece \x1f")) == "the “effect” of office"
+
+
 @pytest.mark.parametrize("font", [b"Courier", b"Typed /FirstChar 32 /LastChar 126 /Widths [%s]" % (b"525 " * 95)])
 def test_code_keeps_its_lines_and_indentation(font: bytes) -> None:
     prose = lines(50, 700, "The loop below goes over all that was found,", "and uses it.")
