@@ -111,7 +111,7 @@ def _name_panels(controls: Sequence[Element], ids: Mapping[str | None, Element])
     """Put the name of each tab before its panel, which it refers to or which has its place after the tab list."""
     bars: dict[int, tuple[Element, list[Element]]] = {}
     for tab in controls:
-        if tab.parent is not None and (tab.name == "label" or tab.get("role") == "tab"):
+        if (tab.name == "label" or tab.get("role") == "tab") and tab.parent is not None:
             bar = next((parent for parent in tab.parents(3) if parent.get("role") == "tablist"), tab.parent)
             bars.setdefault(id(bar), (bar, []))[1].append(tab)
     titles: dict[int, Element] = {}
