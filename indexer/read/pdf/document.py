@@ -66,9 +66,8 @@ def read(body: bytes, charset: str | None) -> Extraction:
                 if HYPHEN in block.text:
                     blocks[place] = replace(block, text=hyphens.resolve(block.text), head=hyphens.resolve(block.head))
         by_type = _headings_by_type(pages)
-        headings = _headings_by_outline(document, pages)
-        if len(headings) < 3:
-            headings = by_type
+        by_outline = _headings_by_outline(document, pages)
+        headings = by_type if len(by_outline) < 3 else by_outline
         title = document.get_metadata_value("Title").strip()
         if not title or _MADE_UP.search(title):
             largest = [(page, text) for (page, _), (level, text) in by_type.items() if not level]

@@ -306,6 +306,7 @@ def _words_in_boxes(boxes: Sequence[BoxText], turn: Turn, sizes: Sequence[float]
 def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
     count = pdfium.FPDFText_CountChars(text_page)
     text = _all_text(text_page, count) if 0 < count <= _MAX_CHARACTERS else ""
+    text = _CORK.sub(lambda match: _CORK_SIGNS[match[0]], text)
     if not text:
         return _plain_text(text_page) if count else "", {}
     strange = len(_STRANGE.findall(text))
@@ -335,11 +336,9 @@ def _all_text(text_page: Any, count: int) -> str:
     """Return the text with one character for each UTF-16 unit, because PDFium counts these."""
     buffer = (ctypes.c_ushort * (count + 1))()
     if pdfium.FPDFText_GetText(text_page, 0, count, buffer) == count + 1:
-        text = "".join(map(chr, buffer[:count]))
-    else:
-        codes = (pdfium.FPDFText_GetUnicode(text_page, place) for place in range(count))
-        text = "".join(chr(code) if 0 < code < 0x110000 else " " for code in codes)
-    return _CORK.sub(lambda match: _CORK_SIGNS[match[0]], text)
+        return "".join(map(chr, buffer[:count]))
+    codes = (pdfium.FPDFText_GetUnicode(text_page, place) for place in range(count))
+    return "".join(chr(code) if 0 < code < 0x110000 else " " for code in codes)
 
 
 def _quarter_turns(a: float, b: float, c: float, d: float) -> int | None:
@@ -475,14 +474,14 @@ def _normalise_word(word: str) -> str:
 
 
 def _style_reader(text_page: Any) -> Style:
-    """Return a function that returns the style of a character, with a cache by text object."""
+    """Return a function that returns the style of a character, with a cache by font."""
     buffer, flags = ctypes.create_string_buffer(128), ctypes.c_int()
     styles: dict[int, tuple[bool, bool]] = {}
-    fonts: dict[int, bool] = {}
 
     def style(place: int) -> tuple[bool, bool]:
         thing = pdfium.FPDFText_GetTextObject(text_page, place)
-        key = ctypes.addressof(thing.contents) if thing else 0
+        font = pdfium.FPDFTextObj_GetFont(thing) if thing else None
+        key = ctypes.addressof(font.contents) if font else 0
         if key not in styles:
             pdfium.FPDFText_GetFontInfo(text_page, place, buffer, 128, ctypes.byref(flags))
             text = buffer.value.decode("latin-1").rpartition("+")[2]
@@ -490,15 +489,8 @@ def _style_reader(text_page: Any) -> Style:
             is_bold = bool(_BOLD_NAME.search(name))
             if not is_bold and not _PLAIN_NAME.search(name):  # a font of another name may be bold by its weight
                 is_bold = pdfium.FPDFText_GetFontWeight(text_page, place) >= 600
-            styles[key] = is_bold, bool(flags.value & 1) or (bool(thing) and has_one_width(thing))
+            styles[key] = is_bold, bool(flags.value & 1) or (bool(font) and _has_one_width(font))
         return styles[key]
-
-    def has_one_width(thing: Any) -> bool:
-        font = pdfium.FPDFTextObj_GetFont(thing)
-        key = ctypes.addressof(font.contents)
-        if key not in fonts:
-            fonts[key] = _has_one_width(font)
-        return fonts[key]
 
     return style
 
