@@ -388,10 +388,20 @@ def _inner(outer: Element, sizes: Sizes) -> Element | None:
 
 
 def _is_thread(box: Element) -> bool:
-    """Return whether a box is a heading followed by several similar items."""
+    """Return whether a box is a heading followed by several similar items, or by the linked titles of three pages."""
     inside = [tag for tag in box.elements(MAX_NODES) if tag.name in HEADINGS or tag.classes]
+    if not inside or inside[0].name not in HEADINGS:
+        return False
     forms = Counter((tag.name, tag.get("class")) for tag in inside if kind_named(tag.get("class")))
-    return bool(inside) and inside[0].name in HEADINGS and max(forms.values(), default=0) > 1
+    titles = {tag.get("href") for tag in box.elements(MAX_NODES) if _leads_elsewhere(tag) and _is_title(tag)}
+    return max(forms.values(), default=0) > 1 or len(titles) >= _MIN_MENU_LINKS
+
+
+def _is_title(link: Element) -> bool:
+    """Return whether a link is the whole text of its parent, and not short."""
+    line = link.parent.short_text(_MAX_TEASER_CHARS) if link.parent is not None else None
+    text = fold(link.text())
+    return len(text) >= _MIN_TITLE_CHARS and line is not None and fold(line) == text
 
 
 def layout_cell(tree: HtmlTree) -> Element | None:

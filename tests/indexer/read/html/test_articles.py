@@ -158,6 +158,7 @@ def test_images_that_stand_alone_say_nothing_in_an_article() -> None:
 STORIES = "".join(
     f"<div><h1><a href=/{n}>NO news</a></h1><p>NO more than <b>a few</b> words.</p></div>" for n in range(60)
 )
+RELATED = "".join(f"<p><a href=/{n}>NO, the captain of ferry {n}</a></p><p>NO, {P} {Q}</p>" for n in range(25))
 COMMENTS = "".join(
     f"<article class=comment><p class=comment-author>Ann</p><p>NO, {word} {P}</p></article>" for word in ("one", "two")
 )
@@ -172,11 +173,17 @@ COMMENTS = "".join(
         f"<div><h1>Ferry</h1><p>{P}</p><div class=post-meta>NO: 3 May</div>{TEXT}</div>",
         f"<h1>Ferry</h1><div>{TEXT * 6}</div><div class=comment-list><h2>Comments</h2>{COMMENTS * 20}</div>",
         f"<h1>Ferry</h1><div>{TEXT * 6}</div><section>{STORIES}</section>",
+        f"<h1>Ferry</h1><div>{TEXT * 6}</div><div class=related><h4>NO</h4>{RELATED}</div>",
         f"<h1>Ferry</h1><div>{TEXT}</div><div class=site-footer><p>NO desk is open on Sundays.</p></div>",
     ],
     ids=[
         *("a few comments", "a form", "a line below the heading", "a line within the text"),
-        *("comments longer than the post", "many other stories", "a footer by name"),
+        *(
+            "comments longer than the post",
+            "many other stories",
+            "related stories longer than the post",
+            "a footer by name",
+        ),
     ],
 )
 def test_furniture_by_form_and_place_is_left_out(markup: str) -> None:
