@@ -262,7 +262,7 @@ def test_it_is_not_asked_again_otherwise(scripted, header):
         (200, {}, b"[]", "is it Pilotlight"),
         (200, {}, b'{"hits": [{}]}', "is it Pilotlight"),
         (302, {"Location": "http://127.0.0.1:1/"}, b"", "status 302"),
-        (500, {}, b"oh", "status 500"),
+        (500, {}, b'{"detail": "oh"}', "status 500"),
         (500, PROBLEM, b"[]", "status 500"),
         (502, PROBLEM, b'{"detail": 5, "field": 6}', "status 502"),
         (200, {"Content-Length": "100"}, b"{", "cannot be reached"),

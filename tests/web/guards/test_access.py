@@ -301,6 +301,15 @@ def test_what_a_key_is_for_is_kept_in_the_file(file):
     assert fields["readers"] == ["group:red", "user:ann"]
 
 
+def test_a_scope_is_added_to_the_filter_of_a_request():
+    listed, below, english = Filter(readers=frozenset({"user:ann"})), Filter(path=("/x",)), Filter(language=("en",))
+    for only, allowed in ((None, listed), (below, below & listed)):
+        scope = Scope((Grant(frozenset({"wiki"}), only, listed.readers),))
+        assert scope.narrowed("wiki", None) == allowed
+        assert scope.narrowed("wiki", english) == english & allowed
+    assert (Scope().narrowed("wiki", english), Scope().narrowed("wiki", None)) == (english, None)
+
+
 def test_a_key_that_is_passed_on_is_in_no_access_list_unless_it_says_so(file):
     file.add("operator", "read", grant=Grant(frozenset({"wiki"})))
     file.add("bot", "read", grant=Grant(frozenset({"wiki"}), Filter(path=("/x",))))
