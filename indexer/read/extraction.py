@@ -49,7 +49,7 @@ def to_json(content: Extraction) -> dict[str, Any]:
         "metadata": dict(declared.metadata),
         "access": declared.access,
         "is_link_list": content.is_link_list,
-        "link_texts": [(url, text) for url, text in content.link_texts if len(text.encode()) in _LINK_TEXT_BYTES],
+        "link_texts": [(url, fold(text)) for url, text in content.link_texts if len(text.encode()) in _LINK_TEXT_BYTES],
         "detected": detected,
         "scanned": content.scanned,
         "notes": (*content.notes, *reader_notes.take()),

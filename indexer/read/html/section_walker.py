@@ -163,7 +163,7 @@ class Walker:
                 self._open_links -= 1
                 text = "".join(self._line.pieces[self._line.link_start :])
                 self._line.last_link = text, tag.attributes["href"]
-                self.link_texts.setdefault(tag.attributes["href"], fold(text))
+                self.link_texts.setdefault(tag.attributes["href"], text)
         elif name == "div" and "refnamediv" in tag.classes:  # DocBook: "name — purpose"
             self._drafts[-1].leads = True
         elif name == "li":
