@@ -218,7 +218,7 @@ def _is_legal(element: Element, sizes: Sizes) -> bool:
 
 def _is_teaser_box(box: Element, sizes: Sizes) -> bool:
     """Return whether the headings of a box, or the beginnings of its items, link to other pages."""
-    if box.name not in _LINK_BOXES:
+    if box.name not in _LINK_BOXES or not sizes[id(box)].linked:
         return False
     headings = [tag for tag in box.elements() if tag.name in HEADINGS and not tag.text().isspace()]
     leading = sum(any(map(_leads_elsewhere, (*tag.parents(4), *tag.tags))) for tag in headings)
