@@ -177,7 +177,7 @@ class Citation(Struct, frozen=True):
 
 _VERDICT = (
     "`found`: word for word, or all facts are there; `elsewhere`: in another passage than the cited one; `altered`: "
-    "most words of a quotation in order; `not there`; `unchecked`: no quotation and no fact"
+    "most words of a quotation in order, or another fact or subject; `not there`; `unchecked`: nothing to compare"
 )
 
 

@@ -1,11 +1,13 @@
 """Passages as evidence: prepared once, so that quotations and facts are found in them in linear time."""
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from itertools import takewhile
+from operator import attrgetter
 from typing import NamedTuple
 
 from indexer.generation.lexical.analysis import TERMS, is_stop_word, rules_for, words
@@ -13,10 +15,19 @@ from rag.query.results import Hit, Span, link_to_text, text_of
 
 MIN_SAME_WORDS = 0.85  # share of a quotation's words that its altered form has in order
 _DRIFT = 12  # tokens
-_NEAR = 8  # words between a number and a word of its sentence
 _MAX_COMMAND_WORDS, _MAX_BETWEEN = 8, 60  # words; characters between two words
-_REACH = {"number": 2, "name": 3, "code": 3, "word": 3}  # content words on each side
+_MAX_TOPIC, _MAX_LINE = 60, 70  # keys; characters
+_BULLETS = ("-", "*", "•", "·", "–")
+_STOPS = tuple(".!?:;")
+_ARTICLES = ("the", "a", "an")
+_PRONOUNS = frozenset("it its they their this these that those such both he his she her".split())
+_UNIT_END = re.compile(
+    r"(?<=[.!?])[\"”’)]*+\s++(?=[^\sa-z])|(?<![^\n]{50})\n|\n(?![^\S\n]*+[a-z][^|\n]*(?:\n|$))|\n\n+|;\s|(?<=[。！？])"
+)
+CLAUSE_END = re.compile(r"[,;:()—|]")
+_CELL_END = re.compile(r"\S(?: \||\t| {3})")
 _GAP = "\0"
+_start_of, _is_stop = attrgetter("start"), attrgetter("is_stop")
 _SIGNS = str.maketrans(
     dict.fromkeys("“”„‟«»″＂", '"') | dict.fromkeys("‘’‚‛‹›′`´", "'") | dict.fromkeys("‐‑‒–—―−", "-")
 )
@@ -28,6 +39,7 @@ _UNITS = (
 )
 _UNITS += ["eighteen", "nineteen"]
 _NUMBERS = {name: value for value, name in enumerate(_UNITS, 2)} | {name: 10 * at for at, name in enumerate(_TENS, 2)}
+_ORDINALS = dict(zip("3456789", "third fourth fifth sixth seventh eighth ninth".split(), strict=True))
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
 _NUMBER_PARTS = {*_NUMBERS, *_SCALES, "one", "century"}
 _MAX_NUMBER = 10**15
@@ -45,6 +57,7 @@ class Term(NamedTuple):
     text: str
     start: int
     key: str
+    is_stop: bool = False
 
     @property
     def end(self) -> int:
@@ -55,6 +68,9 @@ class Term(NamedTuple):
     def is_number(self) -> bool:
         """True if the key is a value."""
         return self.key[:1].isdigit() and _NUMERAL.fullmatch(self.key) is not None
+
+
+_make_term = partial(tuple.__new__, Term)  # three times as fast as the class
 
 
 def tokens_of(text: str) -> list[str]:
@@ -70,15 +86,15 @@ def join(tokens: Iterable[str]) -> str:
 def read_terms(text: str, language: str | None) -> list[Term]:
     """Return the words of a text; 30,000, thirty thousand and 30 thousand have the same key, and U.S. is one term."""
     terms: list[Term] = []
-    analysed = TERMS[rules_for(language)]
     thousands = rest = 0.0  # their sum is the value of the last term
     for match in words(text).finditer(text):
         word, start = match[0], match.start()
-        lower, key = word.lower(), next(iter(analysed[word]), word)
-        if word.isalpha() and len(word) > 1 and lower not in _NUMBER_PARTS:
-            terms.append(Term(word, start, key))
+        key, is_plain, is_stop = _read_word(word, language or "en")
+        if is_plain:
+            terms.append(_make_term((word, start, key, is_stop)))
             thousands = rest = 0.0
             continue
+        lower = word.lower()
         gap = text[terms[-1].end : start] if terms else ""
         value, scale = _NUMBERS.get(lower, 0), _SCALES.get(lower, 0)
         is_joined = gap in (" ", "-", " and ") and 0 < thousands + rest < _MAX_NUMBER
@@ -100,8 +116,16 @@ def read_terms(text: str, language: str | None) -> list[Term]:
             first, number = terms.pop(), round(thousands + rest, 6)
             word, start = text[first.start : match.end()], first.start
             key = str(int(number) if number.is_integer() else number)
-        terms.append(Term(word, start, key))
+        terms.append(Term(word, start, key, is_stop))
     return terms
+
+
+@lru_cache(1 << 14)
+def _read_word(word: str, language: str) -> tuple[str, bool, bool]:
+    """Return the key of a word, and whether it is neither a number nor a letter, and whether it is a stop word."""
+    lower = word.lower()
+    is_plain = word.isalpha() and len(word) > 1 and lower not in _NUMBER_PARTS
+    return next(iter(TERMS[rules_for(language)][word]), word), is_plain, is_stop_word(lower, language)
 
 
 def _century(number: int) -> str:
@@ -123,58 +147,68 @@ def initials_of(terms: Iterable[Term]) -> Iterator[tuple[Sequence[Term], str]]:
 
 
 class Slot(NamedTuple):
-    """A number or a name in a text, with the content words next to it."""
+    """A number or a name among the content words of a text."""
 
-    kind: str  # number, name (of several words), code or word
+    is_number: bool
     keys: frozenset[str]
-    neighbours: frozenset[str]  # keys
+    start: int
+    stop: int
 
 
-def read_slots(terms: Iterable[Term], language: str | None) -> Iterator[Slot]:
-    """Yield the numbers and names of a text; adjacent capitalised words are one name."""
-    names: list[list[Term]] = []
+def read_slots(content: Sequence[Term]) -> list[Slot]:
+    """Return the numbers and names among content words; adjacent capitalised words are one name."""
+    slots: list[Slot] = []
+    start = 0
+    for at, term in enumerate(content, 1):
+        text, is_number = term.text, term.key[0].isdigit()
+        after = content[at] if at < len(content) and text[0].isupper() else None
+        if after and after.text[0].isupper() and after.start == term.end + 1:
+            continue
+        if is_number or "_" in text or text != text.lower():
+            slots.append(Slot(is_number, frozenset(each.key for each in content[start:at]), start, at))
+        start = at
+    return slots
+
+
+class Unit:
+    """A sentence, a row or a list item of a passage."""
+
+    before = topic = subject = frozenset[str]()
+    """Keys of the sentence before it; of what it continues, or the header row; and of what it speaks of."""
+
+    def __init__(self, span: Span, content: Sequence[Term], keys: frozenset[str], *, is_sentence: bool) -> None:
+        """Take its place, its content words, and their keys with those of the words within names."""
+        self.span, self.keys, self._content, self._is_sentence = span, keys, content, is_sentence
+
+    @cached_property
+    def words(self) -> Sequence[str]:
+        """The keys of the content words."""
+        return [term.key for term in self._content]
+
+    @cached_property
+    def slots(self) -> Sequence[Slot]:
+        """The numbers and names, except for the capital at the beginning of a sentence."""
+        slots = read_slots(self._content)
+        is_plain = self._is_sentence and self._content[0].text[1:].islower()
+        return slots[1:] if is_plain and slots and slots[0].stop == 1 and not slots[0].is_number else slots
+
+
+def first_words(text: str, terms: Iterable[Term]) -> frozenset[str]:
+    """Return the keys of the first words of a text that no stop word or sign parts; numbers alone do not count.
+
+    A word before an article is a verb.
+    """
+    run: list[Term] = []
     for term in terms:
-        if not is_stop_word(term.text.lower(), language or "en"):
-            last = names[-1][-1] if names else None
-            if last and last.text[0].isupper() and term.text[0].isupper() and term.start == last.end + 1:
-                names[-1].append(term)
-            else:
-                names.append([term])
-    keys, at = [term.key for name in names for term in name], 0
-    for name in names:
-        start, at = at, at + len(name)
-        if kind := _kind_of(name):
-            reach = _REACH[kind]
-            neighbours = keys[max(0, start - reach) : start] + keys[at : at + reach]
-            yield Slot(kind, frozenset(keys[start:at]), frozenset(neighbours))
-
-
-def _kind_of(name: Sequence[Term]) -> str:
-    """Return the kind of a name; an empty string for other words, and for abbreviations, which stand anywhere."""
-    if len(name) > 1:
-        return "name"
-    text = name[0].text
-    if name[0].is_number:
-        return "number"
-    if "_" in text or any(map(str.isdigit, text)):
-        return "code"
-    return "word" if text != text.lower() and (not text.isupper() or len(text) == 1) else ""
-
-
-def is_taken(slot: Slot, words: frozenset[str], passages: Sequence["Evidence"]) -> bool:
-    """Return whether passages with similar words have something else in the place of a number or name."""
-    is_number = slot.kind == "number"
-    if not is_number and any(slot.keys <= passage.heading for passage in passages):
-        return False
-    same = other = 0
-    for passage in passages:
-        for each in passage.slots:
-            shared = len((slot.neighbours & each.neighbours) - slot.keys)
-            if not slot.keys.isdisjoint(each.keys):
-                same = max(same, shared)
-            elif each.kind == slot.kind and each.keys.isdisjoint(words if is_number else words | passage.heading):
-                other = max(other, shared)
-    return other >= (3 if slot.kind == "word" else 2) and other - same >= (1 if is_number else 2)
+        if run and (term.is_stop or CLAUSE_END.search(text, run[-1].end, term.start)):
+            if term.text.lower() in _ARTICLES:
+                run.pop()
+            if not all(each.key[0].isdigit() for each in run):
+                break
+            run = []
+        if not term.is_stop:
+            run.append(term)
+    return frozenset(term.key for term in run)
 
 
 class Match(NamedTuple):
@@ -217,24 +251,58 @@ class Evidence:
         return read_terms(self._all, self.hit.language)
 
     @cached_property
-    def slots(self) -> Sequence[Slot]:
-        """The numbers and names of the text."""
-        return list(read_slots((term for term in self._terms if term.start < len(self.text)), self.hit.language))
+    def units(self) -> Sequence[Unit]:
+        """The sentences, rows and list items of the text; a short line belongs to the sentence below it."""
+        text, units = self.text, list[Unit]()
+        analysed = TERMS[rules_for(self.hit.language)]
+        header = lead = subject = frozenset[str]()
+        was_row, start, at = False, 0, 0
+        for end in [*(match.end() for match in _UNIT_END.finditer(text)), len(text)]:
+            line, below = text[start:end].strip(), text[end : end + _MAX_LINE].lstrip()
+            is_row = _CELL_END.search(line) is not None
+            is_sentence = not is_row and not line.startswith(_BULLETS)
+            is_heading = is_sentence and len(line) <= _MAX_LINE and not line.endswith(_STOPS) and below[:1].isupper()
+            if is_heading and not _CELL_END.search(below.partition("\n")[0]):
+                continue
+            first = at
+            at = bisect_left(self._terms, end, first, key=_start_of)
+            terms, span, start = self._terms[first:at], (start, end), end
+            content = [term for term in terms if not term.is_stop]
+            if not content:
+                continue
+            keys = {term.key for term in content}
+            keys.update(*(analysed[term.text] for term in content if not term.key[0].isdigit()))
+            unit = Unit(span, content, frozenset(keys), is_sentence=is_sentence)
+            opening = takewhile(_is_stop, terms) if is_sentence else ()
+            is_continued = any(term.text.lower() in _PRONOUNS for term in opening)
+            subject = unit.subject = subject if is_continued else first_words(text, terms)
+            if is_sentence:
+                unit.before = units[-1].keys if units else unit.before
+                unit.topic = lead if is_continued else unit.topic
+                lead = unit.keys | unit.topic if len(unit.topic) < _MAX_TOPIC else unit.keys
+            elif is_row and not was_row:
+                header = unit.topic = lead
+                if not any(slot.is_number or "_" in unit.words[slot.start] for slot in unit.slots):
+                    header, unit.slots = unit.keys, []
+            else:
+                unit.topic = header if is_row else lead
+            was_row = is_row
+            units.append(unit)
+        return units
 
     @cached_property
     def heading(self) -> frozenset[str]:
-        """Keys of the words of title, section and address."""
-        return frozenset(term.key for term in self._terms if term.start >= len(self.text))
+        """Keys of the words of title, section and address, and of the words within names."""
+        analysed = TERMS[rules_for(self.hit.language)]
+        terms = self._terms[bisect_left(self._terms, len(self.text), key=_start_of) :]
+        return frozenset(term.key for term in terms).union(*(analysed[term.text] for term in terms))
 
     @cached_property
     def keys(self) -> frozenset[str]:
         """Keys of all words, of the words within names such as max_connections, and of the century of each year."""
-        analysed = TERMS[rules_for(self.hit.language)]
-        keys = {term.key for term in self._terms}
-        for word in {term.text for term in self._terms if not term.is_number}:
-            keys.update((word, *analysed[word]))
+        keys = self.heading.union(*(unit.keys for unit in self.units))
         years = [int(key) for key in keys if len(key) in (3, 4) and key.isdecimal()]
-        return frozenset(keys.union(_century((year - 1) // 100 + 1) for year in years))
+        return keys.union(_century((year - 1) // 100 + 1) for year in years)
 
     @cached_property
     def _names(self) -> dict[str, set[str]]:
@@ -256,19 +324,15 @@ class Evidence:
         )
 
     def has_name(self, name: Term, initials: Iterable[str]) -> bool:
-        """Return whether the passage has a name, its abbreviation, its long form, or its relative (Swedish, Sweden)."""
+        """Return whether the passage has a number, or a name, its abbreviation, long form, or adjective (Swedish)."""
+        if name.is_number:
+            return not self.keys.isdisjoint((name.key, f"{name.key}th", _ORDINALS.get(name.key, name.key)))
         if name.key in self.keys or not self._abbreviations.isdisjoint(initials):
             return True
         if name.text.replace(".", "").isupper() and name.key in self._initials:
             return True
         similar = self._names.get(name.text[:_MIN_ROOT], ())
         return any(_is_same_root(name.text, other) or _is_same_root(other, name.text) for other in similar)
-
-    def has_number(self, key: str, context: frozenset[str]) -> bool:
-        """Return whether the passage has a value, near one of the words of `context` if there are any."""
-        places = [place for place, term in enumerate(self._terms) if term.key == key]
-        near = (self._terms[max(0, at - _NEAR) : at + _NEAR + 1] for at in places)
-        return any(not context or any(term.key in context for term in terms) for terms in near)
 
     def has_code(self, text: str) -> bool:
         """Return whether the passage has some code or address, ignoring white space, or a command's words in order."""

@@ -8,14 +8,14 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from indexer.generation.lexical.analysis import STOP_WORDS, find_words, is_stop_word
-from rag.answer.evidence import Evidence, Match, Term, initials_of, is_taken, join, read_slots, read_terms, tokens_of
+from rag.answer.claim import Claim, WordWeights
+from rag.answer.evidence import Evidence, Match, Term, initials_of, join, read_terms, tokens_of
 from rag.answer.sentences import Excerpt, Sentence, SentenceSplitter
 from rag.errors import RagError
 from rag.messages import Proof
@@ -27,19 +27,14 @@ Lookup = Callable[[str], Sequence[Hit]]
 MAX_LOOKUPS = 20
 MAX_QUOTES_PER_SENTENCE = 100
 LEFT_OUT = "[…]"
-_MIN_COVERAGE, _MIN_COVERAGE_ELSEWHERE = 0.2, 0.6  # share of a sentence's content words in a passage
-_MIN_CONTENT_WORDS = 4
-_MIN_STOP_WORDS = 2
+_MIN_COVERAGE = 0.2  # share of a sentence's content words in the passages
+_MIN_COVERAGE_ELSEWHERE, _MIN_GAIN_ELSEWHERE = 0.6, 0.45  # share of the weight of a sentence's words
+_MIN_CONTENT_WORDS, _MIN_STOP_WORDS = 4, 2
 _MAX_REASON = 200  # characters
 _SEVERITY = ("not there", "altered", "elsewhere", "found", "unchecked")
 _MARKUP = re.compile(r"\*\*|__|(?<!\w)\*(?=\w[^*\n]*\w\*)|(?<=\w)\*(?=[\W_]|$)|`|\[\d{1,3}\]")
 _ELLIPSIS = re.compile(r"[\[(]?(?:…|\.\.\.)[\])]?")
 _EDGES = " \t\n.,;:!?-–—"
-_ADDRESS = re.compile(r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
-_NAME = re.compile(r"(?<=\w)[A-Z_]", re.ASCII)  # CamelCase, snake_case, ABC
-_SENTENCE_START = '\n!?:;…(•|#>-–—"“„«'
-_LIST_MARK = re.compile(r"\s*\d{1,3}[.)]\s*")
-_CAPITALISING = frozenset({"de", "lb"})
 
 
 class Prover:
@@ -118,44 +113,52 @@ class Prover:
         """Check the numbers, names, code and addresses outside of quotations."""
         passages = cited or self._evidence
         language = passages[0].hit.language if passages else None
-        facts = [fact for fact in facts_of(sentence, language) if fact.key not in self._question_keys]
-        text = " ".join([sentence.prose, *(quote.text for quote in sentence.quotes)])
-        context = frozenset(key for key in _content(text, language) if not key[0].isdecimal())
+        claim = Claim(sentence, language, self._question_keys)
+        facts = claim.facts
         initials = defaultdict[Term, list[str]](list)
         for run, letters in initials_of(facts):
             for fact in run:
                 initials[fact].append(letters)
 
         def has(passage: Evidence, fact: Term) -> bool:
-            if not fact.key:
-                return passage.has_code(fact.text.rstrip("/"))
-            if fact.is_number:
-                return passage.has_number(fact.key, context)
-            return passage.has_name(fact, initials[fact])
+            return passage.has_name(fact, initials[fact]) if fact.key else passage.has_code(fact.text.rstrip("/"))
 
-        missing = [fact for fact in facts if not any(has(each, fact) for each in passages)]
-        problem = "Not" if missing else "Different"
-        if facts and not missing:
-            terms = read_terms(sentence.prose, language)
-            words = frozenset(term.key for term in terms)
-            misplaced = [slot.keys for slot in read_slots(terms, language) if is_taken(slot, words, passages)]
-            missing = [fact for fact in facts if any(fact.key in keys for keys in misplaced)]
-        if not missing and facts:
-            best = max(passages, key=lambda each: sum(has(each, fact) for fact in facts))
-            reason = f"In {best.name}: {_listed(facts)}. The rest of the wording is not checked."
-            return _proof("found", reason, Match(best, None))
-        if not missing and not (cited and _is_foreign(sentence.prose, cited)):
+        matches = {each: [fact for fact in facts if has(each, fact)] for each in passages}
+        unmatched = [fact for fact in facts if not any(fact in some for some in matches.values())]
+        names, spans = _names(passages), [(fact.start, fact.end) for fact in unmatched]
+        for other in self._better_passages(claim, passages, is_sure=bool(unmatched)) if cited or unmatched else ():
+            if all(has(other, fact) for fact in facts):
+                reason = f"Not in {names}, but {other.name} has its words."
+                return _proof("elsewhere", reason, Match(other, None), spans)
+        if unmatched:
+            return _proof("not there", f"Not in {names}: {_listed(unmatched)}.", None, spans)
+        if cited and _is_foreign(claim, cited):
+            return _proof("not there", f"Hardly a word is in {names}.")
+        best = max(passages, key=lambda each: (len(claim.keys & each.keys), len(matches[each])), default=None)
+        is_whole = best and not cited and len(matches[best]) == len(facts)
+        altered, rival = claim.find_altered([best] if best and is_whole else passages, self._word_weights)
+        if rival:
+            detail = f": {_listed(altered)}" if altered else ", which says it of something else"
+            spans = [(fact.start, fact.end) for fact in altered]
+            return _proof("altered", f"Different in {rival.passage.name}{detail}.", rival, spans)
+        if not facts or not best:
             return _proof("unchecked", "It has no quotation, number, name or code to check.")
-        content, names = _content(sentence.prose, language), _names(passages)
-        spans = [(fact.start, fact.end) for fact in missing]
-        for other in self._evidence:
-            has_facts = other not in passages and all(has(other, fact) for fact in facts)
-            if has_facts and _coverage(content, [other]) >= _MIN_COVERAGE_ELSEWHERE:
-                return _proof(
-                    "elsewhere", f"Not in {names}, but {other.name} has its words.", Match(other, None), spans
-                )
-        reason = f"{problem} in {names}: {_listed(missing)}." if missing else f"Hardly a word is in {names}."
-        return _proof("not there", reason, None, spans)
+        reason = f"In {best.name}: {_listed(facts)}. The rest of the wording is not checked."
+        return _proof("found", reason, Match(best, None))
+
+    @cached_property
+    def _word_weights(self) -> WordWeights:
+        return WordWeights(self._evidence)
+
+    def _better_passages(self, claim: Claim, passages: Sequence[Evidence], *, is_sure: bool) -> Iterator[Evidence]:
+        """Yield other passages with enough words of a claim: many more than its passages, unless it is surely wrong."""
+        weights = self._word_weights.weights_of(claim.keys)
+        total = sum(weights.values())
+        cited = sum(weight for key, weight in weights.items() if any(key in each.keys for each in passages))
+        least = max(_MIN_COVERAGE_ELSEWHERE * total, 0 if is_sure else cited + _MIN_GAIN_ELSEWHERE * total)
+        for other in self._evidence if is_sure or len(weights) >= _MIN_CONTENT_WORDS else ():
+            if other not in passages and sum(weights[key] for key in weights.keys() & other.keys) >= least > 0:
+                yield other
 
 
 class ProvedText:
@@ -206,48 +209,11 @@ def citations_after(sentence: Sentence, end: int) -> list[int]:
     return numbers
 
 
-def facts_of(sentence: Sentence, language: str | None) -> list[Term]:
-    """Return the code, addresses, numbers and names of a sentence; code and addresses have no key."""
-    facts = [Term(piece.text, piece.start, "") for piece in sentence.code if any(map(str.isalnum, piece.text))]
-    prose = sentence.prose
-    for match in _ADDRESS.finditer(prose):
-        facts.append(Term(match[0], sentence.start + match.start(), ""))
-        prose = prose[: match.start()] + " " * len(match[0]) + prose[match.end() :]
-    for term in read_terms(prose, language):
-        is_function = prose.startswith("()", term.end)
-        is_sure = term.is_number or is_function or any(map(str.isdigit, term.text)) or bool(_NAME.search(term.text))
-        if not (is_sure or term.text[0].isupper()) or term.text.lower() in STOP_WORDS:
-            continue
-        before = term.start
-        while before and prose[before - 1] in " \t*_":
-            before -= 1
-        is_first = not before or prose[before - 1] in _SENTENCE_START or bool(_LIST_MARK.fullmatch(prose, 0, before))
-        is_item = is_first and term.text.isdecimal() and prose[term.end : term.end + 1] in (".", ")")
-        is_owner = prose[term.end : term.end + 2] in ("'s", "’s")
-        is_name = (is_owner or not is_first) and language not in _CAPITALISING
-        if (is_sure or is_name) and not is_item:
-            facts.append(term._replace(start=sentence.start + term.start))
-    return facts
-
-
-@lru_cache(16)
-def _content(text: str, language: str | None) -> tuple[str, ...]:
-    """Return the keys of a sentence's words, except for stop words."""
-    terms = read_terms(text, language)
-    return tuple(term.key for term in terms if not is_stop_word(term.text.lower(), language or "en"))
-
-
-def _coverage(content: Sequence[str], passages: Sequence[Evidence]) -> float:
-    return sum(any(key in each.keys for each in passages) for key in content) / max(1, len(content))
-
-
-def _is_foreign(text: str, passages: Sequence[Evidence]) -> bool:
-    """Return whether a sentence is in the language of the passages, but has hardly any of their words."""
-    language = passages[0].hit.language or "en"
-    content = _content(text, language)
-    stop_words = len(find_words(text)) - len(content)
-    is_comparable = len(content) >= _MIN_CONTENT_WORDS and stop_words >= _MIN_STOP_WORDS
-    return is_comparable and _coverage(content, passages) < _MIN_COVERAGE
+def _is_foreign(claim: Claim, passages: Sequence[Evidence]) -> bool:
+    """Return whether a claim is in the language of the passages, but has hardly any of their words."""
+    shared = sum(any(key in each.keys for each in passages) for key in claim.words)
+    is_comparable = len(claim.words) >= _MIN_CONTENT_WORDS and claim.stop_words >= _MIN_STOP_WORDS
+    return is_comparable and shared < _MIN_COVERAGE * len(claim.words)
 
 
 def _find(clauses: Sequence[Sequence[str]], passages: Iterable[Evidence]) -> Match | None:

@@ -246,7 +246,7 @@
   // --- proofs: a mark after each checked sentence, and a note with the reason
 
   const MARKS = /[\ue000-\ue003]/g; // private-use characters, placeholders for marks in the text
-  const VERDICTS = { found: "In the passages", elsewhere: "In another passage", altered: "Not quoted exactly", "not there": "Not in the passages" };
+  const VERDICTS = { found: "In the passages", elsewhere: "In another passage", altered: "Not as the passage has it", "not there": "Not in the passages" };
 
   /** Marks the end of each checked sentence, and its differing words. Proofs count code points. */
   function markProofs(turn) {
