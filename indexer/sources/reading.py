@@ -151,28 +151,48 @@ def learn(pages: Iterable[PageBlocks]) -> Template | None:
         return None
     outer_place_of: dict[int, int] = {}
     place_of: dict[int, int] = {}
-    places, texts, linked = Counter[int](), Counter[int](), Counter[int]()  # numbers of pages
+    linked_texts = set[int]()
+    places, texts, linked, unique = Counter[int](), Counter[int](), Counter[int](), Counter[int]()  # numbers of pages
     for blocks in blocks_by_headings.values():
         outer_place_of |= {place: outer for outer, place, _, _ in blocks}
         place_of |= {text: place for _, place, text, _ in blocks}
         texts.update({text for _, _, text, _ in blocks})
         times = Counter(place for _, place, _, _ in blocks)
         places.update(times.keys())
+        linked_texts |= {text for _, _, text, is_linked in blocks if is_linked}
         bare = {place for _, place, _, is_linked in blocks if not is_linked}
         linked.update(place for place, count in times.items() if count <= _REPEATED_PLACES and place not in bare)
+    for blocks in blocks_by_headings.values():
+        inner = {
+            (place, text) for _, place, text, _ in blocks if texts[text] < _MIN_REPEATS and text not in linked_texts
+        }
+        unique.update(_with_outer({place for place, _ in inner} - {outer for outer, _, _, _ in blocks}, outer_place_of))
+    # In a place with a page's own text, a repeated row is content, such as an inherited method. Directly in the body,
+    # it may be a footer.
+    content = {
+        place for place, count in unique.items() if outer_place_of.get(place) and count >= _MIN_SHARE * places[place]
+    }
     repeated = [
-        text for text, count in texts.most_common() if count >= max(_MIN_REPEATS, _MIN_SHARE * places[place_of[text]])
-    ]
+        text
+        for text, count in texts.most_common()
+        if count >= max(_MIN_REPEATS, _MIN_SHARE * places[place_of[text]])
+        and (text in linked_texts or place_of[text] not in content)
+    ][:_MAX_HASHES]
     links = [
         place for place, count in linked.most_common() if count >= max(_MIN_PAGES, _MIN_LINKED_SHARE * places[place])
-    ]
-    text_places = frozenset(place_of[text] for text in repeated[:_MAX_HASHES])
-    outer_places = {*text_places, *links[:_MAX_HASHES]}
-    for place in tuple(outer_places):
-        while (place := outer_place_of.get(place, 0)) and place not in outer_places:
-            outer_places.add(place)
-    texts_and_links = frozenset(repeated[:_MAX_HASHES]), text_places, frozenset(links[:_MAX_HASHES])
-    return Template(*texts_and_links, frozenset(outer_places))
+    ][:_MAX_HASHES]
+    text_places = frozenset(place_of[text] for text in repeated)
+    all_places = _with_outer({*text_places, *links}, outer_place_of)
+    return Template(frozenset(repeated), text_places, frozenset(links), frozenset(all_places))
+
+
+def _with_outer(places: Collection[int], outer_place_of: Mapping[int, int]) -> set[int]:
+    """Return places and all places around them."""
+    all_places = set(places)
+    for place in places:
+        while (place := outer_place_of.get(place, 0)) and place not in all_places:
+            all_places.add(place)
+    return all_places
 
 
 def is_html(item: Item) -> TypeGuard[Page]:

@@ -104,7 +104,7 @@ class Walker:
             if self._line.pieces:
                 self._flush()
             self._open_blocks.append(name)
-        if "id" in tag.attributes or name == "a":
+        if name == "a" or ("id" in tag.attributes and not _holds_only_noise(tag)):
             self._note_anchor(tag)
         if name in _PLAIN_BLOCKS:
             return
@@ -351,3 +351,9 @@ def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
         has_names |= name in _DATA_TABLE_NAMES
         rows += name == "tr"
     return (None if has_code and rows < 2 else []), headings
+
+
+def _holds_only_noise(tag: Element) -> bool:
+    """Return whether an element has only controls, so that its id does not refer to the text after it."""
+    nodes = [node for node in tag.children if not isinstance(node, str) or not node.isspace()]
+    return bool(nodes) and all(isinstance(node, Element) and is_noise(node) for node in nodes)

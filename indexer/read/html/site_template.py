@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from indexer.read.html.html_tree import HEADINGS, MAX_SEARCH_DEPTH, NOT_TEXT, Element, HtmlTree, texts
-from indexer.read.html.noise import is_noise
+from indexer.read.html.noise import CALL, is_noise
+from indexer.read.html.single_page import find_container
 
 _BLOCKS_AT_END = 300
 MAX_BLOCKS = 2 * _BLOCKS_AT_END
@@ -64,12 +65,15 @@ class _Unit(NamedTuple):
 
 def find_blocks(tree: HtmlTree) -> dict[str, Any]:
     """Return the blocks of a prepared page that may belong to a template, as JSON of `indexer.records.PageBlocks`."""
-    blocks = iter(()) if tree.redirects else _blocks(tree.body, _ROOT)
-    blocks_at_ends = [*islice(blocks, _BLOCKS_AT_END), *deque(blocks, _BLOCKS_AT_END)]
     title = tree.first("title")
     tags = (tag for tag in tree.elements if tag.name in HEADINGS and tag.depth < MAX_SEARCH_DEPTH)
     headings = [" ".join((tag.short_text(_MAX_BLOCK_CHARS) or "").split()) for tag in tags]
     about = "\n".join(headings) or (title.text() if title is not None else "")
+    main = find_container(tree)
+    if main is not None and main.name not in ("main", "article") and main.get("role") != "main":
+        main = None  # an id such as "content" may be around furniture, too
+    blocks = iter(()) if tree.redirects else _blocks(tree.body, _ROOT, main, about)
+    blocks_at_ends = [*islice(blocks, _BLOCKS_AT_END), *deque(blocks, _BLOCKS_AT_END)]
     return {"about": _hash(_ROOT, about), "blocks": blocks_at_ends}
 
 
@@ -85,8 +89,13 @@ def strip_template(tree: HtmlTree, template: Template) -> bool:
     return bool(removed)
 
 
-def _blocks(parent: Element, place: int, depth: int = 1) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield the fields of each block that may belong to a template, see `indexer.records.PageBlocks`."""
+def _blocks(
+    parent: Element, place: int, main: Element | None, about: str, depth: int = 1, page: str = ""
+) -> Iterator[tuple[int, int, int, bool]]:
+    """Yield the fields of each block that may belong to a template, see `indexer.records.PageBlocks`.
+
+    Hashes of text in `main` that is no link include the headings `about` the page, so that they differ by page.
+    """
     for unit in _units(parent):
         block = unit.block
         if block is not None and (is_noise(block) or block.name == "pre"):
@@ -95,10 +104,11 @@ def _blocks(parent: Element, place: int, depth: int = 1) -> Iterator[tuple[int, 
         if text is not None and not _WORD.search(text):
             continue
         block_place = _place(place, block)
+        is_linked = _is_linked(linked, bare)
         if text is not None and len(text) - linked <= 600:
-            yield place, block_place, _hash(block_place, f"={text}"), _is_linked(linked, bare)
+            yield place, block_place, _hash(block_place, f"{'' if is_linked else page}={text}"), is_linked
         if block is not None and depth < 16:
-            yield from _blocks(block, block_place, depth + 1)
+            yield from _blocks(block, block_place, main, about, depth + 1, about if block is main else page)
 
 
 def _matches(parent: Element, place: int, template: Template) -> Iterator[_Unit | None]:
@@ -153,7 +163,9 @@ def _measure(nodes: list[Element | str]) -> tuple[str | None, int, str]:
         elif node.name not in _SILENT:
             is_link = is_link or (node.name == "a" and "href" in node.attributes)
             todo += [(child, is_link) for child in reversed(node.children)]
-    return " ".join("".join(pieces).split()), linked, "|".join(bare) if linked else ""
+    text = " ".join("".join(pieces).split())
+    linked = 0 if len(CALL.findall(text)) == 1 else linked  # a signature
+    return text, linked, "|".join(bare) if linked else ""
 
 
 def _is_linked(linked: int, bare: str) -> bool:

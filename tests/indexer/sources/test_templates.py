@@ -66,8 +66,11 @@ ABOUT = "About Plums there is Plums to say."
          f"On Plums.\n\nFruit is healthy.\n\nMore on Plums.\n\n{ABOUT}"),
         ({"way": "<p>Measures of {name}:</p>" + TABLE},
          f"Measures of Plums:\n\nPlums | sweet | 3 g\n\nSo much of Plums.\n\n{ABOUT}"),
+        ({"foot": "<div><ul><li>eat({name})</li><li>peel()</li></ul></div>" + FOOT},
+         f"{ABOUT}\n\n- eat(Plums)\n- peel()"),
+        ({"head": HEAD + "<main>", "foot": "<p>Grown by Acme.</p></main>" + FOOT}, f"{ABOUT}\n\nGrown by Acme."),
     ],
-    ids=["around the text", "links", "between texts", "cells"],
+    ids=["around the text", "links", "between texts", "cells", "rows among own rows", "in the main part"],
 )  # fmt: skip
 def test_what_pages_share_around_their_text_is_left_out_and_within_it_stays(parts: dict[str, str], text: str) -> None:
     assert read(site(**parts), "Plums") == text
