@@ -35,6 +35,7 @@ from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
 from indexer.read import mail
 from indexer.read.access_list import read_list
+from indexer.read.html.main_content import read as read_page
 from indexer.read.mail import attachments
 from indexer.read.markup import markdown, restructured
 from indexer.read.office.sheets import format_value
@@ -79,6 +80,25 @@ def sitemap(data: bytes) -> None:
 def front_matter(data: bytes) -> None:
     with suppress(ParseError):
         markdown.read(data, "utf-8")
+
+
+_TAGS = (
+    "<p>|<div>|<div class='tab-content'>|<div role=tabpanel hidden>|<div role=tablist>|"
+    "<button aria-expanded=false>|<label>|<label for=a>|<button role=tab aria-controls=a>|<input type=radio id=a>|"
+    "<a href=#a>|<a href=b.html>|<a onclick='f()'>|<h1>|<h2 id=a>|<h3>|</h2>|</h1>|<ul>|<li>|<dl>|<dt id=b>|<dd>|"
+    "<table>|<tr>|<td>|<th>|<pre>|<code>|<span hidden>|<span>|<nav>|<aside>|<footer>|<header>|<main>|<article>|"
+    "<section>|<details>|<summary>|<template shadowrootmode=open>|<slot>|<math>|<svg>|<img alt='a view'>|<br>|<hr>|"
+    "<form>|<select><option>|<style>|<base href=b/>|</div>|</p>|</ul>|</table>|</a>|</span>|</button>|</dl>|</nav>|"
+    "</aside>|word |Two words. |A sentence that has a few more words than that. |(x) |&lt;| |Home|1|"
+    "<meta property=og:type content=article>"
+).split("|")
+
+
+def page(data: bytes) -> None:
+    """Read a page of tags and texts, each chosen by a byte."""
+    markup = "".join(_TAGS[byte % len(_TAGS)] for byte in data[:400])
+    with suppress(ParseError):
+        read_page(markup.encode(), None)
 
 
 def directives(data: bytes) -> None:
@@ -218,6 +238,7 @@ def make_targets() -> dict[str, Target]:
                 b'{"title": "x"}\n\n- a\n  1. b\n',
             ],
         ),
+        "page": Target(page, [bytes(range(len(_TAGS))), bytes(range(len(_TAGS)))[::-1] * 3]),
         "directives": Target(directives, [b"A\n=\n\n.. note:: b\n\n.. _c:\n\n:ref:`d <e>` |f| [1]_\n\n.. [1] g\n"]),
         "mail": Target(message, [files.MAIL.encode()]),
         "access list": Target(access, [b'users = ["ann"]\ngroups = ["staff"]\n', b"everybody = true\n"]),

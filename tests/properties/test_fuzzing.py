@@ -8,7 +8,19 @@ import pytest
 from tests.properties.targets import changed, make_targets
 
 TARGETS = cache(make_targets)
-NAMES = ("query", "robots", "sitemap", "front matter", "directives", "mail", "access list", "number", "filter", "tools")
+NAMES = (
+    "query",
+    "robots",
+    "sitemap",
+    "front matter",
+    "page",
+    "directives",
+    "mail",
+    "access list",
+    "number",
+    "filter",
+    "tools",
+)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "search", "packed model", "safetensors", "archive"])

@@ -155,6 +155,8 @@ def drop_trail(tree: HtmlTree) -> None:
     node = heading
     for parent in heading.parents(3):
         siblings = parent.tags
+        if node not in siblings:  # it was removed from the page
+            return
         position = siblings.index(node)
         for element in siblings[max(0, position - 4) : position]:
             texts = [*element.leading_texts()] if element.short_text(300) is not None else []

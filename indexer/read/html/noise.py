@@ -173,9 +173,9 @@ def is_in_sentence(link: Element) -> bool:
     line = link.parent
     if line is not None and line.name in _INLINE and len(line.children) == 1:
         link, line = line, line.parent
-    if line is None or len(line.children) > 500:
+    if line is None or len(line.children) > 500 or link not in line.children:  # it was removed from the page
         return False
-    position = next(position for position, node in enumerate(line.children) if node is link)
+    position = line.children.index(link)
     around = line.children[:position], line.children[position + 1 :]
     before, after = ("".join(node for node in nodes if isinstance(node, str)).strip() for nodes in around)
     begun = len(before) >= 12 and not before.endswith(_SENTENCE_ENDS) and line.name not in TITLES
