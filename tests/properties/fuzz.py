@@ -62,7 +62,7 @@ def main(name: str = "all", seconds: str = "60", seed: str = "0") -> int:
     fuzzer = Fuzzer(targets if name == "all" else {name: targets[name]})
     if is_guided:
         fuzzer.write_seeds(corpus := CORPUS / name.replace(" ", "-"))
-        limits = (f"-max_total_time={seconds}", f"-seed={seed}", "-max_len=20000", "-timeout=300", "-rss_limit_mb=4096")
+        limits = (f"-max_total_time={seconds}", f"-seed={seed}", "-timeout=300", "-rss_limit_mb=4096")
         atheris.Setup([sys.argv[0], *limits, str(corpus)], fuzzer.run_chosen)
         atheris.Fuzz()
     dice = random.Random(seed)
