@@ -302,13 +302,16 @@ class _Unique:
 
     def item(self, item: Item) -> Item:
         """Return the item, or a skip for a duplicate."""
-        if item.url in self._rested or (item.url in self._urls and isinstance(item, Page | CarriedPage)):
+        if not isinstance(item, Page | CarriedPage):
+            return Skip(item.url, "already read") if item.url in self._rested else item
+        source = item.source if isinstance(item, Page) else item.record.source
+        # Pages that another source has read count here too, so that this source adds no copies of them.
+        is_copy = source != SOURCE and self._is_copy(item.url, (source, item.content_hash))
+        if item.url in self._rested or item.url in self._urls:
             return Skip(item.url, "already read")
-        if isinstance(item, Page | CarriedPage):
-            source = item.source if isinstance(item, Page) else item.record.source
-            if source != SOURCE and self._is_copy(item.url, (source, item.content_hash)):
-                return Skip(item.url, "same content as another page")
-            self._urls.add(item.url)
+        if is_copy:
+            return Skip(item.url, "same content as another page")
+        self._urls.add(item.url)
         return item
 
     def _is_copy(self, url: str, content: tuple[str, str]) -> bool:

@@ -256,5 +256,5 @@ class Longer(library.CShape):
 )
 def test_another_interface_is_told(compiled, monkeypatch, name, value):
     monkeypatch.setattr(library, name, value)
-    with pytest.raises(PackageError, match=r"has a library with another interface .*: remove it to build it again"):
+    with pytest.raises(PackageError, match=r"has a library whose interface differs .*: remove it to build it again"):
         library.load_library(compiled)

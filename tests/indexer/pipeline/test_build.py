@@ -85,6 +85,14 @@ def test_a_site_and_a_folder_together(tmp_path: Path, docs: Path, site: Site) ->
     assert best(tmp_path / "index", "zebra stripes") == "Zebras have stripes."
 
 
+def test_a_folder_in_another_source_adds_no_copies(tmp_path: Path, docs: Path) -> None:
+    (docs / "part" / "deep").mkdir(parents=True)
+    for name in ("two.md", "deep/one.md"):
+        (docs / "part" / name).write_text("# Yaks\n\nYaks carry loads over the pass.\n")
+    alone = run(tmp_path / "alone", docs).documents
+    assert run(tmp_path / "index", docs, docs / "part").documents == alone
+
+
 @pytest.mark.parametrize("kind", ["empty", "unreadable", "no text", "links"])
 def test_nothing_to_index_leaves_the_live_index(tmp_path: Path, docs: Path, kind: str) -> None:
     index = tmp_path / "index"
