@@ -98,7 +98,7 @@ class Claim:
         return [CLAUSE_END.search(self._prose, a.end, b.start) is not None for a, b in pairwise(self._content)]
 
     def find_altered(self, passages: Iterable[Evidence], word_weights: WordWeights) -> tuple[list[Term], Match | None]:
-        """Return the facts in whose place the passages have something else, or of something else, and this place."""
+        """Return the facts that the passages state differently or of another subject, and where they do."""
         weights = word_weights.weights_of(self.keys)
         candidates = (
             _Place(
@@ -120,7 +120,7 @@ class Claim:
     def _find_rival(
         self, slot: Slot, places: Sequence[_Place], weights: dict[str, float]
     ) -> tuple[float, Match | None]:
-        """Return how much better another fact's place fits than that of a number or name, and the place."""
+        """Return how much better another fact fits the words around a number or name, and where it stands."""
         first, last = max(0, slot.start - _REACH), min(len(self.words), slot.stop + _REACH)
         while any(self._breaks[first : slot.start]):
             first += 1
@@ -152,7 +152,7 @@ class Claim:
     def _find_other_subject(
         self, places: Sequence[_Place], word_weights: WordWeights
     ) -> tuple[frozenset[str], Match | None]:
-        """Return the keys of a fact that the passages say of something else, and the place; or only of the subject."""
+        """Return the subject of a clause that the passages say of another subject, and where they do."""
         starts = [0, *(at for at, is_end in enumerate(self._breaks, 1) if is_end)][: min(_MAX_CLAUSES, len(self.words))]
         clauses = [
             (start, stop, first_words(self._prose, self._terms[self._terms.index(self._content[start]) :]))
