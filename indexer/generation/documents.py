@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import groupby, starmap
 from operator import attrgetter
 from pathlib import Path
@@ -199,9 +199,12 @@ class Database:
 
     def link_texts(self, condition: str = "TRUE", *values: Any) -> list[Any]:
         """Return address of the page, target and text of links; files of earlier versions have none."""
-        has_table = self.rows("SELECT TRUE FROM sqlite_master WHERE name = 'link_texts'")
         query = f"SELECT url, target, text FROM link_texts JOIN documents ON id = document WHERE {condition}"  # noqa: S608
-        return self.rows(query, *values) if has_table else []
+        return self.rows(query, *values) if self._has_link_texts else []
+
+    @cached_property
+    def _has_link_texts(self) -> bool:
+        return bool(self.rows("SELECT TRUE FROM sqlite_master WHERE name = 'link_texts'"))
 
     def close(self) -> None:
         """Close the file after any read in progress."""

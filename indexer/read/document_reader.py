@@ -23,6 +23,7 @@ from indexer.text.cleaning import visible
 
 _HASH_COUNT = 1 << 64
 _PAGE_ANCHOR = re.compile(r"page=(\d+)")
+_MAX_LINK_TEXTS = 8
 
 
 class Unwanted(ParseError):
@@ -135,13 +136,16 @@ def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = N
 def _absolute_links(page_url: str, link_texts: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the targets and texts of the first eight links to other pages of the site."""
     texts: dict[str, str] = {}
+    site = origin(page_url)
     for target, text in link_texts:
+        if len(texts) == _MAX_LINK_TEXTS:
+            break
         address, _, anchor = target.partition("#")
         with suppress(ValueError):
             url = normalise(page_url, address) or urljoin(page_url, address)
-            if url.startswith(origin(page_url)) and url != page_url:
+            if origin(url) == site and url != page_url:
                 texts.setdefault(with_anchor(url, unquote(anchor)), text)
-    return tuple(texts.items())[:8]
+    return tuple(texts.items())
 
 
 def _read_content(reader: str, page: Page, process: ReaderProcess, ocr: Ocr) -> tuple[Extraction, Scans]:

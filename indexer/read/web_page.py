@@ -166,7 +166,8 @@ def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
         is_fallback = is_fallback or name == "noscript"
         todo += [(child, is_in_link, is_fallback) for child in reversed(node.children)]
     seconds, address = refresh or (0, None)
-    is_moved = seconds == 0 if is_for_all else not has_links  # with scripts, browsers show a menu and no refresh
+    # A refresh in <noscript> is for browsers without scripts; other browsers show the links.
+    is_moved = seconds == 0 if is_for_all else not has_links
     is_moved |= is_for_all and text_length < _MAX_MOVED_LENGTH
     return text_length, prose, address, is_moved
 

@@ -6,7 +6,7 @@ tooltips and messages stay hidden.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from indexer.read.html.furniture import POPUP
@@ -194,8 +194,7 @@ def _named_by_controls(controls: Iterable[Element], names: Collection[str]) -> s
     """Return the ids and classes of the elements that controls open, except popups."""
     shown: set[str] = set()
     for control in controls:
-        ids = (name for key, value in control.attributes.items() for name in _ids_in(key, value))
-        new_ids = [name for name in ids if name in names and name not in shown]
+        new_ids = [name for name in _referenced_ids(control) if name in names and name not in shown]
         if new_ids and not _opens_popup(control):
             shown.update(new_ids)
     return shown
@@ -209,9 +208,12 @@ def _ids_in(key: str, value: str) -> Iterable[str]:
     return (value[1:],) if key == "href" and value.startswith("#") else ()
 
 
+def _referenced_ids(control: Element) -> Iterator[str]:
+    return (name for key, value in control.attributes.items() for name in _ids_in(key, value))
+
+
 def _target(control: Element, ids: Mapping[str | None, Element]) -> Element | None:
-    names = (name for key, value in control.attributes.items() for name in _ids_in(key, value))
-    return next((ids[name] for name in names if name in ids), None)
+    return next((ids[name] for name in _referenced_ids(control) if name in ids), None)
 
 
 def _opens_popup(control: Element) -> bool:

@@ -355,5 +355,5 @@ def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
 
 def _holds_only_noise(tag: Element) -> bool:
     """Return whether an element has only controls, so that its id does not refer to the text after it."""
-    nodes = [node for node in tag.children if not isinstance(node, str) or not node.isspace()]
-    return bool(nodes) and all(isinstance(node, Element) and is_noise(node) for node in nodes)
+    contents = (node for node in tag.children if not isinstance(node, str) or not node.isspace())
+    return bool(tag.tags) and all(isinstance(node, Element) and is_noise(node) for node in contents)

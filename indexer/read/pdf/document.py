@@ -65,11 +65,13 @@ def read(body: bytes, charset: str | None) -> Extraction:
             for place, block in enumerate(blocks):
                 if HYPHEN in block.text:
                     blocks[place] = replace(block, text=hyphens.resolve(block.text), head=hyphens.resolve(block.head))
-        by_type = _headings_by_type(pages)
-        by_outline = _headings_by_outline(document, pages)
-        headings = by_type if len(by_outline) < 3 else by_outline
+        headings = _headings_by_outline(document, pages)
+        has_outline = len(headings) >= 3
         title = document.get_metadata_value("Title").strip()
-        if not title or _MADE_UP.search(title):
+        is_untitled = not title or _MADE_UP.search(title)
+        by_type = {} if has_outline and not is_untitled else _headings_by_type(pages)
+        headings = headings if has_outline else by_type
+        if is_untitled:
             largest = [(page, text) for (page, _), (level, text) in by_type.items() if not level]
             title = largest[0][1] if len(largest) == 1 and largest[0][0] == 0 else ""
         changed = document.get_metadata_value("ModDate") or document.get_metadata_value("CreationDate")
