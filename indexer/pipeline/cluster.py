@@ -19,6 +19,7 @@ from embedder.late_interaction import DocumentTokens
 from embedder.text_embedder import Embedder, encode_documents
 from indexer.config import package_version
 from indexer.errors import ClusterError
+from indexer.stop_signal import raise_at
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads these variables when it is imported
 os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "5")  # another program may listen at the address
@@ -58,8 +59,8 @@ def ray_session(address: str) -> Iterator[None]:
             raise ClusterError(
                 f"cannot use the Ray cluster {address}: {reason}; see that `ray start --head` runs there"
             ) from error
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray's handler ends the process without a message
-        yield
+        with raise_at(signal.SIGTERM):  # Ray's handler ends the process without a message
+            yield
     finally:
         ray.shutdown()
         signal.signal(signal.SIGTERM, before)

@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import BuildReport, Progress
 from indexer.publish.publish import disk_errors, list_collections, live_id, prepare
 from indexer.sources.folder import Watcher
+from indexer.stop_signal import raise_at
 from rag.changes.snapshots import count_changes
 from rag.commands import models
 from rag.commands.cli import Result
@@ -157,10 +158,8 @@ class SourceBuilds:
         paths = {source for source in self.sources if address_kind(source) is None}
         due: Sequence[str] = self.sources
         is_first = True
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-        watcher = Watcher(paths, self.settings.index_dir)
-        with suppress(KeyboardInterrupt), ExitStack() as stack:
-            stack.callback(signal.signal, signal.SIGTERM, before)
+        with suppress(KeyboardInterrupt), raise_at(signal.SIGTERM):
+            watcher = Watcher(paths, self.settings.index_dir)
             if on_first:
                 on_first(self.build(due, full=full))
                 due, full, is_first = (), False, False

@@ -17,6 +17,7 @@ from typing import Any
 from embedder.errors import PilotlightError
 from indexer import memory
 from indexer.pipeline.progress import Progress
+from indexer.stop_signal import raise_at
 from rag.jobs.jobs import END, JOB, write
 from rag.settings import load
 
@@ -34,12 +35,12 @@ def index_sources(job: dict[str, Any]) -> dict[str, Any]:
 
 def run_job(folder: Path, work: Work = index_sources) -> int:
     """Run a job with `work`, which returns the report of the build; record the end, and return the exit code."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may ignore SIGINT, and children inherit that
     job: dict[str, Any] = json.loads((folder / JOB).read_text(encoding="utf-8"))
     end: dict[str, Any] = {"state": "failed", "report": None, "error": None}
     code = 2
     try:
-        end |= {"report": work(job), "state": "done"}
+        with raise_at(signal.SIGINT):  # a parent may ignore SIGINT, and children inherit that
+            end |= {"report": work(job), "state": "done"}
         code = 0
     except (PilotlightError, MemoryError) as error:
         end["error"] = memory.SHORT if isinstance(error, MemoryError) else str(error)

@@ -1,0 +1,44 @@
+"""Stop signals that cannot be lost."""
+
+import signal
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+REPEAT_SECONDS = 1.0
+
+
+class Stopped(KeyboardInterrupt):
+    """A stop signal. Unlike its base class, it allows weak references."""
+
+
+@contextmanager
+def raise_at(number: int) -> Iterator[None]:
+    """Raise Stopped in the block when the signal arrives. Requires the main thread.
+
+    Destructors and callbacks of C code swallow exceptions, so it is raised again until one unwinds the block: while an
+    exception propagates or is handled, it is alive.
+    """
+    earlier, earlier_alarm = signal.getsignal(number), signal.getsignal(signal.SIGALRM)
+    last: Callable[[], Stopped | None] | None = None
+
+    def stop(*_: object) -> None:
+        nonlocal last
+        if last is None or last() is None:
+            signal.signal(signal.SIGALRM, stop)
+            signal.setitimer(signal.ITIMER_REAL, REPEAT_SECONDS, REPEAT_SECONDS)
+            error = Stopped()
+            last = weakref.ref(error)
+            try:
+                raise error
+            finally:
+                del error  # the traceback refers to this frame
+
+    signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        if last is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, earlier_alarm)
+        signal.signal(number, earlier)
