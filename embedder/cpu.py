@@ -73,7 +73,7 @@ _PR_SVE_GET_VL, _SVE_LENGTH = 51, 0xFFFF
 
 
 class _Leaf(ctypes.Structure):
-    """A cpuid leaf as glibc stores it, with the features that programs may use as `active`."""
+    """A cpuid leaf in glibc's layout. `active` has the features that programs may use."""
 
     _fields_ = (("cpuid", ctypes.c_uint * 4), ("active", ctypes.c_uint * 4))
 

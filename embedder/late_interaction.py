@@ -33,7 +33,7 @@ class DocumentTokens(NamedTuple):
 
     @classmethod
     def without(cls, vectors: Floats) -> "DocumentTokens":
-        """Return the result for texts without tokens."""
+        """Return vectors as the result of an embedder that gives no tokens."""
         return cls(vectors, np.empty((0, 0), dtype=np.uint8), np.zeros(len(vectors), dtype=np.int32))
 
     @classmethod

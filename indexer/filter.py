@@ -188,9 +188,9 @@ class EachFilter(Filter):
         return Filter.any_of(part or Filter() for part in self.parts).conditions()
 
 
-def parts_of(only: Filter | None, count: int) -> Sequence[Filter | None]:
+def parts_of(filter: Filter | None, count: int) -> Sequence[Filter | None]:
     """Return the filter of each of `count` collections."""
-    return only.parts if isinstance(only, EachFilter) else [only] * count
+    return filter.parts if isinstance(filter, EachFilter) else [filter] * count
 
 
 def terms_of(document: Document) -> list[str]:

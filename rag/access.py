@@ -391,7 +391,7 @@ def _rule(table: Mapping[str, Any], where: str) -> _Rule:
     everything, role, everybody = table.get("everything", False), table.get("role", "read"), table.get("everybody")
     users, groups, collections = (_texts(table, name, where) for name in ("user", "group", "collections"))
     try:
-        only = Filter.parse(table["filter"]) if "filter" in table else None
+        filter = Filter.parse(table["filter"]) if "filter" in table else None
     except FilterError as error:
         raise SettingsError(f"{where}: {error}") from error
     invalid_names = [name for name in sorted(collections) if not is_collection_name(name)]
@@ -400,17 +400,17 @@ def _rule(table: Mapping[str, Any], where: str) -> _Rule:
         (not isinstance(everything, bool), "everything must be true or false"),
         (not any(map(table.get, _SUBJECTS)), "needs user, group, or everybody = true"),
         (not any(map(table.get, _OBJECTS)), "needs collections, filter, or everything = true"),
-        (everything and only is not None, "everything cannot be combined with filter"),
+        (everything and filter is not None, "everything cannot be combined with filter"),
         (role not in ROLES, f"role must be one of {', '.join(ROLES)}, not {role!r}"),
         (invalid_names, f"{''.join(invalid_names[:1])[:80]!r} is not a name that a collection can have"),
-        (only is not None and not only, "filter must have a field"),
+        (filter is not None and not filter, "filter must have a field"),
         ([] in map(table.get, ("user", "group", "collections")), "a list must not be empty"),
         (role == "write" and not everything, f"the role write needs everything = true: {MUST_BE_WHOLE}"),
     )
     for is_wrong, problem in refusals:
         if is_wrong:
             raise SettingsError(f"{where}: {problem}")
-    grant = Grant(frozenset(collections) if "collections" in table else None, only)
+    grant = Grant(frozenset(collections) if "collections" in table else None, filter)
     return _Rule(reader_names(users, groups), bool(everybody), grant, role, everything)
 
 

@@ -230,6 +230,6 @@ def _fields(query: str | SearchRequest, options: Mapping[str, Any]) -> dict[str,
     if isinstance(query, SearchRequest):
         options, query = query.options(), query.query
     fields: dict[str, Any] = {"query": query, **{name: value for name, value in options.items() if value is not None}}
-    if isinstance(only := fields.get("filter"), Filter):
-        fields["filter"] = only.as_dict()
+    if isinstance(filter := fields.get("filter"), Filter):
+        fields["filter"] = filter.as_dict()
     return fields

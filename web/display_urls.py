@@ -52,7 +52,7 @@ class DisplayNames:
             root: _name_of(root) if same[_name_of(root)] == 1 else "/".join(root.rsplit("/", 2)[-2:])
             for root in sorted({*roots.values()}, key=len, reverse=True)
         }
-        # by filter field: the name of each source, and the prefix of values that it replaces
+        # filter field → names of sources, each with the prefix of values that it replaces
         self._starts: dict[str, list[tuple[str, str]]] = {field: [] for field in _AFTER}
         for source, root in roots.items():
             name = self._names[root]

@@ -228,7 +228,7 @@ class Links:
 
 
 def read_links(page: Page, lend: Lend = borrowed, requested: PageParts = ONLY_LINKS, *, former_site: str = "") -> Links:
-    """Read the links of a page and the other parts that are requested. Links to the site's former host are its own.
+    """Read the links of a page and other requested parts. Links to the site's former host count as its own.
 
     Raises FetchError: the markup cannot be read, or takes too much time or memory.
     """

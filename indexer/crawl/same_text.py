@@ -61,13 +61,13 @@ def shingles_without_address(page: Page) -> frozenset[int]:
 
 
 def is_same_answer(page: Collection[int], missing: Collection[int]) -> bool:
-    """Return whether a response equals the response for a missing page, by the shingles of both."""
+    """Return whether a response equals that for a missing page. Both are given as shingles."""
     different = len({*page}.difference(missing))
     return bool(page) and different <= _MAX_DIFFERENT and different <= _MAX_DIFFERENT_SHARE * len(page)
 
 
 def is_within(text: Collection[int], other: Collection[int]) -> bool:
-    """Return whether a text is empty or part of another, by the shingles of both."""
+    """Return whether a text is empty or part of another. Both are given as shingles."""
     return _is_in(Sample.of(text), Sample.of(other))
 
 
@@ -107,7 +107,7 @@ class SiteTexts:
         self._url_by_name.setdefault(_base_name(url), url)
 
     def has_text(self, url: str, text: Collection[int]) -> bool:
-        """Return whether a page contains a text, by the shingles of both. True also if the page was not read."""
+        """Return whether a page contains a text, given as shingles. Also True if the page was not read."""
         sample = self._sample(url)
         return sample is None or _is_in(Sample.of(text), sample)
 

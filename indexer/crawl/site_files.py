@@ -47,7 +47,7 @@ class Robots:
                 self._allowed_by_prefix[pattern] = allows or self._allowed_by_prefix.get(pattern, False)
             elif wildcards_left >= 0:
                 self._patterns.append((len(pattern), allows, pattern))
-            elif not allows:  # too slow to match, so a shorter rule forbids more
+            elif not allows:  # too many wildcards to match, so forbid more
                 self._allowed_by_prefix.setdefault(pattern.removesuffix("$").partition("*")[0], False)
         self._lengths = sorted({*map(len, self._allowed_by_prefix)}, reverse=True)
         self._patterns.sort(reverse=True)
@@ -186,7 +186,7 @@ class SitemapReader:
         return SitemapPages(tuple(url for url in pages if origin(url) == self.site), tuple(notes), unavailable)
 
     def _with_site_scheme(self, url: str) -> str:
-        """Change an address on the site's present or former host to the site's, because sitemaps mix http and https."""
+        """Move an address on the site's present or former host to `site`, because sitemaps mix http and https."""
         hosts = (urlsplit(self.site).netloc, urlsplit(self.former_site).netloc)
         return self.site + url.removeprefix(origin(url)) if urlsplit(url).netloc in hosts else url
 

@@ -144,7 +144,7 @@ class DocumentWriter:
             self._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608 - only marks
 
     def languages(self, sample: int) -> list[tuple[str | None, int, list[str]]]:
-        """Return each language, its number of chunks, and its texts in a sample of all chunks; most frequent first."""
+        """Return the languages, most frequent first, each with its number of chunks and some of their texts."""
         counts = "SELECT language, sum(chunks) FROM documents GROUP BY language ORDER BY 2 DESC"
         sampled = f"SELECT language, text FROM chunks JOIN documents ON documents.id = document WHERE row {_IN}"  # noqa: S608
         rows = json.dumps(list(range(0, self.chunks, max(1, self.chunks // sample))))
@@ -198,7 +198,7 @@ class Database:
             return connection.execute(query, values).fetchall()
 
     def link_texts(self, condition: str = "TRUE", *values: Any) -> list[Any]:
-        """Return address of the page, target and text of links; files of earlier versions have none."""
+        """Return the page address, target and text of each link; none for files of earlier versions."""
         query = f"SELECT url, target, text FROM link_texts JOIN documents ON id = document WHERE {condition}"  # noqa: S608
         return self.rows(query, *values) if self._has_link_texts else []
 
@@ -213,7 +213,7 @@ class Database:
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
-    """Connect to a published file, which never changes, from any thread; raises sqlite3.Error."""
+    """Connect to a published file, for use in any thread. Raises sqlite3.Error."""
     database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
     database.execute("PRAGMA trusted_schema = OFF")
     return database
@@ -250,10 +250,10 @@ class DocumentReader:
             chunks = connection.execute(_SECTION, (row - SECTION_NEIGHBOURS, row + SECTION_NEIGHBOURS))
             return section_text(row, [(*fields, read_blocks(blocks)) for *fields, blocks in chunks], self._texts.path)
 
-    def select(self, only: Filter) -> RowSet:
+    def select(self, filter: Filter) -> RowSet:
         """Return the rows of the documents that a filter allows. Raises IndexCorrupt."""
         with self._filters as connection:
-            return select_rows(only, connection, self.chunks)
+            return select_rows(filter, connection, self.chunks)
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
         """Return the facts of documents by number. Raises IndexCorrupt."""
@@ -261,23 +261,23 @@ class DocumentReader:
         return {number: DocumentFacts(*facts) for number, *facts in self._documents.rows(query, json.dumps(numbers))}
 
     def twins(self) -> dict[int, frozenset[int]]:
-        """Map each twin to the better documents with the same text, by number. Raises IndexCorrupt."""
+        """Map the number of each twin to those of the preferred documents. Raises IndexCorrupt."""
         better: defaultdict[int, set[int]] = defaultdict(set)
         for number, other in self._documents.rows("SELECT document, better FROM twins"):
             better[number].add(other)
         return {number: frozenset(numbers) for number, numbers in better.items()}
 
     def scan(self, allowed: RowSet | None = None) -> Iterator[list[tuple[int, bytes]]]:
-        """Yield the rows of passages and their texts in UTF-8, a few at a time. Raises IndexCorrupt."""
+        """Yield batches of rows, each row with the text of its passage in UTF-8. Raises IndexCorrupt."""
         query = "SELECT row, CAST(text AS BLOB) FROM chunks WHERE row BETWEEN ? AND ?"
         for start in range(0, self.chunks, _READ_BATCH):
             texts = self._documents.rows(query, start, start + _READ_BATCH - 1)
             yield texts if allowed is None else [each for each in texts if each[0] in allowed]
 
-    def survey(self, only: Filter | None = None) -> list[DocumentFacts]:
+    def survey(self, filter: Filter | None = None) -> list[DocumentFacts]:
         """Return the facts of all documents that a filter allows. Raises IndexCorrupt."""
         values: list[str] = []
-        where = _sql(only.conditions(), values) if only else "TRUE"
+        where = _sql(filter.conditions(), values) if filter else "TRUE"
         query = f"SELECT {_FACTS} FROM documents WHERE {where}"  # noqa: S608 - of fixed tests
         return list(starmap(DocumentFacts, self._documents.rows(query, *values)))
 
@@ -339,7 +339,7 @@ class DocumentReader:
             database.close()
 
 
-def select_rows(only: Filter, connection: sqlite3.Connection, total: int) -> RowSet:
+def select_rows(filter: Filter, connection: sqlite3.Connection, total: int) -> RowSet:
     """Return the rows of the documents that a filter allows; `total` is the number of all rows.
 
     Raises:
@@ -347,7 +347,7 @@ def select_rows(only: Filter, connection: sqlite3.Connection, total: int) -> Row
         ValueError: a row is not below the total.
     """
     values: list[str] = []
-    where = _sql(only.conditions(), values)
+    where = _sql(filter.conditions(), values)
     query = f"SELECT first_row, first_row + chunks FROM documents WHERE {where}"  # noqa: S608 - of fixed tests
     return RowSet.from_ranges(total, connection.execute(query, values))
 

@@ -7,8 +7,8 @@ another source may belong to a stranger. The manifest stores them as prefixes.
 
 A source may have a page in several formats: as HTML, as its source text, and in a PDF or EPUB book. The sketch of a
 document has the hashes of an eighth of its runs of five words. Two documents of different formats match if most of the
-shorter sketch is in the longer one. A document is a twin of its better structured matches if these together have most
-of its sketch.
+shorter sketch is in the longer one. A document is a twin of the better structured documents that match it if these
+together have most of its sketch.
 """
 
 import re
@@ -25,7 +25,7 @@ import numpy.typing as npt
 from indexer.filter import Filter
 
 Versions = Mapping[str, tuple[str, str]]
-"""By source, line feed and prefix of an address: the prefix with `*` for the version, and the version."""
+"""Map a source, a line feed and an address prefix to the prefix with `*` for the version, and to the version."""
 
 _MIN_PAIRED_SHARE = 0.25
 _MAX_BITS = 22
@@ -131,11 +131,11 @@ def edition_at(url: str, source: str, versions: Versions) -> Edition | None:
     return None
 
 
-def resolve_versions(only: Filter, versions: Versions) -> Filter:
+def resolve_versions(filter: Filter, versions: Versions) -> Filter:
     """Replace the versions of a filter by prefixes of addresses, which every store can apply."""
-    also = frozenset(frozenset(resolve_versions(each, versions) for each in alternatives) for alternatives in only.also)
-    bare = replace(only, version=(), also=also)
-    if not only.version:
+    also = frozenset(frozenset(resolve_versions(each, versions) for each in group) for group in filter.also)
+    bare = replace(filter, version=(), also=also)
+    if not filter.version:
         return bare
     places: dict[tuple[str, str], dict[str, list[str]]] = {}
     for key, (place, version) in versions.items():
@@ -144,7 +144,7 @@ def resolve_versions(only: Filter, versions: Versions) -> Filter:
     beginnings: dict[str, list[str]] = {}
     for (source, _), by_version in places.items():
         newest = max(by_version, key=version_key)
-        for requested in (each.lower().removeprefix("v") for each in only.version):
+        for requested in (each.lower().removeprefix("v") for each in filter.version):
             for version, prefixes in by_version.items():
                 is_newest = requested in _NEWEST_ASCENDING and version == newest and requested not in by_version
                 is_within = requested.endswith(".x") and f"{version}.".startswith(requested[:-1])
@@ -177,7 +177,7 @@ Hashes = npt.NDArray[np.uint32]
 
 
 class _Sketched(NamedTuple):
-    """A document with the hashes of its sketch, ascending and complete up to a limit; a lower `rank` is better."""
+    """A document with its sketch: ascending hashes, complete up to `limit`. The lowest `rank` is preferred."""
 
     number: int
     rank: tuple[bool, bool, int, str]

@@ -22,7 +22,7 @@ from indexer.generation.manifest import DOCUMENTS, GENERATIONS, LEXICAL, RESTRIC
 from indexer.generation.rows import ROW, RowFacts, RowSet, ScoredRows, TermHits, TokenReader, read_array
 from indexer.generation.vectors import VectorReader
 
-MANY_CHUNKS = 300_000  # chunks; a search by words in more takes longer than waking a thread
+MANY_CHUNKS = 300_000  # with more, a search by words takes longer than waking a thread
 MAX_CACHED_FILTERS = 64
 
 Rows = npt.NDArray[np.int64]
@@ -81,33 +81,33 @@ class Generation:
                     raise
 
     def search_vectors(
-        self, vector: npt.NDArray[np.float32], k: int, only: Filter | None = None, terms: LexicalQuery | None = None
+        self, vector: npt.NDArray[np.float32], k: int, filter: Filter | None = None, terms: LexicalQuery | None = None
     ) -> ScoredRows:
         """Find the k chunks nearest to a vector.
 
         Args:
             vector: float32 (dim,).
             k: maximum of chunks.
-            only: filter for documents.
+            filter: filter for documents.
             terms: from `read_query`; required and excluded words narrow the search.
 
         Returns: cosines, float32 (n,), best first, and rows, int64 (n,).
 
         Raises: VectorError as `VectorReader.search` does.
         """
-        allowed = self.select(only) if only else None
+        allowed = self.select(filter) if filter else None
         if terms is not None and terms.is_bounded:
             within = self.lexical.within(terms.required, terms.excluded)
             allowed = within if allowed is None else within & allowed
         return self._vectors.search(vector, k, allowed)
 
-    def search_terms(self, terms: LexicalQuery, k: int, only: Filter | None = None) -> TermHits:
+    def search_terms(self, terms: LexicalQuery, k: int, filter: Filter | None = None) -> TermHits:
         """Find the k chunks that match the words of a query best; see `LexicalReader.search`."""
-        return TermHits(*self.lexical.search(terms, k, only, self.select(only) if only else None))
+        return TermHits(*self.lexical.search(terms, k, filter, self.select(filter) if filter else None))
 
-    def suggest(self, typed: str, limit: int, only: Filter | None = None) -> list[Heading]:
+    def suggest(self, typed: str, limit: int, filter: Filter | None = None) -> list[Heading]:
         """Return titles and headings that begin as typed, see `Headings.find`."""
-        return self._find_headings(typed, limit, self.select(only) if only else None)
+        return self._find_headings(typed, limit, self.select(filter) if filter else None)
 
     def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
         """Score passages by their tokens with `score`, which takes the tokens and rows of one generation."""
@@ -126,22 +126,22 @@ class Generation:
         versions = self.manifest.versions
         return {number: edition_at(each.url, each.source, versions) for number, each in self.facts(numbers).items()}
 
-    def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
-        """Yield the documents with their passages, JSON-ready; `only` and `id` select some. Raises IndexCorrupt."""
-        for entry in self.entries(only, id):
+    def documents(self, filter: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the documents with their passages, JSON-ready; `filter` and `id` select some. Raises IndexCorrupt."""
+        for entry in self.entries(filter, id):
             yield {"generation": self.manifest.id, **entry.facts, "passages": self.passages(entry.rows)}
 
-    def entries(self, only: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
-        """Yield the documents without their passages; `only` and `id` select some."""
-        return self._documents.entries(self.select(only) if only else None, id)
+    def entries(self, filter: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
+        """Yield the documents without their passages; `filter` and `id` select some."""
+        return self._documents.entries(self.select(filter) if filter else None, id)
 
-    def entry_of(self, chunk_id: str, only: Filter | None = None) -> tuple[DocumentEntry, int] | None:
+    def entry_of(self, chunk_id: str, filter: Filter | None = None) -> tuple[DocumentEntry, int] | None:
         """Return the document of a chunk and the row of the chunk, or None if the filter excludes it."""
-        return self._documents.entry_of(chunk_id, self.select(only) if only else None)
+        return self._documents.entry_of(chunk_id, self.select(filter) if filter else None)
 
-    def scan(self, only: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
+    def scan(self, filter: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
         """Yield rows and texts of passages, see `DocumentReader.scan`."""
-        return self._documents.scan(self.select(only) if only else None)
+        return self._documents.scan(self.select(filter) if filter else None)
 
     def close(self) -> None:
         """Close the files."""
@@ -149,7 +149,7 @@ class Generation:
 
 
 class JointGeneration(Generation):
-    """Generations of one embedder, searched as one; rows and documents are numbered across all.
+    """Generations of one embedder, searched as one. Numbers of rows and documents continue across them.
 
     Word statistics are those of all passages together. A filter may be an `EachFilter`.
     """
@@ -166,7 +166,7 @@ class JointGeneration(Generation):
             counts=replace(counts[0], documents=int(self._numbers[-1]), chunks=int(self._starts[-1])),
             report={"languages": [*chain(*(each.manifest.report.get("languages", ()) for each in self._members))]},
             versions=dict(chain(*(each.manifest.versions.items() for each in self._members))),
-            schema_version=RESTRICTED_VERSION,  # keeps the readers of an `EachFilter`, which has them only where needed
+            schema_version=RESTRICTED_VERSION,  # the readers in an `EachFilter` are needed
         )
         self.twins = {
             number + first: frozenset(other + first for other in better)
@@ -174,7 +174,7 @@ class JointGeneration(Generation):
             for number, better in each.twins.items()
         }
         self.lexical = JointReader([each.lexical for each in self._members])
-        # not None if all generations have tokens, which `score_tokens` reads from each generation
+        # Only shows whether all generations have tokens: `score_tokens` reads the tokens of each.
         self.tokens = self._members[0].tokens if all(each.tokens for each in self._members) else None
         self.read_query = self.lexical.read
         self.terms_take_long = self.lexical.count >= MANY_CHUNKS
@@ -185,10 +185,10 @@ class JointGeneration(Generation):
         return [self.names[number] for number in np.searchsorted(self._starts, rows, side="right") - 1]
 
     def search_vectors(
-        self, vector: npt.NDArray[np.float32], k: int, only: Filter | None = None, terms: LexicalQuery | None = None
+        self, vector: npt.NDArray[np.float32], k: int, filter: Filter | None = None, terms: LexicalQuery | None = None
     ) -> ScoredRows:
         """Find the k chunks nearest to a vector."""
-        filters = parts_of(only, len(self._members))
+        filters = parts_of(filter, len(self._members))
         hits = [each.search_vectors(vector, k, f, terms) for each, f in zip(self._members, filters, strict=True)]
         scores = np.concatenate([scores for scores, _ in hits])
         rows = np.concatenate([rows + start for (_, rows), start in zip(hits, self._starts, strict=False)])
@@ -245,9 +245,9 @@ class JointGeneration(Generation):
             chunks |= zip(places.tolist(), self._members[number].chunks(local_rows), strict=True)
         return [chunks[place] for place in range(len(rows))]
 
-    def entries(self, only: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
+    def entries(self, filter: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
         """Yield the documents that a filter allows, or those with the id, without their passages."""
-        filters = parts_of(only, len(self._members))
+        filters = parts_of(filter, len(self._members))
         for each, member_filter, start in zip(self._members, filters, self._starts.tolist(), strict=False):
             for entry in each.entries(member_filter, id):
                 yield DocumentEntry(entry.facts, range(entry.rows.start + start, entry.rows.stop + start))
@@ -266,9 +266,9 @@ def _split(starts: Rows, rows: Rows) -> Iterator[tuple[int, npt.NDArray[np.intp]
         yield number, places, rows[places] - starts[number]
 
 
-def _select(members: Sequence[Generation], only: Filter) -> RowSet:
+def _select(members: Sequence[Generation], filter: Filter) -> RowSet:
     masks = []
-    for each, member_filter in zip(members, parts_of(only, len(members)), strict=True):
+    for each, member_filter in zip(members, parts_of(filter, len(members)), strict=True):
         count = each.manifest.counts.chunks
         mask = each.select(member_filter).mask if member_filter else np.full(count + 7 >> 3, 255, np.uint8)
         masks.append(np.unpackbits(mask, count=count, bitorder="little"))

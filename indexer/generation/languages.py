@@ -62,4 +62,4 @@ def unknown_languages(languages: Sequence[Spoken], model: str) -> str:
         return ""
     listed = " or ".join(filter(None, [", ".join(names[:-1]), names[-1]])).replace("%", " %")
     advice = "" if MULTILINGUAL in model else f"; --model {MULTILINGUAL} knows about 100 languages"
-    return f"the model does not know {listed}: words decide{advice}"
+    return f"the model does not know {listed}: words decide the ranking{advice}"

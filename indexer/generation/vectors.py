@@ -112,7 +112,7 @@ class VectorWriter:
         index.train(sample)
         self._filled(index)
         index.nprobe = min(_LISTS_PER_QUERY, nlist)
-        # float16 is faster for a query, which reads every centroid once. A float32 product has assigned the vectors.
+        # float16 is faster for a query, which reads every centroid once. The vectors were assigned in float32.
         compact = _new_store(self._dimension)
         compact.add(exact.reconstruct_n(0, nlist))
         index.quantizer = compact
@@ -217,13 +217,13 @@ class VectorReader:
         return numbers
 
     def _checked(self, numbers: Vectors) -> Vectors:
-        """Return finite numbers unchanged; raise IndexCorrupt for others, since the file was damaged after opening."""
+        """Return the numbers. If one is not finite, the file was damaged after opening: raise IndexCorrupt."""
         if not np.isfinite(numbers).all():
             raise corrupt(self._path, "has a vector with NaN or infinity")
         return numbers
 
     def _allowed_candidates(self, query: Vectors, count: int, allowed: RowSet) -> Rows:
-        """Return, in ascending order, allowed rows that probably include the nearest `count`, or all allowed rows."""
+        """Return allowed rows, ascending, that probably include the nearest `count`. They may be all allowed rows."""
         if self.base is None or allowed.count <= _MAX_ROWS_WITHOUT_SEARCH:
             return allowed.rows()
         if self.kind == "ivf":

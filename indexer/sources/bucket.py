@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ClientConfig, RetryConfig
 
-# A store counts as down after this number of failed objects in a row, or after failed requests for this time.
+# A store counts as down after this number of failed objects in a row, or after requests have failed for this time.
 _MAX_FAILURES, _MAX_FAILED_SECONDS = 20, 7_200.0
 _LISTING_SECONDS = 600.0
 _MAX_ERROR_CHARACTERS = 10_000
@@ -91,7 +91,7 @@ class Bucket:
             "timeout": timedelta(seconds=self._limits.timeout),
             "user_agent": self._limits.user_agent,
         }
-        if not self._limits.http_proxy:  # keeps the client from proxies of the environment; `*` matches only names
+        if not self._limits.http_proxy:  # ignore the proxies of the environment; `*` matches only names
             client |= {"proxy_url": "http://localhost", "proxy_excludes": "*,0.0.0.0/0,::/0"}
         elif self._limits.http_proxy != ENVIRONMENT:
             client |= {"proxy_url": self._limits.http_proxy, "proxy_excludes": "localhost,127.0.0.0/8,::1"}
@@ -142,8 +142,8 @@ class Bucket:
                 except self._errors as error:
                     where = f"{self._address.scheme}://{self._address.bucket}/{folder}"
                     raise SourceError(
-                        f"{where} above it cannot be listed ({_brief(error)}), and there may be an access list: "
-                        "let the credentials list it"
+                        f"{where} above it may have an access list, but cannot be listed ({_brief(error)}): "
+                        "allow the credentials to list it"
                     ) from None
                 names = [file.path.decode("utf-8", "replace") for file in objects]
                 self._closed_above |= closed_paths(name for name in names if "/" not in name[len(folder) :])
@@ -168,7 +168,7 @@ class Bucket:
                         items, error = items.result()
                         failures = failures + 1 if error else 0
                         if failures >= _MAX_FAILURES or self._failed_seconds > _MAX_FAILED_SECONDS:
-                            problem = f"{_MAX_FAILURES} objects in a row, or too many, could not be read ({error})"
+                            problem = f"too many objects could not be read ({error})"
                             raise SourceError(f"{self._context.source}: {problem}")
                     yield from items
             finally:

@@ -206,7 +206,7 @@ class _FolderReading:
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
     def _access_above(self) -> Readers:
-        """Return the readers in the nearest access list above the root, on its path with links or its resolved path."""
+        """Return the readers in the nearest access list above the root, by its path as written and as resolved."""
         access: Readers = None
         root = Path(os.path.abspath(Path(self._context.source).expanduser()))
         for folder in dict.fromkeys([*reversed(root.parents), *reversed(self._tree.root.parents)]):
@@ -217,7 +217,7 @@ class _FolderReading:
     def _lists(
         self, folder: Path, names: Iterable[tuple[str, int]], inherited: Readers
     ) -> tuple[Readers, dict[str, Readers]]:
-        """Return the readers of a folder, and of files with lists; a repeated list, or one with no file, has none."""
+        """Return the readers of a folder, and of files with lists. A repeated list, or one without a file, has none."""
         files = {name.casefold() for name, mode in names if not stat.S_ISDIR(mode)}
         lists: dict[str, Readers] = {"": inherited}
         targets, is_closed = set[str](), False
@@ -226,7 +226,7 @@ class _FolderReading:
             if target == name.casefold():
                 continue
             if target in targets or (target and target not in files):
-                reason = "is another list for the same" if target in targets else "names no file in its folder"
+                reason = "repeats a list with the same name" if target in targets else "names no file in its folder"
                 self._list_failures.append(Failure((folder / name).as_uri(), f"{reason}: no one gets access"))
                 is_closed = is_closed or target not in targets
                 lists[target] = NOBODY

@@ -191,7 +191,7 @@ def _why_not(address: GitAddress, errors: str, *, has_login: bool) -> str:
             return "the server rejects the credentials of its origin"
         return "there is no such repository, or it needs a login: describe one under [[credentials]]"
     if "requested URL returned error: 3" in errors:
-        return "the server redirects, which is not followed: name the address it leads to"
+        return "the server redirects, and redirects are not followed: name the target"
     return f"cannot be fetched: {_first_error(errors)}"
 
 

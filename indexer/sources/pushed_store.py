@@ -123,7 +123,7 @@ class PushedStore:
         return int(self._one(failed)[0])
 
     def has(self, url: str) -> bool:
-        """Return whether an address has a document, here or only in the live generation, as after an import."""
+        """Return whether an address has a document in this store, or only in the live generation after an import."""
         if (sent := self._one("SELECT body IS NOT NULL FROM documents WHERE url = ?", url)) is not None:
             return bool(sent[0])
         try:

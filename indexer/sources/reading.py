@@ -37,7 +37,7 @@ from indexer.sources.pushed_store import SOURCE, PushedStore
 _SAMPLE_PAGES, _MAX_SAMPLE_BYTES, _MAX_SAMPLE_ITEMS = 40, 20_000_000, 200
 _MAX_READERS = 2
 _MIN_PAGES = 4
-# A text belongs to the template if it is on this number of pages, and on this share of the pages with its place.
+# A text belongs to the template if it is on this number of pages, and on this share of the pages that have its place.
 _MIN_REPEATS, _MIN_SHARE, _MIN_LINKED_SHARE = 3, 0.5, 0.8
 _MIN_CHANGED_SHARE = 0.8
 _REPEATED_PLACES = 2
@@ -267,7 +267,7 @@ def _read_one(context: SourceContext, reading: Reading, browser: Browser) -> Ite
 
 
 def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item]:
-    """Yield pushed documents by address, then the documents that only the index has after an import."""
+    """Yield pushed documents, sorted by address, and then documents that only the index has, after an import."""
     earlier, sent = context.earlier, set[str]()
     context.report_due(documents.facts().documents)
     for url, content_hash, is_there in documents.listed():
@@ -292,7 +292,7 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
 
 
 class _Unique:
-    """Skips repeated addresses, and repeated content within a source unless it is another version of a manual."""
+    """Skips repeated addresses, and content that repeats within a source, except in other versions of a manual."""
 
     def __init__(self, copied_urls: Collection[str]) -> None:
         self._rested = copied_urls
@@ -315,7 +315,7 @@ class _Unique:
         return item
 
     def _is_copy(self, url: str, content: tuple[str, str]) -> bool:
-        """Return whether a page other than a version of this page has the same content. If not, record this page."""
+        """Return whether a page that is no version of this one has the same content. If not, record this page."""
         urls = self._contents.setdefault(content, [])
         if len(urls) >= _MAX_VERSIONS:
             return True

@@ -65,7 +65,7 @@ class StoredFiles:
         self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
 
     def select(self, *, has_media_types: bool = False) -> Iterator[StoredFile | Skip | Failure]:
-        """Yield the files to read, a skip or failure for each other file, and one skip for a hidden folder.
+        """Yield the files to read, a skip or failure for each other file, and a skip for each hidden folder.
 
         With `has_media_types`, the source knows the types of files without a suffix.
         """

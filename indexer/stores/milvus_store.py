@@ -207,30 +207,30 @@ class MilvusGeneration:
         query: str,
         synonyms: Synonyms = MappingProxyType({}),
         is_word: Callable[[str], bool] | None = None,
-        only: Filter | None = None,
+        filter: Filter | None = None,
     ) -> LexicalQuery:
         """Parse a query. Spelling is not corrected, because Milvus has no list of words."""
         return read_query(query, self._passages, synonyms=synonyms)
 
     def search_vectors(
-        self, vector: npt.NDArray[np.float32], k: int, only: Filter | None = None, terms: LexicalQuery | None = None
+        self, vector: npt.NDArray[np.float32], k: int, filter: Filter | None = None, terms: LexicalQuery | None = None
     ) -> ScoredRows:
         """Find the chunks nearest to a vector, at most 16,384."""
         check_query_vector(vector, self.manifest.counts.dimension)
-        return self._matching({"data": [vector.tolist()], "anns_field": "vector"}, "IP", k, only, terms)
+        return self._matching({"data": [vector.tolist()], "anns_field": "vector"}, "IP", k, filter, terms)
 
-    def search_terms(self, terms: LexicalQuery, k: int, only: Filter | None = None) -> TermHits:
+    def search_terms(self, terms: LexicalQuery, k: int, filter: Filter | None = None) -> TermHits:
         """Find the chunks that match the words of a query, at most 16,384."""
         if not (text := bm25_text(terms)):
             return TermHits(np.empty(0, np.float32), np.empty(0, np.int64))
         search = {"data": [text], "anns_field": "sparse"}
-        return TermHits(*self._matching(search, "BM25", k, only, terms))
+        return TermHits(*self._matching(search, "BM25", k, filter, terms))
 
     def _matching(
-        self, search: dict[str, Any], metric: str, k: int, only: Filter | None, terms: LexicalQuery | None
+        self, search: dict[str, Any], metric: str, k: int, filter: Filter | None, terms: LexicalQuery | None
     ) -> ScoredRows:
         """Search for k chunks, and search deeper while too few of the hits contain the required phrases."""
-        tests = [*(constraints(terms) if terms else ()), *([expression(only.conditions())] if only else [])]
+        tests = [*(constraints(terms) if terms else ()), *([expression(filter.conditions())] if filter else [])]
         required = terms.required if terms else ()
         search |= {"filter": " and ".join(tests), "output_fields": ["row", "words"] if required else ["row"]}
         limit = min(k, _MAX_ROWS_PER_CALL)
@@ -248,7 +248,7 @@ class MilvusGeneration:
         order = np.lexsort((rows, -scores))
         return scores[order], rows[order]
 
-    def suggest(self, typed: str, limit: int, only: Filter | None = None) -> list[Heading]:
+    def suggest(self, typed: str, limit: int, filter: Filter | None = None) -> list[Heading]:
         """Return nothing: there is no index of titles and headings."""
         return []
 
@@ -294,28 +294,28 @@ class MilvusGeneration:
         chunks = [(*(chunk[name] for name in fields), _blocks(chunk)) for chunk in nearby]
         return section_text(row, chunks, self._where)
 
-    def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
+    def documents(self, filter: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield every document that a filter allows, or only the one with the id, with its passages, JSON-ready."""
-        rows = self._select([*CHUNK_FIELDS, "document"], only, id)
+        rows = self._select([*CHUNK_FIELDS, "document"], filter, id)
         for _, members in groupby(rows, key=itemgetter("document")):
             passages = list(members)
             facts = {name: passages[0]["about"][name] for name in SHOWN_FIELDS}
             texts = [*map(_passage, passages)]
             yield {"generation": self.manifest.id, "id": document_id(facts["url"]), **facts, "passages": texts}
 
-    def entries(self, only: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
+    def entries(self, filter: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
         """Yield the documents that a filter allows, or only the one with the id, without their passages."""
-        for row in self._select(["document", "about"], only, id, "position == 0"):
+        for row in self._select(["document", "about"], filter, id, "position == 0"):
             facts = {name: row["about"][name] for name in SHOWN_FIELDS}
             count = len(self._rows(f"document == {row['document']}", ["row"]))
             yield DocumentEntry({"id": document_id(facts["url"]), **facts}, range(row["row"], row["row"] + count))
 
-    def entry_of(self, chunk_id: str, only: Filter | None = None) -> tuple[DocumentEntry, int] | None:
+    def entry_of(self, chunk_id: str, filter: Filter | None = None) -> tuple[DocumentEntry, int] | None:
         """Return the document that has a chunk, and the row of the chunk, or None if the filter excludes it."""
         if not is_document_id(chunk_id):  # ids of chunks have the same form
             return None
         for row in self._rows(f'id == "{chunk_id}"', ["row", "document_id"]):
-            for entry in self.entries(only, row["document_id"]):
+            for entry in self.entries(filter, row["document_id"]):
                 return entry, row["row"]
         return None
 
@@ -328,21 +328,21 @@ class MilvusGeneration:
         """Return the chunks of a document, JSON-ready."""
         return list(map(_passage, self._in_range(rows, CHUNK_FIELDS)))
 
-    def scan(self, only: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
+    def scan(self, filter: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
         """Yield the rows of passages that a filter allows and their texts in UTF-8."""
-        for row in self._select(["text"], only):
+        for row in self._select(["text"], filter):
             yield [(row["row"], row["text"].encode())]
 
-    def survey(self, only: Filter | None = None) -> list[DocumentFacts]:
+    def survey(self, filter: Filter | None = None) -> list[DocumentFacts]:
         """Return the facts of all documents that a filter allows."""
-        abouts = (row["about"] for row in self._select(["about"], only, test="position == 0"))
+        abouts = (row["about"] for row in self._select(["about"], filter, test="position == 0"))
         return [DocumentFacts(*map(about.get, DocumentFacts._fields)) for about in abouts]
 
     def _select(
-        self, fields: Sequence[str], only: Filter | None, id: str | None = None, test: str = "row >= 0"
+        self, fields: Sequence[str], filter: Filter | None, id: str | None = None, test: str = "row >= 0"
     ) -> Iterator[dict[str, Any]]:
         """Yield fields of the passages that a filter allows, by row. An `id` selects one document."""
-        test = f"{test} and {expression(only.conditions() if only else ())}"
+        test = f"{test} and {expression(filter.conditions() if filter else ())}"
         if id is None:
             yield from self._in_range(range(self._count), fields, test)
         elif is_document_id(id):

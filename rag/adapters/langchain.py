@@ -40,10 +40,10 @@ class PilotlightRetriever(BaseRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
         """Return the passages that answer a query; `k` of this call overrides that of the retriever."""
-        only = Filter.parse(self.filter) if self.filter else None
+        filter = Filter.parse(self.filter) if self.filter else None
         limit = self.k if k is None else k
         options = {name: getattr(self, name) for name in ("mode", "collection", "collections", "rerank")}
-        request = SearchRequest(query, k=limit, filter=only, **options)
+        request = SearchRequest(query, k=limit, filter=filter, **options)
         documents = []
         for hit in self.searcher.search(request).hits:
             facts = {name: value for name in FACTS if (value := getattr(hit, name)) is not None}

@@ -153,10 +153,10 @@ class Tools:
     def search(self, call: SearchCall) -> Reply:
         """Find passages, and complete their sections within the budget."""
         k = call.limit or max(10, min(MAX_K, call.max_tokens // _PASSAGE_TOKENS))
-        only, repeated_ids = Filter.parse(call.filter) or None, frozenset(call.shown or ())
+        call_filter, repeated_ids = Filter.parse(call.filter) or None, frozenset(call.shown or ())
         names = call.collections or [self.collection]
         where: dict[str, Any] = {"collection": names[0]} if names == [*{*names} - {ALL}] else {"collections": names}
-        answer = self.answer(SearchRequest(call.query, k=k, per_document=_PER_DOCUMENT, filter=only, **where))
+        answer = self.answer(SearchRequest(call.query, k=k, per_document=_PER_DOCUMENT, filter=call_filter, **where))
         documents: dict[tuple[str, str], DocumentExcerpt] = {}
         hits: list[tuple[DocumentExcerpt, int]] = []
         room = call.max_tokens * _CHARACTERS_PER_TOKEN
@@ -243,7 +243,7 @@ class Tools:
             import re2  # type: ignore[import-untyped]
         except ModuleNotFoundError as error:
             raise NotConfigured("grep is not installed here: pip install 'pilotlight[mcp]'") from error
-        only, names = Filter.parse(call.filter) or None, self._names(call.collections)
+        filter, names = Filter.parse(call.filter) or None, self._names(call.collections)
         options = re2.Options()
         options.log_errors = False
         options.never_capture = True
@@ -254,7 +254,7 @@ class Tools:
             with suppress(re2.error):
                 pattern = re2.compile(way, options)
                 for name in names:
-                    number, first = self.retriever.grep(pattern.search, name, only, limit)
+                    number, first = self.retriever.grep(pattern.search, name, filter, limit)
                     total, chunks = total + number, chunks + first
             if total:
                 break

@@ -139,7 +139,7 @@ class _View(NamedTuple):
 
     generation: str
     version: str | None
-    only: Filter | None
+    filter: Filter | None
 
 
 class _Record(NamedTuple):
@@ -179,9 +179,9 @@ class _Reader:
         """Return the documents by address, or by the page that all versions of a manual share."""
         view, database = self._view, self._database
         rows = None
-        if view.only is not None:
+        if view.filter is not None:
             with database as connection:
-                rows = select_rows(view.only, connection, self._manifest.counts.chunks)
+                rows = select_rows(view.filter, connection, self._manifest.counts.chunks)
         grouped = groupby(database.rows(_HASHES), key=itemgetter(0))
         hashes = {number: tuple(content_hash for _, content_hash in group) for number, group in grouped}
         records: dict[str, _Record] = {}

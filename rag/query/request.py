@@ -76,7 +76,7 @@ class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=T
     filter: Annotated[FilterFields, Meta(description="documents to search", extra_json_schema=FILTER_SCHEMA)] = None
 
     @property
-    def only(self) -> Filter | None:
+    def parsed_filter(self) -> Filter | None:
         """The filter as an object; None if every document is allowed. Raises FilterError."""
         return (Filter.parse(self.filter) if isinstance(self.filter, Mapping) else self.filter) or None
 
@@ -99,17 +99,17 @@ def names_of(collections: str | Sequence[str]) -> list[str] | None:
     return None if ALL in (unique := list(dict.fromkeys(names))) else unique
 
 
-def effective_filter(only: Filter | None, manifest: "Manifest") -> Filter | None:
+def effective_filter(filter: Filter | None, manifest: "Manifest") -> Filter | None:
     """Return the filter to apply to a generation, or None for all documents.
 
     Versions are resolved to addresses, and readers are dropped if no document has an access list.
     """
-    if only is None:
+    if filter is None:
         return None
-    only = resolve_versions(only, manifest.versions)
+    filter = resolve_versions(filter, manifest.versions)
     if manifest.is_restricted:
-        return only
-    bare = only.without_readers()
+        return filter
+    bare = filter.without_readers()
     return bare if bare.conditions() else None
 
 
@@ -126,13 +126,13 @@ def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return fields
 
 
-def parameters_of(only: Filter | None) -> list[tuple[str, str]]:
+def parameters_of(filter: Filter | None) -> list[tuple[str, str]]:
     """Convert a filter to the parameters of a query string, the reverse of `fields_of`."""
-    if only is None:
+    if filter is None:
         return []
-    pairs = [(name, value) for name in LISTS for value in getattr(only, name)]
-    pairs += [(name, day) for name, day in zip(DAYS, (only.date_from, only.date_to), strict=True) if day]
-    return pairs + [(METADATA + name, value) for name, values in only.metadata for value in values]
+    pairs = [(name, value) for name in LISTS for value in getattr(filter, name)]
+    pairs += [(name, day) for name, day in zip(DAYS, (filter.date_from, filter.date_to), strict=True) if day]
+    return pairs + [(METADATA + name, value) for name, values in filter.metadata for value in values]
 
 
 def key_of(field: str) -> str:

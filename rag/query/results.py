@@ -38,7 +38,7 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _HTML = ("text/html", "application/xhtml+xml")
-# Between these characters, browsers may drop a line end that is a space in the index.
+# Between these characters, browsers may drop a line end, which is a space in the index.
 _CJK = "\u3040-\u30ff\u3400-\u9fff"
 _CLAUSE = re.compile(
     rf"(?<!\w)[^\W_](?:(?!(?<=[{_CJK}]) (?=[{_CJK}]))"
@@ -49,7 +49,7 @@ _CLAUSE_ENDS = " ,-–—'’/&+%#@$^~_"
 _MIN_WORDS, _MIN_SPACELESS_CHARS = 3, 6
 _MAX_WHOLE_WORDS, _START_WORDS, _END_WORDS = 10, 5, 3
 _MAX_WORD_CHARS = 80
-_PREFIX_WORDS = 3  # words before a repeated clause that tell it from the first
+_PREFIX_WORDS = 3  # words before a repeated clause, to find that one and not the first
 
 
 class ScorePart(TypedDict):

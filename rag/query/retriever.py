@@ -64,7 +64,7 @@ class _Search(Struct):
     """The state of a search: its request, the parsed query, and the seconds of each stage."""
 
     request: SearchRequest
-    only: Filter | None  # includes the scope of the caller
+    filter: Filter | None  # includes the scope of the caller
     terms: LexicalQuery
     vector: Vector | None = None
     tokens: Vector | None = None  # float32 (tokens, width)
@@ -155,11 +155,11 @@ class Retriever:
 
     def _read_query(self, request: SearchRequest, embedded: QueryTokens | None) -> _Search:
         """Parse the query and the filter of a request."""
-        only = self._effective_filter(request.only) if request.filter else None
-        terms = self.generation.read_query(request.query, self._synonyms, self.embedder.has_word, only)
+        filter = self._effective_filter(request.parsed_filter) if request.filter else None
+        terms = self.generation.read_query(request.query, self._synonyms, self.embedder.has_word, filter)
         if embedded is not None and terms.meaning != request.meaning:  # a word after a dash is an option in this index
             embedded = None
-        return _Search(request, only, terms, *(embedded or ()))
+        return _Search(request, filter, terms, *(embedded or ()))
 
     def _shorten(self, search: _Search) -> None:
         """Shorten a query that is too long for the model."""
@@ -167,11 +167,11 @@ class Retriever:
 
         def measure(sentences: Sequence[str]) -> Vector:
             vectors = self._encoder.encode(sentences)
-            nearest = [self.generation.search_vectors(each, 1, search.only, terms)[0] for each in vectors]
+            nearest = [self.generation.search_vectors(each, 1, search.filter, terms)[0] for each in vectors]
             return np.array([cosines.max(initial=-1) for cosines in nearest], np.float32) - self._facts.unrelated
 
         def read(text: str) -> LexicalQuery:
-            return self.generation.read_query(text, self._synonyms, self.embedder.has_word, search.only)
+            return self.generation.read_query(text, self._synonyms, self.embedder.has_word, search.filter)
 
         search.terms = shorten(terms, self.embedder, measure, read)
         if search.terms is not terms:
@@ -192,7 +192,7 @@ class Retriever:
         dense = lexical = None
         if search.vector is not None:
             began = perf_counter()
-            dense = self.generation.search_vectors(search.vector, depth, search.only, search.terms)
+            dense = self.generation.search_vectors(search.vector, depth, search.filter, search.terms)
             search.seconds["dense"] += perf_counter() - began
         if search.request.mode != "dense":
             term_hits, search.term_hits = search.term_hits, None
@@ -212,7 +212,7 @@ class Retriever:
                 folder = _INDEX.sub("", address).rstrip("/")
                 on_hosts = (folder, folder.replace("//www.", "//", 1), folder.replace("//", "//www.", 1))
                 for url in dict.fromkeys((address, *(f"{each}{end}" for each in on_hosts for end in ("", "/")))):
-                    for entry in self.generation.entries(search.only, document_id(url)):
+                    for entry in self.generation.entries(search.filter, document_id(url)):
                         return entry.rows[: search.request.k]
         return ()
 
@@ -227,7 +227,7 @@ class Retriever:
 
     def _search_terms(self, search: _Search, depth: int) -> TermHits:
         began = perf_counter()
-        hits = self.generation.search_terms(search.terms, depth, search.only)
+        hits = self.generation.search_terms(search.terms, depth, search.filter)
         search.seconds["lexical"] += perf_counter() - began
         return hits
 
@@ -268,7 +268,7 @@ class Retriever:
         return ranking
 
     def _choose(self, search: _Search, ranking: Ranking, *, k: int = 0) -> Choice:
-        """Choose `k` candidates; 0 chooses the hits up to the end of the page, and one more."""
+        """Choose `k` candidates. With 0, choose the hits up to the end of the page and one more."""
         began, request = perf_counter(), search.request
         facts = self.generation.row_facts(ranking.rows)
         editions: list[Edition | None] = []
@@ -394,7 +394,7 @@ def shorten(
     measure: Callable[[Sequence[str]], Vector],
     read: Callable[[str], LexicalQuery],
 ) -> LexicalQuery:
-    """Return a query with only the sentences nearest to passages, by `measure`, if it is too long for the model."""
+    """Reduce a query that is too long for the model to the sentences nearest to passages, as `measure` finds."""
     if embedder.count_tokens([terms.meaning], role="query")[0] <= embedder.max_length:
         return terms
     query = read(nearest_sentences(terms.meaning, measure))

@@ -118,13 +118,13 @@ class LiveRetriever:
         if request.collections is None:
             members = {request.collection: self._retriever(request.collection)}
             if request.filter is not None or self.scope is not EVERYTHING:
-                request = replace(request, filter=self.scope.narrowed(request.collection, request.only))
+                request = replace(request, filter=self.scope.narrowed(request.collection, request.parsed_filter))
         else:
             members, unavailable = self._retrievers(names_of(request.collections))
-            narrowed = [(self.scope.narrowed(name, request.only), each) for name, each in members.items()]
-            filters = tuple(effective_filter(only, each.generation.manifest) for only, each in narrowed)
-            only = EachFilter(parts=filters) if any(filters) else None
-            request = replace(request, collection=next(iter(members)), collections=",".join(members), filter=only)
+            narrowed = [(self.scope.narrowed(name, request.parsed_filter), each) for name, each in members.items()]
+            filters = tuple(effective_filter(limit, each.generation.manifest) for limit, each in narrowed)
+            filter = EachFilter(parts=filters) if any(filters) else None
+            request = replace(request, collection=next(iter(members)), collections=",".join(members), filter=filter)
         with self.checking_on_failure(*members):
             retriever = self.follower.joint_retriever(members) if len(members) > 1 else next(iter(members.values()))
             answer = self._answer(retriever, request, embedded)
@@ -150,16 +150,16 @@ class LiveRetriever:
 
     def open_document(self, id: str, collection: str = DEFAULT) -> "OpenDocument":
         """Open a document, whose passages are read on demand. Raises NotThere, and as `search` does."""
-        with self._reading(collection) as (generation, only):
-            entry = next(generation.entries(only, id), None)
+        with self._reading(collection) as (generation, scope_filter):
+            entry = next(generation.entries(scope_filter, id), None)
         if entry is None:
             raise NotThere(f"there is no document {id[:80]!r} in collection {collection!r}")
         return OpenDocument(self, collection, generation, entry)
 
     def open_around(self, chunk_id: str, collection: str = DEFAULT) -> "tuple[OpenDocument, int] | None":
         """Return the document of a passage and the index of the passage in it, or None if the passage is gone."""
-        with self._reading(collection) as (generation, only):
-            entry_and_row = generation.entry_of(chunk_id, only)
+        with self._reading(collection) as (generation, scope_filter):
+            entry_and_row = generation.entry_of(chunk_id, scope_filter)
         if entry_and_row is None:
             return None
         entry, row = entry_and_row
@@ -177,16 +177,16 @@ class LiveRetriever:
         """Return titles and headings that complete a text, from allowed documents. Raises as `search` does."""
         if (len(typed.strip()) < MIN_TYPED_CHARS or len(typed) > MAX_TYPED_CHARS) and self.scope.has(collection):
             return []
-        with self._reading(collection, filter) as (generation, only):
-            return suggestions(typed, generation.suggest(typed, limit + 1, only), limit)
+        with self._reading(collection, filter) as (generation, scope_filter):
+            return suggestions(typed, generation.suggest(typed, limit + 1, scope_filter), limit)
 
     def grep(
         self, matches: Matches, collection: str = DEFAULT, filter: Filter | None = None, limit: int = 100
     ) -> tuple[int, list[StoredChunk]]:
         """Count the matching passages that a filter allows, and return the first ones. Raises as `search` does."""
         rows: list[int] = []
-        with self._reading(collection, filter) as (generation, only):
-            for batch in generation.scan(only):
+        with self._reading(collection, filter) as (generation, scope_filter):
+            for batch in generation.scan(scope_filter):
                 deadline.check()
                 if matches(b"\n".join([text for _, text in batch])):
                     rows += [row for row, text in batch if matches(text)]
@@ -194,21 +194,21 @@ class LiveRetriever:
 
     def overview(self, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
         """Return the number and facets of the allowed documents, and the build time. Raises as `search` does."""
-        with self._reading(collection, filter) as (generation, only):
+        with self._reading(collection, filter) as (generation, scope_filter):
             overviews = self.follower.overviews.setdefault(generation, {})
-            if only not in overviews:
-                manifest, facts = generation.manifest, generation.survey(only)
+            if scope_filter not in overviews:
+                manifest, facts = generation.manifest, generation.survey(scope_filter)
                 editions = (edition_at(each.url, each.source, manifest.versions) for each in facts)
                 facets = count_facets(facts, [edition.version for edition in editions if edition])
                 if len(overviews) >= _MAX_OVERVIEWS:
                     overviews.clear()
-                overviews[only] = {"documents": len(facts), "created_at": manifest.created_at, "facets": facets}
-            return overviews[only]
+                overviews[scope_filter] = {"documents": len(facts), "created_at": manifest.created_at, "facets": facets}
+            return overviews[scope_filter]
 
     def documents(self, collection: str = DEFAULT) -> "Iterator[OpenDocument]":
         """Return every document of the live generation. Raises as `search` does."""
-        with self._reading(collection) as (generation, only):
-            entries = generation.entries(only)
+        with self._reading(collection) as (generation, scope_filter):
+            entries = generation.entries(scope_filter)
             first = next(entries, None)  # raise errors before the response begins
         present = () if first is None else chain([first], entries)
         return (OpenDocument(self, collection, generation, entry) for entry in present)
@@ -237,10 +237,10 @@ class LiveRetriever:
         settings = self.follower.settings
         if settings.store:
             raise NotConfigured("changes require an index folder, and this server answers from Milvus")
-        only = self.scope.narrowed(collection, filter)
+        scope_filter = self.scope.narrowed(collection, filter)
         with self._reading(collection, filter):
             folder = collection_dir(settings.index_dir, collection)
-            return find_changes(folder, collection, since, until, lambda manifest: effective_filter(only, manifest))
+            return find_changes(folder, collection, since, until, lambda each: effective_filter(scope_filter, each))
 
     @contextmanager
     def _reading(self, collection: str, requested: Filter | None = None) -> Iterator[tuple[Searchable, Filter | None]]:

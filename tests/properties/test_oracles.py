@@ -170,7 +170,7 @@ def test_filters_of_every_kind(
             writer.add(row, title="", section="", text="word", terms=terms, date=document.date)
         writer.finish()
         reader = LexicalReader(Path(folder) / "lexical")
-        found = reader.search(reader.read("word", only=only), len(documents), only, allowed)
+        found = reader.search(reader.read("word", filter=only), len(documents), only, allowed)
     assert {*found[1].tolist()} == expected
 
 

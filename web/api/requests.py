@@ -183,12 +183,12 @@ def search_of_object(fields: Mapping[str, Any], kind: type[S]) -> S:
     search = decode(fields, kind, "a search")
     if search.filter is None:
         return search
-    only: object = search.filter
-    if isinstance(only, Mapping):
-        only = {name: value for name, value in only.items() if value is not None or name not in _FILTER_FIELDS}
-        if isinstance(only.get("metadata"), Mapping):
-            only["metadata"] = {name: value for name, value in only["metadata"].items() if value is not None}
-    return structs.replace(search, filter=Filter.parse(only) or None)
+    filter: object = search.filter
+    if isinstance(filter, Mapping):
+        filter = {name: value for name, value in filter.items() if value is not None or name not in _FILTER_FIELDS}
+        if isinstance(filter.get("metadata"), Mapping):
+            filter["metadata"] = {name: value for name, value in filter["metadata"].items() if value is not None}
+    return structs.replace(search, filter=Filter.parse(filter) or None)
 
 
 def search_of_parameters(parameters: Mapping[str, Sequence[str]]) -> SearchRequest:

@@ -100,8 +100,8 @@ def suggest() -> Response:
     fields = requests.fields_without_filter(parameters, messages.SuggestRequest.__struct_fields__, "suggestions")
     typed = decode(fields, messages.SuggestRequest, strict=False)
     names = requests.collections_of(typed.collection, typed.collections)
-    only = requests.filter_of_parameters(display_names(*names).index_values(parameters))
-    by_collection = [requests.retriever().suggest(typed.q, name, only, typed.k) for name in names]
+    filter = requests.filter_of_parameters(display_names(*names).index_values(parameters))
+    by_collection = [requests.retriever().suggest(typed.q, name, filter, typed.k) for name in names]
     in_turn = {each.text: each for each in chain(*zip_longest(*by_collection)) if each}
     return jsonify(messages.Suggestions(list(in_turn.values())[: typed.k]))
 

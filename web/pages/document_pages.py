@@ -114,8 +114,8 @@ def show_changes() -> str | Response:
     fields = fields_without_filter(parameters, ChangesRequest.__struct_fields__, "changes")
     query = decode({name: value for name, value in fields.items() if value}, ChangesRequest, strict=False)
     display = display_names(query.collection)
-    only = filter_of_parameters(display.index_values(parameters))
-    differences = retriever().changes(query.since, query.until, query.collection, only)
+    filter = filter_of_parameters(display.index_values(parameters))
+    differences = retriever().changes(query.since, query.until, query.collection, filter)
     differences = replace(differences, documents=differences.documents[: query.limit])
     if request.accept_mimetypes.best_match([HTML.media_type, JSON]) == JSON:
         return jsonify(differences)

@@ -81,9 +81,9 @@ class PageSearch:
     @property
     def pairs(self) -> tuple[Pair, ...]:
         """The parameters of the collections and the filter, in a fixed order; none for the default collection."""
-        several = self.search.collections
-        where = {"collections": several} if isinstance(several, str) else {}
-        return (*(where or requests.collection_field(self.search.collection)).items(), *parameters_of(self.search.only))
+        search, several = self.search, self.search.collections
+        where = {"collections": several} if isinstance(several, str) else requests.collection_field(search.collection)
+        return (*where.items(), *parameters_of(search.parsed_filter))
 
     @property
     def per_document(self) -> str:
@@ -209,7 +209,7 @@ def _shown(answer: Answer, page_search: PageSearch) -> dict[str, Any]:
     search, suggestion = page_search.search, answer.did_you_mean
     question = {
         **{name: getattr(search, name) for name in ("query", "mode", "collection", "collections", "per_document")},
-        "filter": search.only.as_dict() if search.only else None,
+        "filter": search.parsed_filter.as_dict() if search.parsed_filter else None,
     }
     bounds = (("Only with", answer.required), ("Without", answer.excluded))
     return {

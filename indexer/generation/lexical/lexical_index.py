@@ -46,7 +46,7 @@ _MAX_TERMS = 32
 _MAX_POSTINGS = 300_000
 _MIN_CANDIDATES = 64
 _MAX_ROWS_FOR_ALL_TERMS = 20_000
-_MAX_CORRECTION_RATIO = 5  # the likeliest correction may have this many times as many passages as another
+_MAX_CORRECTION_RATIO = 5  # the likeliest correction hides others with fewer passages than 1/5 of its own
 _FREQUENCY_CACHE = 1 << 16
 _QUERY_CACHE = 1 << 12
 _CORRECTION_CACHE = 1 << 12
@@ -77,7 +77,7 @@ class LexicalReader:
         self._corrections_of = Cache(_CORRECTION_CACHE, self.corrections_among)
         self.compounds = guarded(folder, vocabulary.compounds)
         self._bounds: dict[Bounds, RowSet] = {}
-        self._terms_among = Cache[Filter, dict[str, bool]](_FILTER_CACHE, lambda only: {})
+        self._terms_among = Cache[Filter, dict[str, bool]](_FILTER_CACHE, lambda filter: {})
 
     def _open(self, folders: Sequence[Path], languages: Sequence[str]) -> None:
         """Open folders as one index with common word counts and consecutive rows."""
@@ -105,7 +105,7 @@ class LexicalReader:
         query: str,
         synonyms: Synonyms = MappingProxyType({}),
         is_word: Callable[[str], bool] | None = None,
-        only: Filter | None = None,
+        filter: Filter | None = None,
     ) -> LexicalQuery:
         """Parse a query for `search`.
 
@@ -113,14 +113,14 @@ class LexicalReader:
             query: the text of the user.
             synonyms: see `Synonyms`.
             is_word: returns whether a word that is not in the index is spelled correctly.
-            only: filter; words that occur only in other passages are unknown, and are not offered as corrections.
+            filter: filter; words that occur only in other passages are unknown, and are not offered as corrections.
         """
-        is_known = self._frequency if only is None else partial(self.is_known, only)
+        is_known = self._frequency if filter is None else partial(self.is_known, filter)
 
         def corrections(word: str) -> tuple[str, ...]:
             if not word[1:].islower():  # capitals within a word make it a name
                 return ()
-            candidates = self._corrections_of[word] if only is None else self.corrections_among(word, is_known_word)
+            candidates = self._corrections_of[word] if filter is None else self.corrections_among(word, is_known_word)
             alike = [each for each in candidates if each.edits == candidates[0].edits]
             least = candidates[0].passages / _MAX_CORRECTION_RATIO if candidates else 0
             return tuple([each.word for each in alike if each.passages >= least])
@@ -133,25 +133,25 @@ class LexicalReader:
             with_any = not COMPOUNDING.isdisjoint(self._languages)
             for stem in (fold(word), *stems):
                 if compounds := [each.word for each in self.compounds(stem, with_any=with_any)]:
-                    return list(filter(is_known_word, compounds))
+                    return [each for each in compounds if is_known_word(each)]
             return []
 
         def has_phrase(words: Sequence[str]) -> bool:
             readings = readings_of(words, self._languages)
             phrases = _any_of(map(self._phrase, readings))
-            return self._has([(Occur.Must, phrases), *(self._tests(only) if only else ())])
+            return self._has([(Occur.Must, phrases), *(self._tests(filter) if filter else ())])
 
         lookups = Lookups(is_known, is_word or (lambda word: False), corrections, compounds, has_phrase)
         return read_query(query, self.passages, lookups, synonyms)
 
-    def is_known(self, only: Filter | None, term: str) -> bool:
+    def is_known(self, filter: Filter | None, term: str) -> bool:
         """Return whether a passage that a filter allows has a term."""
-        return self._frequency(term) > 0 and (only is None or self._is_allowed(only, term))
+        return self._frequency(term) > 0 and (filter is None or self._is_allowed(filter, term))
 
-    def _is_allowed(self, only: Filter, term: str) -> bool:
+    def _is_allowed(self, filter: Filter, term: str) -> bool:
         has_term = (Occur.Must, self._term("text", term))
         return _remembered(
-            self._terms_among[only], _FILTERED_TERMS_CACHE, term, lambda: self._has([has_term, *self._tests(only)])
+            self._terms_among[filter], _FILTERED_TERMS_CACHE, term, lambda: self._has([has_term, *self._tests(filter)])
         )
 
     def search(
@@ -289,7 +289,7 @@ class LexicalReader:
 
     def _in_languages(self, terms: Terms, rules: Rules) -> Query:
         query = self._phrase(terms)
-        # By German rules, flower is searched as flow, which is another word in an English document.
+        # German rules stem flower to flow, which is another word in an English document.
         languages = rules.get(terms[0]) if rules and len(terms) == 1 else None
         if languages is None:
             return query
@@ -303,7 +303,7 @@ class LexicalReader:
         return Query.boolean_query([(Occur.Must, query), self._language_test(languages)]) if is_elsewhere else query
 
     def _language_test(self, languages: frozenset[str]) -> tuple[Occur, Query]:
-        """Return the test for documents in `languages`, which are some of the languages of the index, but not all."""
+        """Return the test for documents in `languages`: some of the languages of the index, but not all."""
         is_other = ENGLISH in languages  # unknown languages follow the rules of English
         listed = sorted(frozenset(self._languages) - languages if is_other else languages)
         spoken = _any_of([self._term("term", f"language:{each}") for each in listed])
@@ -332,8 +332,8 @@ class JointReader(LexicalReader):
         self._corrections_of = Cache(_CORRECTION_CACHE, self.corrections_among)
         self.compounds = partial(likeliest, [each.compounds for each in readers])
 
-    def _is_allowed(self, only: Filter, term: str) -> bool:
-        filters = parts_of(only, len(self._readers))
+    def _is_allowed(self, filter: Filter, term: str) -> bool:
+        filters = parts_of(filter, len(self._readers))
         return any(each.is_known(each_filter, term) for each, each_filter in zip(self._readers, filters, strict=True))
 
     def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
@@ -358,7 +358,7 @@ def _remembered(cache: dict[Key, Value], size: int, key: Key, make: Callable[[],
 
 
 def _open_folders(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Schema, list[int]]:
-    """Open folders as one index, by links in a temporary folder that Tantivy may lock; count the segments of each."""
+    """Open folders as one index, through links in a temporary folder, and count the segments of each folder."""
     segments: list[dict[str, Any]] = []
     counts = []
     links: dict[str, Path] = {}

@@ -257,7 +257,7 @@ def _has_word(lookups: Lookups, languages: Languages, word: str) -> bool:
 
 
 def _names(text: str) -> list[list[str]]:
-    """Return the words of compound names, which must be adjacent. Prose has hyphens, so apt-get must be the query."""
+    """Return the words of each compound name. A name with hyphens, as in prose, counts only if it is the query."""
     names = [name[0] for name in islice(_NAME.finditer(text), _MAX_CLAUSES)]
     alone = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
     return [analysis.find_words(name)[:_MAX_PHRASE_WORDS] for name in alone]
@@ -308,7 +308,7 @@ def _expand(typed: list[str], synonyms: Synonyms) -> _Expanded:
         alternatives = [other for other in synonyms[key] if folded_words(other) != key]
         single = tuple(other for other in alternatives if len(folded_words(other)) == 1)
         expanded.phrases.extend(other for other in alternatives if len(folded_words(other)) > 1)
-        if len(alternatives) < len(synonyms[key]):  # the synonyms include the words of the query
+        if len(alternatives) < len(synonyms[key]):  # the rule keeps the words of the query
             expanded.words.extend(matched if size == 1 else (*matched, *single))
             if size == 1:
                 expanded.alternatives[matched[0]] = single

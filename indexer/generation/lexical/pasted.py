@@ -39,8 +39,8 @@ _MIN_NEARNESS_SHARE = 0.9
 def error_lines(text: str) -> str:
     """Return the lines of a pasted traceback or log that name errors, or the text if it is neither of these.
 
-    The last cause is returned alone; without causes, the diagnostics of compilers in order; else the lines of errors
-    with codes, or all lines that name errors, the last first. Of lines that differ only in numbers, one is returned.
+    If the text has causes, return only the last. Otherwise return diagnostics of compilers in order, else lines with
+    error codes or all lines that name errors, the last first. Lines that differ only in numbers count once.
     """
     split = text.splitlines() if "\n" in text else _REMOVED_LINE_END.split(text)
     lines = [line.rstrip() for line in split if line.strip()]
@@ -68,8 +68,8 @@ def error_lines(text: str) -> str:
 def nearest_sentences(text: str, measure: Callable[[Sequence[str]], npt.NDArray[np.float32]]) -> str:
     """Return, in order, the sentences of a long text that are nearly as close to a passage as the closest of them.
 
-    In a mail, greetings and background outweigh the question. `measure` returns the nearness of each sentence to the
-    passage nearest to it, (n,).
+    In a mail, greetings and background outweigh the question. `measure` returns how near each sentence is to its
+    nearest passage, (n,).
     """
     sentences = [each.strip() for each in split_sentences(text) if len(each.encode()) >= _MIN_SENTENCE_BYTES]
     if len(sentences) < 2:

@@ -345,7 +345,7 @@ class Headings:
         low = int.from_bytes(begun[:2].ljust(2, b"\0"), "big")
         high = low if len(begun) > 1 else low | 0xFF
         places = places[np.searchsorted(keys, np.uint16(low)) : np.searchsorted(keys, np.uint16(high), side="right")]
-        for offset, byte in enumerate(begun[2:], 2):  # a name ends with a line feed, which no text has
+        for offset, byte in enumerate(begun[2:], 2):  # a line feed ends each name, so no match crosses it
             places = places[self._folded[places + offset] == byte]
         return places
 

@@ -141,7 +141,7 @@ def test_its_files_are_closed_with_it(index: Path) -> None:
         for _ in range(3):
             generation = Generation.open(index)
             only = Filter.parse({"content_type": "text/markdown"})
-            wanted = generation.read_query("page paeg -zebra", only=only)
+            wanted = generation.read_query("page paeg -zebra", filter=only)
             assert len(generation.search_terms(wanted, 1, only).rows) == 1
             assert len(generation.search_vectors(generation.vectors(np.array([3]))[0], 1, only, wanted)[1]) == 1
             assert generation.suggest("pa", 3, only)
@@ -156,7 +156,7 @@ def read_everything(generation: Generation) -> None:
     rows, german = np.arange(generation.manifest.counts.chunks), Filter(language=("de",))
     vector = np.ones(generation.manifest.counts.dimension, np.float32)
     for read in (
-        lambda: generation.read_query("paeg wrod", only=german),
+        lambda: generation.read_query("paeg wrod", filter=german),
         lambda: generation.search_terms(generation.read_query('"Text 1" page'), 300, german),
         lambda: generation.search_vectors(vector, 300, german),
         lambda: (generation.suggest("pa", 9, german), generation.suggest("part 1", 9)),

@@ -164,7 +164,7 @@ def test_one_export_computes_at_a_time(client, retriever, monkeypatch):
     """The others only send: four that computed held each search for as long as eight without them take."""
     busy, most = [], []
 
-    def documents(collection, only=None):
+    def documents(collection, filter=None):
         for number in range(20):
             busy.append(number)
             most.append(len(busy))

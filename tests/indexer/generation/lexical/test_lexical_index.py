@@ -239,11 +239,11 @@ def test_corrections_are_words_of_what_a_filter_allows(tmp_path):
     reader = LexicalReader(write(tmp_path / "lexical", TEXTS, terms=terms))
     found = {}
     for language in ("de", "en", "fr"):
-        read = reader.read("vacum deda", only=Filter(language=(language,)))
+        read = reader.read("vacum deda", filter=Filter(language=(language,)))
         found[language] = [one.searched for one in read.also]
     assert found == {"de": [("vacuum",), ("dead",)], "en": [("vacuum",), ("dead",)], "fr": []}
-    assert reader.read("tupels", only=Filter(language=("en",))).also == ()
-    assert reader.read("tupels", only=Filter(language=("de",))).did_you_mean == "tuples"
+    assert reader.read("tupels", filter=Filter(language=("en",))).also == ()
+    assert reader.read("tupels", filter=Filter(language=("de",))).did_you_mean == "tuples"
 
 
 def test_what_a_client_sends_fills_no_memory(reader, monkeypatch):
