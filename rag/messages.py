@@ -190,7 +190,7 @@ class Proof(Struct, frozen=True):
     reason: Annotated[str, Meta(description="one sentence for people")]
     differing: Annotated[list[Span], Meta(description="characters [start, end) of the text that no passage has")]
     is_quotation: Annotated[bool, Meta(description="whether the verdict is that of a quotation")] = False
-    number: Annotated[int | None, Meta(description="of the cited passage that has it")] = None
+    number: Annotated[int | None, Meta(description="number of the cited passage that proves the sentence")] = None
     id: Annotated[str | None, Meta(description="of this passage")] = None
     url: str | None = None
     title: str | None = None
@@ -290,8 +290,8 @@ class Changes(Struct, frozen=True):
 
 _HitId = Annotated[str, Meta(min_length=1, max_length=200)]
 _FEEDBACK = (
-    "`opened`: the hit was opened; `good`, `bad`: a judgement of it; `none`: takes the judgement back; "
-    "`seen`: the hits were shown, without which a search with a key for pages does not count"
+    "`opened`: the hit was opened; `good`, `bad`: a judgement of it; `none`: withdraws the judgement; "
+    "`seen`: the hits were shown (searches with a key for pages count only after this)"
 )
 
 

@@ -111,8 +111,8 @@ class Settings:
     keep_generations: int = setting(2, "generations to keep, including the live one", group="build", limits=(1, 1000))
     tokens: str = setting(
         "auto",
-        "keep a bit for each dimension of every token, for late interaction; auto = where the model knows the "
-        "language and is not for many, up to 200,000 passages",
+        "keep bits of every token for late interaction; auto = for up to 200,000 passages, if the model knows their "
+        "language and is not multilingual",
         choices=("auto", "yes", "no"),
         bare="yes",
     )
@@ -130,8 +130,8 @@ class Settings:
     )
     query_precision: str = setting(
         "auto",
-        "precision of queries; same = that of the index; auto = int8 with models of up to 384 dimensions a token that "
-        "know the languages of the index, if the CPU has it in hardware (native engine), else same",
+        "precision of queries; same = that of the index; auto = int8 if the CPU has it in hardware (native engine) and "
+        "the model knows the languages of the index and has up to 384 dimensions a token; else same",
         choices=QUERY_PRECISIONS,
     )
     threads: int = setting(
@@ -186,7 +186,7 @@ class Settings:
     synonyms: str = setting("", "file of synonyms, one rule a line: a, b or a => b; empty = none")
     close: float = setting(
         0.4,
-        "lowest cosine of a hit that is close to the query, scaled so that unrelated texts have 0; 0 = any",
+        "lowest cosine at which a hit is close to the query; unrelated texts have 0; 0 = every hit is close",
         limits=(0, 1),
     )
     log_format: str = setting("text", "format of the log", choices=("text", "json"))
@@ -206,7 +206,7 @@ class Settings:
     )
     rate_limit: float = setting(
         0.0,
-        "requests per second for each key, user or, without one, address; bursts of twice that; 0 = no limit",
+        "requests per second of a key or user, or of an address without one; bursts of twice as many; 0 = no limit",
         limits=(0, 1_000_000),
     )
     query_cache: int = setting(
@@ -234,7 +234,7 @@ class Settings:
         choices=("button", "auto", "off"),
     )
     answer_strict: bool = setting(
-        default=False, help="leave out sentences of written answers with a quotation that is in no passage"
+        default=False, help="leave out a sentence of a written answer if no passage has its quotation"
     )
     insights: int = setting(
         0,

@@ -103,8 +103,8 @@ def load_package(folder: Path) -> Run:
     except RuntimeError as error:
         reason = str(error).partition("\n")[0][:200]
         raise PackageError(
-            f"the package {folder} cannot be loaded ({reason}): torch unpacks it in TMPDIR, where it needs "
-            "to write, room, and no noexec; else remove it to build it again"
+            f"the package {folder} cannot be loaded ({reason}): torch unpacks it in TMPDIR, which must be "
+            "writable, have space and allow execution; otherwise remove it to build it again"
         ) from error
     return lambda ids, mask: loader.boxed_run([ids, mask])
 

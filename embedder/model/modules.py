@@ -80,7 +80,7 @@ def check_order(folder: Path, modules: Sequence[Module]) -> None:
     if path.exists() and (kinds[:2] != ["Transformer", "Pooling"] or {"Transformer", "Pooling"} & set(kinds[2:])):
         raise ModelError(
             f"{path} has the modules {', '.join(kinds) or 'none'}, in an order that is not supported: "
-            "Transformer, Pooling, then any of Dense and Normalize are"
+            "they must be Transformer, Pooling, then any of Dense and Normalize"
         )
 
 

@@ -36,8 +36,8 @@ class TokenizedText(NamedTuple):
     broken: tuple[int, int]
     """The number of broken pieces with letters, and of all pieces with letters.
 
-    A broken piece is unknown, or a single letter of a word or less: words of a language that the model was not trained
-    on fall into such pieces. Ideographs and Korean syllables are not broken."""
+    A broken piece is unknown, or at most one letter of a word. Words of a language that the model was not trained on
+    fall into such pieces. Ideographs and Korean syllables are not broken."""
 
 
 TokenIds = list[int] | npt.NDArray[np.int32]

@@ -126,7 +126,7 @@ class Chunker:
         return _Passage(start, shown, visible, ids)
 
     def _context(self, title: str, section: Section, *, is_first: bool) -> str:
-        """Return title and heading path for the first or a later passage of a section, shortened in the middle."""
+        """Return the title and heading path that precede a passage of a section, shortened in the middle."""
         path = section.path
         if is_first and path and section.text.startswith(path[-1]):
             path = path[:-1]  # the text of a definition already has its term
@@ -173,7 +173,7 @@ class TokenCache:
         return max(count, min_tokens(text))
 
     def _paragraphs(self, text: str) -> list[str]:
-        """Split a text where a separate tokenization of the parts gives the same tokens."""
+        """Split a text at places where tokenizing the parts separately gives the same tokens."""
         if not self._tokenizer.splits_at_space:
             return [text]
         return [paragraph.rstrip() for paragraph in text.split(_PARAGRAPH_BREAK)]

@@ -60,7 +60,7 @@ _MAX_HEAD_SHARE = 0.25
 
 
 class _Unit(NamedTuple):
-    """A text that is not cut, and the white space after it. A piece that begins with it also repeats its table head."""
+    """A text that is not cut, with the white space after it. `head` is the table head to repeat in front of it."""
 
     text: str
     cost_after: float

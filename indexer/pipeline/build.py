@@ -254,7 +254,7 @@ class _Build:
             yield from ahead
 
     def _check_before(self, source: str | None) -> None:
-        """Compare the sources that precede `source`, all if None, with the live generation. Raises _Shrunk."""
+        """Compare the sources before `source` with the live generation, or all sources for None. Raises _Shrunk."""
         config, live = self._plan.config, self._earlier.manifest
         while self._unchecked and source in {None, *self._unchecked} and self._unchecked[0] != source:
             complete_source = self._unchecked.popleft()

@@ -313,7 +313,7 @@ class Draft:
         return self._plan.config.no_tokens or why_no_tokens(passages, broken, is_multilingual=is_multilingual)
 
     def _judge_tokens(self, texts: Sequence[str] = ()) -> None:
-        """Drop the tokens if the texts so far and `texts` give a reason, unless the setting keeps them."""
+        """Drop the tokens if the texts so far, including `texts`, give a reason to, and the setting allows it."""
         tokens, embedder = self._plan.report.tokens, self._plan.embedder
         if texts and embedder is not None:
             broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _MIN_SAMPLE_TEXTS)])

@@ -121,7 +121,7 @@ def _admit(index_dir: Path, folder: Path) -> None:
 
 
 def _read_headers(raw: BufferedReader) -> Iterator[tarfile.TarInfo]:
-    """Yield the headers of an archive, with `raw` at the content. `tarfile.open` has no limit for extended headers."""
+    """Yield each header, with `raw` at the content of the member. `tarfile.open` has no limit for extended headers."""
     while (block := raw.read(tarfile.BLOCKSIZE)).strip(b"\0"):
         info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         if info.type != tarfile.REGTYPE or info.size < 0:

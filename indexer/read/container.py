@@ -63,7 +63,7 @@ class Member:
 
 
 def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
-    """Yield an item of a source unless it is an archive. Then yield the members of an archive or mail."""
+    """Yield an item of a source, and after a mail its attachments. In place of an archive, yield its members."""
     reader = reader_of(item.content_type) if isinstance(item, Page) else None
     if reader != CONTAINER:
         yield item

@@ -174,7 +174,7 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
 
 
 def _attached(message: Message) -> Iterator[Message]:
-    """Yield the attached files of a message, without signatures and without the files of messages in it."""
+    """Yield the attached files of a message, except signatures and the files of nested messages."""
     shown = message.get_body(("plain", "html")) if isinstance(message, EmailMessage) else None
     todo: list[Message] = [message]
     while todo:

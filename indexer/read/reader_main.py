@@ -176,8 +176,8 @@ _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 _CREATE_RULESET_VERSION = 1
 _FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # version of Landlock, and its number of rights over files
-_NET_VERSION, _NET_RIGHTS = 4, 0b11  # bind and connect over TCP, from this version on
-_SCOPES_VERSION, _SCOPES = 6, 0b11  # abstract sockets and signals, from this version on
+_NET_VERSION, _NET_RIGHTS = 4, 0b11  # since this version: bind and connect over TCP
+_SCOPES_VERSION, _SCOPES = 6, 0b11  # since this version: abstract sockets and signals
 _EMPTY = "/proc/self/fdinfo"  # a folder without files that a reader could misuse
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -272,7 +272,7 @@ def _filter_instructions(column: int, architecture: int) -> Iterator[_Instructio
             if (number := numbers[column]) >= 0:
                 yield _EQUAL, 0, 1, number
                 yield _RETURN, 0, 0, outcome
-    checked = (  # calls, argument, test, value, outcome, other outcome
+    checked = (  # calls, argument, test, value, outcome if the test succeeds, otherwise
         *((call[column], _FIRST, _EQUAL, os.getpid(), _ALLOW, _KILL) for call in _SIGNALS),
         *((call[column], _THIRD, _HAS, _PROT_EXEC, _KILL, _ALLOW) for call in _MAPPING),
         (_STATUS[column], _FOURTH, _EQUAL, _AT_EMPTY_PATH, _ALLOW, _FAIL),

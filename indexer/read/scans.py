@@ -49,7 +49,7 @@ class Raster(NamedTuple):
 
 
 class Tesseract:
-    """The engine with its languages. It decides the language of each word."""
+    """Tesseract with the languages of a build, one of which it chooses for each word."""
 
     def __init__(self, folder: str, languages: str) -> None:
         import tesserocr

@@ -142,7 +142,7 @@ def _end_of_head(rows: Sequence[Sequence[str]], begin: int, by_numbers: bool) ->
 
 
 def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
-    """Return whether a row only names the columns of the groups in the row above."""
+    """Return whether the lower row only names columns of groups that the upper row names."""
     divides = False
     for column, text in enumerate(lower if len(set(upper)) > 1 else ()):
         above = _cell_at(upper, column)
@@ -155,7 +155,7 @@ def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
 
 
 def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
-    """Return whether a row has a word above numbers, or two such words if its other words differ from `above`."""
+    """Return whether a row has a word above numbers. If other words differ from `above`, it needs two such words."""
     words, is_new = 0, False
     for column, text in enumerate(row):
         if not text:

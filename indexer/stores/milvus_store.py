@@ -195,7 +195,7 @@ class MilvusGeneration:
         self._where = f"{milvus.address} collection {self._name}"
         self.manifest: Manifest = read_manifest(milvus, generation_id)
         languages = self.manifest.languages or (ENGLISH,)
-        # the manifest has only the order of languages by passages, so descending numbers replace the counts
+        # The manifest has the order of languages without their counts, so use descending numbers as counts.
         self._passages = {language: 1 << (len(languages) - place) for place, language in enumerate(languages)}
         [count] = self._rows("", ["count(*)"], consistency_level="Strong")
         self._count = self.manifest.counts.chunks

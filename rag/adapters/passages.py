@@ -17,7 +17,7 @@ from rag.serving.live import OpenDocument
 
 _CONTEXT_CHARS = 160
 _MAX_MATCHES = 20
-_REST_TOKENS = 12  # "… and 12 more"
+_REST_TOKENS = 12  # tokens of the line "… and 12 more"
 _BATCH_PASSAGES = 16
 _MAX_HEADING_CHARS = 2_000_000  # total of all paths; after that, only the last headings are kept
 _MAX_ANCHOR_CHARS = 200

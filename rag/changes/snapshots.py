@@ -103,7 +103,7 @@ def section_lines(document: DocumentChange, max_edits: int | None = None) -> Ite
 def _choose(
     since: str | None, until: str | None, live: Manifest, manifests: list[Manifest]
 ) -> list[tuple[Manifest, str | None]]:
-    """Return the generations, and versions, to compare."""
+    """Return the two generations to compare, each with a version if versions are compared."""
     versions = sorted({version for _, version in live.versions.values()}, key=version_key)
     if since in versions:
         newer = until or versions[-1]
@@ -118,7 +118,7 @@ def _choose(
 
 
 def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> Manifest:
-    """Return the generation that a text names: live, an id, or the last one up to a day, else the oldest one."""
+    """Return the generation that a text names: `live`, an id, or the last one until a day, if any, else the oldest."""
     if days := _DAYS.fullmatch(text):
         text = f"{datetime.now(UTC) - timedelta(days=int(days[1])):%Y-%m-%d}"
     generation: Manifest | None

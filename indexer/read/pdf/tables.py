@@ -289,7 +289,7 @@ def _are_cells(lines: Sequence[PdfLine]) -> bool:
 
 
 def _keep_within(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
-    """Return whether pieces of lines fit the columns of other rows: they are in several, and cross no border far."""
+    """Return whether pieces of lines are in several columns of other rows, and none reaches far across a border."""
     if any(min(x - line.x0, line.x1 - x) > 0.25 * (line.x1 - line.x0) for line in lines for x in borders):
         return False
     return len({sum(x < (line.x0 + line.x1) / 2 for x in borders) for line in lines}) > 1
