@@ -22,7 +22,7 @@ from indexer.generation.manifest import DOCUMENTS, GENERATIONS, LEXICAL, RESTRIC
 from indexer.generation.rows import ROW, RowFacts, RowSet, ScoredRows, TermHits, TokenReader, read_array
 from indexer.generation.vectors import VectorReader
 
-MANY_CHUNKS = 300_000  # with more, a search by words takes longer than waking a thread
+MANY_CHUNKS = 300_000  # then a search by words takes longer than waking a thread
 MAX_CACHED_FILTERS = 64
 
 Rows = npt.NDArray[np.int64]
