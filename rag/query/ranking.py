@@ -33,8 +33,7 @@ _FIRST_COMPARED_PER_HIT = 3
 _NO_TWINS: Mapping[int, frozenset[int]] = MappingProxyType({})
 # A newer version is shown if it has this share of the score of the best version.
 _MIN_VERSION_SCORE = 0.5
-_CLOSE_SHARE_WITH_WORDS = 0.8
-_MIN_COVERAGE, _MIN_COVERAGE_WITHOUT_COSINE = 0.6, 0.34
+_MIN_COVERAGE_WITHOUT_COSINE = 0.34
 _MAX_COMPARED_HITS = 2_000
 _PASSAGES_PER_CHECK = 256
 
@@ -321,22 +320,20 @@ def collapse(signatures: npt.NDArray[np.uint64], near: int = MAX_SIGNATURE_BITS)
 
 
 def is_close(cosines: Sequence[float | None], coverages: Iterable[float], close: float, unrelated: float) -> bool:
-    """Return whether one of the best hits is close to a query, by its cosine or its share of the query's words.
+    """Return whether one of the best hits is close to a query, by its cosine and its share of the query's words.
 
     Args:
-        cosines: of the hits.
+        cosines: of the hits; None for a hit that only the search by words found.
         coverages: share of the query's words in each hit; read only if needed.
-        close: lowest cosine of a close hit, scaled so that unrelated texts have 0; with 0, all hits are close.
+        close: lowest cosine of a close hit without words of the query, scaled so that unrelated texts have 0; a hit
+            with all of them needs half.
         unrelated: cosine of unrelated texts, see `measure_unrelated`.
     """
     nearness = [None if cosine is None else (cosine - unrelated) / (1 - unrelated) for cosine in cosines]
-    if max([0.0, *filter(None, nearness)]) >= close:
-        return True
-    for near, coverage in zip(nearness, coverages, strict=True):
-        is_candidate = near is None or near >= _CLOSE_SHARE_WITH_WORDS * close
-        if is_candidate and coverage >= (_MIN_COVERAGE_WITHOUT_COSINE if near is None else _MIN_COVERAGE):
-            return True
-    return False
+    return max([0.0, *filter(None, nearness)]) >= close or any(
+        coverage >= _MIN_COVERAGE_WITHOUT_COSINE if near is None else near >= close * (1 - coverage / 2)
+        for near, coverage in zip(nearness, coverages, strict=True)
+    )
 
 
 def filled(count: int, indices: npt.NDArray[np.integer], scores: npt.ArrayLike) -> Scores:
