@@ -1,4 +1,4 @@
-"""Archives of documents (zip, tar, and tar compressed with gzip, bzip2 or xz), and attachments of mails.
+"""Archives of documents (zip, mbox, tar, and tar compressed with gzip, bzip2 or xz), and attachments of mails.
 
 Every member is a page, `file:///folder/archive.zip!/member`, so that unchanged members are not read again, and a
 damaged member does not affect others. Archives inside archives are not opened.
@@ -8,6 +8,7 @@ import bz2
 import gzip
 import io
 import lzma
+import re
 import stat
 import struct
 import tarfile
@@ -16,6 +17,7 @@ import zlib
 from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from posixpath import normpath
 from typing import IO, BinaryIO, cast
 from urllib.parse import quote
@@ -45,6 +47,9 @@ _MAX_NAME_LENGTH = 1_000
 _UTF8_FLAG = 0x800
 _DOS_SYSTEMS = (0, 10, 14)  # FAT, NTFS and VFAT, in zip members
 _PIECE_BYTES = 1 << 16
+_NESTED = "an archive in an archive"
+_MAIL_BEGINS = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]*\n(?=[\w-]+:)")
+_QUOTED_BEGIN = re.compile(rb"^>(?=>*From )", re.MULTILINE)
 _COMPRESSED = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
 DAMAGED: tuple[type[Exception], ...] = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError, IndexError,
@@ -96,9 +101,10 @@ def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Pag
                 else:
                     urls.add(url)
                     member = replace(page, url=url, body=body, content_type=content_type, content_hash="")
-                    yield member
-                    if not is_mail and reader_of(content_type) == MAIL:
-                        yield from expand(member, max_bytes, no_images)
+                    if is_mail:
+                        yield member if reader_of(content_type) != CONTAINER else Skip(url, _NESTED)
+                    else:
+                        yield from with_members(member, max_bytes, no_images)
     except ParseError as error:
         yield Failure(page.url, f"its attachments cannot be read: {error}" if is_mail else str(error))
 
@@ -142,7 +148,8 @@ def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
     Raises ParseError: the archive is damaged, encrypted or a bomb.
     """
     try:
-        yield from (_zip_members if body.startswith(b"PK") else _tar)(body, max_bytes, no_images)
+        reader = next((reader for magic, reader in _READERS if body.startswith(magic)), _tar)
+        yield from reader(body, max_bytes, no_images)
     except DAMAGED as error:
         raise ParseError("truncated or damaged archive") from error
 
@@ -170,6 +177,19 @@ def _zip_members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member
                         yield _read_member(name, _Metered(file, budget), max_bytes)
                 except DAMAGED:
                     yield Member(name, failed="damaged in the archive")
+
+
+def _mails(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
+    budget = UnpackBudget(len(body))
+    begins = list(_MAIL_BEGINS.finditer(body))
+    for number, (begin, after) in enumerate(zip_longest(begins, begins[1:]), 1):
+        budget.member()
+        mail = _QUOTED_BEGIN.sub(b"", body[begin.end() : after.start() if after else len(body)])
+        is_long = len(mail) > max_bytes
+        yield Member(f"{number}.eml", b"" if is_long else mail, failed=_too_long(max_bytes) if is_long else "")
+
+
+_READERS = ((b"PK", _zip_members), (b"From ", _mails))
 
 
 def _raw_name(info: zipfile.ZipInfo) -> bytes:
@@ -213,9 +233,13 @@ def _read_member(name: str, file: IO[bytes] | _Metered, max_bytes: int) -> Membe
     while piece := file.read(_PIECE_BYTES):
         length += len(piece)
         if length > max_bytes:
-            return Member(name, failed=f"larger than {max_bytes:,} bytes")
+            return Member(name, failed=_too_long(max_bytes))
         pieces.append(piece)
     return Member(name, b"".join(pieces))
+
+
+def _too_long(max_bytes: int) -> str:
+    return f"larger than {max_bytes:,} bytes"
 
 
 def skip_reason(name: str, no_images: str, lists: Collection[str] = ()) -> str:
@@ -231,4 +255,4 @@ def skip_reason(name: str, no_images: str, lists: Collection[str] = ()) -> str:
         return LISTED
     if refusal := refusal_of(name, no_images):
         return refusal
-    return "an archive in an archive" if reader_of(content_type_of(name) or "") == CONTAINER else ""
+    return _NESTED if reader_of(content_type_of(name) or "") == CONTAINER else ""

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from mimetypes import MimeTypes
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -34,6 +35,8 @@ _YAML_VERSION = re.compile(
     rb"^(?:\xef\xbb\xbf)?[\"']?(?:openapi|swagger)[\"']?[ \t]{0,9}:[ \t]{0,9}[\"']?[23]\.", re.MULTILINE
 )
 IMAGE_TYPES = frozenset(_KINDS[SCANS])
+_MBOX = re.compile(rb"From [^\n]*\n[\w-]+:")
+_PUBLIC_TYPES = MimeTypes()
 
 
 def content_type_of(name: str) -> str | None:
@@ -43,11 +46,21 @@ def content_type_of(name: str) -> str | None:
 
 
 def type_by_content(name: str, body: bytes) -> str | None:
-    """Return the media type of a file by its suffix. If it has no suffix or may be OpenAPI, decide by its content."""
+    """Return the media type of a file by its suffix, or by its content if it is text, OpenAPI or an mbox archive."""
     suffix = PurePosixPath(name.lower()).suffix
     if suffix in _DATA_TYPES:
         return _DATA_TYPES[suffix] if is_openapi(body) else None
-    return content_type_of(name) or ("text/plain" if not suffix and body and has_only_text(body) else None)
+    is_text = not has_format(name) and body and has_only_text(body)
+    content_type = content_type_of(name) or ("text/plain" if is_text else None)
+    return "application/mbox" if content_type == "text/plain" and _MBOX.match(body) else content_type
+
+
+def has_format(name: str) -> bool:
+    """Return whether a name has a suffix that may name a format: not `README`, `README.Debian` or `NEWS.old`."""
+    path = PurePosixPath(name)
+    is_in_capitals = path.stem.isalpha() and path.stem.isupper()
+    is_proper_name = path.suffix[1:].istitle() and path.suffix[2:].isalpha()
+    return bool(path.suffix and (_PUBLIC_TYPES.guess_type(name)[0] or not (is_in_capitals or is_proper_name)))
 
 
 def is_openapi(body: bytes) -> bool:
@@ -62,7 +75,7 @@ def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False)
     """
     content_type, suffix = content_type_of(name), PurePosixPath(name.lower()).suffix
     if content_type is None:
-        may_be_read = not is_by_name and (not suffix or suffix in _DATA_TYPES)
+        may_be_read = not is_by_name and (suffix in _DATA_TYPES or not has_format(name))
         return "" if may_be_read else f"file type {suffix or 'without suffix'} is not read"
     return f"an image: {no_images}" if no_images and content_type in IMAGE_TYPES else ""
 

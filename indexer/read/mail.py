@@ -31,6 +31,7 @@ _SIGNATURES = frozenset({"pgp-signature", "pkcs7-signature", "x-pkcs7-signature"
 _ENCRYPTED = frozenset({"pgp-encrypted", "pkcs7-mime", "x-pkcs7-mime"})
 _MIN_LENGTH_RATIO = 1.3  # characters of HTML / plain text; from this ratio on, HTML is read
 _ARMOUR = re.compile(r"^-----BEGIN PGP (?:SIGNATURE|(MESSAGE))-----", re.MULTILINE)
+_SIGN_OFF = re.compile(r"^-- \n(?:[^\n]+(?:\n|\Z)){0,8}(?=\n|\Z)", re.MULTILINE)  # signatures of RFC 3676
 _MAX_HEADER_CHARS = 1_000
 _HEADER_ERRORS = (ValueError, TypeError, IndexError, AttributeError, LookupError)
 
@@ -116,7 +117,7 @@ def _text(entity: Message) -> list[Section]:
     text = decode(content, charset).replace("\r\n", "\n")
     if (armour := _ARMOUR.search(text)) and armour[1]:
         reader_notes.add("a part of a mail was not read: it is encrypted")
-    return [Section((), None, tidy(text[: armour.start()] if armour else text))]
+    return [Section((), None, tidy(_SIGN_OFF.sub("", text[: armour.start()] if armour else text)))]
 
 
 def _header(message: Message, name: str) -> str:

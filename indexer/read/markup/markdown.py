@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import date, time
 from itertools import pairwise
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import emoji
 import yaml
@@ -62,8 +63,9 @@ _PAIR = re.compile(  # marked, subscript, superscript or inserted text; critic m
     r"|\^\^(?=[^\s^])([^`\n^]{1,200}(?<!\s))\^\^|(?<!\S)\^[A-Za-z\d][\w-]+[ \t]*(?=\n|$)"
     r"|\{(?:\+\+([^{}]{1,1000}?)\+\+|==([^{}]{1,1000}?)==|~~[^{}]{0,1000}?~>([^{}]{0,1000}?)~~|--[^{}]{1,1000}?--"
     r"|>>[^{}]{1,1000}?<<)\}"
-    r"|<(?:<(?:glossary:)?(\w[\w :.-]{0,60})>|(?:xref|project|inv|path|doc):(?:[\w.-]*+:)*+#?([^\s<>?]++)[^\s<>]*+)>"
+    r"|<<(?:glossary:)?(\w[\w :.-]{0,60})>>"
 )
+_REFERENCE = re.compile(r"<(?:xref|project|inv|path|doc):(?:[\w.-]*+:)*+#?([^\s<>?]++)[^\s<>]*+>")
 _emojize = emoji.emojize
 _emojize(":tada:", language="alias")  # loads its table now, because reader processes may not open files
 
@@ -186,7 +188,7 @@ _LINKS: tuple[_Rule, ...] = (_WIKI_LINK, _wiki_link), (_LABELLED, _labelled)
 _NOTE: _Rule = _INLINE_NOTE, lambda note, _: _Mark(note.end(), " ", span=(note.start() + 1, note.end()))
 _RULES: dict[str, tuple[_Rule, ...]] = {
     "{": (_PAIRS, _ROLES, _TAGS, (_ATTRIBUTES, _attribute_list)),
-    "<": (_PAIRS, _TAGS),
+    "<": (_PAIRS, (_REFERENCE, lambda target, _: _Mark(target.end(), unquote(target[1]))), _TAGS),
     "%": (_TAGS,),
     ":": (_ROLES, (_EMOJI, _emoji_name)),
     "[": ((_FOOTNOTE, _footnote), (_ALERT, _alert), (_EXTENSION, _extension), *_LINKS),
@@ -200,6 +202,9 @@ _RULES: dict[str, tuple[_Rule, ...]] = {
 
 _CONTENTS = re.compile(r"\[toc\]|[^\n]*\n?\{:[ ]?(?:[^{}]*\s)?toc\b[^{}]*\}", re.IGNORECASE)
 _CALLOUT = re.compile(r"\A[!?]>[ ]")
+_NO_TEXT = re.compile(  # block references and drawers of Logseq
+    r"[ \t]*\(\([\da-f-]{36}\)\)|^:[A-Z-]+:\n(?:[^\n]*\n){0,50}?:END:[ \t]*$", re.MULTILINE
+)
 _TASK = re.compile(r"\[[ xX/-]\](?=\s|$)")
 _HEADING_ID = re.compile(r"[ ](?:\{/\*\s*#([\w-]+)\s*\*/\}|\[#([\w-]+)\]|:id=([\w-]+)|\[!?toc\])$")
 _TAB = re.compile(r"\[(.*)\]\(#tab/.*\)")
@@ -238,7 +243,7 @@ def _before_inline(state: StateCore) -> None:
             if tab := _TAB.fullmatch(token.content):
                 opening.type, opening.tag, tokens[place + 1].tag, token.content = "paragraph_open", "p", "p", tab[1]
         elif opening.type == "paragraph_open":
-            token.content = _CALLOUT.sub("", token.content, count=1)
+            token.content = _NO_TEXT.sub("", _CALLOUT.sub("", token.content, count=1))
             if _CONTENTS.fullmatch(token.content):
                 token.content = ""
             elif outer == "list_item_open":
@@ -327,8 +332,9 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= MAX_FRONT_MATTER else {}  # noqa: S506 - safer
             except yaml.YAMLError:
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
-            is_front = isinstance(fields, dict) or not front.strip() or any(access_keys(visible(front)))
-            end = match.end() if is_front else 0  # an access list with a typo must not become text
+            is_front = isinstance(fields, dict) and not front.startswith("\n")  # Pandoc: an empty line makes it a rule
+            is_front = is_front or not front.strip() or any(access_keys(visible(front)))
+            fields, end = (fields, match.end()) if is_front else (None, 0)  # a mistyped access list is no text
         elif match := _TOML.match(text):
             front, end, is_toml = match[1] or "", match.end(), True
             fields = tomllib.loads(front) if len(front) <= MAX_FRONT_MATTER else {}

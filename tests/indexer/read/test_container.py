@@ -160,6 +160,22 @@ def test_a_damaged_member_costs_itself() -> None:
     assert reasons == {"a.txt": "damaged in the archive"}
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_an_mbox_archive_is_its_mails(end: str) -> None:
+    file = f"Content-Type: text/x-diff; name=a.md{end}Content-Disposition: attachment; filename=a.md{end}{end}# A{end}"
+    mails = [
+        f"Subject: One{end}{end}From the pier.{end}>From quay.{end}",
+        f"Content-Type: multipart/mixed; boundary=B{end}{end}--B{end}{file}{end}--B--{end}",
+        f"Subject: Long{end}{end}{'x' * 2000}{end}",
+    ]
+    body = "".join(f"From a@b Mon Jan  5{end}{mail}{end}" for mail in mails).encode()
+    pages, reasons = members(zipped({"list": body}) if end == "\n" else body, max_bytes=1000 if end != "\n" else 9000)
+    names = [page.url.rpartition("!/")[2] for page in pages]
+    assert names == ["1.eml", "2.eml", "a.md", *(["3.eml"] if end == "\n" else [])]
+    assert f"From the pier.{end}From quay.".encode() in pages[0].body
+    assert list(reasons.values()) == ([] if end == "\n" else ["larger than 1,000 bytes"])
+
+
 @pytest.mark.parametrize("body", [b"", b"PK", b"nonsense" * 100, b"\x1f\x8b" + bytes(50), zipped(FILES)[:-30]])
 def test_damaged_archives_are_one_failure(body: bytes) -> None:
     pages, reasons = members(body)

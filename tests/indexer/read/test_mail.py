@@ -77,6 +77,7 @@ def test_parts(message: str, found: list[str], noted: tuple[str, ...]) -> None:
         ("Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: quoted-printable",
          b"a soft=20br=\neak and =3D and =\r\nmore=", "a soft break and = and more"),
         ("Content-Type: text/plain", b"Text.\n-----BEGIN PGP SIGNATURE-----\n\niQ==\n", "Text."),
+        ("Content-Type: text/plain", b"Text.\n-- \nAnna\nQuay 1\n\n> Quoted.\n", "Text.\n\n> Quoted."),
         ("Content-Type: text/html; charset=windows-1251", "<p>привет всем".encode("cp1251"), "привет всем"),
     ],
 )  # fmt: skip

@@ -121,7 +121,9 @@ def test_others_are_no_openapi(text: str) -> None:
         ("prog", b"\x7fELF\x02\x01", None), ("data", b"abc\x00", None),
         ("NEWS", "Käse".encode("latin-1"), "text/plain"),
         ("LISEZ", "\ufefftexte".encode("utf-16"), "text/plain"), ("a.log", b"", "text/plain"),
-        ("b.x", b"text", None),
+        ("b.x", b"text", None), ("README.Debian", b"Text.", "text/plain"), ("NEWS.old", b"Text.", "text/plain"),
+        ("README.old", b"abc\x00", None), ("LOGO.svg", b"<svg/>", None), ("IMG_1.cr2", b"raw", None),
+        ("inbox", b"From a Mon\nSubject: x\n\nText.\n", "application/mbox"), ("letter", b"From me\n", "text/plain"),
     ],
 )  # fmt: skip
 def test_types_by_content(name: str, body: bytes, content_type: str | None) -> None:

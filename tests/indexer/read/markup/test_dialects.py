@@ -56,8 +56,8 @@ LEARN = [  # DocFX and Microsoft Learn
     ("Before.\n\n[!INCLUDE [prerequisites](../includes/pre.md)]\n\n[!code-csharp[Main](Program.cs#L3 \"Sample\")]\n\n"
      "After.",
      ["Before.", "After."], ["[!", "prereq", "Program"]),
-    ("See <xref:System.IO.Stream.Read*?displayProperty=nameWithType> and [pipes](xref:pipes).",
-     ["See System.IO.Stream.Read* and pipes."], ["xref", "display"]),
+    ("See <xref:System.IO.Stream.Read*?displayProperty=nameWithType>, <xref:Stream.Flush%2A> and [pipes](xref:pipes).",
+     ["See System.IO.Stream.Read*, Stream.Flush* and pipes."], ["xref", "display"]),
     ("## Install\n\n# [Linux](#tab/linux)\n\nUse apt.\n\n# [macOS](#tab/mac)\n\nUse brew.\n\n---\n\n## Next\n\nEnd.",
      ["Install", "Linux", "Use apt.", "macOS", "Use brew.", "Next", "End."], ["#tab", "---"]),
     (":::row:::\n:::column span=\"2\":::\nLeft.\n:::column-end:::\n:::row-end:::\n\n"
@@ -83,6 +83,8 @@ LOGSEQ = [  # and Obsidian
     ("title:: Tide tables\ntags:: sea, moon\nid:: 64f1c2aa-1234-4bcd-9a00-0123456789ab\n\n- High water ^hw-1\n"
      "  collapsed:: true\n  moon:: full",
      ["title: Tide tables", "tags: sea, moon", "High water", "moon: full"], ["::", "64f1", "collapsed", "^"]),
+    ("- DONE Oil ((6433f8e2-3d5c-4b8b-9f3e-0a1b2c3d4e5f)) twice\n  :LOGBOOK:\n  CLOCK: [2026-01-02 Fri]\n  :END:",
+     ["DONE Oil twice"], ["((", "LOGBOOK", "CLOCK", "END"]),
     ("- #+BEGIN_IMPORTANT\n  Mind the ebb.\n  #+END_IMPORTANT", ["Mind the ebb."], ["#+", "BEGIN"]),
     ("- A block\n  logseq.order-list-type:: number\n  source:: The old pilot book",
      ["A block", "source: The old pilot book"],
@@ -160,7 +162,7 @@ FRONT = [  # what is front matter, and which brackets are links of a wiki
     ("---\ntitle: Part 1: Kiel\n---\n\nMore.", ["More."], ["Part"]),
     ("See [[Kiel]] and [[Port *x*]] and [[[a]]].\n\n[kiel]: /kiel\n[port *x*]: /port",
      ["See [Kiel] and [Port x] and [[[a]]]."], ["/kiel"]),
-    ("---\n\nA rule above.\n\n---\n\nAnd below: [[Page]].", ["A rule above.", "And below: Page."], ["---"]),
+    ("---\n\nNote: a rule above.\n\n---\n\nAnd below: [[Page]].", ["Note: a rule above.", "And below: Page."], ["---"]),
 ]  # fmt: skip
 KINDS = {
     "fields": FIELDS, "components": COMPONENTS, "directives": DIRECTIVES, "learn": LEARN, "kramdown": KRAMDOWN,
