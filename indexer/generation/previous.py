@@ -37,7 +37,7 @@ from indexer.records import (
 if TYPE_CHECKING:
     from indexer.generation.vectors import VectorReader
 
-READER_VERSION = 21  # raise it when pages are parsed or cut differently
+READER_VERSION = 22  # raise it when pages are parsed or cut differently
 _PAGE = "SELECT url, source, requested, etag, last_modified, content_hash, links, noindex, outcome, reasons FROM pages"
 
 
