@@ -101,10 +101,13 @@ def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Pag
                 else:
                     urls.add(url)
                     member = replace(page, url=url, body=body, content_type=content_type, content_hash="")
-                    if is_mail:
-                        yield member if reader_of(content_type) != CONTAINER else Skip(url, _NESTED)
-                    else:
-                        yield from with_members(member, max_bytes, no_images)
+                    has_members = reader_of(content_type) in (CONTAINER, MAIL)
+                    if reader_of(content_type) != CONTAINER:
+                        yield member
+                    elif is_mail:
+                        yield Skip(url, _NESTED)
+                    if has_members and not is_mail:
+                        yield from expand(member, max_bytes, no_images)
     except ParseError as error:
         yield Failure(page.url, f"its attachments cannot be read: {error}" if is_mail else str(error))
 
