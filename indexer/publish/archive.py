@@ -125,7 +125,7 @@ def _read_headers(raw: BufferedReader) -> Iterator[tarfile.TarInfo]:
     while (block := raw.read(tarfile.BLOCKSIZE)).strip(b"\0"):
         info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         if info.type != tarfile.REGTYPE or info.size < 0:
-            raise tarfile.ReadError(f"its member {info.name[:100]!r} is not an ordinary file")
+            raise tarfile.ReadError(f"its member {info.name!r} is not an ordinary file")
         end = raw.tell() + info.size
         yield info
         raw.seek(end + -end % tarfile.BLOCKSIZE)
@@ -154,7 +154,7 @@ def _extract(
     for info in headers:
         record = missing.pop(info.name, None)
         if record is None:
-            raise _wrong(file, f"has an unknown or repeated member {info.name[:100]!r}")
+            raise _wrong(file, f"has an unknown or repeated member {info.name!r}")
         if info.size != record.size:
             raise _wrong(file, f"has {info.name} with {info.size:,} bytes instead of {record.size:,}")
         target = folder / info.name.partition("/")[2]

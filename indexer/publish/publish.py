@@ -42,7 +42,7 @@ def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
         BuildLocked: another process holds the lock; the message names it.
     """
     path, began = index_dir / LOCK, time.monotonic()
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         while True:
             try:
@@ -297,7 +297,7 @@ class SelfCheck:
         self._files: dict[str, int] = {}
         for name in manifest.files:
             with suppress(OSError):
-                self._files[name] = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)
+                self._files[name] = os.open(folder / name, os.O_RDONLY)
         weakref.finalize(self, lambda files: list(map(os.close, files)), tuple(self._files.values()))
 
     def sizes(self) -> None:

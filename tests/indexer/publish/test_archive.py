@@ -4,6 +4,7 @@ import io
 import sys
 import tarfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from indexer.errors import ArchiveError, IndexCorrupt
 from indexer.generation.manifest import current_id, read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
-from indexer.publish.archive import export_archive, import_archive
+from indexer.publish.archive import export_archive, export_documents, import_archive
 from indexer.publish.publish import generation_ids, list_collections, problems_of, verify
 from tests.dummy import DummyEmbedder
 
@@ -71,6 +72,29 @@ def test_a_backup_takes_the_index_back(index: Path, archive: Path, docs: Path) -
     assert newest in generation_ids(index)
     last = rebuild(index, docs)
     assert generation_ids(index) == [last, old]
+    assert export_archive(index, archive, old).id == old
+    assert import_archive(index, archive, keep_generations=1).id == old
+    assert generation_ids(index) == [old]
+
+
+@pytest.mark.parametrize("room", [0, -1])
+def test_a_manifest_has_a_largest_size(
+    index: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    size = (live(index) / "manifest.json").stat().st_size
+    monkeypatch.setattr("indexer.publish.archive.MAX_MANIFEST_BYTES", size + room)
+    with pytest.raises(ArchiveError, match="does not begin with the manifest") if room else nullcontext():
+        import_archive(tmp_path / "other", archive, keep_generations=2)
+
+
+def test_the_documents_are_a_line_of_text_each(index: Path, tmp_path: Path) -> None:
+    (tmp_path / "docs" / "more.txt").write_text("Möwen", encoding="utf-8")
+    old = current_id(index)
+    new = rebuild(index, tmp_path / "docs")
+    for name, count in ((old, 3), (new, 4)):
+        assert export_documents(index, tmp_path / "a.jsonl", name) == read_manifest(index / "generations" / name)
+        lines = (tmp_path / "a.jsonl").read_text("utf-8").splitlines()
+        assert (len(lines), "Möwen" in "".join(lines)) == (count, count == 4)
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "vectors.faiss", "documents.sqlite"])
@@ -161,7 +185,7 @@ HOSTILE: dict[str, tuple[Callable[[Members, str], Members], str]] = {
     "the manifest again": (lambda m, top: [*m, m[0]], "unknown or repeated"),
     "twice": (lambda m, top: [*m, m[-1]], "unknown or repeated"),
     "missing": (lambda m, top: m[:-1], "lacks"),
-    "only the manifest": (lambda m, top: m[:1], "lacks"),
+    "only the manifest": (lambda m, top: m[:1], r"lacks [^,]+/documents[^,]*, [^,]+, [^,]+; export it again"),
     "longer": (lambda m, top: resized(m, 1), "bytes instead of"),
     "shorter": (lambda m, top: resized(m, -1), "bytes instead of"),
     "folder": (lambda m, top: m + a_member(f"{top}/lexical", kind=tarfile.DIRTYPE), "not an ordinary file"),
@@ -172,7 +196,10 @@ HOSTILE: dict[str, tuple[Callable[[Members, str], Members], str]] = {
     "long name": (lambda m, top: m + a_member(f"{top}/{'x' * 300}"), "not an ordinary file"),
     "manifest not first": (lambda m, top: m[::-1], "does not begin with the manifest"),
     "not a generation": (lambda m, top: renamed(m, 0, "evil/manifest.json"), "does not begin with the manifest"),
-    "manifest of another": (lambda m, top: renamed(m, 0, "20260101T000000-000000/manifest.json"), "belongs to"),
+    "manifest of another": (
+        lambda m, top: renamed(m, 0, "20260101T000000-000000/manifest.json"),
+        r"be used: [^;]+ belongs to [^;]+\Z",
+    ),
     "empty": (lambda m, top: [], "does not begin with the manifest"),
 }
 

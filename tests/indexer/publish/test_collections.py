@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -26,12 +27,14 @@ from indexer.errors import (
     IndexUnreadable,
     IndexUnwritable,
 )
+from indexer.generation import manifest as manifests
 from indexer.generation.generation import Generation
-from indexer.generation.manifest import collection_dir, current_id, read_manifest
+from indexer.generation.manifest import check_files, collection_dir, current_id, read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.publish import (
+    SelfCheck,
     disk_errors,
     drop_collection,
     generation_ids,
@@ -96,6 +99,9 @@ def test_dropping_a_collection(index: Path, docs: Path) -> None:
     assert not folder.exists()
     assert opened.chunks([0])[0].text
     opened.close()
+    prepare(folder)  # a collection without a published generation
+    drop_collection(index, "manuals")
+    assert not folder.exists()
     for name, error in (("manuals", "there is no"), ("default", "cannot be dropped"), ("../index", "is not valid")):
         with pytest.raises(IndexerError, match=error):
             drop_collection(index, name)
@@ -119,6 +125,8 @@ def test_listing_generations(index: Path, docs: Path) -> None:
         path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"
     )
     (folder / "manifest.json").write_text("{}")
+    (index / "CURRENT").write_text(ids[0])
+    assert [generation.live for generation in list_generations(index)] == [False, False, True]
     (index / "CURRENT").write_text("nonsense")
     damaged = list_generations(index)
     assert (damaged[2].documents, damaged[2].id) == (None, ids[0])
@@ -150,6 +158,7 @@ NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, now: datetime) -> None:
+    monkeypatch.setattr("indexer.publish.publish.secrets.randbelow", lambda limit: limit - 1)
     monkeypatch.setattr("indexer.publish.publish.datetime", SimpleNamespace(now=lambda zone: now))
 
 
@@ -196,6 +205,24 @@ def test_an_id_follows_the_newest_one_however_late_that_is(
 # Locks and disks
 
 
+def test_an_index_is_made_where_nothing_else_is(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(path: Path, mkdir: Callable[..., None] = Path.mkdir, **options: Any) -> None:
+        mkdir(path)  # by another process, at the same time
+        mkdir(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", make)
+        prepare(index / "a")
+    for name in ("c.txt", "b.txt"):
+        (index / "a" / name).touch()
+    with pytest.raises(IndexUnwritable, match=r"is not an index and not empty \(it has 'b.txt'\)"):
+        prepare(index / "a")
+    with pytest.raises(IndexUnwritable, match=r"b\.txt is a file; name a folder"):
+        prepare(index / "a" / "b.txt")
+    with writer_lock(index / "a"):
+        prepare(index / "a")
+
+
 @pytest.mark.parametrize(
     ("is_held_briefly", "is_brief", "note", "seconds", "words"),
     [
@@ -203,6 +230,7 @@ def test_an_id_follows_the_newest_one_however_late_that_is(
         (False, False, None, 0, r"process \d+ on .*, since 20"),
         (True, True, None, 0, r"process \d+ on .*, since 20"),
         (True, False, b"garbage", 1, "just started"),
+        (True, False, b'{"pid": 7, "host": "h", "since": "20"}', 0, "process 7 on h, since 20; wait for it to end"),
     ],
 )
 def test_a_writer_waits_for_a_brief_one_alone(
@@ -213,13 +241,15 @@ def test_a_writer_waits_for_a_brief_one_alone(
     clock = SimpleNamespace(now=0.0)
     sleep = lambda seconds: setattr(clock, "now", clock.now + seconds)  # noqa: E731
     monkeypatch.setattr("indexer.publish.publish.time", SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep))
+    monkeypatch.setattr("indexer.publish.publish._POLL_SECONDS", 0.25)  # a sum of them is exact
     with writer_lock(index, is_brief=is_held_briefly):
         if note:
             (index / "lock").write_bytes(note)
         with pytest.raises(BuildLocked, match=words), writer_lock(index, is_brief=is_brief):
             pass
-    assert clock.now == pytest.approx(seconds, abs=0.1)
+    assert clock.now == seconds
     assert (index / "lock").read_bytes() == b""
+    assert not (index / "lock").stat().st_mode & 0o133
 
 
 def test_a_lock_of_a_dropped_collection_is_none(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,15 +283,22 @@ def test_errors_of_a_disk_are_one_line(index: Path, error: Exception, words: str
 def test_a_generation_needs_its_size_and_a_reserve(
     index: Path, docs: Path, monkeypatch: pytest.MonkeyPatch, missing: int, is_enough: bool
 ) -> None:
-    rebuild(index, docs)
-    size = list_generations(index)[0].bytes
-    assert size
-    for arguments, needed in (((), size), ((None, 5_000_000), 5_000_000)):
+    def check(needed: int | None, *arguments: Any) -> None:
+        assert needed is not None
         free = needed + 64 * 1024 * 1024 - missing
-        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
         words = f"{free / 1e6:,.0f} MB free, and {(free + 1) / 1e6:,.0f} MB are needed"
-        with nullcontext() if is_enough else pytest.raises(IndexUnwritable, match=words):
+        with (
+            monkeypatch.context() as patch,
+            nullcontext() if is_enough else pytest.raises(IndexUnwritable, match=words),
+        ):
+            patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
             start(index, *arguments)
+
+    prepare(index)
+    check(0)
+    rebuild(index, docs)
+    check(list_generations(index)[0].bytes)
+    check(5 * 10**12, None, 5 * 10**12)
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "vectors.faiss"])
@@ -285,7 +322,7 @@ def test_what_cannot_be_read_back_is_not_published(index: Path, docs: Path, monk
     assert (current_id(index), generation_ids(index)) == (live, [live])
 
 
-def test_verifying_names_each_check_and_what_fails(index: Path, docs: Path) -> None:
+def test_verifying_names_each_check_and_what_fails(index: Path, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = index / "generations" / rebuild(index, docs)
     manifest, path = read_manifest(folder), folder / "manifest.json"
 
@@ -295,14 +332,43 @@ def test_verifying_names_each_check_and_what_fails(index: Path, docs: Path) -> N
     opened = [("manifest", True), *((f"file {name}", True) for name in manifest.files)]
     (folder / "empty").mkdir()
     assert outcome() == [*opened, ("other files", True), ("counts", True)]
-    assert verify(folder)[-1].detail == f"3 documents and {manifest.counts.chunks} chunks in every file"
-    (folder / "empty" / "x").touch()
+    files = manifest.files.values()
+    with monkeypatch.context() as patch:
+        patch.setattr("indexer.generation.generation.manifests.check_files", Mock(wraps=check_files))
+        assert [check.detail for check in verify(folder)] == [
+            f"schema version {manifest.schema_version}, {len(files)} files",
+            *(f"{record.size:,} bytes, SHA-256 {record.sha256[:12]}…" for record in files),
+            "none",
+            f"3 documents and {manifest.counts.chunks} chunks in every file",
+        ]
+        assert manifests.check_files.call_count == len(files), "each file is read once"
+    for name in ("y", "x"):
+        (folder / "empty" / name).touch()
     assert outcome() == [*opened, ("other files", False)]
-    (folder / "empty" / "x").unlink()
+    assert "empty/x: is not part of the generation" in verify(folder)[-1].detail
+    shutil.rmtree(folder / "empty")
     path.write_bytes(replace(manifest, counts=replace(manifest.counts, documents=9)).to_bytes())
     assert outcome() == [*opened, ("other files", True), ("counts", False)]
     path.write_text("{}")
     assert outcome() == [("manifest", False)]
+
+
+def test_open_files_are_compared_with_the_manifest(index: Path, docs: Path) -> None:
+    folder = index / "generations" / rebuild(index, docs)
+    path, files = folder / "vectors.faiss", SelfCheck(folder, read_manifest(folder))
+    content = path.read_bytes()
+    files.sizes()
+    files.contents()
+    path.write_bytes(bytes(len(content)))
+    files.sizes()
+    with pytest.raises(IndexCorrupt, match=r"vectors\.faiss: differs from its checksum"):
+        files.contents()
+    path.write_bytes(content[:-1])
+    sizes = f"has {len(content) - 1:,} bytes instead of {len(content):,}"
+    with pytest.raises(IndexCorrupt, match=rf"vectors\.faiss: {sizes}"):
+        files.sizes()
+    path.unlink()
+    SelfCheck(folder, files._manifest).sizes()  # a missing file is found by others
 
 
 @pytest.mark.parametrize("content", [None, b"", b"garbage"])
