@@ -114,7 +114,7 @@ def fuse(
             by_meaning[missing] = cosines(rows[missing])
         by_words = np.zeros(len(rows), np.float32)
         by_words[rows.searchsorted(lexical.rows)] = lexical.scores
-        highest = (lexical.scores[0] if len(lexical.scores) else 0) or 1
+        highest = lexical.scores.max(initial=0) or 1
         by_search = {"dense": by_meaning, "lexical": by_words}
         scaled = [scale(by_meaning), by_words / highest]
         weights, reasons = weigh(measure_signals(query, dense, lexical), tokens=maxsim is not None)
@@ -129,7 +129,7 @@ def fuse(
             scaled[-1][best] = scale(token_scores)
             sums += np.float64(weights["tokens"]) * scaled[-1]
         scores = sums.astype(np.float32)
-    order = np.lexsort((rows, -scores)) if len(by_search) > 1 else np.arange(len(rows))
+    order = np.lexsort((rows, -scores))
     columns = dict(by_search)
     if explain:
         columns["fused"] = scores

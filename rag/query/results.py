@@ -289,7 +289,7 @@ def full_heading(title: str, section: str) -> str:
 def without_number(name: str) -> str:
     """Return a heading without its number, such as "4.2.", unless it is only a number."""
     plain = " ".join(name.split())
-    return _NUMBER.sub("", plain, count=1) or plain
+    return _NUMBER.sub("", plain) or plain
 
 
 def suggestions(typed: str, headings: "Iterable[Heading]", limit: int) -> list[Suggestion]:

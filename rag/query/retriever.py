@@ -109,7 +109,7 @@ class Retriever:
     def warm(self) -> None:
         """Run a query once, so that memory is allocated and kernels are chosen before the first user's query."""
         for query in WARM_QUERIES:
-            self.answer_query(SearchRequest(query, k=10, rerank=self._reranker is not None))
+            self.answer_query(SearchRequest(query, rerank=self._reranker is not None))
 
     def answer_query(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Find the passages that answer a query best: tokenize, embed, search, fuse, fetch the k texts, answer.
@@ -133,7 +133,7 @@ class Retriever:
         search = self._read_query(request, embedded)
         if len(search.terms.meaning) > self.embedder.max_length and request.mode != "lexical":
             self._shorten(search)
-        depth = max(CANDIDATES, 2 * request.k, RERANKED if request.rerank else 0)
+        depth = max(CANDIDATES, 2 * request.k)
         if request.mode == "hybrid" and self.generation.terms_take_long:
             search.term_hits = self._threads.submit(copy_context().run, self._search_terms, search, depth)
         # embed
@@ -380,7 +380,7 @@ class Retriever:
     def _sample(self, size: int) -> Sequence[StoredChunk]:
         """Fetch passages that are evenly spaced over the collection."""
         count = self.generation.manifest.counts.chunks
-        return self.generation.chunks(np.unique(np.linspace(0, max(0, count - 1), min(count, size)).astype(np.int64)))
+        return self.generation.chunks(np.unique(np.linspace(0, count - 1, min(count, size)).astype(np.int64)))
 
     @cached_property
     def questions(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import json
 import os
 import shutil
 import sqlite3
@@ -221,6 +222,7 @@ def test_an_index_is_made_where_nothing_else_is(index: Path, monkeypatch: pytest
         prepare(index / "a" / "b.txt")
     with writer_lock(index / "a"):
         prepare(index / "a")
+        assert json.loads((index / "a" / "lock").read_bytes())["brief"] is False
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """The queues of the models: callers take turns, a cross-encoder reads as much as there is time for; and the cache."""
 
+import math
 import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +16,15 @@ from embedder.errors import EmbedderError
 from indexer.generation.generation import Generation
 from rag import deadline
 from rag.errors import DeadlinePassed, NotConfigured
-from rag.query.model_queue import ENTRY_OVERHEAD_BYTES, FairLock, QueryCache, QueryEncoder, RerankQueue, caller_name
+from rag.query.model_queue import (
+    ENTRY_OVERHEAD_BYTES,
+    FairLock,
+    QueryCache,
+    QueryEncoder,
+    RerankQueue,
+    caller_name,
+    split_runs,
+)
 from rag.query.request import SearchRequest
 from rag.query.retriever import Retriever
 from rag.serving.follower import Follower, ServedModel
@@ -36,6 +46,7 @@ class Gated(DummyEmbedder):
         self.gate = threading.Semaphore(0)
 
     def encode_ids(self, rows, **options):
+        assert options == {"role": "query", "tokens": False}
         text = text_of(rows)
         self.runs.append(text)
         self.started.put(text)
@@ -167,7 +178,8 @@ def test_a_query_that_waits_past_its_deadline_leaves_the_queue(callers, embedder
     assert embedder.runs == ["alpha", "beta", "delta"]
 
 
-def test_a_turn_that_comes_just_after_the_deadline_goes_to_the_next(monkeypatch):
+@pytest.mark.parametrize(("end", "now", "seconds"), [(math.inf, 4.5, -1), (5.0, 4.5, 0.5), (5.0, 6.0, 0.0)])
+def test_a_turn_that_comes_just_after_the_deadline_goes_to_the_next(monkeypatch, end, now, seconds):
     """The lock is handed over between the end of the wait and the caller's leave."""
     lock, seen, real_lock = FairLock(), [], threading.Lock
 
@@ -178,18 +190,24 @@ def test_a_turn_that_comes_just_after_the_deadline_goes_to_the_next(monkeypatch)
         def acquire(self, timeout=None):
             if timeout is None:
                 return self.lock.acquire()
+            assert (timeout, len(lock._urgent)) == (seconds, 1)
             lock._pass_on()
             return False
 
         def release(self):
             seen.append(self)
 
-    with lock.turn(float("inf")):
+    with lock.turn(math.inf):
         monkeypatch.setattr("rag.query.model_queue.threading.Lock", Late)
-        with pytest.raises(DeadlinePassed), lock.turn(float("inf")):
+        times = iter([4.0, now])
+        monkeypatch.setattr("rag.query.model_queue.time", SimpleNamespace(monotonic=lambda: next(times)))
+        with pytest.raises(DeadlinePassed), lock.turn(end):
             pass
     assert len(seen) == 1
     assert not lock._is_taken
+    monkeypatch.setattr("rag.query.model_queue.time", SimpleNamespace(monotonic=lambda: 4.0))
+    with pytest.raises(DeadlinePassed), lock.turn(4.0):
+        pass
 
 
 def test_a_large_batch_keeps_no_query_waiting():
@@ -213,7 +231,29 @@ def test_a_large_batch_keeps_no_query_waiting():
         assert np.array_equal(batch.result(DEADLINE_S).vectors[399], vector_of("another"))
 
 
-TEXTS = ["vacuum the table", "an index", "the vacuum"]
+@pytest.mark.parametrize(
+    ("sizes", "ends"),
+    [
+        ([], []), ([300], [1]), ([100, 156], [2]), ([100, 157], [1, 2]), ([1, 255, 1, 255], [2, 4]),
+        ([0, 300, 0], [1, 2, 3]),
+    ],
+)  # fmt: skip
+def test_a_run_has_at_most_256_tokens(sizes, ends):
+    assert [*split_runs(sizes)] == [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def test_pairs_are_scored_to_the_end_or_not_at_all(model, monkeypatch):
+    queue, texts = RerankQueue(model), ["vacuum " * 200, "a table " * 60, "the vacuum " * 100]
+    rows = model.pairs("vacuum", texts)
+    expected = DummyCrossEncoder().logits(rows)
+    assert np.array_equal(queue.score(rows), expected)
+    assert np.array_equal(queue.score_best("vacuum", texts), expected)
+    assert model.runs == [1] * 6
+    assert queue.score([]).shape == (0,)
+    monkeypatch.setattr("rag.query.model_queue.time.monotonic", lambda: 50.0 * len(model.runs))
+    with pytest.raises(DeadlinePassed):  # after the second run
+        within(60, queue.score, rows)
+    assert len(model.runs) == 8
 
 
 def test_searches_go_before_those_who_can_wait(monkeypatch):
@@ -278,7 +318,7 @@ def test_the_order_is_by_both(retriever, mode):
     assert max(scores) <= max(hit.score for hit in plain.hits) + 1e-6  # the range is that of the search
     assert {hit.id for hit in answer.hits} >= {hit.id for hit in plain.hits[:3]}
     assert plain.reranked is None
-    assert plain.took_ms["rerank"] == 0 < answer.took_ms["rerank"]
+    assert plain.took_ms["rerank"] == 0 < answer.took_ms["rerank"] < answer.took_ms["total"]
     assert all(hit.scores["rerank"] is None for hit in plain.hits)
 
 
@@ -300,6 +340,7 @@ def test_short_of_time_fewer_are_read_and_that_is_said(retriever, model, monkeyp
     monkeypatch.setattr(model, "logits", lambda rows: begun.append(rows) or logits(rows))
     monkeypatch.setattr("rag.query.model_queue.time.monotonic", lambda: 100.0 + 50 * len(begun))
     answer = within(60, partial(asked, retriever, per_document=0))
+    assert len(begun) == 1, "the second run would begin after seven tenths of the time"
     assert 0 < answer.reranked.scored < answer.reranked.candidates
     assert sum(hit.scores["rerank"] is not None for hit in answer.hits) == answer.reranked.scored
     assert answer.as_dict()["reranked"] == asdict(answer.reranked)
@@ -329,6 +370,9 @@ def test_the_values_used_last_are_kept_up_to_a_number_of_bytes(caller):
     cache.put("again", 10, "letters", "a")
     assert [cache.get("letters", name) for name in "acde"] == ["again", "c", "d", None]
     assert cache.get("digits", "a") is None
+    for number in range(2_000):
+        cache.put(number, 10, "numbers", number)
+    assert [number for number in range(2_000) if cache.get("numbers", number) is not None] == [1_997, 1_998, 1_999]
 
 
 @pytest.mark.parametrize(("megabytes", "runs"), [(16, [1, 1, 1, 2]), (0, [1, 2, 3, 4])])
