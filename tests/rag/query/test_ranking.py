@@ -2,6 +2,8 @@
 
 import io
 from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,15 +14,23 @@ from msgspec.structs import replace
 from indexer.config import BuildConfig
 from indexer.generation.generation import Generation
 from indexer.generation.languages import Spoken
-from indexer.generation.rows import TermHits
+from indexer.generation.rows import RowFacts, TermHits
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress
 from rag.query.model_queue import RerankQueue
-from rag.query.ranking import Choice, fuse, is_close
+from rag.query.ranking import Choice, Ranking, choose, fuse, is_close
 from rag.query.request import SearchRequest
 from rag.query.results import Explanation, as_text, explain, explanation_lines
-from rag.query.retriever import Retriever
-from rag.query.weighting import SIGNALS, CollectionFacts, QueryFacts, describe, share_of_code, trust_in_meaning
+from rag.query.retriever import Retriever, coverage
+from rag.query.weighting import (
+    SIGNALS,
+    CollectionFacts,
+    QueryFacts,
+    describe,
+    measure_unrelated,
+    share_of_code,
+    trust_in_meaning,
+)
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import Site
 
@@ -128,6 +138,8 @@ def test_an_answer_laid_out_for_a_terminal() -> None:
             "2 hits in 1.2 ms (embedding 0.5 ms)",
         ]
     )  # fmt: skip
+    answer["hits"][1]["text"] = "x" * 200
+    assert f"{'x' * 200}\n" in as_text(answer | {"collections": ["one", "two"]})
 
 
 EN, EL, TR = Spoken("en", 50, 0.05), Spoken("el", 50, 0.95), Spoken("tr", 1, 0.3)
@@ -146,10 +158,26 @@ EN, EL, TR = Spoken("en", 50, 0.05), Spoken("el", 50, 0.95), Spoken("tr", 1, 0.3
         ((9, 10), [EN, EL], 0.08),
         ((0, 1), [EN, EL], 1.0),
         ((200, 256), [EN, EL, TR], 0.08),
+        ((0, 1), [Spoken("en", 9, 0.0)], 1.0),
+        ((1, 1), [Spoken("el", 0, 1.0)], 0.08),
+        ((2, 8), [Spoken("en", 0, 0.1), Spoken("el", 3, 0.3)], 0.184),
     ],
 )
 def test_meaning_counts_as_far_as_the_model_knows_the_language(query, languages, trust):
     assert trust_in_meaning(query, tuple(languages)) == pytest.approx(trust, abs=0.01)
+
+
+def test_unrelated_texts_are_compared_with_each_other_as_queries() -> None:
+    class Turned(DummyEmbedder):
+        """Embeds the texts as unit vectors, each turned from the one before by the same angle."""
+
+        def encode_ids(self, rows, *, role="document", tokens=False):
+            assert role == "query"
+            angles = np.pi / 6 * np.arange(len(rows))
+            return np.stack([np.cos(angles), np.sin(angles)], axis=1), []
+
+    pairs = [np.cos(np.pi / 6 * (one - other)) for one, other in product(range(6), repeat=2) if one != other]
+    assert measure_unrelated(Turned()) == pytest.approx(sum(pairs) / 30)
 
 
 def rank(lexical, *, spoken=EN):
@@ -196,12 +224,94 @@ def test_close_counts_from_the_cosine_of_unrelated_texts() -> None:
     assert [is_close([None], [share], 0.4, 0.0) for share in (0.34, 0.33)] == [True, False], "only words were searched"
 
 
+def test_tokens_are_compared_with_the_best_candidates_of_both_searches() -> None:
+    query = QueryFacts(CollectionFacts(0.0, (EN,), 0.0), (0, 20))
+    for depth, compared in ((50, 80), (100, 80), (150, 120)):
+        depths: list[int] = []
+
+        def maxsim(rows: Any, depths: list[int] = depths) -> Any:
+            depths.append(len(rows))
+            return np.arange(len(rows), dtype=np.float32)
+
+        near = np.linspace(0.9, 0.1, depth, dtype=np.float32), np.arange(depth)
+        words = TermHits(np.linspace(0.5, 0.1, depth, dtype=np.float32), np.arange(depth, 2 * depth))
+        ranking = fuse(near, words, lambda rows: np.full(len(rows), 0.1, np.float32), maxsim, query)
+        assert depths == [compared]
+        assert (~np.isnan(ranking.columns["tokens"])).sum() == compared
+        scores = ranking.scores_of(range(2 * depth))
+        assert sum(each["lexical"] is not None for each in scores) == depth
+        assert all(each["dense"] is not None for each in scores)
+
+
+def test_a_page_of_an_address_comes_before_other_candidates_with_the_highest_score() -> None:
+    def ranking(rows: list[int], scores: list[float]) -> Ranking:
+        return Ranking(np.array(rows), np.array(scores, np.float32), {"dense": np.array(scores, np.float32)})
+
+    for best, highest in ((0.75, 0.75), (0.25, 0.5)):
+        joined = ranking([7, 8], [0.5, 0.25]).after(ranking([7], [best])) if best > 0.5 else None
+        joined = joined or ranking([7, 8], [0.5, 0.25]).after(ranking([8, 9], [best, 0.125]))
+        assert joined.scores.tolist() == [highest] * (len(joined.rows) - 1) + [min(0.5, joined.scores[-1])]
+        assert joined.first is None
+    assert joined.rows.tolist() == [8, 9, 7]
+
+
+@pytest.mark.parametrize(
+    ("score", "first", "step"),
+    [
+        (0.5, None, None), (0.50000001, 2, None), (0.75, None, ("address", "the query is the address of its page")),
+        (0.25, None, ("limit", "not reranked")), (0.25, 1, ("limit", "not reranked")),
+        (0.25, 0, ("limit", "found later")),
+    ],
+)  # fmt: skip
+def test_the_step_that_changed_a_score(score: float, first: int | None, step: tuple[str, str] | None) -> None:
+    columns = {"fused": [0.5], "lexical": [0.0], "lexical_scaled": [0.0], "lexical_weight": [0.5]}
+    columns |= {"dense": [0.5], "dense_scaled": [1.0], "dense_weight": [0.5]}
+    arrays = {name: np.array(values, np.float32) for name, values in columns.items()}
+    ranking = Ranking(np.array([4]), np.array([score], np.float32), arrays, first)
+    why = explain(ranking, Choice([0], [3], {0: [1]}, {3: 2}, {0: {"1": 2, "2": 3}}), 0)
+    assert [(each["name"], each["why"]) for each in why["steps"]] == ([step] if step else [])
+    assert (why["rank"], why["candidates"], why["folded"], why["left_out"], why["tokens"]) == (1, 1, 3, 2, None)
+    assert why["lexical"] == {"score": None, "rank": None, "scaled": 0.0, "weight": 0.5}
+    assert why["dense"] == {"score": 0.5, "rank": 1, "scaled": 1.0, "weight": 0.5}
+    assert why["weights"] == ""
+
+
+def test_more_candidates_are_compared_only_for_want_of_hits() -> None:
+    """Each second passage is a copy of the one before; three are compared for each hit, then four times as many."""
+
+    def compared(k: int, limit: int) -> tuple[list[int], int, dict[int, int]]:
+        documents = np.maximum(0, np.arange(48) - 29 if limit else np.arange(48))
+        signatures = np.array([0b1111 << (place // 2 * 2) for place in range(48)], np.uint64)
+        ranking = Ranking(np.arange(48), np.linspace(1, 0.5, 48, dtype=np.float32), {})
+        choice = choose(ranking, RowFacts(documents, signatures), k=k, per_document=limit)
+        return choice.indices, sum(map(len, choice.folded.values())), choice.left_out
+
+    for k in (1, 2, 3):
+        assert compared(k, 0) == ([*range(0, 2 * k, 2)], 3 * k // 2, {})
+    assert compared(2, 2) == ([0, 2], 3, {0: 1})
+    assert compared(3, 2) == ([0, 2, 30], 18, {0: 13})
+
+
 def test_the_reason_is_the_signal_that_moved_words_most() -> None:
     still = dict.fromkeys(SIGNALS, 0.0)
     more, less = (describe(still | {"near": logits}) for logits in (0.9, -0.9))
     assert more == "words count more, mostly because no passage is near"
     assert less == "words count less, mostly because the nearest passage is very near"
+    assert [describe(still | {"near": each})[6:16] for each in (0.2, 0.19)] == ["count more", "and meanin"]
     assert describe(still | {"known": 2.0, "near": -0.9}).endswith("the model hardly knows the language")
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "marked", "share"),
+    [
+        ("Rows", "an index", [], 0.5), ("Rows", "an index", [(3, 8)], 1.0), ("A", "an index", [(0, 8)], 0.5),
+        ("A", "", [], 0.0),
+    ],
+)  # fmt: skip
+def test_the_share_of_words_that_a_hit_has(title: str, text: str, marked: list[tuple[int, int]], share: float) -> None:
+    hit: Any = SimpleNamespace(title=title, section="", text=text, highlights=marked, language="en")
+    assert coverage([("row",), ("index", "indic")], hit) == share
+    assert coverage([], hit) == 0.0
 
 
 def test_a_build_says_what_language_the_model_does_not_know_and_a_search_what_follows(site: Site) -> None:
