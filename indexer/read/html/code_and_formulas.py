@@ -91,14 +91,12 @@ def replace_formulas(tree: HtmlTree, markup: str) -> None:
     """Replace every formula by a line of TeX."""
     if not any(name in markup for name in ("math", "MathJax", "mjx-", "katex")):
         return
-    done: set[int] = set()
     rendered: set[int] = set()
     for element in tree.elements:
         is_formula = element.name in _FORMULAS or "class" in element.attributes
-        text = _formula(element) if is_formula and id(element) not in done else None
+        text = _formula(element) if is_formula else None
         if text is None:
             continue
-        done.update(id(node) for node in element.elements())
         if element.name != "script":
             rendered.add(id(element))
         elif element.parent is not None and len(element.parent.children) <= 500:
@@ -106,12 +104,13 @@ def replace_formulas(tree: HtmlTree, markup: str) -> None:
             index = next(index for index, node in enumerate(siblings) if node is element)
             for node in reversed(siblings[:index]):
                 if isinstance(node, Element) and id(node) in rendered:
-                    node.children = []
+                    node.fill([])
                 elif isinstance(node, Element) or not node.isspace():
                     break
         _unhide(element, text)
         is_block = element.get("display") in ("block", "true") or "mode=display" in element.get("type")
-        element.name, element.attributes, element.children = "div" if is_block else "span", {}, [text]
+        element.name, element.attributes = "div" if is_block else "span", {}
+        element.fill([text])
 
 
 def _formula(element: Element) -> str | None:
@@ -140,8 +139,7 @@ def _unhide(formula: Element, text: str) -> None:
     for parent in formula.parents(3):
         if len(parent.children) < 12:
             pictures = [node for node in parent.tags if node.name == "img"]
-            same = [node for node in pictures if "".join(_clean(node.get("alt")).split()) == content]
-            parent.children = [node for node in parent.children if node not in same]
+            parent.remove({id(node) for node in pictures if "".join(_clean(node.get("alt")).split()) == content})
         if any(node is not around and not (isinstance(node, str) and node.isspace()) for node in parent.children):
             return
         if is_folded(parent) or has_noise_class(parent):

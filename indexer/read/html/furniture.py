@@ -46,10 +46,10 @@ def drop_furniture(tree: HtmlTree) -> None:
         else:
             is_furniture = is_popup and bool(element.children) and _is_state_message(element)
         if is_furniture:
-            element.clear()
+            element.fill([])
         elif not element.children and element.name in _PLACEHOLDERS and "id" in attributes:
             for state in _hidden_states(element):
-                state.clear()
+                state.fill([])
 
 
 @lru_cache(maxsize=4_096)
@@ -81,7 +81,7 @@ def _drop_bars(tree: HtmlTree) -> None:
     for key, hrefs in targets.items():
         targets_of_others = (targets[other] for other in targets if other != key)
         if len(hrefs & marked) > 1 or _is_repeated(bars[key], hrefs, targets_of_others):
-            bars[key].clear()
+            bars[key].fill([])
 
 
 def _is_repeated(bar: Element, targets: Collection[str], targets_of_others: Iterable[Collection[str]]) -> bool:
@@ -155,14 +155,12 @@ def drop_trail(tree: HtmlTree) -> None:
     node = heading
     for parent in heading.parents(3):
         siblings = parent.tags
-        if node not in siblings:  # it was removed from the page
-            return
         position = siblings.index(node)
         for element in siblings[max(0, position - 4) : position]:
             texts = [*element.leading_texts()] if element.short_text(300) is not None else []
             text = "".join(text for text, _ in texts).strip()
             rest = "".join(text for text, is_link in texts if not is_link and WORD.search(text)).strip()
             if text.endswith(rest) and _TITLE_ENDS.sub("", fold(rest)) == title and element.holds(("a",)):
-                parent.children = [child for child in parent.children if child is not element]
+                parent.remove({id(element)})
                 return
         node = parent

@@ -158,13 +158,13 @@ def _make_rows(grid: Element) -> None:
     if not width or is_text or any(cell.holds(_NOT_IN_CELLS) for cell in cells):
         return
     head_classes = frozenset.intersection(*names[:width]).difference(*names[width:])
-    grid.name, grid.children = "table", []
+    grid.name, rows = "table", list[Element]()
     for begin in range(0, len(cells), width):
-        row = Element("tr", {}, grid)
-        row.children = [*cells[begin : begin + width]]
-        grid.children.append(row)
+        rows.append(Element("tr", {}, grid))
+        rows[-1].fill(cells[begin : begin + width])
         for cell in cells[begin : begin + width]:
             cell.name = "th" if head_classes and not begin else "td"
+    grid.fill(rows)
 
 
 def _is_width(names: Sequence[frozenset[str]], width: int) -> bool:

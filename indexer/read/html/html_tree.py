@@ -4,9 +4,9 @@ import re
 import sys
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import chain, islice
+from itertools import islice
 from types import SimpleNamespace
 
 from lxml import etree
@@ -100,15 +100,22 @@ class Element:
         """Yield each text among the first few hundred descendants, with whether it is in a link."""
         return texts([self], lambda node: node.name in NOT_TEXT, MAX_NODES)
 
+    def fill(self, children: Sequence["Element | str"]) -> None:
+        """Replace the children. Unless they moved elsewhere, the former ones leave the tree with their descendants."""
+        before, self.children = self.children, [*children]
+        ids = set(map(id, children))
+        for node in before:
+            if isinstance(node, Element) and id(node) not in ids and node.parent is self:
+                for tag in (node, *node.elements()):
+                    tag._parent = None
+        reference = weakref.ref(self)
+        for node in children:
+            if isinstance(node, Element):
+                node._parent = reference
+
     def remove(self, ids: Collection[int]) -> None:
         """Remove the children with these Python `id()`s."""
-        self.children = [node for node in self.children if id(node) not in ids]
-
-    def clear(self) -> None:
-        """Remove all content, and the names and attributes of its elements, so that lists of elements skip them."""
-        for tag in self.elements():
-            tag.name, tag.attributes = "", _NO_ATTRIBUTES
-        self.children = []
+        self.fill([node for node in self.children if id(node) not in ids])
 
     def text(self) -> str:
         """Return the unchanged text of all descendants, without scripts and styles."""
@@ -149,12 +156,17 @@ def texts(
 
 
 class HtmlTree:
-    """A parsed page: its elements in document order, and the length of all text, including scripts."""
+    """A parsed page: its elements, and the length of all text, including scripts."""
 
     def __init__(self) -> None:
         self.root = Element("", {}, None)
-        self.elements: list[Element] = []
+        self.parsed: list[Element] = []
         self.text_length = 0
+
+    @property
+    def elements(self) -> Iterator[Element]:
+        """Yield the elements in document order, without removed ones."""
+        return (element for element in self.parsed if element._parent is not None)
 
     @cached_property
     def _by_name(self) -> dict[str, list[Element]]:
@@ -165,7 +177,7 @@ class HtmlTree:
 
     def find_all(self, name: str) -> list[Element]:
         """Return the elements with this name in document order, except elements renamed to it after the first call."""
-        return [element for element in self._by_name[name] if element.name == name]
+        return [tag for tag in self._by_name[name] if tag.name == name and tag._parent is not None]
 
     def first(self, name: str) -> Element | None:
         """Return the first element that `find_all` finds, or None."""
@@ -181,12 +193,6 @@ class HtmlTree:
         """Return whether the page redirects a browser immediately."""
         metas = (tag.get("content") for tag in self.find_all("meta") if tag.get("http-equiv").lower() == "refresh")
         return (refresh_in(next(metas, "")) or (1, ""))[0] == 0
-
-
-def _set_parent(nodes: Iterable[Element | str], parent: "weakref.ref[Element] | None") -> None:
-    for node in nodes:
-        if isinstance(node, Element):
-            node._parent = parent
 
 
 def _show_shadow_roots(elements: Sequence[Element]) -> None:
@@ -209,10 +215,9 @@ def _show_shadow_roots(elements: Sequence[Element]) -> None:
         for slot in slots[id(root)]:
             slot.name, nodes = "span", light.pop(slot.get("name"), [])
             if any(isinstance(node, Element) or not node.isspace() for node in nodes):
-                slot.children = nodes
-                _set_parent(nodes, weakref.ref(slot))
-        _set_parent(chain.from_iterable(light.values()), None)  # no slot shows these
-        root.name, root.attributes, host.children = "div", {}, [root]
+                slot.fill(nodes)
+        root.name, root.attributes = "div", {}
+        host.fill([root])
 
 
 def _close_headings(markup: str) -> str:
@@ -237,7 +242,7 @@ def parse_html(markup: str) -> HtmlTree:
     if not markup.strip():
         return HtmlTree()
     tree = HtmlTree()
-    elements, open_elements, pieces = tree.elements, [tree.root], list[str]()
+    elements, open_elements, pieces = tree.parsed, [tree.root], list[str]()
 
     def end_text(_comment: str = "") -> None:
         if pieces:

@@ -173,7 +173,7 @@ def is_in_sentence(link: Element) -> bool:
     line = link.parent
     if line is not None and line.name in _INLINE and len(line.children) == 1:
         link, line = line, line.parent
-    if line is None or len(line.children) > 500 or link not in line.children:  # it was removed from the page
+    if line is None or len(line.children) > 500:
         return False
     position = line.children.index(link)
     around = line.children[:position], line.children[position + 1 :]

@@ -75,11 +75,11 @@ def unfold_panels(tree: HtmlTree) -> None:
             _make_text(control, "span")
             continue
         _make_text(control, "div")
-        control.children = [node for child in control.children for node in (child, " ")]
+        control.fill([node for child in control.children for node in (child, " ")])
     converted = set(map(id, contents))
     controls = [control for control in controls if id(control) not in converted]
     if controls:
-        ids = {tag.anchor: tag for tag in reversed(tree.elements) if "id" in tag.attributes}
+        ids = {tag.anchor: tag for tag in reversed([*tree.elements]) if "id" in tag.attributes}
         _name_panels(controls, ids)
         _keep_titles(controls, ids, {id(panel) for panel in panels})
 
@@ -130,10 +130,10 @@ def _name_panels(controls: Sequence[Element], ids: Mapping[str | None, Element])
             first_words = next((text.strip() for text, _ in panel.leading_texts() if text.strip()), "")
             if panel.parent is not None and first_words != name.strip():
                 titles[id(panel)] = title = Element("p", {}, panel.parent)
-                title.children = [name]
+                title.fill([name])
                 holders[id(panel.parent)] = panel.parent
     for holder in holders.values():
-        holder.children = [node for child in holder.children for node in (titles.get(id(child), ""), child)]
+        holder.fill([node for child in holder.children for node in (titles.get(id(child), ""), child)])
 
 
 def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> list[Element]:

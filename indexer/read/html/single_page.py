@@ -124,7 +124,7 @@ def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
         _remove_teasers(core, sizes)
         _mark_decoration(outer, sizes)
         _remove_repeats(outer, sizes)
-    outer.children[:0] = leads
+    outer.fill([*leads, *outer.children])
     return outer
 
 
@@ -291,7 +291,7 @@ def _remove_repeats(start: Element, sizes: Sizes) -> None:
         text = fold(element.text())
         is_repeat = any(text == other and parent is not element.parent for other, parent in recent)
         if is_repeat and len(text) >= _MIN_CAPTION_CHARS:
-            element.children = []
+            element.fill([])
         recent.append((text, element.parent))
 
 
@@ -361,7 +361,7 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
             is_poster = kind == "poster" and (not size.prose or size.text < 200)
             is_furniture = kind == "strong" or is_poster or size.linked > _MAX_LINK_SHARE * size.text
             if kind == "strong" and prose - size.prose >= min_rest and _is_thread(node):
-                element.children = [child for child in element.children if child is not node]
+                element.remove({id(node)})
             elif kind and is_furniture and total - size.bare >= _MIN_REST * total:
                 name = node.get("class") or node.get("id")
                 boxes.append((element, node, name, size.bare))
