@@ -43,10 +43,7 @@ class EmbedderConfig:
 
 
 def locate(model: str, revision: str = "") -> Path:
-    """Return the folder or file of a packaged model, a local model, or a hub snapshot.
-
-    Raises ModelError if there is no such model, or if a hub name has no full commit hash.
-    """
+    """Return the path of a packaged model, a local model or a hub snapshot. Raises ModelError if there is none."""
     if model in PACKAGES:
         package, module, place = PACKAGES[model]
         spec = importlib.util.find_spec(module)

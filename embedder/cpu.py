@@ -114,10 +114,7 @@ def isa_of(machine: str, features: Set[str]) -> str:
 
 @functools.cache
 def detect() -> Cpu:
-    """Describe the processor that this process runs on.
-
-    Raises EmbedderError if PILOTLIGHT_ISA names a set that the processor does not support.
-    """
+    """Describe the processor. Raises EmbedderError if PILOTLIGHT_ISA names a set that it does not support."""
     machine = platform.machine()
     features, sve_bits, notes = _read_arm() if machine == "aarch64" else _read_x86()
     isas, isa = isas_of(machine, features), isa_of(machine, features)

@@ -78,7 +78,12 @@ class Embedder:
         return twin
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
-        """Return the number of tokens of each text, including prompt and special tokens, without truncation."""
+        """Count the tokens of each text, including prompt and special tokens, without truncation.
+
+        Args:
+            texts: the texts.
+            role: selects the prompt, that of queries or of documents.
+        """
         return self.tokenizer.count(texts, role)
 
     def has_word(self, word: str) -> bool:
@@ -92,7 +97,12 @@ class Embedder:
     def tokenize(self, texts: Sequence[str], *, role: Role = "document") -> list[list[int]]:
         """Return the token ids of each text, including prompt and special tokens, for `encode_ids`.
 
-        Texts over `max_length` are truncated. Raises TypeError for anything but a sequence of str.
+        Args:
+            texts: the texts, truncated to `max_length` tokens.
+            role: selects the prompt, that of queries or of documents.
+
+        Raises:
+            TypeError: `texts` is not a sequence of str.
         """
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             raise TypeError("encode takes a sequence of str")
@@ -103,13 +113,30 @@ class Embedder:
         return self.tokenizer.read(text, "query")
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> Floats:
-        """Embed texts, and return float32 (n, dim) in their order. Raises as `tokenize` and `encode_ids` do."""
+        """Embed texts.
+
+        Args:
+            texts: n texts, truncated to `max_length` tokens.
+            role: selects the prompt and precision, those of queries or of documents.
+
+        Returns:
+            Vectors in the order of the texts, float32 (n, dim).
+
+        Raises:
+            TypeError: `texts` is not a sequence of str.
+            EmbedderError: the model gives NaN or infinity.
+        """
         return self.encode_ids(self.tokenize(texts, role=role), role=role)[0]
 
     def encode_ids(
         self, rows: Sequence[TokenIds], *, role: Role = "document", tokens: bool = False
     ) -> tuple[Floats, list[Floats]]:
         """Embed texts by their token ids.
+
+        Args:
+            rows: token ids of n texts, from `tokenize`.
+            role: selects the precision, that of queries or of documents.
+            tokens: whether to return vectors of tokens too.
 
         Returns:
             Vectors, float32 (n, dim). If `tokens` is true, also the unit-length token vectors of each text, float32
@@ -131,11 +158,11 @@ class Embedder:
         return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in tokenized), strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str], rows: Sequence[TokenIds] | None = None) -> DocumentTokens:
-        """Embed documents and the signs of their distinct tokens in one pass.
+        """Embed documents and the signs of their distinct tokens in one pass. Raises as `encode` does.
 
-        Raises as `encode` does.
-
-        `rows` are the token ids of the texts, if the caller already has them.
+        Args:
+            texts: the documents.
+            rows: token ids of the texts, if the caller already has them.
         """
         rows = self.tokenize(texts) if rows is None else rows
         places_by_text = [distinct_places(np.asarray(row, np.int32)) for row in rows]
@@ -184,10 +211,7 @@ class CrossEncoder:
         self._engine = start_engine(self.plan)
 
     def logits(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
-        """Return a number for each pair of one batch, float32 (n,). Higher is better.
-
-        Raises EmbedderError if the model gives NaN or infinity.
-        """
+        """Return a number for each pair, float32 (n,); higher is better. Raises EmbedderError for NaN or infinity."""
         if not rows:
             return np.empty(0, np.float32)
         return check_finite(self._head(self._engine.encode(rows)[0]), self.name)

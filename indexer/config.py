@@ -232,11 +232,7 @@ Limits = Mapping[str, Mapping[str, Any]]
 
 
 def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
-    """Add the limits of sources in the live index to a config. Limits in the config override them; None removes one.
-
-    Raises:
-        ConfigError: the index has a limit that is not valid.
-    """
+    """Add the limits of sources in the live index, unless the config overrides or removes (None) them."""
     stored = limits_of(live.settings if live is not None else {})
     limits: dict[str, dict[str, Any]] = {}
     for source in sources:
@@ -276,11 +272,7 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
 
 
 def config_of(manifest: Manifest) -> BuildConfig:
-    """Return the config of the build that made a generation. A build with this config keeps every setting.
-
-    Raises:
-        ConfigError: the index has a setting that is not valid.
-    """
+    """Return a config with every setting of the build that made a generation. Raises ConfigError for an invalid one."""
     settings = manifest.settings
     limits = {  # later versions may have other settings
         source: {name: value for name, value in limits.items() if name in SOURCE_SETTINGS}

@@ -176,10 +176,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class EachFilter(Filter):
-    """One filter for each of several collections. None allows all documents of a collection.
-
-    As a single filter, it is the union of its filters.
-    """
+    """One filter for each of several collections, None for all documents. As a single filter, it is their union."""
 
     parts: tuple[Filter | None, ...] = ()
 

@@ -348,10 +348,7 @@ class AccessRules:
             raise SettingsError(f"{self._path} is not valid TOML: {error}") from error
 
     def rights(self, user: str, groups: Iterable[str] = ()) -> Rights | None:
-        """Combine the rules that apply to a user into the user's rights; None if no rule applies.
-
-        Raises KeysError while the file is invalid, so that no rule applies.
-        """
+        """Combine the rules for a user into rights; None if no rule applies. Raises KeysError for an invalid file."""
         try:
             rules = self.rules()
         except SettingsError as error:

@@ -88,18 +88,48 @@ class Client:
         return self._ask("/readyz", dict[str, Any])
 
     def search(self, query: str | SearchRequest, **options: Any) -> Answer:
-        """Find the passages that answer a query best; the options are the fields of `SearchRequest`.
+        """Find the passages that answer a query best.
 
-        The server chooses the options that are left out.
+        Args:
+            query: the query, or a request with its options.
+            options: fields of `SearchRequest`; the server chooses those that are left out.
+
+        Returns:
+            The hits, best first, and facts of the search.
+
+        Raises:
+            Unavailable, Refused, Rejected: see `Client`.
         """
         return self._ask(f"{API}/search", Answer, _fields(query, options))
 
     def answer(self, query: str, **options: Any) -> AnswerInWords:
-        """Answer in words, with `citations` that number the hits; requires `answer_url` on the server."""
+        """Answer in words; requires `answer_url` on the server.
+
+        Args:
+            query: the question.
+            options: fields of `rag.messages.AnswerRequest`, such as `history`.
+
+        Returns:
+            The answer, its hits, and its `citations` by the number of a hit.
+
+        Raises:
+            Unavailable, Refused, Rejected: see `Client`.
+        """
         return self._ask(f"{API}/answer", AnswerInWords, _fields(query, options))
 
     def call_tool(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, list[str]]:
-        """Call a tool of `/mcp`; return its text, and the ids of its passages if `shown` is among the arguments."""
+        """Call a tool of `/mcp`.
+
+        Args:
+            name: name of the tool.
+            arguments: arguments of the tool, and perhaps `shown`, the ids of passages to leave out.
+
+        Returns:
+            The text of the result, and with `shown` the ids of its passages.
+
+        Raises:
+            Rejected: the tool refuses the call, or the server has no tools.
+        """
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
         result = self._ask("/mcp", dict[str, Any], body).get("result") or {}
         text = "".join(block.get("text", "") for block in result.get("content", ()))
@@ -108,7 +138,15 @@ class Client:
         return text, result.get("_meta", {}).get("shown", [])
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> DocumentListing:
-        """Return a document by its id, the `document` of a hit."""
+        """Return a document with its passages.
+
+        Args:
+            id: id of the document, the `document` of a hit.
+            collection: collection of the document.
+
+        Raises:
+            Rejected: there is no such document.
+        """
         return self._ask(f"{API}/documents/{quote(id, safe='')}", DocumentListing, params={"collection": collection})
 
     def documents(self, collection: str = DEFAULT_COLLECTION) -> Iterator[DocumentListing]:
@@ -124,23 +162,60 @@ class Client:
     def push(self, url: str, content: str | bytes, **facts: Any) -> IndexChange:
         """Push a document, replacing an earlier one at its address; requires a key with the role write.
 
-        When this returns, the server has stored the document. Searches find it within seconds; `wait` waits for that.
-        `facts` are further fields of `rag.messages.Push`, such as `date`, and override those in the document. Bytes
-        need a `content_type`, which may name a charset.
+        Args:
+            url: address of the document, which is not fetched.
+            content: text, or bytes with the fact `content_type`, which may name a charset.
+            facts: further fields of `rag.messages.Push`, such as `date`; they override those in the document.
+
+        Returns:
+            The change, which the server has stored. Searches find the document within seconds; `wait` waits for that.
+
+        Raises:
+            Unavailable, Refused, Rejected: see `Client`.
         """
         body = {"text": content} if isinstance(content, str) else {"base64": base64.b64encode(content).decode("ascii")}
         return self._ask(f"{API}/documents", IndexChange, {"url": url, **body, **facts})
 
     def withdraw(self, url: str, collection: str = DEFAULT_COLLECTION) -> IndexChange:
-        """Withdraw a pushed document; raises Rejected if none was pushed to this address."""
+        """Withdraw a pushed document; requires a key with the role write.
+
+        Args:
+            url: address of the document.
+            collection: collection of the document.
+
+        Returns:
+            The change, which the server has stored.
+
+        Raises:
+            Rejected: no document was pushed to this address.
+        """
         return self._ask(f"{API}/documents", IndexChange, params={"url": url, "collection": collection}, verb="DELETE")
 
     def change(self, id: int, collection: str = DEFAULT_COLLECTION) -> IndexChange:
-        """Return the state of a document that was pushed or withdrawn."""
+        """Return the state of a document that was pushed or withdrawn.
+
+        Args:
+            id: number of the change.
+            collection: collection of the document.
+
+        Raises:
+            Rejected: there is no such change, or it is no longer kept.
+        """
         return self._ask(f"{API}/changes/{id}", IndexChange, params={"collection": collection})
 
     def index(self, *, full: bool = False, collection: str = DEFAULT_COLLECTION) -> Job:
-        """Rebuild the index, with `full` from unchanged pages too; requires a key with the role write."""
+        """Rebuild the index from its sources; requires a key with the role write.
+
+        Args:
+            full: whether to reprocess unchanged pages too.
+            collection: collection to rebuild.
+
+        Returns:
+            The build, which has just begun; `wait` waits for its end.
+
+        Raises:
+            Rejected: another build is running, or the collection has no sources.
+        """
         return self._ask(f"{API}/index", Job, {"full": full, "collection": collection})
 
     def job(self, id: str) -> Job:
@@ -152,9 +227,18 @@ class Client:
         return self._ask(f"{API}/index/{quote(id, safe='')}", Job, verb="DELETE")
 
     def wait(self, work: Work, timeout: float = math.inf) -> Work:
-        """Wait until a change or a build has ended, and return it.
+        """Wait until a change or a build has ended.
 
-        Raises Unavailable after `timeout` seconds, and ClientError if the build failed.
+        Args:
+            work: the change or the build.
+            timeout: maximum wait in seconds.
+
+        Returns:
+            The change or the build in its final state.
+
+        Raises:
+            Unavailable: it has not ended in time.
+            ClientError: the build has failed.
         """
         end = monotonic() + timeout
         while work.state in ("queued", "running", "cancelling"):

@@ -50,10 +50,7 @@ class SettingsFile:
 
 
 def read_settings_file(path: Path) -> SettingsFile:
-    """Read the file, and resolve its relative paths against its folder.
-
-    Raises SettingsError, which names the file, the place in it and the allowed values.
-    """
+    """Read the file, whose paths are relative to its folder. Raises SettingsError, which names the place in it."""
     try:
         content = load_toml(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -98,10 +98,7 @@ def older_ids(store: Store) -> list[str]:
 
 
 def verify_generation(store: Store, generation_id: str) -> list[Check]:
-    """Check a generation: every file in a folder, the number of passages in Milvus.
-
-    Raises IndexMissing for an unknown id, StoreError if the store does not respond.
-    """
+    """Check every file of a generation, or its number of passages in Milvus. Raises IndexMissing or StoreError."""
     if isinstance(store, FolderStore):
         return verify(generation_folder(store.folder, generation_id))
     try:

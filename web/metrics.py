@@ -67,10 +67,7 @@ metrics.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """The counters of an application; safe to use from several threads.
-
-    Values are queued first and counted later, because the Prometheus client counts under one lock.
-    """
+    """The counters of an application. Threads queue values, because the Prometheus client counts under one lock."""
 
     def __init__(self, status: Status) -> None:
         registry = self._collected = CollectorRegistry()

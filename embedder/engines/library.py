@@ -169,10 +169,7 @@ class CStep(ctypes.Structure):
 
 
 def load_library(path: Path) -> ctypes.CDLL:
-    """Load a library and declare its functions.
-
-    Raises OSError if the file is not a library, and PackageError if its interface differs.
-    """
+    """Load a library and declare its functions. Raises OSError, or PackageError if its interface differs."""
     library = ctypes.CDLL(str(path))
     ours = [ABI_VERSION, ctypes.sizeof(CShape), ctypes.sizeof(CStep), PANEL, *INTERLEAVE[architecture()].values()]
     try:

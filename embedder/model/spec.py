@@ -237,10 +237,7 @@ def _sha256(*paths: Path) -> str:
 
 
 def read_spec(folder: Path) -> ModelSpec:
-    """Describe the sentence-transformers (or plain transformers) model in a folder.
-
-    Raises ModelError naming the file at fault, RemoteCodeRefused if the model brings code.
-    """
+    """Describe the sentence-transformers or transformers model in a folder. Raises ModelError or RemoteCodeRefused."""
     if folder.is_file():
         return _packed_spec(folder)
     modules = read_modules(folder)
@@ -283,10 +280,7 @@ def _packed_spec(path: Path) -> ModelSpec:
 
 
 def read_cross_encoder(folder: Path) -> ModelSpec:
-    """Describe the cross-encoder in a folder: a transformer with one score for a pair of texts.
-
-    Raises ModelError naming the file at fault, RemoteCodeRefused if the model brings code.
-    """
+    """Describe the cross-encoder in a folder, with one score for a pair. Raises ModelError or RemoteCodeRefused."""
     modules = read_modules(folder)
     spec = _read_transformer(folder, modules[0].folder if modules else folder, "sequence-classification")
     path, saved = spec.folder / "config.json", folder / "config_sentence_transformers.json"

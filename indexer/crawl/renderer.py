@@ -123,10 +123,7 @@ class Renderer:
         return rendered, replace(rendered_links, urls=urls, asks_password=asks_password)
 
     def load(self, budget: RenderBudget, address: str, is_script: bool, headers: Mapping[str, str]) -> Resource | None:
-        """Return a resource that the browser requests, or None if it is refused or cannot be fetched.
-
-        Raises CredentialsError: a secret for the site cannot be read.
-        """
+        """Return a resource that the browser requests, or None if it is refused. Raises CredentialsError."""
         url = normalise(address, "")
         if url is None:
             return None

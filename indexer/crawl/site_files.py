@@ -90,10 +90,7 @@ def _rules_for(name: str | None, text: str) -> tuple[list[tuple[str, str]], Iter
 
 
 def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
-    """Fetch the rules of a site (`scheme://host:port`).
-
-    Raises FetchError: the site may not be crawled, as its robots.txt is unavailable or redirects to another site.
-    """
+    """Fetch the rules of a site (`scheme://host:port`). Raises FetchError if the site may not be crawled."""
 
     def check_redirect(url: str) -> None:
         source, target = urlsplit(site), urlsplit(url)
@@ -207,10 +204,7 @@ def is_sitemap(page: Page) -> bool:
 
 
 def read_sitemap(page: Page, lend: Lend = borrowed) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the normalised addresses of the pages and of the sitemaps in a sitemap, on any site.
-
-    Raises FetchError: the sitemap is damaged or too large, has an unknown format, or defines entities.
-    """
+    """Return the addresses of pages and of sitemaps in a sitemap, on any site. Raises FetchError if it is not valid."""
     if page.url.endswith(LLMS):
         return read_links(replace(page, content_type="text/markdown"), lend).urls, ()
     pages: dict[str, None] = {}

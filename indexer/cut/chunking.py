@@ -43,10 +43,7 @@ class Chunker:
     """Cuts documents into chunks that fit the model."""
 
     def __init__(self, embedder: Embedder, max_tokens: int) -> None:
-        """Set the token budgets of a model, and of a passage without its heading context.
-
-        Raises ConfigError if the model reads too few tokens.
-        """
+        """Set the token budgets of a model and of a passage. Raises ConfigError if the model reads too few tokens."""
         self._embedder = embedder
         self._max_tokens = max_tokens
         self._cache = TokenCache(embedder.tokenizer)
@@ -273,10 +270,7 @@ class _Group:
     has_headings: bool = False
 
     def try_merge(self, other: "_Group", size: int, count_tokens: Callable[[str], int]) -> bool:
-        """Merge the next group into this one if either is short, both have the same parent and the result fits.
-
-        Returns whether the group was merged.
-        """
+        """Merge the next group with the same parent if one is short and the result fits; return whether it was."""
         depth, depths = _common_length(self.path, other.path), (len(self.path), len(other.path))
         is_near = depth >= min(depths) - (depths[0] == depths[1])
         if not is_near or min(self.tokens, other.tokens) >= _SHORT_SECTION_TOKENS:

@@ -30,10 +30,7 @@ Scores = npt.NDArray[np.float32]
 
 
 class Generation:
-    """An immutable generation with open files, safe to share between threads but not across a fork.
-
-    Its folder may be deleted while it is open.
-    """
+    """An open generation, safe to share between threads but not across a fork. Its folder may be deleted."""
 
     names: Sequence[str] = ()
 

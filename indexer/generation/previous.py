@@ -71,10 +71,7 @@ def live_sources(index_dir: Path) -> list[str]:
 
 
 class ScannedDocument(NamedTuple):
-    """A document for a store, without sections, and its chunks, without embedded texts.
-
-    The vectors, (chunks, dimension), have the float16 values of the index.
-    """
+    """A document without sections, its chunks without embedded texts, and their vectors, (chunks, dimension)."""
 
     document: Document
     chunks: list[Chunk]

@@ -141,10 +141,7 @@ class TokenWriter:
         self._file.write(bytes(_HEADER_BYTES))
 
     def add(self, signs: Signs, counts: npt.NDArray[np.int32]) -> None:
-        """Append the tokens of passages: signs, uint8 (tokens, width / 8), and token counts by passage, int32 (n,).
-
-        Raises VectorError if shapes do not match, or OSError.
-        """
+        """Append signs, uint8 (tokens, width / 8), and tokens by passage, int32 (n,). Raises VectorError or OSError."""
         self._token_bytes = self._token_bytes or signs.shape[1]
         if signs.shape != (counts.sum(), self._token_bytes) or signs.dtype != np.uint8:
             expected = (int(counts.sum()), self._token_bytes)

@@ -80,10 +80,7 @@ class VectorWriter:
         return self._store.reconstruct_batch(rows)  # type: ignore[no-any-return]
 
     def write(self, path: Path) -> None:
-        """Build the index and write the file; raises OSError if it cannot be written.
-
-        With fixed seeds, the same vectors in the same order give the same file.
-        """
+        """Build the index and write the file, which is the same for the same vectors. Raises OSError."""
         index = self._store
         if self.count >= _PQ_FROM:
             base = self._trained_pq() if self.count < _IVF_FROM else self._trained_ivf()

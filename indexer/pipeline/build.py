@@ -111,6 +111,12 @@ def remove_sources(
 
     A page that is also in another source is missing until the next build.
 
+    Args:
+        sources: sources of the index, spelled as for `build`.
+        index_dir: folder of the collection.
+        keep_generations: number of generations to keep, including the live one.
+        progress: shows the progress; closed at the end.
+
     Raises:
         SourceError: the index has no such source.
         NothingToIndex: no document would remain.

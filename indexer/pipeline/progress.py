@@ -123,10 +123,7 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def step_timer(stream: TextIO, title: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Print the title of a long task, each of its steps, and its duration in seconds.
-
-    Yields a function that prints the next step.
-    """
+    """Print the title, the steps and the duration of a long task. Yields a function that prints the next step."""
 
     def name_step(text: str) -> None:
         if not quiet:

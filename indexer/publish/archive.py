@@ -29,7 +29,12 @@ _GZIP = b"\x1f\x8b"
 
 
 def export_archive(index_dir: Path, file: Path, generation_id: str | None = None) -> Manifest:
-    """Write a generation to an archive, by default the live generation, and return its manifest.
+    """Write a generation to an archive, and return its manifest.
+
+    Args:
+        index_dir: folder of the collection.
+        file: the archive, a tar file; an existing file is replaced.
+        generation_id: generation to write, by default the live one.
 
     Raises:
         IndexMissing, IndexCorrupt, IndexUnreadable: the generation cannot be read.
@@ -71,6 +76,12 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
 
     Permissions to reach private addresses are removed. If the index already has the generation, it becomes live, and is
     replaced if it is damaged.
+
+    Args:
+        index_dir: folder of the index.
+        file: the archive.
+        collection: name of the collection to publish to.
+        keep_generations: number of generations to keep, including the live one.
 
     Raises:
         ArchiveError: the file cannot be read, is truncated, or is not an archive of an index.

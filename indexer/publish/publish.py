@@ -132,10 +132,7 @@ def check_space(folder: Path, size: int) -> None:
 
 
 def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
-    """Write the manifest of a generation, and make it the live one.
-
-    Raises IndexUnwritable if the files cannot be read back; the live generation does not change.
-    """
+    """Write the manifest of a generation, and make it live. Raises IndexUnwritable if files cannot be read back."""
     (folder / MANIFEST).write_bytes(manifest.to_bytes())
     flush(folder, manifest)
     try:
@@ -177,10 +174,7 @@ def make_live(index_dir: Path, generation_id: str) -> None:
 
 
 def roll_back(index_dir: Path, generation_id: str) -> None:
-    """Verify another generation, and make it live.
-
-    Raises IndexMissing, IndexCorrupt, BuildLocked or IndexUnwritable.
-    """
+    """Verify another generation, and make it live. Raises IndexMissing, IndexCorrupt, BuildLocked, IndexUnwritable."""
     folder = manifests.generation_folder(index_dir, generation_id)
     with disk_errors(index_dir), writer_lock(index_dir):
         if problems := problems_of(verify(folder)):
@@ -251,10 +245,7 @@ class Check(NamedTuple):
 
 
 def verify(folder: Path) -> list[Check]:
-    """Check the folder of a generation. Files are opened only if all checksums match.
-
-    Raises IndexUnreadable if a file cannot be read now.
-    """
+    """Check a generation; open its files only if all checksums match. Raises IndexUnreadable if one cannot be read."""
     try:
         manifest = manifests.read_manifest(folder)
     except IndexCorrupt as error:

@@ -146,10 +146,7 @@ class _Metered:
 
 
 def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    """Yield the members of an archive; runs in a reader process. See `expand` for `no_images`.
-
-    Raises ParseError: the archive is damaged, encrypted or a bomb.
-    """
+    """Yield the members of an archive, see `expand`; runs in a reader process. Raises ParseError for a damaged one."""
     try:
         reader = next((reader for magic, reader in _READERS if body.startswith(magic)), _tar)
         yield from reader(body, max_bytes, no_images)

@@ -138,10 +138,7 @@ def _header(message: Message, name: str) -> str:
 
 
 def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    """Yield the attachments of a message, in its order; runs in a reader process. For `no_images` see `expand`.
-
-    Raises ParseError: the attachments exceed the limits on archives.
-    """
+    """Yield the attachments of a message, see `expand`; runs in a reader process. Raises ParseError over a limit."""
     budget, names = UnpackBudget(len(body)), Counter[str]()
     message = _PARSER.parsebytes(body)
     has_list = any(closed_paths([_file_name(entity)]) for entity in message.walk())

@@ -94,10 +94,7 @@ def count_pages(body: bytes, content_type: str, process: ReaderProcess) -> int:
 
 
 def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, process: ReaderProcess) -> Scans:
-    """Read pages of a PDF or image file, counted from 1.
-
-    After a few pages that cannot be read, the rest is skipped.
-    """
+    """Read pages of a PDF or image file, counted from 1. After a few unreadable pages, the rest is skipped."""
     if ocr.obstacle:
         return Scans(counts=ScanCounts(unread=tuple((page, ocr.obstacle) for page in pages)))
     process.use(ocr.engine)

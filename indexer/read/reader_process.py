@@ -70,10 +70,7 @@ def send(connection: Connection, fields: dict[str, Any], body: bytes = b"") -> N
 
 
 def receive(connection: Connection, longest_body: int = _MAX_BODY_BYTES) -> tuple[dict[str, Any], bytes]:
-    """Receive a message.
-
-    Raises EOFError or OSError if the other process has ended, and ParseError if a message is invalid or too long.
-    """
+    """Receive a message. Raises EOFError or OSError if the sender has ended, ParseError for an invalid message."""
     try:
         fields = json.loads(connection.recv_bytes(_MAX_JSON_BYTES))
         if isinstance(fields, dict):

@@ -196,10 +196,7 @@ _BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F
 
 
 def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Return the addresses of a sitemap, each with the name of its element, JSON-ready.
-
-    Raises ParseError if the sitemap has an unknown format, is damaged or too large, or defines entities.
-    """
+    """Return the addresses of a sitemap, each with the name of its element, JSON-ready. Raises ParseError."""
     try:
         for _ in range(2):
             if body.startswith(GZIP):

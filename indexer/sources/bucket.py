@@ -69,10 +69,7 @@ _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does no
 
 
 class Bucket:
-    """The objects below the prefix of a source, or the object with the name of the prefix.
-
-    The credentials and the endpoint of the bucket are in the environment.
-    """
+    """The objects below a prefix, or the object of that name. Credentials and endpoint are in the environment."""
 
     def __init__(self, context: SourceContext) -> None:
         """Open the bucket; sends no request. Raises SourceError."""
@@ -103,11 +100,7 @@ class Bucket:
             self._store = getattr(store, kind.client_class)(address.bucket, client_options=client, retry_config=_RETRY)
 
     def items(self) -> Generator[Item, None, None]:
-        """List all objects, then yield the items of each. Objects that cannot be read keep their records.
-
-        Raises:
-            SourceError: the bucket or prefix is missing, may not be listed, or the store does not respond.
-        """
+        """List all objects, then yield their items. Unreadable objects keep their records. Raises SourceError."""
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
         with self._source_errors(), closing(self._list()) as batches:
             listed = listing(batches)

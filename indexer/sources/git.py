@@ -133,10 +133,7 @@ class Git:
     def run(
         self, *arguments: str, config: Config | None = None, max_bytes: int | None = None, seconds: float = _RUN_SECONDS
     ) -> tuple[bool, str, str]:
-        """Run a command to its end; return whether it succeeded, its output, and its errors.
-
-        Raises SourceError if it takes longer than `seconds` or cannot be started.
-        """
+        """Run a command; return success, output and errors. Raises SourceError if it cannot start or takes too long."""
         command = self.start(*arguments, config=config, max_bytes=max_bytes, seconds=seconds)
         with command as process, ThreadPoolExecutor(1) as pool:
             error_output = pool.submit(_pipe(process.stderr).read, _MAX_OUTPUT_BYTES)

@@ -23,10 +23,7 @@ The methods of `MilvusGeneration` may also raise StoreUnreachable or StoreRefuse
 
 
 class FolderStore:
-    """The complete generations of one collection, of which at most one is live.
-
-    The methods raise IndexMissing if the generation does not exist or none is live.
-    """
+    """The complete generations of a collection, of which at most one is live. Methods raise IndexMissing."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

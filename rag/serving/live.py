@@ -250,10 +250,7 @@ class LiveRetriever:
             yield generation, effective_filter(self.scope.narrowed(collection, requested), generation.manifest)
 
     def _retriever(self, collection: str) -> Retriever:
-        """Return the retriever of a collection that the scope includes, waiting for it while the process starts.
-
-        Raises NotReady, or CollectionMissing, which names only collections that the scope includes.
-        """
+        """Return the retriever of a collection, once the process has started. Raises NotReady or CollectionMissing."""
         follower = self.follower
         if self.scope is not EVERYTHING and not self.scope.has(collection):
             raise self._missing(collection)

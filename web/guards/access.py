@@ -135,10 +135,7 @@ class AccessControl:
         self._users = Users(settings) if settings.user_header else None
 
     def check(self, http_request: Request) -> None:
-        """Store the caller of a request in `g`, if that caller may use the route.
-
-        Raises Unauthorized, Forbidden, KeysError or TooManyRequests.
-        """
+        """Store the caller in `g`, or raise Unauthorized, Forbidden, KeysError or TooManyRequests."""
         if http_request.url_rule is None or http_request.method == "OPTIONS":
             return
         route = operation_for(http_request.url_rule)

@@ -314,10 +314,7 @@ class LexicalReader:
 
 
 class JointReader(LexicalReader):
-    """Searches several folders as one index, with the scores of an index of all their passages.
-
-    The files of all folders are the segments of one index. A filter may be an `EachFilter`.
-    """
+    """Searches several folders as one index, whose segments are the files of all. A filter may be an `EachFilter`."""
 
     def __init__(self, readers: Sequence[LexicalReader]) -> None:
         """Open the folders of readers again, which must still exist. Raises as `LexicalReader` does."""

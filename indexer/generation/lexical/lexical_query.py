@@ -35,10 +35,7 @@ _NAME = re.compile(r"(?<![\w-])\w++(?:(?:[.-]|::|->)\w++)+")
 
 
 class ParsedQuery(NamedTuple):
-    """The optional words, required phrases, and excluded words and phrases of a query.
-
-    The search by meaning uses `meaning`, which is the query without its syntax.
-    """
+    """The optional words, required phrases and excluded parts of a query. `meaning` is the query without its syntax."""
 
     words: str
     required: tuple[str, ...]

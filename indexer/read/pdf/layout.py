@@ -281,10 +281,7 @@ class PdfBlock:
 
 
 def read_pages(document: Any, scanned: list[int]) -> Iterator[list[PdfBlock]]:
-    """Yield the blocks of each page; only nearby pages are in memory.
-
-    Numbers of pages with images and no text are added to `scanned`.
-    """
+    """Yield the blocks of each page, a few pages at a time. Add the numbers of pages with only images to `scanned`."""
     count = len(document)
     near: dict[int, tuple[PdfPage, list[Edge], Counter[tuple[str, str, int]]]] = {}
     for index in range(count + _NEAR_PAGES):

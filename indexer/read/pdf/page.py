@@ -234,10 +234,7 @@ Style = Callable[[int], tuple[bool, bool]]  # is bold, is monospaced
 
 @dataclass(slots=True)
 class PdfPage:
-    """A page, turned so that most of its words are upright.
-
-    A page that is read from right to left is mirrored, so that every line begins at x0.
-    """
+    """A page, turned so that most words are upright, and mirrored if it is read from right to left."""
 
     text: str = ""  # the page's text in PDFium's order; empty if `lines` are known
     lines: list[PdfLine] = field(default_factory=list)
