@@ -44,9 +44,10 @@ def extract(
     drop_trail(tree)
     is_stripped = template is not None and strip_template(tree, template)
     body = tree.body
-    is_single = is_page and not is_stripped and is_published(tree)
+    is_article = is_page and not is_stripped and declares_article(tree, markup)
+    is_single = is_article or (is_page and not is_stripped and is_published(tree))
     if is_single:
-        container = main_part(tree, is_article=declares_article(tree, markup))
+        container = main_part(tree, is_article=is_article)
     else:
         container = find_container(tree) or (layout_cell(tree) if is_page else None) or body
     walker = Walker(container)

@@ -26,7 +26,7 @@ _MAX_LINK_SHARE = 0.5
 _MIN_REST = 0.5
 _MIN_TITLED_SHARE = 0.75
 _MIN_THREAD_REST = 0.5
-_LONG_POST = 2_000  # characters of prose
+_SHORT_POST = 300  # characters of prose
 _MIN_MENU_LINKS = 3
 _LINK_BOX_SHARE = 0.8
 _MAX_TEASER_CHARS = 400
@@ -152,14 +152,15 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
     outer = inner = start
     only_furniture_around = True
     while True:
-        half = max(1, 0.5 * sizes[id(inner)].prose)
         blocks = [tag for tag in inner.tags if id(tag) in sizes and sizes[id(tag)].text]
-        cores = (tag for tag in blocks if tag.name in _CONTAINERS and sizes[id(tag)].prose >= half)
-        core = next((tag for tag in cores if not (is_article and _is_teaser_box(tag, sizes))), None)
+        texts = [tag for tag in blocks if not (is_article and _is_teaser_box(tag, sizes))]
+        total, prose = sizes[id(inner)].prose, sum(sizes[id(tag)].prose for tag in texts)
+        half = max(1, 0.5 * (prose if prose >= _MIN_MAIN_SHARE * total else total))
+        core = next((tag for tag in texts if tag.name in _CONTAINERS and sizes[id(tag)].prose >= half), None)
         if core is None:
-            texts = {tag.get("class") for tag in blocks if sizes[id(tag)].prose} - {""}
+            classes = {tag.get("class") for tag in blocks if sizes[id(tag)].prose} - {""}
             # a short box of the same class as prose is a short post of a thread
-            boxes = [tag for tag in blocks if tag.name in _CONTAINERS and tag.get("class") not in texts]
+            boxes = [tag for tag in blocks if tag.name in _CONTAINERS and tag.get("class") not in classes]
             boxes = [tag for tag in boxes if _is_short_box(tag, sizes, is_article=True)]
             if is_article and sum(sizes[id(tag)].text for tag in boxes) < 0.5 * sizes[id(inner)].text:
                 inner.remove(set(map(id, boxes)))
@@ -347,7 +348,7 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
     """Remove boxes with names of furniture, unless boxes of that name contain most of the page."""
     total = remaining = sizes[id(start)].bare
     prose = sizes[id(start)].prose
-    min_rest = min(_MIN_THREAD_REST * prose, _LONG_POST if is_article else prose)
+    min_rest = _SHORT_POST if is_article else _MIN_THREAD_REST * prose
     boxes: list[tuple[Element, Element, str, int]] = []
     chars_by_name = Counter[str]()
     todo = [start]

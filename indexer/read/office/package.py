@@ -165,8 +165,8 @@ def read_epub(body: bytes, charset: str | None) -> Extraction:
         if item.get("media-type") in _CHAPTER and "nav" not in item.get("properties", "").split()
     }
     sections: list[Section] = []
-    spine = dict.fromkeys(entry.get("idref") for entry in root.iter(f"{_OPF}itemref"))
-    for chapter in (items[entry] for entry in spine if entry in items):
+    # a spine may list the places in a chapter too
+    for chapter in dict.fromkeys(items.get(entry.get("idref"), "") for entry in root.iter(f"{_OPF}itemref")):
         if chapter not in package:
             continue
         page = extract(_NOTE_REFERENCE.sub(" ", decode(package.read(chapter), None, markup=True)))

@@ -87,6 +87,11 @@ def test_epub_is_read_in_the_order_of_its_spine() -> None:
     assert document.sections == (Section(("Two",), None, "first read"), Section(("Cats",), None, "sleep"))
 
 
+def test_a_chapter_of_epub_is_read_once_although_the_spine_lists_places_in_it() -> None:
+    chapters = {"one": "<html><body><h1>Cats</h1><p>sleep</p></body></html>", "one.xhtml#place": ""}
+    assert len(read("a.epub", files.epub(**chapters)).sections) == 1
+
+
 def test_notes_of_epub_stand_apart_from_words() -> None:
     refers = '<a epub:type="noteref" href="#n">1</a>', '<sup><a href="notes.xhtml#n">2</a></sup>'
     note = '<aside epub:type="footnote" id="n">Old.</aside>'
