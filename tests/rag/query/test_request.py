@@ -77,9 +77,9 @@ def test_limits_of_options(options: dict[str, Any], is_valid: bool) -> None:
 
 def test_options_that_are_left_to_the_server() -> None:
     request = SearchRequest("-old new", filter={}, per_document=0)
-    assert (request.only, request.meaning) == (None, "new")
-    assert SearchRequest("a", filter={"language": "en"}).only == Filter(language=("en",))
-    assert SearchRequest("a", filter=Filter(language=("en",))).only == Filter(language=("en",))
+    assert (request.parsed_filter, request.meaning) == (None, "new")
+    assert SearchRequest("a", filter={"language": "en"}).parsed_filter == Filter(language=("en",))
+    assert SearchRequest("a", filter=Filter(language=("en",))).parsed_filter == Filter(language=("en",))
     assert SearchRequest("a").options() == {
         "k": 10, "offset": 0, "mode": "hybrid", "collection": "default", "facets": False, "rerank": False,
         "links": False, "explain": False,
