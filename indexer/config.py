@@ -274,7 +274,7 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
 def config_of(manifest: Manifest) -> BuildConfig:
     """Return a config with every setting of the build that made a generation. Raises ConfigError for an invalid one."""
     settings = manifest.settings
-    limits = {  # later versions may have other settings
+    limits = {  # an index of a later version may have others
         source: {name: value for name, value in limits.items() if name in SOURCE_SETTINGS}
         for source, limits in limits_of(settings).items()
     }

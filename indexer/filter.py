@@ -201,7 +201,7 @@ def terms_of(document: Document) -> list[str]:
     terms += [_term("metadata", value, name) for name, values in document.metadata.items() for value in values]
     for lists, names in document.access._asdict().items():
         if names is not None:
-            # the first term marks a list; names are not hashed, because the next build reads them from the terms
+            # The first term marks that there is a list. Names are not hashed: the next build reads them from the terms.
             terms += [f"{ACCESS_PREFIX}{lists}:{name}" for name in ("", *names)]
     return list(dict.fromkeys(terms))
 

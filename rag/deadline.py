@@ -25,7 +25,7 @@ def waited() -> float:
 
 
 def begin(seconds: float) -> None:
-    """Set the deadline of this context: `seconds` after the request arrived, or from now if that is unknown."""
+    """Set the deadline of this context: `seconds` after the request arrived, or from now if its arrival is unknown."""
     _end.set(time.monotonic() - waited() + seconds)
 
 

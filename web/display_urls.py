@@ -16,7 +16,7 @@ from web.guards.access import caller
 # Other schemes, such as javascript:, are shown as text. White space and control characters can hide a scheme.
 SAFE_URL = re.compile(r"(?:(?:git\+)?https?://|(?:git\+)?file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
 BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}  # characters after a name
+_AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}  # the next character
 
 
 class Link(NamedTuple):
@@ -73,7 +73,7 @@ class DisplayNames:
         return self._shortened(path) if is_inside else path
 
     def link_to(self, url: str) -> Link:
-        """Return a link if browsers can open the address from a page, else text."""
+        """Return the display name of an address, as a link if browsers can open the address from a page."""
         return Link(url if SAFE_URL.fullmatch(url) and is_of_web(url) else None, self.of(url))
 
     def display_value(self, field: str, value: str) -> str:

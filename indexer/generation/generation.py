@@ -22,7 +22,7 @@ from indexer.generation.manifest import DOCUMENTS, GENERATIONS, LEXICAL, RESTRIC
 from indexer.generation.rows import ROW, RowFacts, RowSet, ScoredRows, TermHits, TokenReader, read_array
 from indexer.generation.vectors import VectorReader
 
-MANY_CHUNKS = 300_000  # then a search by words takes longer than waking a thread
+MANY_CHUNKS = 300_000  # more take longer to search by words than waking a thread
 MAX_CACHED_FILTERS = 64
 
 Rows = npt.NDArray[np.int64]
@@ -163,7 +163,7 @@ class JointGeneration(Generation):
             counts=replace(counts[0], documents=int(self._numbers[-1]), chunks=int(self._starts[-1])),
             report={"languages": [*chain(*(each.manifest.report.get("languages", ()) for each in self._members))]},
             versions=dict(chain(*(each.manifest.versions.items() for each in self._members))),
-            schema_version=RESTRICTED_VERSION,  # the readers in an `EachFilter` are needed
+            schema_version=RESTRICTED_VERSION,  # makes `effective_filter` keep readers
         )
         self.twins = {
             number + first: frozenset(other + first for other in better)

@@ -35,7 +35,7 @@ class RowSet:
     """An immutable set of rows from 0 to total - 1, safe to share between threads."""
 
     def __init__(self, allowed: npt.NDArray[np.bool_]) -> None:
-        """Take bool (total,), true for rows in the set."""
+        """Make a set from a mask, bool (total,), true for the rows in the set."""
         self.total = len(allowed)
         self.count = int(np.count_nonzero(allowed))
         self.mask: npt.NDArray[np.uint8] = np.packbits(allowed, bitorder="little")

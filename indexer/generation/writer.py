@@ -95,7 +95,7 @@ class GenerationWriter:
         """Complete every file and return their records by name.
 
         Raises:
-            VectorError: the number of vectors, or of passages with tokens, is not that of chunks.
+            VectorError: there are more or fewer vectors, or passages with tokens, than chunks.
             OSError, sqlite3.Error: the disk is full or failing.
         """
         if self.vectors.count != self.documents.chunks:

@@ -242,7 +242,7 @@ class Session:
             domain = domain.lstrip(".").lower()
             if host == domain or (subdomains == "TRUE" and host.endswith(f".{domain}")):
                 owner = f"[{host}]" if ":" in host else host
-                owner = owner if "." in owner else f"{owner}.local"  # the jar's name for hosts without a dot
+                owner = owner if "." in owner else f"{owner}.local"  # cookie jars append .local to hosts without a dot
                 expires = int(float(expiry)) or None
                 where, tls, no_comment = (owner, False, False, path, True), secure == "TRUE", (None, None)
                 cookie = Cookie(0, name, value, None, False, *where, tls, expires, not expires, *no_comment, {})

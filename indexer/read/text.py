@@ -284,7 +284,7 @@ def read_csv(body: bytes, charset: str | None) -> Extraction:
         return csv.reader(file, delimiter=delimiter, escapechar=escape, skipinitialspace=True)
 
     def consistency(delimiter: str) -> int:
-        """Return the largest number of sample rows that a delimiter splits into equally many cells, at least two."""
+        """Return how many sample rows a delimiter splits into the most frequent number of cells, at least two."""
         counts = Counter(len(row) for row in islice(rows(sample, delimiter), _SAMPLE_ROWS) if len(row) > 1)
         return max(counts.values(), default=0)
 

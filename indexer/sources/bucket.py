@@ -44,7 +44,7 @@ _RETRY: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=30
 
 
 class _Store(NamedTuple):
-    """The class of a client, the variables that error messages name, and all variables of its endpoint."""
+    """A kind of store: the class of its client, and the variables of its credentials and endpoint."""
 
     client_class: str
     credentials: str

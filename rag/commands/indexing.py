@@ -165,7 +165,7 @@ class SourceBuilds:
                 due, full, is_first = (), False, False
             while True:
                 failed = self._try(due, totals, full=full, keeps_others=not is_first) if due else []
-                full = is_first = False  # later, other commands may have added sources to the index
+                full = is_first = False  # other commands may then have added sources to the index
                 changed = watcher.wait(RETRY_SECONDS if failed else None)
                 due = [source for source in self.sources if source in changed or source in failed]
         return totals

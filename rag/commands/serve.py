@@ -60,7 +60,7 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
     if source:
         is_indexed = start_indexing(settings, source)
         settings = context.settings(without=SOURCE_SETTINGS)
-        import_module("web.server")  # while a first build runs
+        import_module("web.server")  # imported while a first build runs
         is_indexed()
     settings = models.with_index_precision(settings)
     plan, *rerank_plans = models.plans(settings)

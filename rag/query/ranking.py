@@ -28,7 +28,7 @@ VectorHits = tuple[Scores, Rows]
 
 _SCORES = ("dense", "lexical", "tokens", "rerank")
 MAX_QUERY_TOKENS = 256  # about 200 words
-MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # cost .0004 of nDCG@10
+MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # comparing all candidates gains .0004 of nDCG@10
 _FIRST_COMPARED_PER_HIT = 3
 _NO_TWINS: Mapping[int, frozenset[int]] = MappingProxyType({})
 # A newer version is shown if it has this share of the score of the best version.
@@ -54,7 +54,7 @@ class Ranking(Struct, frozen=True):
         return Ranking(self.rows[order], scores[order], reordered)
 
     def after(self, page: "Ranking") -> "Ranking":
-        """Return the passages of a page, with the highest score, followed by these candidates."""
+        """Put the passages of a page, which get the highest score, before these candidates."""
         highest = self.scores.max(initial=page.scores.max())
         raised = Ranking(page.rows, np.full(len(page.rows), highest, np.float32), page.columns)
         return replace(extend(raised, self), first=None)

@@ -213,7 +213,7 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
     terms: list[str] = []
     for piece in pieces:
         if _SPACELESS_RUN.match(piece):
-            # abc gives a, ab, b, bc, c, so that the terms of a part, such as bc, are a phrase within them
+            # abc gives a, ab, b, bc, c. So the terms of a part, such as bc, are consecutive.
             characters = _CHARACTER.findall(piece)
             terms += [term for first, second in pairwise(characters) for term in (first, first + second)]
             terms.append(characters[-1])
@@ -350,7 +350,7 @@ def quantities(words: Sequence[str]) -> list[list[str]]:
 Span = tuple[int, int]  # characters [start, end)
 _MAX_SOUGHT_WORDS = 64
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying
-_CHANGED = ("e", "i", "y", "bl")  # ends of stems that words may change: visibl, visibility
+_CHANGED = ("e", "i", "y", "bl")  # letters at the end of a stem that a word may change: visibl, visibility
 # a table to write ASCII texts in lower case, with a space for each character outside of words
 _SPACED = bytes(code if chr(code).isalnum() or chr(code) == "_" else ord(" ") for code in range(128)).lower().ljust(256)
 # A Latin word within a run of another script, or one character with the separate voicing marks of half-width kana.

@@ -433,7 +433,7 @@ def _distinctive_words(
 
 
 def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
-    """Return the forms of each term of a word by the rules of the languages."""
+    """Return, for each term of a word, its forms by the rules of these languages."""
     if has_sign(word):
         return ((sign_name(word),),)
     if analysis.is_spaceless(word):  # pairs of characters are more distinctive than single ones

@@ -51,7 +51,7 @@ def error_lines(text: str) -> str:
     faults: list[str] = []
     for before, line in pairwise(["", *compress(lines, map(not_, is_detail))]):
         if faults[-1:] == [before] and before.endswith(":"):
-            faults[-1] += f" {line}"  # its message
+            faults[-1] += f" {line}"  # the message is on the next line
         elif _FAULT.search(line) or _CODE.search(line):
             faults.append(line)
     if not faults or not (has_frames or _is_log(lines)):

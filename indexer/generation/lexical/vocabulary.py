@@ -339,7 +339,7 @@ class Headings:
         return keys[order], places[order]
 
     def _beginning(self, text: str) -> npt.NDArray[np.int64]:
-        """Return the places of the words at which a text begins in a name."""
+        """Return the places at which names contain a text, at the beginning of a word."""
         begun = text.encode()
         keys, places = self._words
         low = int.from_bytes(begun[:2].ljust(2, b"\0"), "big")

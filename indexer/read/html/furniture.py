@@ -101,7 +101,7 @@ def _is_relation(link: Element) -> bool:
 def _is_bar(tag: Element, marked: set[str]) -> bool:
     """Return whether an element is a short line of links, with at most as many other words as links.
 
-    Part of a table whose links are all `marked` may also have the titles of their pages.
+    If all its links are `marked`, a part of a table may also have the titles of the linked pages.
     """
     if tag.name in _NO_BARS or tag.short_text(_MAX_BAR_CHARS) is None:
         return False

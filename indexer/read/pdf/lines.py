@@ -323,7 +323,7 @@ def find_lines(words: Iterable[Word]) -> list[PdfLine]:
         last: PdfLine | None = None
         for line in row:
             gap = line.x0 - last.x1 if last else 0.0
-            if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # a shadow
+            if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # its shadow
                 pieces[-1] = max(last, line, key=lambda one: len(one.words))
             elif last and -0.5 * last.size <= gap <= _TIGHT_GAP_EM * max(last.size, line.size):
                 big = max(last, line, key=lambda one: (one.size, len(one.words)))

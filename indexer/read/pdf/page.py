@@ -273,7 +273,7 @@ def read_page(document: Any, index: int) -> PdfPage:
 
 
 def _has_too_many_texts(page: Any) -> bool:
-    """Return whether PDFium may take over a second, because it sorts the text objects of a line by insertion."""
+    """Return whether PDFium may need more than a second: it sorts the text objects of a line by insertion."""
     kinds = (kind for _, kind, _ in _objects(page, (1, 0, 0, 1, 0, 0), math.inf))
     texts = (kind for kind in kinds if kind == pdfium.FPDF_PAGEOBJ_TEXT)
     return next(islice(texts, _MAX_TEXT_OBJECTS, None), None) is not None
@@ -484,7 +484,7 @@ def _style_reader(text_page: Any) -> Style:
             text = buffer.value.decode("latin-1").rpartition("+")[2]
             name = text if text.endswith(("TB", "-B")) else text.lower()
             is_bold = bool(_BOLD_NAME.search(name))
-            if not is_bold and not _PLAIN_NAME.search(name):  # a font of another name may be bold by its weight
+            if not is_bold and not _PLAIN_NAME.search(name):  # the weight decides if the name does not
                 is_bold = pdfium.FPDFText_GetFontWeight(text_page, place) >= 600
             styles[key] = is_bold, bool(flags.value & 1) or (bool(font) and _has_one_width(font))
         return styles[key]
@@ -500,4 +500,4 @@ def _has_one_width(font: Any) -> bool:
         widths[round(width.value)] += 1
     del widths[0]
     counts = [count for em, count in widths.items() if 480 <= em <= 650]
-    return len(widths) <= 2 and len(counts) == 1 and counts[0] >= 6  # letters that a subset lacks may have a width
+    return len(widths) <= 2 and len(counts) == 1 and counts[0] >= 6  # missing letters of a font may have a width

@@ -15,7 +15,7 @@ from indexer.text import reader_notes
 _TOLERANCE_POINTS = 4.0
 _MIN_RULE_LENGTH = 15.0
 _MAX_STROKE_GAP_POINTS = 2.0
-_MAX_CELL_LINES = 3  # cells that all have the same larger number of lines hold several rows
+_MAX_CELL_LINES = 3  # cells with more lines, and equally many, hold several rows
 
 Place = tuple[int, int]
 S = TypeVar("S", Rule, Upright)
