@@ -104,7 +104,7 @@ class Settings:
 
     index: str = setting("pilotlight-index", "folder of the index", group="index")
     collection: str = setting("default", "name of the collection; search takes several, with commas, or * for all")
-    rules: str = setting("", "file of [[credentials]] for sites and of [[access]] for users; empty = that of --config")
+    rules: str = setting("", "file of [[credentials]] for sites and [[access]] for users; empty = the file of --config")
     store: str = setting(
         "", "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index", group="store"
     )

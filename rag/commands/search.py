@@ -194,16 +194,16 @@ def _write_dataset(settings: Settings, folder: Path, *, from_index: bool) -> dic
     help="live or the id of a generation, and settings after it, such as live,mode=dense; with --documents also a day, "
     "30d for the last 30 days, or a version of the manual (default: the generation before the live one)",
 )
-@click.argument("b", required=False, help="the other side, in the same form")
+@click.argument("b", required=False, help="the other generation or settings, in the same form")
 @click.option(
     "--queries",
     type=PATH,
     metavar="DIR",
     help="BEIR folder with the questions and their answers; corpus-id is the address of a document",
 )
-@click.option("--documents", is_flag=True, help="show the sections that differ; with --queries the questions that do")
+@click.option("--documents", is_flag=True, help="show sections that differ; with --queries questions whose hits differ")
 @click.option(
-    "--asked", "adds_asked", is_flag=True, help="with --documents, also show the most frequent questions that differ"
+    "--asked", "adds_asked", is_flag=True, help="with --documents, also show frequent questions whose first hits differ"
 )
 def compare(
     settings: Settings, *, a: str | None, b: str | None, queries: Path | None, documents: bool, adds_asked: bool

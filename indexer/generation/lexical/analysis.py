@@ -409,8 +409,8 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str,
 def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
     """Return strings so that each marked word of an ASCII text contains one; empty if this is impossible.
 
-    A text may write a marked number with thousands separators. So also return its last three digits after a space
-    that stands for the last separator.
+    A text may write a marked number with thousands separators. So also return its last three digits after a space,
+    in place of the last separator.
     """
     if len(marked) > _MAX_SOUGHT_WORDS or any(map(has_sign, marked)):
         return [], []
