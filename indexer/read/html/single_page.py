@@ -1,7 +1,7 @@
 """Find the text of a page without knowing its site, and remove the furniture around and within the text."""
 
 import re
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -32,7 +32,6 @@ _LINK_BOX_SHARE = 0.8
 _MAX_TEASER_CHARS = 400
 _MIN_TITLE_CHARS = 20
 _MIN_CAPTION_CHARS = 40
-_RECENT_BLOCKS = 12
 _MAX_LEGAL_CHARS = 1_000
 _MAX_BOX_CHARS = 600
 _CONTENT = frozenset({"pre", "code", "table", "dl", "ul", "ol"})
@@ -239,6 +238,11 @@ def _is_teaser(item: Element) -> bool:
     return len(title) >= _MIN_TITLE_CHARS and text.strip().startswith(title)
 
 
+def _is_linked_title(line: Element, size: Size) -> bool:
+    is_title = line.name == "p" and size.text >= _MIN_TITLE_CHARS and size.linked > _LINK_BOX_SHARE * size.text
+    return is_title and any(map(_leads_elsewhere, line.elements()))
+
+
 def _leads_elsewhere(element: Element) -> bool:
     return element.name == "a" and element.get("href")[:1] not in ("", "#")
 
@@ -261,17 +265,17 @@ def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
 
 
 def _remove_teasers(start: Element, sizes: Sizes) -> None:
-    """Remove boxes of links and teasers from an article, except boxes with at least half of its text."""
-    half = 0.5 * sizes[id(start)].text
+    """Remove boxes of links and teasers from an article, except boxes with most of its text."""
+    limit = (1 - _MIN_MAIN_SHARE) * sizes[id(start)].text
     todo = [start]
     while todo:
         element = todo.pop()
         removed: set[int] = set()
         for node in element.tags:
             size = sizes.get(id(node))
-            if size is None or not size.text or node.name not in _LINK_BOXES:
+            if size is None or not size.text or not (node.name in _LINK_BOXES or _is_linked_title(node, size)):
                 continue
-            if size.text < half and (size.linked > _LINK_BOX_SHARE * size.text or _is_teaser_box(node, sizes)):
+            if size.text < limit and (size.linked > _LINK_BOX_SHARE * size.text or _is_teaser_box(node, sizes)):
                 removed.add(id(node))
             else:
                 todo.append(node)
@@ -279,8 +283,8 @@ def _remove_teasers(start: Element, sizes: Sizes) -> None:
 
 
 def _remove_repeats(start: Element, sizes: Sizes) -> None:
-    """Remove blocks that repeat a recent one, such as captions for each screen size."""
-    recent = deque[tuple[str, Element | None]](maxlen=_RECENT_BLOCKS)
+    """Remove blocks that repeat an earlier one elsewhere, such as captions for each screen size."""
+    parents: dict[str, Element | None] = {}
     todo: list[Element] = [start]
     while todo:
         element = todo.pop()
@@ -290,10 +294,8 @@ def _remove_repeats(start: Element, sizes: Sizes) -> None:
             todo += reversed(element.tags)
             continue
         text = fold(element.text())
-        is_repeat = any(text == other and parent is not element.parent for other, parent in recent)
-        if is_repeat and len(text) >= _MIN_CAPTION_CHARS:
+        if len(text) >= _MIN_CAPTION_CHARS and parents.setdefault(text, element.parent) is not element.parent:
             element.fill([])
-        recent.append((text, element.parent))
 
 
 def _mark_decoration(start: Element, sizes: Sizes) -> None:

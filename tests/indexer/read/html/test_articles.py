@@ -19,7 +19,14 @@ def links(count: int) -> str:
     return "".join(f'<li><a href="/{n}">NO headline number {n}</a></li>' for n in range(count))
 
 
+MANY = "".join(f'<div class="comment"><p>NO {n}! {P} {Q}</p></div>' for n in range(6))
+CARDS = "".join(
+    f"<article><h3><a href=/{n}>NO {n}</a></h3><p>{P.replace('quay', 'pier')}</p></article>" for n in range(5)
+)
 BOXES = {
+    "comments longer than the text": f'<div class="comments"><h3>NO</h3>{MANY}</div>',
+    "teasers longer than the text": f"<div>{CARDS}</div>",
+    "a linked title": "<p>NO: <a href=/x>NO other story about the harbour</a></p>",
     "comments": f'<div id="comments"><h3>NO</h3><div class="item"><p>NO! {P} {Q}</p></div></div>',
     "comments in German": f'<section class="kommentare"><p>NO! {P}</p></section>',
     "tags": '<div class="post-tags"><a href="/t">NO</a> <a href="/u">NO</a></div>',
