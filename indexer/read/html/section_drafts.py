@@ -216,7 +216,10 @@ def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
             following.anchor = following.anchor or draft.anchor
             continue
         is_short = size < _MAX_SHORT_CHARS
-        path = draft.list_path if is_short and not draft.resumes and draft.list_path is not None else draft.path
+        # A name that only the id has, such as `dict.get` of `get()`, would be lost with the section.
+        has_name = draft.blocks[0].text.replace("\n", " ").startswith(draft.path[-1:])
+        is_item = is_short and not draft.resumes and has_name
+        path = draft.list_path if is_item and draft.list_path is not None else draft.path
         introduces = following is not None and following.list_path == path  # the next list of the same section
         home = homes.get(path) if draft.resumes and is_short and draft.heading is None and not introduces else None
         if draft.resumes and draft.heading is not None and joined and joined[-1].path[: len(path)] == path:

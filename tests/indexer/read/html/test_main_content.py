@@ -175,6 +175,8 @@ def test_signatures_are_named_by_their_id() -> None:
     ]
     assert found[0][2].startswith("class json.Decoder(*, a)\nlong")
     assert found[0][2].endswith("New in 3.1.")
+    short = sections(markup.replace(LONG, "Short."))
+    assert (("json", "json.Decoder", "json.Decoder.decode"), "json.Decoder.decode", "decode(s)\nShort.") in short
 
 
 @pytest.mark.parametrize(
