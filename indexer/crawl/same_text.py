@@ -157,7 +157,7 @@ class SiteTexts:
 
 
 def view_pattern(page: str, link: str) -> str | None:
-    """Return the pattern by which the address of a link is made from that of its page, or None.
+    """Return the pattern that turns the address of a page into that of its link, or None.
 
     For example, `>_sources/*.rst.txt` adds a folder, `blob>raw/*` replaces a folder, `*/print` adds a step, `?plain`
     adds a query, and `/edit?page=*` has the name of the page in its query.

@@ -231,7 +231,7 @@ class JointGeneration(Generation):
         return editions
 
     def _split_numbers(self, numbers: Sequence[int]) -> Iterator[tuple[Generation, int, list[int]]]:
-        """Yield each generation, the number of its first document, and its documents as it numbers them."""
+        """Yield each generation, the joint number of its first document, and the numbers within it of its documents."""
         for each, (first, end) in zip(self._members, pairwise(self._numbers.tolist()), strict=True):
             yield each, first, [number - first for number in numbers if first <= number < end]
 
@@ -256,7 +256,7 @@ class JointGeneration(Generation):
 
 
 def _split(starts: Rows, rows: Rows) -> Iterator[tuple[int, npt.NDArray[np.intp], Rows]]:
-    """Yield the number of each generation, the indices of its rows in `rows`, and these rows as it numbers them."""
+    """Yield the number of each generation, the indices of its rows in `rows`, and the same rows within it."""
     numbers = np.searchsorted(starts, rows, side="right") - 1
     for number in np.unique(numbers).tolist():
         places = np.flatnonzero(numbers == number)

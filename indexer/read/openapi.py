@@ -129,7 +129,7 @@ class _Reader:
         return " ".join(filter(None, (*words, f"of {inner}" * bool(inner))))
 
     def _resolved(self, value: object) -> dict[str, Any]:
-        """Return an object, or the object of this document that its `$ref` names; empty if there is none."""
+        """Return an object, following its `$ref` within this document; empty if the reference leads nowhere."""
         for _ in range(_MAX_REFERENCE_HOPS):
             self._steps += 1
             if not isinstance(value, dict) or self._steps > _MAX_SCHEMA_VISITS:

@@ -200,7 +200,7 @@ def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figur
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The results of all searches for a query, for ranking in any mode; `shortened` is for hybrid search."""
+    """The results of all searches for a query, which can be ranked in any mode. Hybrid search uses `shortened`."""
 
     document_ids: Sequence[str]
     dense: VectorHits | None

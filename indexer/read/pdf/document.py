@@ -161,7 +161,7 @@ class _Draft:
         return self.path == (f"Page {self.page + 1}",)
 
     def add(self, block: PdfBlock, page: int | None) -> None:
-        """Append a block. If it is the first on a page, `page` is that page, else None."""
+        """Append a block. `page` is the number of its page if it is the first block there, else None."""
         last, gap = self.last, "\n\n"
         if last:
             is_text = last.kind == block.kind == "text" and last.size == block.size

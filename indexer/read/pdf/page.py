@@ -280,7 +280,7 @@ def _has_too_many_texts(page: Any) -> bool:
 
 
 def _words_in_boxes(boxes: Sequence[BoxText], turn: Turn, sizes: Sequence[float]) -> Iterator[Word]:
-    """Yield the words in the boxes of a turned page, with a size of at most that of its other words."""
+    """Yield the words in the boxes of a turned page. They are at most as large as the median of its other words."""
     a, b, c, d = turn
     usual = sizes[len(sizes) // 2] if sizes else 10.0
     for text, *sides in boxes:
