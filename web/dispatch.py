@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote_to_bytes
 
 from rag import deadline
 from web.problems import raw_problem
@@ -50,9 +51,10 @@ class Head(NamedTuple):
 
 def read_head(data: bytes) -> Head:
     """Parse the beginning of a request without checks. Missing headers are empty."""
-    end = data.find(b"\r\n\r\n") + 4
-    words = data.partition(b"\r\n")[0].split(b" ")
-    path = words[1].partition(b"?")[0] if len(words) > 2 else b""
+    start = len(data) - len(data.lstrip(b"\r\n"))
+    end = data.find(b"\r\n\r\n", start) + 4
+    words = data[start:].partition(b"\r\n")[0].split(b" ")
+    path = unquote_to_bytes(words[1].partition(b"?")[0]) if len(words) > 2 else b""
     headers = {name.lower(): value for name, value in _HEADER.findall(data[:end])}
     length = headers.get(b"content-length", b"0")
     has_length = length.isdigit() and len(length) <= _LENGTH_DIGITS and b"transfer-encoding" not in headers
@@ -161,7 +163,7 @@ class Dispatcher:
         self._probe = Lane("probe", 1, self._answer)
 
     def connect(self, long_paths: Collection[str], counters: "Counters") -> None:
-        """Set the path prefixes of long requests, and the counters of an application."""
+        """Set the paths of long requests, up to their first variable, and the counters of an application."""
         self._long_paths = tuple(path.encode() for path in long_paths)
         self._counters = counters
 
@@ -187,10 +189,14 @@ class Dispatcher:
             lane.stop()
 
     def _lane_of(self, head: Head) -> Lane:
-        """Return the lane of a request. An incomplete request must not occupy a search thread."""
-        if head.path in PROBES:
+        """Return the lane of a request. An incomplete request must not occupy a search thread.
+
+        The path may follow a host or a prefix.
+        """
+        if head.path[head.path.rfind(b"/") :] in PROBES:
             return self._probe
-        return self._search if head.size and not head.path.startswith(self._long_paths) else self._long
+        is_long = not head.size or any(path in head.path for path in self._long_paths)
+        return self._long if is_long else self._search
 
     def _answer(self, lane: Lane, job: _Job) -> None:
         """Answer a request, and the next ones of its connection while no other request waits."""

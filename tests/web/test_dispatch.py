@@ -35,7 +35,7 @@ LIMIT = 30.0
         (b"GET / HTTP/1.1\r\nAccept: text/html,*/*\r\n\r\n", Head(b"/", 41, b"", b"", True)),
         (b"\x00\xff\r\n\r\n", Head(b"", 6, b"", b"", False)),
         (b"GET /livez\r\n\r\n", Head(b"", 14, b"", b"", False)),
-        (b"\r\n\r\n", Head(b"", 4, b"", b"", False)),
+        (b"\r\n\r\n", Head(b"", 0, b"", b"", False)),
         (b"", Head(b"", 0, b"", b"", False)),
     ],
 )
@@ -167,6 +167,25 @@ def test_kinds_do_not_wait_for_each_other(dispatcher, request_of, busy, counted)
     assert dispatcher.waiting() == {"search": 0, "long": 0, "probe": 0}
     kinds = [kind for kind, _ in counted.waits]
     assert [kinds.count(kind) for kind in ("search", "long", "probe")] == [4, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        (b"/api/v1/%61nswer", "long"),
+        (b"http://docs.example/api/v1/answer", "long"),
+        (b"//api/v1/answer", "long"),
+        (b"/prefix/api/v1/answer?q=x", "long"),
+        (b"/prefix/livez", "probe"),
+        (b"/%6civez", "probe"),
+        (b"/api/v1/search?q=/api/v1/answer", "search"),
+    ],
+)
+@pytest.mark.parametrize("before", [b"", b"\r\n"])
+def test_the_kind_of_a_request_does_not_depend_on_its_spelling(dispatcher, request_of, counted, before, target, kind):
+    _, connection = request_of(before + b"GET " + target + b" HTTP/1.1\r\n\r\n")
+    assert dispatcher.submit(lambda _: False, connection).result(30) is False
+    assert [waited for waited, _ in counted.waits] == [kind]
 
 
 @pytest.mark.parametrize(
