@@ -12,6 +12,7 @@ from difflib import SequenceMatcher
 from typing import Literal
 
 from indexer.records import SEPARATOR
+from rag import deadline
 from rag.messages import DocumentChange, Edit, SectionChange
 from rag.query.results import section_within, without_number
 
@@ -21,8 +22,8 @@ MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.05  # documents with the same change
 _MAX_STAMP_WORDS = 5
 _MAX_HEADING_CHARS, _MAX_HEADING_WORDS = 100, 10
 _MAX_PLACES = 20  # a sentence in more sections says nothing about a move
-_MAX_ALIGNMENTS = 1_000_000  # pairs of equal sentences of a document; with more, their order is ignored
-_MAX_FORMS = 10_000  # pairs of sentences that are compared by their words
+_MAX_ALIGNMENTS = 100_000  # pairs of equal sentences of a document; with more, their order is ignored
+_MAX_FORMS = 1_500_000  # characters of all pairs of sentences that are compared by their words
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^\sa-z])|(?<=[。！？])|\n+")
 _NO_HEADING = re.compile(r"[|={}();<>\\]|[.!?:;,…。、]$")
 _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -203,14 +204,19 @@ def _align(number: int, before: DocumentText | None, after: DocumentText | None)
         return diffs.setdefault(path, SectionDiff(number, line))
 
     for tag, a, b, c, d in matcher.get_opcodes():
+        deadline.check()
         removed, added = (old[a:b], new[c:d]) if tag != "equal" else ([], [])
-        are_few = len(removed) * len(added) <= _MAX_FORMS
+        lengths = [sum(len(line.text) for line in lines) for lines in (removed, added)]
+        are_few = len(removed) * lengths[1] + len(added) * lengths[0] <= _MAX_FORMS
+        forms = [(Counter(_WORD.findall(each.text)), each) for each in added if are_few and not each.is_heading]
         for line in removed:
             if line.is_heading and line.plain in renamed:
                 diff_of(line).old = line
                 continue
-            form = max(added, key=lambda each: _share(line, each), default=line) if are_few else line
-            if form is not line and _share(line, form) >= MIN_SAME_WORDS:
+            words = Counter(_WORD.findall(line.text)) if forms and not line.is_heading else Counter[str]()
+            share, place = max(((_share(words, each), -at) for at, (each, _) in enumerate(forms)), default=(0.0, 0))
+            if share >= MIN_SAME_WORDS:
+                form = forms.pop(-place)[1]
                 diff_of(form).pairs.append(Edit(line.text, form.text))
                 added.remove(form)
             else:
@@ -223,11 +229,8 @@ def _align(number: int, before: DocumentText | None, after: DocumentText | None)
     return list(diffs.values())
 
 
-def _share(old: TextLine, new: TextLine) -> float:
+def _share(first: Counter[str], second: Counter[str]) -> float:
     """Return the share of words that two sentences have in common."""
-    if old.is_heading or new.is_heading:
-        return 0.0
-    first, second = Counter(_WORD.findall(old.text)), Counter(_WORD.findall(new.text))
     return (first & second).total() / max(first.total(), second.total(), 1)
 
 

@@ -1,9 +1,10 @@
 """Snapshots to compare: generations of an index folder, or versions of a manual within one of them."""
 
 import re
+import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import groupby
@@ -25,10 +26,12 @@ from indexer.generation.manifest import (
     read_manifest,
 )
 from indexer.publish.publish import list_generations
+from rag import deadline
 from rag.changes.compare import DocumentText, compare
 from rag.errors import FieldError
 from rag.messages import Changes, DocumentChange, Snapshot
 
+MAX_CHARACTERS = 20_000_000  # of all documents that differ; they are in memory together
 _DAYS = re.compile(r"(\d{1,5})d")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _DOCUMENTS = "SELECT id, url, source, title, first_row, chunks FROM documents ORDER BY id"
@@ -52,14 +55,18 @@ def find_changes(
         narrow: returns the caller's filter for a generation.
 
     Raises:
-        FieldError: there is no such snapshot.
+        FieldError: there is no such snapshot, or too much differs.
+        DeadlinePassed: the comparison takes too long.
         IndexMissing: nothing is published.
         IndexCorrupt: a generation cannot be read.
     """
     manifests = [read_manifest(folder / GENERATIONS / each.id) for each in list_generations(folder) if not each.problem]
     live = read_manifest(folder / GENERATIONS / current_id(folder))
-    sides = _choose(since, until, live, manifests)
-    documents, noise = _compare(folder, *(_View(each.id, version, narrow(each)) for each, version in sides))
+    live_view = _View(live.id, None, narrow(live))
+    sides = _choose(since, until, live, manifests, _versions(folder, live_view) if live.versions else ())
+    views = [_View(each.id, version, narrow(each)) for each, version in sides]
+    with deadline.turn(_turns):
+        documents, noise = _compare(folder, *views, live_view)
     counts = Counter(section.kind for document in documents for section in document.sections)
     totals = {"documents": len(documents)} | {str(kind): number for kind, number in counts.items()}
     old, new = (Snapshot(each.id, each.created_at, version) for each, version in sides)
@@ -101,10 +108,9 @@ def section_lines(document: DocumentChange, max_edits: int | None = None) -> Ite
 
 
 def _choose(
-    since: str | None, until: str | None, live: Manifest, manifests: list[Manifest]
+    since: str | None, until: str | None, live: Manifest, manifests: list[Manifest], versions: Sequence[str]
 ) -> list[tuple[Manifest, str | None]]:
     """Return the two generations to compare, each with a version if versions are compared."""
-    versions = sorted({version for _, version in live.versions.values()}, key=version_key)
     if since in versions:
         newer = until or versions[-1]
         if newer not in versions or newer == since:
@@ -134,6 +140,9 @@ def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> M
     return generation
 
 
+_turns = threading.Lock()  # comparisons take turns, because each may take much memory
+
+
 class _View(NamedTuple):
     """The part of a snapshot that a caller sees."""
 
@@ -146,16 +155,40 @@ class _Record(NamedTuple):
     """A document without its texts."""
 
     url: str
+    version: str | None
     title: str
     rows: tuple[int, int]
     hashes: tuple[str, ...]
 
 
-@lru_cache(8)
-def _compare(folder: Path, old: _View, new: _View) -> tuple[list[DocumentChange], int]:
-    """Compare two snapshots as a caller sees them."""
-    with closing(_Reader(folder, old)) as before, closing(_Reader(folder, new)) as after:
-        earlier, later = before.records(), after.records()
+@lru_cache(16)
+def _versions(folder: Path, view: _View) -> tuple[str, ...]:
+    """Return the versions of the documents that a caller sees, the oldest first."""
+    with closing(_Reader(folder, view)) as reader:
+        versions = {record.version for record in reader.records().values() if record.version is not None}
+    return tuple(sorted(versions, key=version_key))
+
+
+@lru_cache(4)
+def _compare(folder: Path, old: _View, new: _View, live: _View) -> tuple[list[DocumentChange], int]:
+    """Compare two snapshots as a caller sees them, without documents that the caller may no longer see.
+
+    These are also those that have moved, so that a passage of theirs is now in a hidden document.
+    """
+    with ExitStack() as stack:
+        readers = {view: stack.enter_context(closing(_Reader(folder, view))) for view in {old, new, live}}
+        records = {view: reader.records() for view, reader in readers.items()}
+        visible_urls = {record.url for record in records[live].values()}
+        hidden = readers[live].hidden - {each for record in records[live].values() for each in record.hashes}
+        before, after = readers[old], readers[new]
+        earlier, later = (
+            {
+                key: record
+                for key, record in records[view].items()
+                if record.url in visible_urls or hidden.isdisjoint((record.url, *record.hashes))
+            }
+            for view in (old, new)
+        )
         differing = {
             key
             for key in {**earlier, **later}
@@ -174,6 +207,7 @@ class _Reader:
         self._manifest = read_manifest(generation)
         self._database = Database(generation / DOCUMENTS)
         self.close = self._database.close
+        self.hidden = set[str]()  # addresses and hashes of passages, known after `records`
 
     def records(self) -> dict[str, _Record]:
         """Return the documents by address, or by the page that all versions of a manual share."""
@@ -186,21 +220,25 @@ class _Reader:
         hashes = {number: tuple(content_hash for _, content_hash in group) for number, group in grouped}
         records: dict[str, _Record] = {}
         for number, url, source, title, first, count in database.rows(_DOCUMENTS):
-            key = url
-            if view.version is not None:
-                edition = edition_at(url, source, self._manifest.versions)
-                if edition is None or edition.version != view.version:
-                    continue
-                key = "\n".join(edition.page)
-            if rows is None or first in rows:
-                records[key] = _Record(url, title, (first, first + count), hashes.get(number, ()))
+            edition = edition_at(url, source, self._manifest.versions)
+            if rows is not None and first not in rows:
+                self.hidden.update((url, *hashes.get(number, ())))
+            elif view.version is None or (edition and edition.version == view.version):
+                key = url if view.version is None or not edition else "\n".join(edition.page)
+                version = edition.version if edition else None
+                records[key] = _Record(url, version, title, (first, first + count), hashes.get(number, ()))
         return records
 
     def read(self, records: Mapping[str, _Record], keys: Collection[str]) -> dict[str, DocumentText]:
-        """Read the texts of some documents."""
+        """Read the texts of some documents. Raises FieldError if they are too long."""
         documents: dict[str, DocumentText] = {}
+        characters = 0
         for key, record in records.items():
             if key in keys:
+                deadline.check()
                 passages = list(self._database.rows(_SECTIONS, *record.rows))
+                characters += sum(len(text) for *_, text in passages)
+                if characters > MAX_CHARACTERS:
+                    raise FieldError("since", "since: too much differs to compare it: name a later day, or filter.")
                 documents[key] = DocumentText(key, record.url, record.title, self._view.version or "", passages)
         return documents
