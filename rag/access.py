@@ -217,11 +217,17 @@ class KeyFile:
     def add(
         self, name: str, role: str, key: str | None = None, origins: Iterable[str] = (), grant: Grant = ANYTHING
     ) -> str:
-        """Add a key, by default a new random one, and return it.
+        """Add a key, and return it. The file keeps only a hash, so the key cannot be shown again.
 
-        The file keeps only a hash, so the key cannot be shown again. A key with `origins` may appear in pages of these
-        sites, and only allows their searches. Raises KeysError for an invalid or duplicate name or key, or an error of
-        the file.
+        Args:
+            name: name of the key, which no other key may have.
+            role: `read` or `write`.
+            key: the key, by default a new random one.
+            origins: sites whose pages may contain the key. It then only allows their searches.
+            grant: documents that the key may read.
+
+        Raises:
+            KeysError: an argument is not valid, or the file cannot be used.
         """
         origins = tuple(dict.fromkeys(origins))
         key = _PREFIX + secrets.token_urlsafe(32) if key is None else key

@@ -138,7 +138,7 @@ class _Stream(httpcore.NetworkStream):
 
 
 def _has_no_headers(record: logging.LogRecord) -> bool:
-    """Return whether a record of httpcore's debug log has no response headers, which may contain cookies."""
+    """Return whether a record of httpcore's debug log is without response headers, since these may contain cookies."""
     text = record.getMessage()
     return not text.startswith("receive_response_headers.") or text.startswith("receive_response_headers.started")
 

@@ -188,7 +188,13 @@ class Recorder:
             self._thread.join()
 
     def record(self, answer: Answer, via: Via, *, seen: bool = True) -> str | None:
-        """Queue a search; return its id, or None if the queue is full. An unseen search counts only after feedback."""
+        """Queue a search; return its id, or None if the queue is full.
+
+        Args:
+            answer: the answer to the search.
+            via: route of the search.
+            seen: whether its hits were displayed. An unseen search counts only after feedback.
+        """
         one = RecordedSearch(
             new_id(time.time()),
             answer.collections[0] if len(answer.collections) == 1 else ALL,
