@@ -186,7 +186,7 @@ class Settings:
     synonyms: str = setting("", "file of synonyms, one rule a line: a, b or a => b; empty = none")
     close: float = setting(
         0.4,
-        "lowest cosine of a hit close to the query; unrelated texts have 0; half is enough with all words; 0 = any",
+        "lowest cosine of a hit close to the query (unrelated texts: 0); half of it for a hit with all words; 0 = any",
         limits=(0, 1),
     )
     log_format: str = setting("text", "format of the log", choices=("text", "json"))
