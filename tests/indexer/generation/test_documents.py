@@ -1,7 +1,6 @@
 """Documents of a generation: the database, and documents read whole."""
 
 import gc
-import io
 import json
 import re
 import shutil
@@ -12,17 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexer.config import BuildConfig
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.documents import DocumentReader, document_id
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import DOCUMENTS, VECTORS
-from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_documents
 from indexer.publish.publish import SelfCheck
-from tests.dummy import DummyEmbedder
+from tests.building import build_index
 
 PAGES = 150  # more than are read at once
 WORDS = " word" * 6  # so that each section is a passage
@@ -35,13 +31,7 @@ def index(tmp_path_factory):
         sections = "".join(f"## Part {part}\n\nText {part} of {number}.{WORDS}\n\n" for part in range(number % 3 + 1))
         front = f"---\nlang: {'en' if number % 2 else 'de'}\ndate: 2026-01-02\nteam: a\ntag: [x, y]\n---\n"
         (source / f"page{number:03}.md").write_text(f"{front}# Page {number}\n\n{sections}", encoding="utf-8")
-    build(
-        [str(source)],
-        index,
-        DummyEmbedder(),
-        BuildConfig(chunk_tokens=16, tokens=True),
-        progress=Progress(io.StringIO(), quiet=True),
-    )
+    build_index(index, source, chunk_tokens=16, tokens=True)
     return index
 
 
@@ -78,10 +68,9 @@ def test_code_and_tables_are_kept_and_earlier_files_have_none(database):
     source, index = database.parent / "source", database.parent / "index"
     source.mkdir()
     (source / "page.md").write_text(f"# Page\n\nRun it:\n\n{code}\n\n{table}\n")
-    config = BuildConfig(chunk_tokens=64)
     for _ in range(2):  # the second build carries them over
         (source / "other.md").write_text(f"# Other\n\nWords {_}.")
-        build([str(source)], index, DummyEmbedder(), config, progress=Progress(io.StringIO(), quiet=True))
+        build_index(index, source, chunk_tokens=64)
         with closing(Generation.open(index)) as generation:
             (document,) = generation.documents(id=document_id((source / "page.md").as_uri()))
             passages = document["passages"]

@@ -4,7 +4,6 @@
 """
 
 import base64
-import io
 import lzma
 import sys
 import tempfile
@@ -13,17 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from indexer.config import BuildConfig
 from indexer.errors import ArchiveError
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import ANALYSIS, RESTRICTED_VERSION, collection_dir, current_id, generation_folder
 from indexer.generation.previous import scan
-from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.publish import problems_of, verify
 from rag.query.request import MODES, Filter, SearchRequest
 from rag.query.retriever import Retriever
+from tests.building import build_index
 from tests.dummy import DummyEmbedder
 
 ARCHIVES = Path(__file__).with_name("schemas")
@@ -41,8 +38,7 @@ def write(path: Path) -> None:
         folder = Path(name)
         for page, text in PAGES.items():
             (folder / page).write_text(text, encoding="utf-8")
-        quiet = Progress(io.StringIO(), quiet=True)
-        build([name], folder / "index", DummyEmbedder(), BuildConfig(tokens=True), progress=quiet)
+        build_index(folder / "index", name, tokens=True)
         export_archive(folder / "index", folder / "a.tar")
         path.write_bytes(base64.encodebytes(lzma.compress((folder / "a.tar").read_bytes(), preset=9)))
 

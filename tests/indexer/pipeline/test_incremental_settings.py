@@ -23,6 +23,7 @@ from indexer.pipeline.progress import Progress, token_use
 from indexer.publish.publish import problems_of, verify
 from indexer.read.document_reader import read_document
 from indexer.read.ocr import EXTRA, Ocr, find_engine
+from tests.building import build_index
 from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
 from tests.indexer.pipeline.incremental import Work, zoo
@@ -64,7 +65,7 @@ def test_reading_is_numbered() -> None:
     for body, media_type in ((html, "text/html"), (markdown, "text/markdown"), ("Birds\n\nsing.", "text/plain")):
         document = read_document(make_page(body, media_type))
         digest.update(repr((document, chunker.split(document))).encode())
-    assert (READER_VERSION, digest.hexdigest()[:16]) == (21, "b86c3eaeb1669cdc")
+    assert (READER_VERSION, digest.hexdigest()[:16]) == (22, "b86c3eaeb1669cdc")
 
 
 def test_another_model_reads_and_embeds_everything_anew_and_says_so(work: Work, site: Site) -> None:
@@ -214,8 +215,7 @@ def test_tokens_are_kept_where_they_help(docs: Path, tmp_path: Path, monkeypatch
     def built(name: str, source: Path = docs, most: int = 5, **config: Any) -> tuple[str, bool]:
         monkeypatch.setattr(rows, "MAX_PASSAGES_WITH_TOKENS", most)
         monkeypatch.setattr(DummyEmbedder, "is_multilingual", name == "multilingual")
-        progress = Progress(io.StringIO(), quiet=True)
-        report = build([str(source)], tmp_path / name, DummyEmbedder(), BuildConfig(**config), progress=progress)
+        report = build_index(tmp_path / name, source, **config)
         folder = tmp_path / name / "generations" / report.generation
         assert problems_of(verify(folder)) == []
         assert report.tokens == token_use(read_manifest(folder)) or not report.published

@@ -1,7 +1,6 @@
 """Archives: what goes in comes out, and nothing else ever does."""
 
 import io
-import sys
 import tarfile
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -9,21 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from indexer.config import BuildConfig
 from indexer.errors import ArchiveError, IndexCorrupt
 from indexer.generation.manifest import current_id, read_manifest
-from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, export_documents, import_archive
 from indexer.publish.publish import generation_ids, list_collections, problems_of, verify
-from tests.dummy import DummyEmbedder
+from tests.building import build_index
 
 Members = list[tuple[tarfile.TarInfo, bytes]]
 
 
 def rebuild(index: Path, docs: Path) -> str:
-    quiet = Progress(sys.stderr, quiet=True)
-    return build([str(docs)], index, DummyEmbedder(), BuildConfig(full=True), progress=quiet).generation
+    return build_index(index, docs, full=True).generation
 
 
 @pytest.fixture

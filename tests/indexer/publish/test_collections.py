@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sqlite3
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,7 +17,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from indexer.config import BuildConfig
 from indexer.errors import (
     BuildLocked,
     ConfigError,
@@ -31,8 +29,6 @@ from indexer.errors import (
 from indexer.generation import manifest as manifests
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import check_files, collection_dir, current_id, read_manifest
-from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.publish import (
     SelfCheck,
@@ -48,13 +44,11 @@ from indexer.publish.publish import (
 )
 from indexer.stores import FolderStore
 from rag.stores import roll_back
-from tests.dummy import DummyEmbedder
+from tests.building import build_index
 
 
 def rebuild(index: Path, docs: Path, keep: int = 5) -> str:
-    quiet = Progress(sys.stderr, quiet=True)
-    config = BuildConfig(keep_generations=keep, full=True)
-    return build([str(docs)], index, DummyEmbedder(), config, progress=quiet).generation
+    return build_index(index, docs, keep_generations=keep, full=True).generation
 
 
 @pytest.fixture

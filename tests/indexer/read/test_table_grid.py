@@ -67,6 +67,8 @@ HEADS = {  # rows, where names begin, and these
     "three rows":
         ("Area,Sales,Sales,Sales,Sales\nArea,2023,2023,2024,2024\nArea,min,max,min,max\nN,5,6,5,7\nS,4,4,3,3", 0,
          "Area,Sales 2023 min,Sales 2023 max,Sales 2024 min,Sales 2024 max"),
+    "two rows, empty cells":
+        ("Region,Sales,\n,2023,2024\nNorth,510,640\nSouth,120,95", 0, "Region,Sales 2023,Sales 2024"),
     "units": ("Station,Height,Rain\n,m,mm\nPier,4,12\nHill,310,30", 0, "Station,Height m,Rain mm"),
     "a name twice": ("Day,Amount,Amount\n2024-01-01,5,6\n2024-01-02,7,8", 0, "Day,Amount,Amount"),
     "the same words as data": ("on,on\noff,on\non,off", 0, None),

@@ -1,22 +1,20 @@
 """Lists beside files and folders, from the disk into an index."""
 
-import io
 import os
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from indexer.config import BuildConfig, CrawlLimits
+from indexer.config import CrawlLimits
 from indexer.filter import Filter
 from indexer.generation.generation import Generation
-from indexer.pipeline.build import build
-from indexer.pipeline.progress import BuildReport, Progress
+from indexer.pipeline.progress import BuildReport
 from indexer.records import Failure, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.folder import read_path
 from indexer.sources.stored_files import StoredFile, StoredFiles
-from tests.dummy import DummyEmbedder
+from tests.building import build_index
 from tests.rag.conftest import Site
 
 
@@ -97,8 +95,7 @@ def test_a_list_that_cannot_be_read_is_of_nobody(tree: Path) -> None:
 
 
 def make(site: Site, *others: Path) -> BuildReport:
-    progress = Progress(io.StringIO(), quiet=True)
-    return build([str(site.source), *map(str, others)], site.index, DummyEmbedder(), BuildConfig(), progress=progress)
+    return build_index(site.index, site.source, *others)
 
 
 def seen(site: Site, *names: str) -> set[str]:

@@ -1,22 +1,19 @@
 """Searches in Milvus find what those in the index folder find."""
 
 import secrets
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import numpy as np
 import pytest
 
-from indexer.config import BuildConfig
 from indexer.errors import IndexCorrupt, IndexMissing, VectorError
 from indexer.filter import Filter
 from indexer.generation.manifest import read_manifest
 from indexer.generation.previous import scan
-from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
 from indexer.stores import FolderStore
 from indexer.stores.milvus_store import MilvusStore
+from tests.building import build_index
 from tests.dummy import DummyEmbedder
 from tests.milvus_server import ids_of
 
@@ -71,8 +68,7 @@ def source(tmp_path_factory) -> FolderStore:
 
 
 def built(root):
-    config = BuildConfig(keep_generations=2)
-    build([str(root / "docs")], root / "index", DummyEmbedder(), config, progress=Progress(sys.stderr, quiet=True))
+    build_index(root / "index", root / "docs", keep_generations=2)
 
 
 @pytest.fixture(scope="module")

@@ -203,7 +203,7 @@ def test_words_decide_where_the_model_does_not_know_the_language() -> None:
 
 def test_weights_follow_the_signals() -> None:
     lexical = TermHits(np.array([9.0, 4.0], np.float32), np.array([2, 1]))
-    alike = TermHits(np.linspace(9, 8.9, 12, dtype=np.float32), np.arange(1, 13))
+    alike = TermHits(np.linspace(9, 8.9, 10, dtype=np.float32), np.arange(1, 11))
     nothing = TermHits(np.empty(0, np.float32), np.empty(0, np.int64))
     of_address = TermHits(np.zeros(12, np.float32), np.arange(1, 13))
     weight_of = {

@@ -12,14 +12,11 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from indexer.config import BuildConfig
 from indexer.errors import SynonymsError
 from indexer.generation.documents import DocumentFacts
 from indexer.generation.generation import Generation, JointGeneration
 from indexer.generation.lexical.lexical_query import MAX_SYNONYM_WORDS, read_query
 from indexer.generation.lexical.vocabulary import Heading
-from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
 from indexer.records import Page
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from rag import deadline
@@ -41,6 +38,7 @@ from rag.query.synonyms import parse_synonyms, read_synonyms
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
+from tests.building import build_index
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import Site, wait_for
 from web.app import create_app
@@ -168,8 +166,7 @@ def test_a_hit_with_its_section(site):
     (site.source / "long.md").write_text(
         f"# Long\n\n{'Before. ' * 30}\n\n## Part\n\n{' '.join(words)}\n\n## Next\n\n{'After. ' * 30}\n"
     )
-    config = BuildConfig(chunk_tokens=40)
-    build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, quiet=True))
+    build_index(site.index, site.source, chunk_tokens=40)
     [hit] = ask(opened(site), "word50", k=1, mode="lexical", expand="section").hits
     assert len(hit.text.split()) <= 40
     assert hit.section_text.split() == words

@@ -1,6 +1,5 @@
 """Several collections, or several versions of a page, searched as one: the same hits as one index of all documents."""
 
-import io
 import random
 from itertools import product
 from pathlib import Path
@@ -10,10 +9,8 @@ import pytest
 from flask.testing import FlaskClient
 from msgspec.structs import replace
 
-from indexer.config import BuildConfig, CrawlLimits
+from indexer.config import CrawlLimits
 from indexer.generation.manifest import collection_dir
-from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
 from rag.access import Grant, Scope
 from rag.errors import CollectionMissing, NotReady
 from rag.query.request import MODES, Filter, SearchRequest
@@ -21,6 +18,7 @@ from rag.query.results import link_to_text
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
+from tests.building import build_index
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Site, page
 from tests.rag.conftest import wait_for
@@ -53,8 +51,7 @@ def live(request, tmp_path_factory):
     sources = {"a": [write_pages(root / "a", 55, 20)], "b": [write_pages(root / "b", 30, 90)]}
     sources |= {"both": sources["a"] + sources["b"], "secret": [write_pages(root / "secret", 20, 40)]}
     for name, folders in sources.items():
-        config, quiet = BuildConfig(full=True, tokens=request.param), Progress(io.StringIO(), quiet=True)
-        build(folders, collection_dir(root / "index", name), DummyEmbedder(), config, progress=quiet)
+        build_index(collection_dir(root / "index", name), *folders, full=True, tokens=request.param)
     retriever = LiveRetriever(Follower(load({"index": str(root / "index")}, {}), lambda settings: DummyEmbedder()))
     retriever.start()
     wait_for(lambda: retriever.follower.has_refreshed)
@@ -102,8 +99,7 @@ TITLES = {"partial": "Partial indexes", "vacuum": "Routine vacuuming", "roles": 
 def crawl(site: Site, index: Path) -> None:
     links = "".join(f'<p><a href="{path}">{path}</a></p>' for path in site.routes if path != "/")
     site.routes["/"] = page(links, "Start")
-    config = BuildConfig(crawl=CrawlLimits(allow_private=True))
-    build([f"{site.url}/"], index, DummyEmbedder(), config, progress=Progress(io.StringIO(), quiet=True))
+    build_index(index, f"{site.url}/", crawl=CrawlLimits(allow_private=True))
 
 
 def hits(client: FlaskClient, **asked: str) -> list[tuple[str, str | None, list[str]]]:

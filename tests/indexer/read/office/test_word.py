@@ -153,6 +153,7 @@ def test_headers_and_footers_are_read_once_without_page_numbers() -> None:
     roots = {
         "header1": paragraph("Harbour Authority") + paragraph("Rules of the port"),
         "header2": paragraph("Harbour Authority"),
+        "header3": line(words("Sheet "), '<w:fldSimple w:instr=" PAGE "/>'),
         "footer1": number + table(row(cell("Account 22"), f"<w:tc>{number}</w:tc>")),
     }
     space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
