@@ -232,7 +232,7 @@ Limits = Mapping[str, Mapping[str, Any]]
 
 
 def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
-    """Add the limits of sources in the live index, unless the config overrides or removes (None) them."""
+    """Add the limits of sources in the live index that the config neither sets nor removes. Raises ConfigError."""
     stored = limits_of(live.settings if live is not None else {})
     limits: dict[str, dict[str, Any]] = {}
     for source in sources:

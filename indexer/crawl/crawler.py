@@ -40,7 +40,7 @@ class _Due(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The pages read from one address. If a canonical page replaced the page at the address, that page is `alias`."""
+    """The pages read from one address. `alias` is the page at the address itself if a canonical page replaced it."""
 
     visits: tuple[Visit, ...]
     alias: Page | None = None  # only its links count

@@ -270,7 +270,7 @@ class _Group:
     has_headings: bool = False
 
     def try_merge(self, other: "_Group", size: int, count_tokens: Callable[[str], int]) -> bool:
-        """Merge the next group with the same parent if one is short and the result fits; return whether it was."""
+        """Merge the next group with the same parent if one is short and the result fits. Return True if merged."""
         depth, depths = _common_length(self.path, other.path), (len(self.path), len(other.path))
         is_near = depth >= min(depths) - (depths[0] == depths[1])
         if not is_near or min(self.tokens, other.tokens) >= _SHORT_SECTION_TOKENS:

@@ -121,7 +121,7 @@ class JudgedQuestion(NamedTuple):
 
 @_reading()
 def judged_questions(folder: Path, collection: str, least: int = MIN_OPENED) -> list[JudgedQuestion]:
-    """Return questions with a document judged good or opened `least` times, most asked first. Raises InsightsError."""
+    """Return questions with a hit judged good or opened in `least` searches, most asked first. Raises InsightsError."""
     judged = []
     with closing(open_to_read(folder)) as connection:
         rows = connection.execute(_JUDGED, (MAX_QUERY_CHARS, collection))
