@@ -272,7 +272,7 @@ def _filter_instructions(column: int, architecture: int) -> Iterator[_Instructio
             if (number := numbers[column]) >= 0:
                 yield _EQUAL, 0, 1, number
                 yield _RETURN, 0, 0, outcome
-    checked = (  # calls, argument, test, value, outcome if the test succeeds, otherwise
+    checked = (  # calls, argument, test, value, outcome, outcome if the test fails
         *((call[column], _FIRST, _EQUAL, os.getpid(), _ALLOW, _KILL) for call in _SIGNALS),
         *((call[column], _THIRD, _HAS, _PROT_EXEC, _KILL, _ALLOW) for call in _MAPPING),
         (_STATUS[column], _FOURTH, _EQUAL, _AT_EMPTY_PATH, _ALLOW, _FAIL),

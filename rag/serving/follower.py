@@ -90,7 +90,7 @@ class ServedCollection:
 
     def __init__(self) -> None:
         self.retriever: Retriever | None = None
-        self.unreachable = False  # whether its store was last unreachable
+        self.unreachable = False  # whether its store was unreachable at the last attempt
         self.reason = LOADING  # error or progress; empty if ready
         self.missing = False
         self.failed_id: str | None = ""  # unreadable generation, retried after `retry_at`

@@ -135,7 +135,7 @@ class Vocabulary:
             if edits > 1:
                 for shorter, longer in (sorted((word, fold(each.word)), key=len) for each in corrections):
                     if longer.startswith(shorter) or longer.endswith(shorter):
-                        return []  # uncultured is not a mistake for cultured
+                        return []  # cultured is no correction of uncultured
             likely = [each for each in corrections if each.passages > 1 or not many or each.word[0] == word[0]]
             if likely:
                 return sorted(likely, key=_likelihood)[:_MAX_CORRECTIONS]

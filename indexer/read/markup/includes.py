@@ -204,7 +204,7 @@ def _select(lines: list[str], options: Mapping[str, str]) -> list[str]:
     names = re.split("[;,]", options.get("tags") or options.get("tag") or "**")
     is_included = {name.lstrip("!"): name[:1] != "!" for name in names}
     is_selected = is_included.get("**", not any(is_included.values()))
-    selected, tags = [], list[tuple[str, bool]]()  # open tags, each with whether lines before it are selected
+    selected, tags = [], list[tuple[str, bool]]()  # open tags, each with whether the lines before it are selected
     for line in lines:
         tag = _TAG.search(line)
         if tag is None:
