@@ -1,4 +1,4 @@
-"""Two snapshots of documents compared: sections added, removed, rewritten, moved and renamed, without noise.
+"""Compare two snapshots of documents: find sections that were added, removed, rewritten, moved or renamed.
 
 Documents are aligned by their headings and sentences. Passages may hold several short sections, so a short line above
 others counts as a heading too.
@@ -87,7 +87,7 @@ class DocumentText:
         return without_number(self._plain(heading))
 
     def _plain(self, sentence: str) -> str:
-        """Normalise white space, and replace the manual's version, and the date in a stamp, by an asterisk."""
+        """Normalise white space, and replace the version of the manual and the date of a stamp by an asterisk."""
         plain = " ".join(sentence.split())
         if self._version:
             plain = re.sub(rf"(?<![\w.]){re.escape(self._version)}(?!\.?\d)", "*", plain)
@@ -237,7 +237,7 @@ def _share(first: Counter[str], second: Counter[str]) -> float:
 def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
     """Drop edits that are noise; return the number of sections without other edits.
 
-    Noise is an edit that `limit` documents share, ignoring numbers; and edits of only dates, if there are several.
+    An edit is noise if `limit` documents share it, ignoring numbers. Several edits of only dates are noise, too.
     """
     edits = [(diff.document, edit) for diff in diffs for edit in diff.edits()]
     counts = Counter(key for _, key in {(number, key) for number, edit in edits for key in _noise_keys(edit)})
@@ -255,7 +255,7 @@ def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
 
 
 def _noise_keys(edit: Edit) -> set[tuple[str, str]]:
-    """Return an edit in forms that other documents may share: as it is, and without numbers if only numbers differ."""
+    """Return the forms of an edit that others may share: unchanged, and without numbers if only numbers differ."""
     old, new = edit.old or "", edit.new or ""
     frames = _DIGITS.sub("#", old), _DIGITS.sub("#", new)
     return {(old, new), frames} if frames[0] == frames[1] else {(old, new)}

@@ -173,7 +173,7 @@ def _versions(folder: Path, view: _View) -> tuple[str, ...]:
 def _compare(folder: Path, old: _View, new: _View, live: _View) -> tuple[list[DocumentChange], int]:
     """Compare two snapshots as a caller sees them, without documents that the caller may no longer see.
 
-    These are also those that have moved, so that a passage of theirs is now in a hidden document.
+    These include documents that have moved: one of their passages is now in a hidden document.
     """
     with ExitStack() as stack:
         readers = {view: stack.enter_context(closing(_Reader(folder, view))) for view in {old, new, live}}
