@@ -1,1 +1,1 @@
-"""An HTML page in, the sections of its text out, without the interface around the text."""
+"""An HTML page in, the sections of its text out, without furniture: navigation, controls and boxes around it."""
