@@ -295,7 +295,7 @@ class _Crawl:
                 items.append(Skip(page.url, reason))
                 continue
             if not (isinstance(page, Page) and page.noindex):
-                self._texts.add(page.url, visit.text, page.links)
+                self._texts.add(page, visit.text)
             self._yielded_urls.add(page.url)
             self._bytes += len(page.body) if isinstance(page, Page) else 0
             items += [*self._follow(page, due), page]

@@ -17,10 +17,12 @@ from zlib import crc32
 
 from indexer.generation.previous import PreviousGeneration
 from indexer.read.formats import HTML, effective_type, reader_of
-from indexer.records import Extraction, Page
+from indexer.records import CarriedPage, Extraction, Page
 
 _WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|[^\W_\u3040-\u9fff\uac00-\ud7a3]+")  # CJK by character
+_WITH_DIGIT = re.compile(r"[^\W\d]*\d\w*")
 _MAX_CHARACTERS = 200_000
+_SHORT_TEXT = 30  # shingles
 _SAMPLE_SIZE = 128
 _SCATTER = 0x9E3779B1  # spreads the CRCs of similar words
 _MIN_TEXT_SHARE, _MIN_LINK_SHARE = 0.8, 0.95
@@ -53,11 +55,15 @@ def shingles(text: str) -> frozenset[int]:
 
 
 def shingles_without_address(page: Page) -> frozenset[int]:
-    """Return the shingles of a page without its address: soft 404 pages repeat the address that was requested."""
+    """Return the shingles of a page without its address and without numbers, which soft 404 pages repeat or invent."""
     text, path = text_of(page), urlsplit(page.requested).path
     for name in (page.requested, path, path.strip("/")) if len(path) > _MAX_WORD_LIKE_PATH else ():
         text = text.replace(name, " ")
-    return shingles(text)
+    return shingles(_WITH_DIGIT.sub(" ", text))
+
+
+def _words_of(page: Page) -> frozenset[str]:
+    return frozenset(_WORD.findall(text_of(page)[:_MAX_CHARACTERS].casefold()))
 
 
 def is_same_answer(page: Collection[int], missing: Collection[int]) -> bool:
@@ -96,14 +102,18 @@ class SiteTexts:
         self._earlier = earlier
         self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
+        self._words: dict[str, frozenset[str]] = {}  # of short pages: marks change most of their shingles
         self._url_by_name: dict[str, str] = {}
         self._pattern_votes: dict[str, int] = {}
 
-    def add(self, url: str, text: Collection[int], links: Collection[str]) -> None:
-        """Add the shingles and links of an indexed page."""
+    def add(self, page: Page | CarriedPage, text: Collection[int]) -> None:
+        """Add an indexed page, with the shingles of its text."""
+        url = page.url
         if text:
             self._texts[url] = Sample.of(text)
-        self._links[url] = _sample_links(links)
+        if isinstance(page, Page) and 0 < len(text) <= _SHORT_TEXT:
+            self._words[url] = _words_of(page)
+        self._links[url] = _sample_links(page.links)
         self._url_by_name.setdefault(_base_name(url), url)
 
     def has_text(self, url: str, text: Collection[int]) -> bool:
@@ -140,6 +150,10 @@ class SiteTexts:
             return False
         has_all = _is_in(original_sample, sample)
         if reader_of(page.content_type) != HTML:
+            if original in self._words and view_pattern(original, page.url) is not None:
+                words, its_words = _words_of(page), self._words[original]
+                has_words = len(words & its_words) >= _MIN_TEXT_SHARE * len(its_words)
+                return has_words and len(words - its_words) <= _MAX_DIFFERENT
             return _is_in(sample, original_sample, _MIN_SHARE_WITH_NOTE if has_all else _MIN_TEXT_SHARE)
         has_pattern = original in self._links and view_pattern(original, page.url) is not None
         if not has_pattern or not has_all or not _is_in(sample, original_sample):

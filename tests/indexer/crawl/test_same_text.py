@@ -1,5 +1,6 @@
 """Pages of a site that have the same text: mistaken canonical addresses, soft 404, and other views of a page."""
 
+import itertools
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -86,12 +87,19 @@ def test_the_pages_of_a_list_that_name_the_first(site: Site, work: Work) -> None
         "Sorry, the page {} could not be found. It may have moved. Try the search or go back to the start page.",
         "Nichts gefunden: Diese Seite gibt es nicht (mehr). Bitte nutzen Sie die Suche.",
         "お探しのページは見つかりませんでした。{}",
+        "Something went wrong: please tell the office {number}-ab, {number}.",
     ],
 )
 def test_answers_for_addresses_that_do_not_exist(site: Site, work: Work, missing: str, folder: str) -> None:
     brewery(site, more=f'<a href="/{folder}old-{{}}">old</a>')
     no_page = Reply(b"", 404)
-    site.missing = lambda p: Reply(html("Oh", missing.format(p)).encode()) if p[1:].startswith(folder) else no_page
+    numbers = itertools.count(10)
+
+    def answer(path: str) -> Reply:
+        text = missing.format(path, number=next(numbers))
+        return Reply(html("Oh", text).encode()) if path[1:].startswith(folder) else no_page
+
+    site.missing = answer
     report = work.build(site.url)
     assert work.paths(site) == PAGES
     assert sorted(skipped(report).values()) == [3]
@@ -135,6 +143,21 @@ def test_other_versions_and_languages_are_no_views(site: Site, work: Work, link:
         site.routes[link.format(name)] = html(name, same, nav=nav)
     work.build(site.url)
     assert len(work.paths(site)) == 7
+
+
+@pytest.mark.parametrize(
+    ("source", "are_views"),
+    [
+        ("Tides\n=====\n\n.. toctree::\n   :maxdepth: 2\n\nSoon.\n", True),
+        ("Tides\n\nLow at noon, tomorrow at one.", False),
+    ],
+)
+def test_sources_of_short_pages(site: Site, work: Work, source: str, are_views: bool) -> None:
+    site.routes["/"] = html("Start", TEXTS["hops"], nav='<a href="/t.html">t</a>')
+    site.routes["/t.html"] = html("Tides", "Soon.", more='<a href="/_sources/t.rst.txt">source</a>')
+    site.routes["/_sources/t.rst.txt"] = Reply(source.encode(), 200, PLAIN)
+    work.build(site.url)
+    assert len(work.paths(site)) == (2 if are_views else 3)
 
 
 def test_a_source_with_text_of_its_own_is_read(site: Site, work: Work) -> None:
