@@ -69,11 +69,11 @@ def test_an_index_at_scale_is_a_whole_generation_with_filters_and_its_true_neigh
     generation = Generation.open(tmp_path / "index")
     assert (generation.manifest.counts.chunks, generation.manifest.counts.documents) == (3_000, 300)
     assert {"vectors.faiss", "documents.sqlite", "rows.npy"} <= sizes.keys()
-    only = Filter.parse({"metadata": {"share": "10.0%"}})
-    assert 100 < generation.select(only).count < 600
+    filter = Filter.parse({"metadata": {"share": "10.0%"}})
+    assert 100 < generation.select(filter).count < 600
     for vector, everything, kept in zip(real(3)[1], truth.rows[0], truth.rows[2], strict=True):
         assert set(generation.search_vectors(vector, 50)[1][:10]) == set(everything)
-        assert set(generation.search_vectors(vector, 50, only)[1][:10]) == set(kept)
+        assert set(generation.search_vectors(vector, 50, filter)[1][:10]) == set(kept)
     generation.close()
 
 

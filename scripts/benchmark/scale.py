@@ -56,13 +56,13 @@ def search(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     retriever.warm()
     generation = retriever.generation
     filters = {share: Filter.parse({"metadata": {"share": name_of(share)}}) for share in SHARES}
-    filters = {share: only for share, only in filters.items() if generation.search_vectors(vectors[0], 1, only)[1].size}
+    filters = {name: each for name, each in filters.items() if generation.search_vectors(vectors[0], 1, each)[1].size}
     rows = _time_searches(retriever, questions, vectors, filters, repeat)
     by_name = {row["name"]: row for row in rows}
     for share, true_rows in zip([None, *SHARES], truth, strict=True):
         if share is None or share in filters:
-            only = None if share is None else filters[share]
-            by_name["dense" + _label(share)]["recall"] = recall(generation, vectors, only, true_rows)
+            filter = None if share is None else filters[share]
+            by_name["dense" + _label(share)]["recall"] = recall(generation, vectors, filter, true_rows)
     count = generation.manifest.counts.chunks
     rows.append({"name": "the index", "bytes_per_chunk": round(sum(sizes.values()) / count)})
     return [row | {"name": f"{row['name']}, {count:,} passages", "contestant": OURS} for row in rows]
@@ -85,11 +85,11 @@ def _time_searches(
 ) -> list[Row]:
     generation, ours = retriever.generation, retriever.embedder
 
-    def dense(only: Filter | None = None) -> Callable[[int], object]:
-        return lambda i: generation.search_vectors(vectors[i], CANDIDATES, only)
+    def dense(filter: Filter | None = None) -> Callable[[int], object]:
+        return lambda i: generation.search_vectors(vectors[i], CANDIDATES, filter)
 
-    def answer(mode: Mode = "hybrid", only: Filter | None = None) -> Callable[[int], object]:
-        return lambda i: retriever.answer_query(SearchRequest(questions[i], k=10, mode=mode, filter=only))
+    def answer(mode: Mode = "hybrid", filter: Filter | None = None) -> Callable[[int], object]:
+        return lambda i: retriever.answer_query(SearchRequest(questions[i], k=10, mode=mode, filter=filter))
 
     contestants: dict[str, Callable[[int], object]] = {
         "embed": lambda i: ours.encode([questions[i]], role="query"),
@@ -98,8 +98,8 @@ def _time_searches(
         "whole, hybrid": answer(),
         "whole, dense": answer("dense"),
     }
-    for share, only in filters.items():
-        contestants |= {"dense" + _label(share): dense(only), "whole, hybrid" + _label(share): answer("hybrid", only)}
+    for share, each in filters.items():
+        contestants |= {"dense" + _label(share): dense(each), "whole, hybrid" + _label(share): answer("hybrid", each)}
     seconds = interleave(contestants, range(min(TIMED_QUERIES, len(questions))), repeat)
     return [{"name": name, **summarise(values)} for name, values in seconds.items()]
 
@@ -108,11 +108,11 @@ def _label(share: float | None) -> str:
     return "" if share is None else f", filter keeps {name_of(share)}"
 
 
-def recall(generation: Searchable, vectors: Vectors, only: Filter | None, truth: np.ndarray[Any, Any]) -> float:
+def recall(generation: Searchable, vectors: Vectors, filter: Filter | None, truth: np.ndarray[Any, Any]) -> float:
     """Return the share of the true neighbours that are among the first hits with a filter."""
     hits = total = 0
     for vector, true_rows in zip(vectors, truth, strict=True):
-        rows = generation.search_vectors(vector, CANDIDATES, only)[1][:TRUE_NEIGHBOURS]
+        rows = generation.search_vectors(vector, CANDIDATES, filter)[1][:TRUE_NEIGHBOURS]
         hits += len(set(rows.tolist()) & set(true_rows[true_rows >= 0].tolist()))
         total += int((true_rows >= 0).sum())
     return round(hits / max(1, total), 4)

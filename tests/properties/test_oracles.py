@@ -65,7 +65,7 @@ def test_bm25_with_phrases_exclusions_and_a_filter(
     is_filtered: bool,
 ) -> None:  # fmt: skip
     typed = " ".join(query) + (f' "{" ".join(phrase)}"' if phrase else "") + (f" -{excluded}" if excluded else "")
-    only = Filter(language=("xx",)) if is_filtered else None
+    filter = Filter(language=("xx",)) if is_filtered else None
     with TemporaryDirectory() as folder:
         writer = LexicalWriter(Path(folder) / "lexical")
         for row, text in enumerate(texts):
@@ -74,7 +74,7 @@ def test_bm25_with_phrases_exclusions_and_a_filter(
         writer.finish()
         reader = LexicalReader(Path(folder) / "lexical")
         among = RowSet(np.array([row in allowed for row in range(len(texts))]))
-        found = reader.search(reader.read(typed), len(texts), only, among if only else None)
+        found = reader.search(reader.read(typed), len(texts), filter, among if filter else None)
     in_terms = [terms_in(" ".join(text)) for text in texts]
     stems = [terms_in(word) for word in query]
     excluded_terms = terms_in(excluded) if excluded else []
@@ -88,7 +88,7 @@ def test_bm25_with_phrases_exclusions_and_a_filter(
     for row, (text, score) in enumerate(zip(in_terms, brute_bm25(in_terms, known, required), strict=True)):
         has_phrase = all(_count(tuple(each), text) for each in required)
         is_excluded = bool(excluded_terms) and excluded_terms[0] in text
-        if score > 0 and has_phrase and not is_excluded and (not only or row in allowed):
+        if score > 0 and has_phrase and not is_excluded and (not filter or row in allowed):
             expected[row] = score
     if len(known) < len(stems):  # words that no passage has may have been corrected
         assert {*found[1].tolist()} >= {*expected} or required
@@ -158,10 +158,10 @@ def test_filters_of_every_kind(
         ]
         return all(tests)
 
-    only = replace(Filter.parse(fields), readers=readers)
+    filter = replace(Filter.parse(fields), readers=readers)
     expected = {row for row, document in enumerate(documents) if holds(document)}
     with closing(store(documents, [1] * len(documents))) as connection:
-        allowed = select_rows(only, connection, len(documents))
+        allowed = select_rows(filter, connection, len(documents))
     assert {*allowed.rows().tolist()} == expected
     with TemporaryDirectory() as folder:
         writer = LexicalWriter(Path(folder) / "lexical")
@@ -170,7 +170,7 @@ def test_filters_of_every_kind(
             writer.add(row, title="", section="", text="word", terms=terms, date=document.date)
         writer.finish()
         reader = LexicalReader(Path(folder) / "lexical")
-        found = reader.search(reader.read("word", filter=only), len(documents), only, allowed)
+        found = reader.search(reader.read("word", filter=filter), len(documents), filter, allowed)
     assert {*found[1].tolist()} == expected
 
 

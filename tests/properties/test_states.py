@@ -124,8 +124,8 @@ class Library(ServerChecks, RuleBasedStateMachine):
         headers = {}
         for name, caller in CALLERS.items():
             readers = None if caller.groups is None else frozenset(f"group:{each}" for each in caller.groups)
-            only = Filter(language=(caller.language,)) if caller.language else None
-            role, part = ("write" if name == "admin" else "read"), Grant(caller.collections, only, readers)
+            filter = Filter(language=(caller.language,)) if caller.language else None
+            role, part = ("write" if name == "admin" else "read"), Grant(caller.collections, filter, readers)
             headers[name] = {"Authorization": f"Bearer {keys.add(name, role, grant=part)}"}
         return headers
 

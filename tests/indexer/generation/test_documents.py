@@ -129,11 +129,11 @@ def test_its_files_are_closed_with_it(index: Path) -> None:
         before = len(list(Path("/proc/self/fd").iterdir()))
         for _ in range(3):
             generation = Generation.open(index)
-            only = Filter.parse({"content_type": "text/markdown"})
-            wanted = generation.read_query("page paeg -zebra", filter=only)
-            assert len(generation.search_terms(wanted, 1, only).rows) == 1
-            assert len(generation.search_vectors(generation.vectors(np.array([3]))[0], 1, only, wanted)[1]) == 1
-            assert generation.suggest("pa", 3, only)
+            filter = Filter.parse({"content_type": "text/markdown"})
+            wanted = generation.read_query("page paeg -zebra", filter=filter)
+            assert len(generation.search_terms(wanted, 1, filter).rows) == 1
+            assert len(generation.search_vectors(generation.vectors(np.array([3]))[0], 1, filter, wanted)[1]) == 1
+            assert generation.suggest("pa", 3, filter)
             del generation, wanted
         assert len(list(Path("/proc/self/fd").iterdir())) == before
     finally:

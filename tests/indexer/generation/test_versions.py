@@ -95,8 +95,8 @@ def test_versions_are_ordered_part_by_part() -> None:
 )
 def test_a_filter_means_addresses(wanted: str, places: list[str]) -> None:
     versions = {f"s\n{D}{each}": (D + each[0], each[2:]) for each in ("a/16", "a/17", "a/18beta", "b/17.1", "b/latest")}
-    only = Filter.parse({"version": wanted, "language": "en"})
+    filter = Filter.parse({"version": wanted, "language": "en"})
     prefixes = Filter(source=("s",), url_prefix=tuple(D + each for each in places))
     expected = Filter(language=("en",)) & Filter.any_of([prefixes] if places else [])
-    assert resolve_versions(only, versions) == expected
-    assert resolve_versions(Filter(source=("s",)) & only, versions) == Filter(source=("s",)) & expected
+    assert resolve_versions(filter, versions) == expected
+    assert resolve_versions(Filter(source=("s",)) & filter, versions) == Filter(source=("s",)) & expected

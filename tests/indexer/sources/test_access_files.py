@@ -100,8 +100,8 @@ def make(site: Site, *others: Path) -> BuildReport:
 
 def seen(site: Site, *names: str) -> set[str]:
     with closing(Generation.open(site.index)) as generation:
-        only = Filter(readers=frozenset(names))
-        return {Path(found["url"]).name for found in generation.documents(only)}
+        filter = Filter(readers=frozenset(names))
+        return {Path(found["url"]).name for found in generation.documents(filter)}
 
 
 def version(site: Site) -> int:

@@ -114,9 +114,9 @@ def count_of(generation):
     return generation.manifest.counts.chunks
 
 
-def allowed(generation, only):
+def allowed(generation, filter):
     """Return the rows that a filter allows."""
-    return rows_of(generation.search_vectors(VECTOR, count_of(generation), only))
+    return rows_of(generation.search_vectors(VECTOR, count_of(generation), filter))
 
 
 def test_search_by_meaning(both):
@@ -139,11 +139,11 @@ def test_search_by_words(both, query):
     if '"' not in query:  # a phrase weighs otherwise in Milvus
         np.testing.assert_allclose(scores, wanted, rtol=0.05)  # which counts the words of a passage exactly
     # a search by meaning stays within what the query requires and excludes
-    only = Filter.parse({"language": "en"})
+    filter = Filter.parse({"language": "en"})
     theirs, ours = (rows_of(one.search_vectors(VECTOR, 100, terms=one.read_query(query))) for one in both)
     assert ours == theirs
     for one in both:
-        assert rows_of(one.search_vectors(VECTOR, 100, only, one.read_query(query))) == theirs & allowed(one, only)
+        assert rows_of(one.search_vectors(VECTOR, 100, filter, one.read_query(query))) == theirs & allowed(one, filter)
 
 
 PARTS = [Filter.parse(fields) for fields in FILTERS]
@@ -159,17 +159,17 @@ COMBINED = [
 ]
 
 
-@pytest.mark.parametrize("only", [*PARTS, *COMBINED], ids=map(str, range(16)))
-def test_filters(both, only):
+@pytest.mark.parametrize("filter", [*PARTS, *COMBINED], ids=map(str, range(16)))
+def test_filters(both, filter):
     theirs, ours = both
-    query, wanted = "tuples 火災 vacuum fsync", allowed(theirs, only)
-    assert allowed(ours, only) == wanted
-    documents = {found["id"] for found in theirs.documents() if next(theirs.documents(only, found["id"]), None)}
+    query, wanted = "tuples 火災 vacuum fsync", allowed(theirs, filter)
+    assert allowed(ours, filter) == wanted
+    documents = {found["id"] for found in theirs.documents() if next(theirs.documents(filter, found["id"]), None)}
     for one in both:
-        assert rows_of(one.search_vectors(VECTOR, 100, only)) == wanted
+        assert rows_of(one.search_vectors(VECTOR, 100, filter)) == wanted
         terms = one.read_query(query)
-        assert rows_of(one.search_terms(terms, 100, only)) == rows_of(one.search_terms(terms, 100)) & wanted
-        assert {found["id"] for found in one.documents(only)} == documents
+        assert rows_of(one.search_terms(terms, 100, filter)) == rows_of(one.search_terms(terms, 100)) & wanted
+        assert {found["id"] for found in one.documents(filter)} == documents
 
 
 def test_what_is_shown(both):

@@ -148,9 +148,9 @@ def test_a_filter_hides_documents_on_both_sides(manual, live: LiveRetriever):
     manual.build()
     live.start()
     wait_for(lambda: live.ready)
-    only = Filter.parse({"url_prefix": (manual.source / "p5.md").as_uri()})
+    filter = Filter.parse({"url_prefix": (manual.source / "p5.md").as_uri()})
     assert [each.title for each in live.changes(None).documents] == ["Page 4", "Page 5"]
-    assert [each.title for each in live.changes(None, filter=only).documents] == ["Page 5"]
+    assert [each.title for each in live.changes(None, filter=filter).documents] == ["Page 5"]
 
 
 def test_compare_documents_on_the_command_line(manual, capsys, monkeypatch):

@@ -282,8 +282,8 @@ def test_fields_of_suggestions_reach_the_retriever(client, retriever):
             {"text": "How is it partial?", "kind": "question"},
         ]
     }
-    only = Filter.parse({"language": ["de", "en"], "metadata": {"team": "core"}})
-    assert retriever.typed == [("partial", "notes", only, 3)]
+    filter = Filter.parse({"language": ["de", "en"], "metadata": {"team": "core"}})
+    assert retriever.typed == [("partial", "notes", filter, 3)]
 
 
 SEARCH, FEEDBACK = "/api/v1/search", "/api/v1/feedback"
