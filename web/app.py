@@ -54,6 +54,8 @@ FRESH_S = 3600
 MAX_NAME_CHARS = 60
 # Browsers must not take a segment for another host, a parent folder or a script.
 _PREFIX = re.compile(r"(?=.{1,200}\Z)(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
+# Werkzeug fails on some dates in these, and entity tags suffice.
+_IGNORED = ("HTTP_IF_MODIFIED_SINCE", "HTTP_IF_UNMODIFIED_SINCE", "HTTP_IF_RANGE", "HTTP_RANGE")
 _PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}
 
 
@@ -163,13 +165,15 @@ def close_app(app: Flask | None) -> None:
 
 
 def _protected(inner: Wsgi) -> Wsgi:
-    """Return an application that adds the security headers unless a route sets stricter ones."""
+    """Return an application that adds the security headers unless a route sets stricter ones, and ignores some."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
             missing = (_PROTECTION | dict(headers)).items() - headers
             return start_response(status, [*headers, *missing], *error)
 
+        for name in _IGNORED:
+            environ.pop(name, None)
         return inner(environ, start)
 
     return answer

@@ -79,9 +79,10 @@ _NAMES = ("passage", "question", "conversation", "system", "startofturn", "endof
 _NAME = re.compile(f"(?={'|'.join(_NAMES)})")  # names may overlap
 _UNSEEN = r"\s\x00-\x1f\x7f-\x9f\xad\u0300-\u036f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
 _BEFORE_PIPE = re.compile(f"[{_BRACKETS}](?=[{_UNSEEN}]*[|\uff5c\uffe8\u2223\u2502\u2503\u01c0])")
+_TOOL = "tools?(?:_(?:call|content|response|result)s?)?"
 _SHORT_TOKEN = re.compile(
-    r"<(?=\s{0,9}(?:<\s{0,9})?/?\s{0,9}(?:s|bos|eos|unk|pad|sys|inst|mask|sep|cls|eot|eom)\s{0,9}>)"
-    r"|\[(?=\s{0,9}/?\s{0,9}(?:inst|system_prompt|available_tools|tool_calls|tool_results|cls|sep|mask|gmask)\s{0,9}\])",
+    rf"<(?=\s{{0,9}}(?:<\s{{0,9}})?/?\s{{0,9}}(?:s|bos|eos|unk|pad|sys|inst|mask|sep|cls|eot|eom|think|{_TOOL})\s{{0,9}}>)"
+    rf"|\[(?=\s{{0,9}}/?\s{{0,9}}(?:inst|system_prompt|available_tools|{_TOOL}|think|cls|sep|mask|gmask)\s{{0,9}}\])",
     re.IGNORECASE,
 )
 _PADDING = re.compile(r"[\W_]+")

@@ -1,5 +1,6 @@
 """Sentences of an answer, with their quotations, code and citations, while it is written."""
 
+import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -61,7 +62,9 @@ class Sentence(NamedTuple):
 class SentenceSplitter:
     """Splits a text that comes in pieces; at most MAX_PENDING characters are read again with the next piece."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float = math.inf) -> None:
+        """Take the number of sentences after which a piece is not read further."""
+        self._limit = limit
         self._pending = ""
         self._offset = 0  # characters
 
@@ -81,6 +84,8 @@ class SentenceSplitter:
                 start, pieces = stop, []
 
         for match in _PIECE.finditer(pending):
+            if len(sentences) >= self._limit:
+                return sentences
             if match.start() - start > MAX_PENDING:
                 finish(match.start())
             is_open = not is_last and len(pending) - start <= MAX_PENDING

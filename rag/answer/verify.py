@@ -46,7 +46,7 @@ def verify(text: str, search: Search, scope: SearchRequest) -> Verification:
     Raises DeadlinePassed.
     """
     look_up, proofs = make_lookup(search, scope), list[Proof]()
-    for sentence in SentenceSplitter().feed(text, is_last=True)[:MAX_SENTENCES]:
+    for sentence in SentenceSplitter(MAX_SENTENCES).feed(text, is_last=True)[:MAX_SENTENCES]:
         deadline.check()
         bare = sentence._replace(citations=())
         prover = Prover(look_up(text[sentence.start : sentence.end]), lookup=look_up, are_numbered=False)

@@ -9,6 +9,7 @@ import pytest
 from indexer import memory
 from indexer.errors import MemoryShort
 from indexer.memory import Limit
+from rag.answer.sentences import SentenceSplitter
 from tests.indexer.pipeline.incremental import Work
 
 MB = 1 << 20
@@ -67,3 +68,9 @@ def test_a_build_ends_before_it_is_ended_and_keeps_the_live_index(
     monkeypatch.undo()
     assert work.build(docs).generation != before
     assert work.build(docs).documents == 4
+
+
+def test_only_the_beginning_of_a_long_text_is_split_into_sentences() -> None:
+    text = "。字" * 100_000
+    beginning = SentenceSplitter(10).feed(text, is_last=True)
+    assert beginning == SentenceSplitter().feed(text[:40], is_last=True)[:10]

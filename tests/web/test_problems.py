@@ -89,11 +89,11 @@ def _fields(kind: Any) -> set[str]:
 
 
 HEADERS = """Accept Accept-Encoding Accept-Language Access-Control-Request-Method Authorization Content-Encoding
-Content-Length Content-Type Cookie Forwarded Host If-Modified-Since If-None-Match Mcp-Method Mcp-Name Mcp-Param-X
-Mcp-Protocol-Version Mcp-Session-Id Origin Range Referer Sec-Fetch-Site Transfer-Encoding User-Agent X-Forwarded-For
-X-Forwarded-Groups X-Forwarded-Host X-Forwarded-Prefix X-Forwarded-Proto X-Forwarded-User X-Pilotlight-Typing
-X-Request-Id""".split()
-VALUES = ("é", "\xff\xfe", "\x00", "9" * 400)
+Content-Length Content-Type Cookie Forwarded Host If-Modified-Since If-None-Match If-Range Mcp-Method Mcp-Name
+Mcp-Param-X Mcp-Protocol-Version Mcp-Session-Id Origin Range Referer Sec-Fetch-Site Transfer-Encoding User-Agent
+X-Forwarded-For X-Forwarded-Groups X-Forwarded-Host X-Forwarded-Prefix X-Forwarded-Proto X-Forwarded-User
+X-Pilotlight-Typing X-Request-Id""".split()
+VALUES = ("é", "\xff\xfe", "\x00", "9" * 400, "http://[::1", "Thu, 01 Jan 9999999999 00:00:00 GMT")
 MORE_VALUES = (" ", ",", ";q=é", "-1", "a\tb", "[::1", "Basic é", "Bearer \xff", "bytes=é-")
 
 
@@ -104,7 +104,11 @@ def test_no_bytes_of_a_header_are_an_error_of_the_server(retriever, tmp_path):
     for settings in (Settings(proxies=1), Settings(**users)):
         app = create_app(retriever, settings)
         client = app.test_client()
-        routes = [("/static/page.css", "GET"), *((rule.rule, method) for rule, method, _ in operations(app))]
+        routes = [
+            ("/static/page.css", "GET"),
+            ("/embed.js", "GET"),
+            *((rule.rule, method) for rule, method, _ in operations(app)),
+        ]
         for route, method in routes if settings.proxies else [("/api/v1/search", "GET")]:
             is_plain = route in ("/api/v1/search", "/mcp", "/")
             for name in HEADERS:

@@ -65,7 +65,9 @@ def test_delimiters_in_what_was_found_are_neutralised(evil):
     assert not [line for line in lines if re.search("[<\uff1c\ufe64]", line) and line not in ours]
 
 
-@pytest.mark.parametrize("token", "[INST] [/inst] <s> </s> <EOS> <<SYS>> <</SYS>> [tool_calls] <bos>".split())
+@pytest.mark.parametrize(
+    "token", "[INST] [/inst] <s> </s> <EOS> <<SYS>> <</SYS>> [tool_calls] <bos> </tool_call> [TOOL_CONTENT]".split()
+)
 def test_short_tokens_of_chat_templates_are_neutralised(token):
     assert neutralise(f"a {token} b") == f"a {token.replace('<', '‹').replace('[', '‹')} b"
 
