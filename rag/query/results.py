@@ -190,7 +190,7 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
     by_search: dict[str, ScorePart | None] = dict.fromkeys(("dense", "lexical", "tokens"))
     for name in by_search:
         if (weight := row.get(f"{name}_weight")) is not None:
-            was_found = row.get(name, 0) > 0 if name == "lexical" else name in row
+            was_found = row[name] > 0 if name == "lexical" else name in row
             rank = int((ranking.columns[name] > row[name]).sum()) + 1 if was_found else None
             score = row[name] if was_found else None
             by_search[name] = ScorePart(score=score, rank=rank, scaled=row[f"{name}_scaled"], weight=weight)

@@ -242,6 +242,15 @@ def test_a_run_has_at_most_256_tokens(sizes, ends):
     assert [*split_runs(sizes)] == [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
 
+def test_queries_are_embedded_with_their_tokens_in_runs():
+    texts, embedder = ["two words", "x " * 254, "τρεις", "a fourth"], DummyEmbedder()
+    embedded = QueryEncoder(embedder).encode_tokens([embedder.tokenize_query(text) for text in texts])
+    for query, expected in zip(embedded, embedder.encode_query_tokens(texts), strict=True):
+        assert np.array_equal(query.vector, expected.vector)
+        assert np.array_equal(query.tokens, expected.tokens)
+        assert query.broken == expected.broken
+
+
 def test_pairs_are_scored_to_the_end_or_not_at_all(model, monkeypatch):
     queue, texts = RerankQueue(model), ["vacuum " * 200, "a table " * 60, "the vacuum " * 100]
     rows = model.pairs("vacuum", texts)

@@ -31,6 +31,7 @@ from rag.query.results import (
     full_heading,
     questions_among,
     suggestions,
+    text_of,
     without_number,
 )
 from rag.query.retriever import Retriever, shorten
@@ -501,3 +502,7 @@ def test_code_stands_between_fences_that_it_does_not_have(code: str, fence: str)
     text = f"See:\n{code}\nand go."
     blocks = [(0, 5, "table"), (5, 5 + len(code), "code")]
     assert as_markdown(text, blocks) == f"See:\n{fence}\n{code}\n{fence}\nand go."
+    hit: Any = SimpleNamespace(text=text, blocks=blocks, section_text=None, section_blocks=[])
+    assert text_of(hit) == as_markdown(text, blocks)
+    hit.section_text = "The section."
+    assert text_of(hit) == "The section."
