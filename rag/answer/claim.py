@@ -1,37 +1,41 @@
-"""Claims: the facts of a sentence, and whether passages say them of the same things.
+"""Claims: the facts and content words of a sentence, and the one place of the passages that has them together.
 
-A fact belongs to the words next to it: a passage may have another fact there, or say the fact of another subject.
+A place is a row, a list item, or a few adjacent sentences, with its headings. A claim that is stitched together has its
+facts in no single place.
 """
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
-from heapq import nlargest
-from itertools import chain, pairwise
+from itertools import chain
 from math import inf, log
 from operator import attrgetter
 from typing import NamedTuple
 
 from indexer.generation.lexical.analysis import STOP_WORDS
-from rag.answer.evidence import CLAUSE_END, Evidence, Match, Slot, Term, Unit, first_words, read_slots, read_terms
+from rag.answer.evidence import MAX_MISSING, Evidence, Term, Unit, read_numbers, read_terms
 from rag.answer.sentences import Sentence
 
-_MIN_GAIN = 0.4  # weight by which a place with another fact fits better
-_MIN_SUBJECT_WEIGHT, _MIN_SUBJECT_WORDS, _MIN_SUBJECT_SHARE = 0.5, 0.5, 0.35  # weight; shares of the weight
-_MIN_PREDICATE_WORDS, _MIN_PREDICATE_SHARE = 3, 0.6
-_MIN_FIT = 0.75  # share of the weight of the best place
-_REACH, _UNIT_REACH = 3, 2  # content words on each side of a fact
-_FAR, _IN_UNIT, _IN_TOPIC, _NEXT_TO, _IN_HEADING = 0.5, 0.6, 0.3, 0.2, 0.5
-_MAX_SLOTS, _MAX_CLAUSES, _MAX_PLACES = 20, 20, 40
-_ADDRESS = re.compile(r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
+FACT_WEIGHT = 2 * MAX_MISSING
+_MIN_WORDS, _MIN_STOP_WORDS, _MIN_COVERAGE = 4, 2, 0.2  # words; words; share of the words
+_MIN_CLAUSE_WORDS, _MAX_CLAUSES = 2, 20
+_CODE = re.compile(
+    r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"  # addresses
+    r"|(?<![\w/.])[~.]?/[\w.][\w./+-]*\w|(?<!\w)--?[A-Za-z][\w-]*+|(?<!\w)%\w++"  # paths, options and formats
+    r"|(?<![\w.])[A-Za-z_]{2,64}+[.=][A-Za-z_]{2,64}"
+)
 _NAME = re.compile(r"(?<=\w)[A-Z_]", re.ASCII)  # CamelCase, snake_case, ABC
+_WORD = re.compile(r"\w+")
 _SENTENCE_START = '\n!?:;…(•|#>-–—"“„«'
 _LIST_MARK = re.compile(r"\s*\d{1,3}[.)]\s*")
+_CLAUSE_END = re.compile(r"[,;:—|]|\s\(|(?<!\()\)")
+_LIST = re.compile(r"\W*+(?:(?<=,\s)|\w{1,3}\s)\W*")  # X, Y and Z
 _CAPITALISING = frozenset({"de", "lb"})
+_cost_of = attrgetter("cost")
 
 
-class WordWeights:
+class PassageWords:
     """The words of some passages."""
 
     def __init__(self, passages: Sequence[Evidence]) -> None:
@@ -40,36 +44,34 @@ class WordWeights:
         counts = Counter(chain.from_iterable(unit.keys for unit in units))
         headings = Counter(chain.from_iterable(each.heading for each in passages))
         total = 1 + len(units)
-        self._weights = {key: log(total / count, total) / max(1, headings[key]) for key, count in counts.items()}
-        self._subjects = frozenset(headings).union(*(unit.subject for unit in units))
-
-    def weights_of(self, keys: Iterable[str]) -> dict[str, float]:
-        """Return the weights of the words that the passages have: less for those in many units or headings."""
-        return {key: self._weights[key] for key in keys if key in self._weights}
-
-    def weight(self, keys: Iterable[str], unknown: float = 0.0) -> float:
-        """Return the sum of the weights of some words."""
-        return sum(self._weights.get(key, unknown) for key in keys)
-
-    def is_subject(self, keys: frozenset[str]) -> bool:
-        """Return True if some words are the subject of a unit or a heading."""
-        return self.weight(keys & self._subjects) >= max(
-            _MIN_SUBJECT_WEIGHT, _MIN_SUBJECT_WORDS * self.weight(keys, unknown=1.0)
+        self.weights = {key: log(total / count, total) / max(1, headings[key]) for key, count in counts.items()}
+        self.keys = frozenset(self.weights)
+        self.names = frozenset(chain.from_iterable(each.names for each in passages)).difference(
+            chain.from_iterable(each.plain_words for each in passages)
         )
 
 
-class _Place(NamedTuple):
-    """A unit of a passage with some words of a claim."""
+class Item(NamedTuple):
+    """A word, a number, or code of a claim, with its place in the sentence."""
 
-    passage: Evidence
-    unit: Unit
-    same: frozenset[str]  # keys
-    around: frozenset[str]  # keys in its topic and heading
-    weight: float
+    start: int
+    end: int
+    keys: frozenset[str]
+    is_fact: bool
+
+
+class Placement(NamedTuple):
+    """The place of some passages that has most of a claim, and the weight and keys that are missing there."""
+
+    cost: float
+    missing: frozenset[str] = frozenset()
+    passage: Evidence | None = None
+    unit: Unit | None = None
 
     @property
-    def match(self) -> Match:
-        return Match(self.passage, self.unit.span)
+    def is_whole(self) -> bool:
+        """True if the place has all facts and nearly all words."""
+        return self.cost <= MAX_MISSING
 
 
 class Claim:
@@ -77,104 +79,106 @@ class Claim:
 
     def __init__(self, sentence: Sentence, language: str | None, proved: Collection[str]) -> None:
         """Take the sentence, the language of its passages, and the keys that need no proof."""
-        prose = sentence.prose
-        self.facts = [Term(piece.text, piece.start, "") for piece in sentence.code if any(map(str.isalnum, piece.text))]
-        for match in _ADDRESS.finditer(prose):
-            self.facts.append(Term(match[0], sentence.start + match.start(), ""))
-            prose = prose[: match.start()] + " " * len(match[0]) + prose[match.end() :]
-        self._prose, self._terms = prose, read_terms(prose, language)
-        names = [term for term in self._terms if _is_fact(term, prose, language) and term.key not in proved]
-        self.facts += [term._replace(start=sentence.start + term.start) for term in names]
-        self._content = [term for term in self._terms if not term.is_stop]
-        self.words = [term.key for term in self._content]
-        self.stop_words = len(self._terms) - len(self.words)
-        self.keys = frozenset(self.words)
-        keys = {term.key for term in names if term.key[0].isdigit() or language not in _CAPITALISING}
-        self._slots = [slot for slot in read_slots(self._content) if not slot.keys.isdisjoint(keys)][:_MAX_SLOTS]
+        prose, start = sentence.prose, sentence.start
+        code = [Term(piece.text, piece.start, "") for piece in sentence.code if any(map(str.isalnum, piece.text))]
+        code += [Term(match[0], start + match.start(), "") for match in _CODE.finditer(prose)]
+        prose = _CODE.sub(lambda match: " " * len(match[0]), prose)
+        terms = read_terms(prose, language)
+        content = [term for term in terms if not term.is_stop]
+        name_terms = {term for term in content if _is_fact(term, prose, language) and term.key not in proved}
+        self.facts = code + [term._replace(start=start + term.start) for term in content if term in name_terms]
+        self._stop_words = len(terms) - len(content)
+        self._numbers = read_numbers(content)
+        self._prose, self._start = prose, start
+        self._capitals = frozenset(
+            term.key for term in content if term.text[0].isupper() and language not in _CAPITALISING
+        )
+        items = [Item(term.start, term.end, frozenset([term.key]), term in name_terms) for term in content]
+        for each in code:
+            words = read_terms(" ".join(_WORD.findall(each.text)), language)
+            keys = frozenset(term.key for term in words if not term.is_stop)
+            items.append(Item(each.start - start, each.end - start, keys, is_fact=True))
+        self._items = sorted(items, key=attrgetter("start"))
 
     @cached_property
-    def _breaks(self) -> list[bool]:
-        """True for each content word, except for the last, at which a clause ends."""
-        return [CLAUSE_END.search(self._prose, a.end, b.start) is not None for a, b in pairwise(self._content)]
+    def keys(self) -> frozenset[str]:
+        """The keys of its words, and of those within code."""
+        return frozenset[str]().union(*(item.keys for item in self._items))
 
-    def find_altered(self, passages: Iterable[Evidence], word_weights: WordWeights) -> tuple[list[Term], Match | None]:
-        """Return the facts that the passages state differently or of another subject, and where they do."""
-        weights = word_weights.weights_of(self.keys)
-        candidates = (
-            _Place(
-                passage, unit, same, (unit.topic | passage.heading) & weights.keys() - same, word_weights.weight(same)
-            )
-            for passage in passages
-            for unit in passage.units
-            if (same := unit.keys & weights.keys())
-        )
-        places = nlargest(_MAX_PLACES, candidates, key=attrgetter("weight"))
-        rivals = [(slot.keys, *self._find_rival(slot, places, weights)) for slot in self._slots]
-        altered = [each for each in rivals if each[1] >= _MIN_GAIN]
-        keys: frozenset[str] = frozenset().union(*(each[0] for each in altered))
-        rival = max(altered, key=lambda each: each[1])[2] if altered else None
-        if not rival:
-            keys, rival = self._find_other_subject(places, word_weights)
-        return [fact for fact in self.facts if fact.key in keys], rival
+    def drop_derived(self, passages: Sequence[Evidence]) -> None:
+        """Drop the numbers in words of things that the passages do not count, such as the two of two tools."""
+        counted = frozenset[str]().union(*(each.counted for each in passages))
+        after = {number.key: number.after[:1] for number in self._numbers}
+        names = [fact for fact in self.facts if fact.is_number and not fact.text[0].isdigit()]
+        for fact in names:
+            if counted.isdisjoint(after[fact.key]):
+                self.facts.remove(fact)
+                self._items = [item for item in self._items if item.start != fact.start - self._start]
 
-    def _find_rival(
-        self, slot: Slot, places: Sequence[_Place], weights: dict[str, float]
-    ) -> tuple[float, Match | None]:
-        """Return how much better another fact fits the words around a number or name, and where it stands."""
-        first, last = max(0, slot.start - _REACH), min(len(self.words), slot.stop + _REACH)
-        while any(self._breaks[first : slot.start]):
-            first += 1
-        while any(self._breaks[slot.stop - 1 : last - 1]):
-            last -= 1
-        before, after = {*self.words[first : slot.start]}, {*self.words[slot.stop : last]}
-        near = before | after
-        counts = {key: weight * (1 if key in near else _FAR) for key, weight in weights.items() if key not in slot.keys}
+    def facts_with(self, keys: frozenset[str]) -> list[Term]:
+        """Return the facts that have some keys."""
+        starts = {self._start + item.start for item in self._items if not item.keys.isdisjoint(keys)}
+        return [fact for fact in self.facts if fact.start in starts]
 
-        def fit(words: Sequence[str], start: int, stop: int) -> float:
-            earlier, later = {*words[max(0, start - _UNIT_REACH) : start]}, {*words[stop : stop + _UNIT_REACH]}
-            return _NEXT_TO * (_sum(counts, earlier & before | later & after) + _sum(counts, (earlier | later) & near))
+    def is_foreign(self, passage_keys: frozenset[str]) -> bool:
+        """Return whether the passages have hardly a word of a sentence in their language, which has some stop words."""
+        is_comparable = len(self.keys) >= _MIN_WORDS and self._stop_words >= _MIN_STOP_WORDS
+        return is_comparable and len(self.keys & passage_keys) < _MIN_COVERAGE * len(self.keys)
 
-        support, best, rival = -inf, 0.0, None
-        for place in places:
-            unit = place.unit
-            score = _IN_UNIT * _sum(counts, place.same) + _IN_TOPIC * _sum(counts, place.around)
-            lacking = slot.keys - unit.keys - unit.topic - place.passage.heading
-            if lacking < slot.keys:
-                fits = [fit(unit.words, at, at + 1) for at, key in enumerate(unit.words) if key in slot.keys]
-                bonus = max(fits, default=0.0 if slot.is_number else _IN_HEADING)
-                support = max(support, score + bonus - _IN_UNIT * _sum(weights, lacking))
-            for other in unit.slots:
-                if other.is_number == slot.is_number and not other.keys <= self.keys:
-                    fitted = score + fit(unit.words, other.start, other.stop)
-                    best, rival = (fitted, place.match) if fitted > best else (best, rival)
-        return best - support if support > -inf else 0.0, rival
+    def can_add_name(self, reading: Placement) -> bool:
+        """Return whether a place has most of the claim and no other name, so that an unknown name may be right."""
+        if not reading.is_whole or reading.unit is None:
+            return False
+        return 2 * len(self.keys & reading.unit.window) >= len(self.keys) and reading.unit.names <= self.keys
 
-    def _find_other_subject(
-        self, places: Sequence[_Place], word_weights: WordWeights
-    ) -> tuple[frozenset[str], Match | None]:
-        """Return the subject of a clause that the passages say of another subject, and where they do."""
-        starts = [0, *(at for at, is_end in enumerate(self._breaks, 1) if is_end)][: min(_MAX_CLAUSES, len(self.words))]
-        clauses = [
-            (start, stop, first_words(self._prose, self._terms[self._terms.index(self._content[start]) :]))
-            for start, stop in pairwise([*starts, len(self.words)])
-        ]
+    def read(self, passages: Sequence[Evidence], vocabulary: PassageWords, passage_keys: frozenset[str]) -> Placement:
+        """Return the place with most of the words that are among some keys, or the worst one of a clause."""
+        items = [item for item in self._items if not item.keys.isdisjoint(passage_keys)]
+        reading = self._read(items, passages, vocabulary, passage_keys)
+        if reading.is_whole:
+            return reading
+        clauses = self._clauses(items)
+        return max((self._read(clause, passages, vocabulary, passage_keys) for clause in clauses), key=_cost_of)
 
-        def is_about(subject: frozenset[str], place: _Place) -> bool:
-            around = place.unit.keys | place.unit.topic | place.unit.before | place.passage.heading
-            pairs = ((subject, around), (place.unit.subject, self.keys))
-            return any(word_weights.weight(a & b) >= _MIN_SUBJECT_SHARE * word_weights.weight(a) for a, b in pairs)
+    def _read(
+        self,
+        items: Sequence[Item],
+        passages: Sequence[Evidence],
+        vocabulary: PassageWords,
+        passage_keys: frozenset[str],
+    ) -> Placement:
+        """Return the place with most of some items."""
+        weights, names = vocabulary.weights, vocabulary.names & self._capitals
+        costs: list[tuple[frozenset[str], float]] = []
+        for item in items:
+            keys = item.keys & passage_keys
+            is_fact = item.is_fact or not names.isdisjoint(keys)
+            costs.append((keys, FACT_WEIGHT if is_fact else sum(weights.get(key, 0.0) for key in keys)))
+        keys = frozenset[str]().union(*(each for each, _ in costs))
+        best, overlap = Placement(inf if keys else 0.0), 0
+        for passage in passages if keys else ():
+            wrong = passage.misplaced([number for number in self._numbers if number.key in keys], self.keys, weights)
+            for unit in passage.units:
+                missing = keys - unit.window
+                cost = sum(cost for each, cost in costs if not each.isdisjoint(missing)) if missing else 0.0
+                cost += FACT_WEIGHT * len(wrong)
+                if cost < best.cost or (cost == best.cost and len(keys & unit.keys) > overlap):
+                    best, overlap = Placement(cost, missing | wrong, passage, unit), len(keys & unit.keys)
+        return best
 
-        for start, stop, subject in clauses:
-            predicate = {*self.words[start:stop]} - subject
-            if len(predicate) < _MIN_PREDICATE_WORDS or not word_weights.is_subject(subject):
-                continue
-            weighed = [(word_weights.weight(place.same & predicate), place) for place in places]
-            best = max([weight for weight, _ in weighed], default=0.0)
-            fitting = [place for weight, place in weighed if weight >= _MIN_FIT * best]
-            is_said = best >= _MIN_PREDICATE_SHARE * word_weights.weight(predicate, unknown=1.0)
-            if is_said and not any(is_about(subject, place) for place in fitting):
-                return subject, max(weighed, key=lambda each: each[0])[1].match
-        return frozenset(), None
+    def _clauses(self, items: Sequence[Item]) -> list[list[Item]]:
+        """Split items between the facts of a list, and where a clause with enough words ends."""
+        clauses: list[list[Item]] = [[]]
+        for item in items:
+            clause = clauses[-1]
+            if clause and len(clauses) < _MAX_CLAUSES:
+                between = self._prose[clause[-1].end : item.start]
+                is_listed = clause[-1].is_fact or self._prose[clause[-1].start].isupper()
+                is_list = is_listed and item.is_fact and _LIST.fullmatch(between)
+                if is_list or (len(clause) >= _MIN_CLAUSE_WORDS and _CLAUSE_END.search(between)):
+                    clauses.append([])
+            clauses[-1].append(item)
+        return clauses
 
 
 def _is_fact(term: Term, prose: str, language: str | None) -> bool:
@@ -191,7 +195,3 @@ def _is_fact(term: Term, prose: str, language: str | None) -> bool:
     is_owner = prose[term.end : term.end + 2] in ("'s", "’s")
     is_name = (is_owner or not is_first) and language not in _CAPITALISING
     return (is_sure or is_name) and not is_item
-
-
-def _sum(weights: dict[str, float], keys: Iterable[str]) -> float:
-    return sum(weights.get(key, 0.0) for key in keys)

@@ -2,32 +2,31 @@
 
 import re
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache, partial
-from itertools import takewhile
+from itertools import groupby, takewhile
 from operator import attrgetter
 from typing import NamedTuple
 
 from indexer.generation.lexical.analysis import TERMS, is_stop_word, rules_for, words
+from rag.answer.sentences import is_abbreviated
 from rag.query.results import Hit, Span, link_to_text, text_of
 
 MIN_SAME_WORDS = 0.85  # share of a quotation's words that its altered form has in order
 _DRIFT = 12  # tokens
-_MAX_COMMAND_WORDS, _MAX_BETWEEN = 8, 60  # words; characters between two words
-_MAX_TOPIC, _MAX_LINE = 60, 70  # keys; characters
-_BULLETS = ("-", "*", "•", "·", "–")
+MAX_MISSING = 1.0  # weight: one rare word
+_REACH = 2  # sentences before and after one that are read with it
+_NEXT = 4  # words on each side of a number
+_MAX_LINE = 70  # characters
+_BULLETS = ("- ", "* ", "• ", "· ", "– ")
 _STOPS = tuple(".!?:;")
-_ARTICLES = ("the", "a", "an")
-_PRONOUNS = frozenset("it its they their this these that those such both he his she her".split())
 _UNIT_END = re.compile(
-    r"(?<=[.!?])[\"”’)]*+\s++(?=[^\sa-z])|(?<![^\n]{50})\n|\n(?![^\S\n]*+[a-z][^|\n]*(?:\n|$))|\n\n+|;\s|(?<=[。！？])"
+    r"(?<=[.!?])[\"”’)]*+\s++(?=[^\sa-z])|(?<![^\n]{50})\n|\n(?![^\S\n]*+[a-z][^|\n]*(?:\n|$))|\n\n+|(?<=[。！？])"
 )
-CLAUSE_END = re.compile(r"[,;:()—|]")
 _CELL_END = re.compile(r"\S(?: \||\t| {3})")
 _GAP = "\0"
-_start_of, _is_stop = attrgetter("start"), attrgetter("is_stop")
+_start_of = attrgetter("start")
 _SIGNS = str.maketrans(
     dict.fromkeys("“”„‟«»″＂", '"') | dict.fromkeys("‘’‚‛‹›′`´", "'") | dict.fromkeys("‐‑‒–—―−", "-")
 )
@@ -41,14 +40,14 @@ _UNITS += ["eighteen", "nineteen"]
 _NUMBERS = {name: value for value, name in enumerate(_UNITS, 2)} | {name: 10 * at for at, name in enumerate(_TENS, 2)}
 _ORDINALS = dict(zip("3456789", "third fourth fifth sixth seventh eighth ninth".split(), strict=True))
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
-_NUMBER_PARTS = {*_NUMBERS, *_SCALES, "one", "century"}
+_NUMBER_PARTS = {*_NUMBERS, *_SCALES, "one"}
 _MAX_NUMBER = 10**15
 _NUMERAL = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
-_ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th)", re.ASCII)
+_VERSION = re.compile(r"\b[vV](?=\d+\.\d)")
+_APOSTROPHES, _MAX_CONTRACTION = ("'", "’"), 2
 _MAX_INITIALS = 6
 _WITHIN_NAMES = ("of", "the", "and", "for")
-_ADJECTIVE = re.compile("(?:[ie]?an|n|ish|ese|ic)")  # Kenyan, Swedish, Japanese
-_MIN_ROOT, _MAX_ENDING = 4, 2  # characters
+_ROOT = 4  # characters
 
 
 class Term(NamedTuple):
@@ -84,12 +83,14 @@ def join(tokens: Iterable[str]) -> str:
 
 
 def read_terms(text: str, language: str | None) -> list[Term]:
-    """Return the words of a text; 30,000, thirty thousand and 30 thousand have the same key, and U.S. is one term."""
+    """Return the words of a text; 30,000, thirty thousand and 30 thousand have the same key, and v5.1 is a number."""
     terms: list[Term] = []
+    text = _VERSION.sub(" ", text)
     thousands = rest = 0.0  # their sum is the value of the last term
     for match in words(text).finditer(text):
         word, start = match[0], match.start()
         key, is_plain, is_stop = _read_word(word, language or "en")
+        is_stop = is_stop or (len(word) <= _MAX_CONTRACTION and text[start - 1 : start] in _APOSTROPHES)
         if is_plain:
             terms.append(_make_term((word, start, key, is_stop)))
             thousands = rest = 0.0
@@ -102,12 +103,6 @@ def read_terms(text: str, language: str | None) -> list[Term]:
             thousands, rest = (thousands, rest * scale) if scale < 1_000 else (thousands + rest * scale, 0.0)
         elif value and is_joined and (rest % 100 == 0 or (rest % 10 == 0 and rest % 100 >= 20 and value < 10)):
             rest += value
-        elif lower == "century" and terms and (ordinal := _ORDINAL.fullmatch(terms[-1].key)):
-            terms[-1] = terms[-1]._replace(key=_century(int(ordinal[1])))
-            is_joined, thousands, rest = False, 0.0, 0.0
-        elif gap == "." and len(word) == 1 and word.isupper() and terms[-1].text.replace(".", "").isupper():
-            terms[-1] = Term(f"{terms[-1].text}.{word}", terms[-1].start, terms[-1].key + lower)
-            continue
         else:
             is_numeral = _NUMERAL.fullmatch(key) is not None
             is_joined, thousands, rest = False, 0.0, float(key) if is_numeral else value or float(lower in ("a", "one"))
@@ -128,87 +123,57 @@ def _read_word(word: str, language: str) -> tuple[str, bool, bool]:
     return next(iter(TERMS[rules_for(language)][word]), word), is_plain, is_stop_word(lower, language)
 
 
-def _century(number: int) -> str:
-    return f"{number} century"
-
-
-def initials_of(terms: Iterable[Term]) -> Iterator[tuple[Sequence[Term], str]]:
-    """Yield sequences of adjacent capitalised words, each with its initials."""
-    runs: list[list[Term]] = [[]]
-    for term in terms:
-        if term.text[0].isupper():
-            runs[-1].append(term)
-        elif term.text not in _WITHIN_NAMES:
-            runs.append([])
-    for run in runs:
+def _initials_of(terms: Iterable[Term]) -> Iterator[str]:
+    """Yield the initials of sequences of adjacent capitalised words."""
+    letters = (term.text[0] if term.text[0].isupper() else " " for term in terms if term.text not in _WITHIN_NAMES)
+    for run in "".join(letters).split():
         for start in range(len(run)):
-            for stop in range(start + 2, min(len(run), start + _MAX_INITIALS) + 1):
-                yield run[start:stop], "".join(term.text[0] for term in run[start:stop]).lower()
+            yield from (run[start:stop] for stop in range(start + 2, min(len(run), start + _MAX_INITIALS) + 1))
 
 
-class Slot(NamedTuple):
-    """A number or a name among the content words of a text."""
+class NumberContext(NamedTuple):
+    """A number with the content words between it and the numbers before and after it."""
 
-    is_number: bool
-    keys: frozenset[str]
-    start: int
-    stop: int
+    key: str
+    before: Sequence[str]
+    after: Sequence[str]
 
 
-def read_slots(content: Sequence[Term]) -> list[Slot]:
-    """Return the numbers and names among content words; adjacent capitalised words are one name."""
-    slots: list[Slot] = []
-    start = 0
-    for at, term in enumerate(content, 1):
-        text, is_number = term.text, term.key[0].isdigit()
-        after = content[at] if at < len(content) and text[0].isupper() else None
-        if after and after.text[0].isupper() and after.start == term.end + 1:
-            continue
-        if is_number or "_" in text or text != text.lower():
-            slots.append(Slot(is_number, frozenset(each.key for each in content[start:at]), start, at))
-        start = at
-    return slots
+def read_numbers(content: Sequence[Term]) -> list[NumberContext]:
+    """Return the numbers among the content words of a sentence; adjacent numbers are between the same words."""
+    runs = [(is_number, [term.key for term in group]) for is_number, group in groupby(content, _is_numeric)]
+    runs = [(False, []), *runs, (False, [])]
+    places = [at for at, (is_number, _) in enumerate(runs) if is_number]
+    words = [keys for _, keys in runs]
+    return [NumberContext(key, words[at - 1][-_NEXT:], words[at + 1][:_NEXT]) for at in places for key in words[at]]
+
+
+def _is_numeric(term: Term) -> bool:
+    return term.key[0].isdigit()
 
 
 class Unit:
     """A sentence, a row or a list item of a passage."""
 
-    before = topic = subject = frozenset[str]()
-    """Keys of the sentence before it; of what it continues, or the header row; and of what it speaks of."""
-
-    def __init__(self, span: Span, content: Sequence[Term], keys: frozenset[str], *, is_sentence: bool) -> None:
-        """Take its place, its content words, and their keys with those of the words within names."""
-        self.span, self.keys, self._content, self._is_sentence = span, keys, content, is_sentence
-
-    @cached_property
-    def words(self) -> Sequence[str]:
-        """The keys of the content words."""
-        return [term.key for term in self._content]
+    def __init__(self, span: Span, kind: str, content: Sequence[Term], keys: frozenset[str]) -> None:
+        """Take its place and kind, its content words, and their keys with those of the words within names."""
+        self.span, self.kind, self.keys, self._content = span, kind, keys, content
+        self.window = keys
+        """Keys of the sentences around it, of its header row or the sentence before its list, and of its headings."""
 
     @cached_property
-    def slots(self) -> Sequence[Slot]:
-        """The numbers and names, except for the capital at the beginning of a sentence."""
-        slots = read_slots(self._content)
-        is_plain = self._is_sentence and self._content[0].text[1:].islower()
-        return slots[1:] if is_plain and slots and slots[0].stop == 1 and not slots[0].is_number else slots
+    def names(self) -> frozenset[str]:
+        """Keys of the capitalised words, except for the first."""
+        return frozenset(term.key for term in self._content[1:] if term.text[0].isupper())
+
+    @cached_property
+    def numbers(self) -> Sequence[NumberContext]:
+        """The numbers with the words around them."""
+        return read_numbers(self._content)
 
 
-def first_words(text: str, terms: Iterable[Term]) -> frozenset[str]:
-    """Return the keys of the first words of a text that no stop word or sign parts; numbers alone do not count.
-
-    A word before an article is a verb.
-    """
-    run: list[Term] = []
-    for term in terms:
-        if run and (term.is_stop or CLAUSE_END.search(text, run[-1].end, term.start)):
-            if term.text.lower() in _ARTICLES:
-                run.pop()
-            if not all(each.key[0].isdigit() for each in run):
-                break
-            run = []
-        if not term.is_stop:
-            run.append(term)
-    return frozenset(term.key for term in run)
+def _is_sentence(unit: Unit) -> bool:
+    return unit.kind == "sentence"
 
 
 class Match(NamedTuple):
@@ -250,45 +215,74 @@ class Evidence:
     def _terms(self) -> list[Term]:
         return read_terms(self._all, self.hit.language)
 
+    def _lines(self) -> Iterator[tuple[Span, str]]:
+        """Yield the places of sentences, rows and list items; a short line belongs to the sentence below it."""
+        text, start = self.text, 0
+        ends = [match.end() for match in _UNIT_END.finditer(text) if not is_abbreviated(text, match.start() - 1)]
+        for end in [*ends, len(text)]:
+            line, below = text[start:end].strip(), text[end : end + _MAX_LINE].lstrip()
+            kind = "row" if _CELL_END.search(line) else "item" if line.startswith(_BULLETS) else "sentence"
+            is_short = kind == "sentence" and len(line) <= _MAX_LINE and not line.endswith(_STOPS)
+            if line and not (is_short and below[:1].isupper() and not _CELL_END.search(below.partition("\n")[0])):
+                yield (start, end), kind
+                start = end
+
     @cached_property
     def units(self) -> Sequence[Unit]:
-        """The sentences, rows and list items of the text; a short line belongs to the sentence below it."""
-        text, units = self.text, list[Unit]()
-        analysed = TERMS[rules_for(self.hit.language)]
-        header = lead = subject = frozenset[str]()
-        was_row, start, at = False, 0, 0
-        for end in [*(match.end() for match in _UNIT_END.finditer(text)), len(text)]:
-            line, below = text[start:end].strip(), text[end : end + _MAX_LINE].lstrip()
-            is_row = _CELL_END.search(line) is not None
-            is_sentence = not is_row and not line.startswith(_BULLETS)
-            is_heading = is_sentence and len(line) <= _MAX_LINE and not line.endswith(_STOPS) and below[:1].isupper()
-            if is_heading and not _CELL_END.search(below.partition("\n")[0]):
-                continue
-            first = at
-            at = bisect_left(self._terms, end, first, key=_start_of)
-            terms, span, start = self._terms[first:at], (start, end), end
-            content = [term for term in terms if not term.is_stop]
+        """The sentences, rows and list items of the text."""
+        analysed, units = TERMS[rules_for(self.hit.language)], list[Unit]()
+        header = lead = frozenset[str]()
+        last, at = "", 0
+        for span, kind in self._lines():
+            first, at = at, bisect_left(self._terms, span[1], at, key=_start_of)
+            content = [term for term in self._terms[first:at] if not term.is_stop]
             if not content:
                 continue
-            keys = {term.key for term in content}
-            keys.update(*(analysed[term.text] for term in content if not term.key[0].isdigit()))
-            unit = Unit(span, content, frozenset(keys), is_sentence=is_sentence)
-            opening = takewhile(_is_stop, terms) if is_sentence else ()
-            is_continued = any(term.text.lower() in _PRONOUNS for term in opening)
-            subject = unit.subject = subject if is_continued else first_words(text, terms)
-            if is_sentence:
-                unit.before = units[-1].keys if units else unit.before
-                unit.topic = lead if is_continued else unit.topic
-                lead = unit.keys | unit.topic if len(unit.topic) < _MAX_TOPIC else unit.keys
-            elif is_row and not was_row:
-                header = unit.topic = lead
-                if not any(slot.is_number or "_" in unit.words[slot.start] for slot in unit.slots):
-                    header, unit.slots = unit.keys, []
+            keys = frozenset(term.key for term in content)
+            keys = keys.union(*(analysed[term.text] for term in content if not _is_numeric(term)))
+            keys |= {term.text.partition(" ")[0] for term in content if _is_numeric(term)}  # 31 of 31 million
+            unit = Unit(span, kind, content, keys)
+            if kind == "row":
+                if last != kind:
+                    header = lead if any(key[0].isdigit() or "_" in key for key in keys) else keys
+                unit.window |= header
+            elif kind == "item":
+                unit.window |= lead
             else:
-                unit.topic = header if is_row else lead
-            was_row = is_row
+                lead = keys
+                for other in takewhile(_is_sentence, units[: -_REACH - 1 : -1]):
+                    other.window |= keys
+                    unit.window |= other.keys
+            last = kind
             units.append(unit)
+        for unit in units:
+            unit.window |= self.heading
         return units
+
+    def misplaced(
+        self, numbers: Iterable[NumberContext], claim_keys: Collection[str], weights: Mapping[str, float]
+    ) -> frozenset[str]:
+        """Return the numbers in whose place the passage has another one, which the claim does not say."""
+        wrong = set[str]()
+        for number in numbers:
+            around = {*number.before, *number.after}
+            same, rivals = list[float](), [0.0]
+            for other in self._numbers:
+                if other.key == number.key or other.key not in claim_keys:
+                    fit = sum(weights.get(key, 0.0) for key in around.intersection([*other.before, *other.after]))
+                    (same if other.key == number.key else rivals).append(fit)
+            if same and max(rivals) - max(same) > MAX_MISSING:
+                wrong.add(number.key)
+        return frozenset(wrong)
+
+    @cached_property
+    def _numbers(self) -> Sequence[NumberContext]:
+        return [number for unit in self.units for number in unit.numbers]
+
+    @cached_property
+    def counted(self) -> frozenset[str]:
+        """Keys of the words after numbers."""
+        return frozenset(number.after[0] for number in self._numbers if number.after)
 
     @cached_property
     def heading(self) -> frozenset[str]:
@@ -299,57 +293,41 @@ class Evidence:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Keys of all words, of the words within names such as max_connections, and of the century of each year."""
-        keys = self.heading.union(*(unit.keys for unit in self.units))
-        years = [int(key) for key in keys if len(key) in (3, 4) and key.isdecimal()]
-        return keys.union(_century((year - 1) // 100 + 1) for year in years)
+        """Keys of all words, and of the words within names such as max_connections."""
+        return self.heading.union(*(unit.keys for unit in self.units))
 
     @cached_property
-    def _names(self) -> dict[str, set[str]]:
-        """Capitalised words by their first letters."""
-        names = defaultdict[str, set[str]](set)
-        for term in self._terms:
-            if term.text[0].isupper():
-                names[term.text[:_MIN_ROOT]].add(term.text)
-        return names
+    def names(self) -> frozenset[str]:
+        """Keys of the capitalised words."""
+        return frozenset(term.key for term in self._terms if term.text[0].isupper())
+
+    @cached_property
+    def plain_words(self) -> frozenset[str]:
+        """Keys of the words without a capital."""
+        return frozenset(term.key for term in self._terms if not term.text[0].isupper())
 
     @cached_property
     def _initials(self) -> frozenset[str]:
-        return frozenset(initials for _, initials in initials_of(self._terms))
+        return frozenset(_initials_of(self._terms))
 
     @cached_property
-    def _abbreviations(self) -> frozenset[str]:
+    def _roots(self) -> frozenset[str]:
         return frozenset(
-            name.replace(".", "").lower() for names in self._names.values() for name in names if name.isupper()
+            term.text[:_ROOT] for term in self._terms if term.text[0].isupper() and len(term.text) >= _ROOT
         )
 
-    def has_name(self, name: Term, initials: Iterable[str]) -> bool:
-        """Return whether the passage has a number, or a name, its abbreviation, long form, or adjective (Swedish)."""
+    def has_name(self, name: Term) -> bool:
+        """Return whether the passage has a number, or a name, its long form, or one with the same root (Swedish)."""
         if name.is_number:
             return not self.keys.isdisjoint((name.key, f"{name.key}th", _ORDINALS.get(name.key, name.key)))
-        if name.key in self.keys or not self._abbreviations.isdisjoint(initials):
-            return True
-        if name.text.replace(".", "").isupper() and name.key in self._initials:
-            return True
-        similar = self._names.get(name.text[:_MIN_ROOT], ())
-        return any(_is_same_root(name.text, other) or _is_same_root(other, name.text) for other in similar)
+        keys = (name.key, name.key.removesuffix("s"))
+        return not self.keys.isdisjoint(keys) or name.text in self._initials or name.text[:_ROOT] in self._roots
 
     def has_code(self, text: str) -> bool:
-        """Return whether the passage has some code or address, ignoring white space, or a command's words in order."""
-        if join(tokens_of(text)) in self._joined:
-            return True
-        command, place = [join(tokens_of(word)) for word in text.split()], -1
-        while 1 < len(command) <= _MAX_COMMAND_WORDS and (place := self._joined.find(command[0], place + 1)) >= 0:
-            if self._has_in_order(command, place):
-                return True
-        return False
-
-    def _has_in_order(self, command: Sequence[str], place: int) -> bool:
-        for word in command:
-            place = self._joined.find(word, place, place + len(word) + _MAX_BETWEEN)
-            if place < 0:
-                return False
-        return True
+        """Return whether the passage has each word of some code or address."""
+        text = text if "://" in text else text.replace("=", " ")
+        words = text.rstrip("/").removesuffix("()").split()
+        return all(join(tokens_of(word)) in self._joined for word in words)
 
     def find(self, clauses: Sequence[Sequence[str]]) -> Match | None:
         """Find the clauses of a quotation in order, word for word but for the case of the first letter."""
@@ -395,11 +373,3 @@ class Evidence:
             return self.hit.link
         exact = link_to_text(url, media_type, self.text[slice(*span)], [])
         return exact or link_to_text(url, media_type, self.text, [span]) or self.hit.link
-
-
-def _is_same_root(adjective: str, name: str) -> bool:
-    """Return whether an adjective derives from a name, as Swedish from Sweden."""
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(adjective, name, strict=False))
-    root = sum(1 for _ in same)
-    is_close = root >= _MIN_ROOT and len(name) - root <= _MAX_ENDING
-    return is_close and _ADJECTIVE.fullmatch(adjective, root) is not None

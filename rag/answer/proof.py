@@ -5,7 +5,6 @@ paraphrase means is not checked. The time is linear in the length of the answer.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -14,8 +13,8 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from rag.answer.claim import Claim, WordWeights
-from rag.answer.evidence import Evidence, Match, Term, initials_of, join, read_terms, tokens_of
+from rag.answer.claim import FACT_WEIGHT, Claim, PassageWords
+from rag.answer.evidence import Evidence, Match, Term, join, read_terms, tokens_of
 from rag.answer.sentences import Excerpt, Sentence, SentenceSplitter
 from rag.errors import RagError
 from rag.messages import Proof
@@ -27,9 +26,6 @@ Lookup = Callable[[str], Sequence[Hit]]
 MAX_LOOKUPS = 20
 MAX_QUOTES_PER_SENTENCE = 100
 LEFT_OUT = "[…]"
-_MIN_COVERAGE = 0.2  # share of a sentence's content words in the passages
-_MIN_COVERAGE_ELSEWHERE, _MIN_GAIN_ELSEWHERE = 0.6, 0.45  # share of the weight of a sentence's words
-_MIN_CONTENT_WORDS, _MIN_STOP_WORDS = 4, 2
 _MAX_REASON = 200  # characters
 _SEVERITY = ("not there", "altered", "elsewhere", "found", "unchecked")
 _MARKUP = re.compile(r"\*\*|__|(?<!\w)\*(?=\w[^*\n]*\w\*)|(?<=\w)\*(?=[\W_]|$)|`|\[\d{1,3}\]")
@@ -114,51 +110,44 @@ class Prover:
         passages = cited or self._evidence
         language = passages[0].hit.language if passages else None
         claim = Claim(sentence, language, self._question_keys)
-        facts = claim.facts
-        initials = defaultdict[Term, list[str]](list)
-        for run, letters in initials_of(facts):
-            for fact in run:
-                initials[fact].append(letters)
 
         def has(passage: Evidence, fact: Term) -> bool:
-            return passage.has_name(fact, initials[fact]) if fact.key else passage.has_code(fact.text.rstrip("/"))
+            return passage.has_name(fact) if fact.key else passage.has_code(fact.text)
 
-        matches = {each: [fact for fact in facts if has(each, fact)] for each in passages}
-        unmatched = [fact for fact in facts if not any(fact in some for some in matches.values())]
+        claim.drop_derived(passages)
+        facts = claim.facts
+        unmatched = [fact for fact in facts if not any(has(each, fact) for each in passages)]
         names, spans = _names(passages), [(fact.start, fact.end) for fact in unmatched]
-        for other in self._better_passages(claim, passages, is_sure=bool(unmatched)) if cited or unmatched else ():
-            if all(has(other, fact) for fact in facts):
+        vocabulary, passage_keys = self._vocabulary, frozenset[str]().union(*(each.keys for each in passages))
+        reading = claim.read(passages, vocabulary, vocabulary.keys)
+        if cited and (unmatched or not reading.is_whole):
+            uncited = [each for each in self._evidence if each not in cited]
+            alternative = claim.read(uncited, vocabulary, vocabulary.keys)
+            is_better = alternative.is_whole and (unmatched or reading.cost - alternative.cost >= FACT_WEIGHT)
+            if is_better and (other := alternative.passage) and all(has(other, fact) for fact in facts):
                 reason = f"Not in {names}, but {other.name} has its words."
                 return _proof("elsewhere", reason, Match(other, None), spans)
-        if unmatched:
+        if not reading.is_whole:
+            reading = claim.read(passages, vocabulary, passage_keys)
+        are_names = all(fact.key.isalpha() for fact in unmatched)
+        if unmatched and not (are_names and claim.can_add_name(reading)):
             return _proof("not there", f"Not in {names}: {_listed(unmatched)}.", None, spans)
-        if cited and _is_foreign(claim, cited):
+        if cited and not facts and claim.is_foreign(passage_keys):
             return _proof("not there", f"Hardly a word is in {names}.")
-        best = max(passages, key=lambda each: (len(claim.keys & each.keys), len(matches[each])), default=None)
-        is_whole = best and not cited and len(matches[best]) == len(facts)
-        altered, rival = claim.find_altered([best] if best and is_whole else passages, self._word_weights)
-        if rival:
-            detail = f": {_listed(altered)}" if altered else ", which says it of something else"
-            spans = [(fact.start, fact.end) for fact in altered]
-            return _proof("altered", f"Different in {rival.passage.name}{detail}.", rival, spans)
-        if not facts or not best:
+        if not facts:
             return _proof("unchecked", "It has no quotation, number, name or code to check.")
-        reason = f"In {best.name}: {_listed(facts)}. The rest of the wording is not checked."
-        return _proof("found", reason, Match(best, None))
+        passage = reading.passage or passages[0]
+        if reading.unit and not reading.is_whole:
+            altered = claim.facts_with(reading.missing)
+            detail = f": {_listed(altered)}" if altered else ", which says it of something else"
+            place, spans = Match(passage, reading.unit.span), [(fact.start, fact.end) for fact in altered]
+            return _proof("altered", f"Different in {passage.name}{detail}.", place, spans)
+        reason = f"In {passage.name}: {_listed(facts)}. The rest of the wording is not checked."
+        return _proof("found", reason, Match(passage, None))
 
     @cached_property
-    def _word_weights(self) -> WordWeights:
-        return WordWeights(self._evidence)
-
-    def _better_passages(self, claim: Claim, passages: Sequence[Evidence], *, is_sure: bool) -> Iterator[Evidence]:
-        """Yield other passages with enough words of a claim: many more than its passages, unless it is surely wrong."""
-        weights = self._word_weights.weights_of(claim.keys)
-        total = sum(weights.values())
-        cited = sum(weight for key, weight in weights.items() if any(key in each.keys for each in passages))
-        least = max(_MIN_COVERAGE_ELSEWHERE * total, 0 if is_sure else cited + _MIN_GAIN_ELSEWHERE * total)
-        for other in self._evidence if is_sure or len(weights) >= _MIN_CONTENT_WORDS else ():
-            if other not in passages and sum(weights[key] for key in weights.keys() & other.keys) >= least > 0:
-                yield other
+    def _vocabulary(self) -> PassageWords:
+        return PassageWords(self._evidence)
 
 
 class ProvedText:
@@ -207,13 +196,6 @@ def citations_after(sentence: Sentence, end: int) -> list[int]:
             numbers.append(number)
             stop = place + len(f"[{number}] ")
     return numbers
-
-
-def _is_foreign(claim: Claim, passages: Sequence[Evidence]) -> bool:
-    """Return whether a claim is in the language of the passages, but has hardly any of their words."""
-    shared = sum(any(key in each.keys for each in passages) for key in claim.words)
-    is_comparable = len(claim.words) >= _MIN_CONTENT_WORDS and claim.stop_words >= _MIN_STOP_WORDS
-    return is_comparable and shared < _MIN_COVERAGE * len(claim.words)
 
 
 def _find(clauses: Sequence[Sequence[str]], passages: Iterable[Evidence]) -> Match | None:

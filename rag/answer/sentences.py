@@ -32,6 +32,7 @@ _TITLES = "|".join(map(str.capitalize, ABBREVIATIONS))  # Dr. Meyer, Fig. 3
 _ABBREVIATED = re.compile(
     rf"(?:^[ \t]*\d{{1,3}}|(?:^|[\s(])(?:[^\W\d_]|(?:[^\W\d_]\.)+[^\W\d_]|{_TITLES}))$", re.MULTILINE
 )
+_MAX_ABBREVIATION = 8  # characters
 _GOES_ON = re.compile(r"[^\S\n]+[a-z0-9]")
 _FOLLOWED = re.compile(r"[ \t]*(?:[^\s\[]|\n|\[(?:\D|\d{1,3}[^\d\]]))")
 
@@ -116,8 +117,12 @@ def _is_abbreviation(text: str, end: re.Match[str]) -> bool:
     """Return whether a full stop ends a number or an abbreviation, or is within a sentence."""
     if end[0][0] not in ".…" or text[end.start() - 1] == "]":  # a citation is before it
         return False
-    before = end[0] == "." and _ABBREVIATED.search(text, max(0, end.start() - 8), end.start())
-    return bool(before or _GOES_ON.match(text, end.end()))
+    return (end[0] == "." and is_abbreviated(text, end.start())) or _GOES_ON.match(text, end.end()) is not None
+
+
+def is_abbreviated(text: str, stop: int) -> bool:
+    """Return whether the sign at an index is the full stop of an abbreviation or of a number in a list."""
+    return text[stop] == "." and _ABBREVIATED.search(text, max(0, stop - _MAX_ABBREVIATION), stop) is not None
 
 
 def _sentence(text: str, offset: int, matches: Sequence[re.Match[str]], start: int) -> Sentence:
