@@ -18,7 +18,7 @@ from rag.answer.evidence import MAX_MISSING, Evidence, Term, Unit, read_numbers,
 from rag.answer.sentences import Sentence
 
 FACT_WEIGHT = 2 * MAX_MISSING
-_MIN_WORDS, _MIN_STOP_WORDS, _MIN_COVERAGE = 4, 2, 0.2  # words; words; share of the words
+_MIN_WORDS, _MIN_STOP_WORDS, _MIN_COVERAGE = 4, 2, 0.2  # words, stop words, share of the words
 _MIN_CLAUSE_WORDS, _MAX_CLAUSES = 2, 20
 _CODE = re.compile(
     r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"  # addresses
@@ -61,7 +61,7 @@ class Item(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """The place of some passages that has most of a claim, and the weight and keys that are missing there."""
+    """The place in passages that has most of a claim, with the cost and the keys of the parts that it lacks."""
 
     cost: float
     missing: frozenset[str] = frozenset()
@@ -106,7 +106,7 @@ class Claim:
         return frozenset[str]().union(*(item.keys for item in self._items))
 
     def drop_derived(self, passages: Sequence[Evidence]) -> None:
-        """Drop the numbers in words of things that the passages do not count, such as the two of two tools."""
+        """Drop spelled-out numbers of things that the passages do not count, such as the two in two tools."""
         counted = frozenset[str]().union(*(each.counted for each in passages))
         after = {number.key: number.after[:1] for number in self._numbers}
         names = [fact for fact in self.facts if fact.is_number and not fact.text[0].isdigit()]
@@ -121,7 +121,7 @@ class Claim:
         return [fact for fact in self.facts if fact.start in starts]
 
     def is_foreign(self, passage_keys: frozenset[str]) -> bool:
-        """Return whether the passages have hardly a word of a sentence in their language, which has some stop words."""
+        """Return whether a sentence in the language of the passages (it has stop words) has hardly a word of theirs."""
         is_comparable = len(self.keys) >= _MIN_WORDS and self._stop_words >= _MIN_STOP_WORDS
         return is_comparable and len(self.keys & passage_keys) < _MIN_COVERAGE * len(self.keys)
 
@@ -132,7 +132,7 @@ class Claim:
         return 2 * len(self.keys & reading.unit.window) >= len(self.keys) and reading.unit.names <= self.keys
 
     def read(self, passages: Sequence[Evidence], vocabulary: PassageWords, passage_keys: frozenset[str]) -> Placement:
-        """Return the place with most of the words that are among some keys, or the worst one of a clause."""
+        """Find the place with most words of the claim. If it lacks some, return the place of the worst clause."""
         items = [item for item in self._items if not item.keys.isdisjoint(passage_keys)]
         reading = self._read(items, passages, vocabulary, passage_keys)
         if reading.is_whole:
@@ -147,7 +147,7 @@ class Claim:
         vocabulary: PassageWords,
         passage_keys: frozenset[str],
     ) -> Placement:
-        """Return the place with most of some items."""
+        """Return the place with most of these items."""
         weights, names = vocabulary.weights, vocabulary.names & self._capitals
         costs: list[tuple[frozenset[str], float]] = []
         for item in items:

@@ -13,10 +13,10 @@ from indexer.generation.lexical.analysis import TERMS, is_stop_word, rules_for, 
 from rag.answer.sentences import is_abbreviated
 from rag.query.results import Hit, Span, link_to_text, text_of
 
-MIN_SAME_WORDS = 0.85  # share of a quotation's words that its altered form has in order
+MIN_SAME_WORDS = 0.85  # an altered quotation has at least this share of the words in order
 _DRIFT = 12  # tokens
 MAX_MISSING = 1.0  # weight: one rare word
-_REACH = 2  # sentences before and after one that are read with it
+_REACH = 2  # sentences before and after a sentence that are read with it
 _NEXT = 4  # words on each side of a number
 _MAX_LINE = 70  # characters
 _BULLETS = ("- ", "* ", "• ", "· ", "– ")
@@ -132,7 +132,7 @@ def _initials_of(terms: Iterable[Term]) -> Iterator[str]:
 
 
 class NumberContext(NamedTuple):
-    """A number with the content words between it and the numbers before and after it."""
+    """A number with the content words before and after it, up to the next numbers."""
 
     key: str
     before: Sequence[str]
@@ -140,7 +140,7 @@ class NumberContext(NamedTuple):
 
 
 def read_numbers(content: Sequence[Term]) -> list[NumberContext]:
-    """Return the numbers among the content words of a sentence; adjacent numbers are between the same words."""
+    """Return the numbers among the content words of a sentence; adjacent numbers have the same words around them."""
     runs = [(is_number, [term.key for term in group]) for is_number, group in groupby(content, _is_numeric)]
     runs = [(False, []), *runs, (False, [])]
     places = [at for at, (is_number, _) in enumerate(runs) if is_number]
@@ -156,7 +156,7 @@ class Unit:
     """A sentence, a row or a list item of a passage."""
 
     def __init__(self, span: Span, kind: str, content: Sequence[Term], keys: frozenset[str]) -> None:
-        """Take its place and kind, its content words, and their keys with those of the words within names."""
+        """Take its place, its kind, its content words, and the keys of these and of the words within names."""
         self.span, self.kind, self.keys, self._content = span, kind, keys, content
         self.window = keys
         """Keys of the sentences around it, of its header row or the sentence before its list, and of its headings."""
@@ -180,7 +180,7 @@ class Match(NamedTuple):
     """The place of a quotation in a passage."""
 
     passage: "Evidence"
-    span: Span | None  # None in its heading
+    span: Span | None  # None if it is in the heading
     differing: Sequence[int] = ()  # the quotation's tokens that the passage does not have
 
 
@@ -262,7 +262,7 @@ class Evidence:
     def misplaced(
         self, numbers: Iterable[NumberContext], claim_keys: Collection[str], weights: Mapping[str, float]
     ) -> frozenset[str]:
-        """Return the numbers in whose place the passage has another one, which the claim does not say."""
+        """Return the numbers of a claim for which the passage has a different number in the same context."""
         wrong = set[str]()
         for number in numbers:
             around = {*number.before, *number.after}
@@ -317,7 +317,7 @@ class Evidence:
         )
 
     def has_name(self, name: Term) -> bool:
-        """Return whether the passage has a number, or a name, its long form, or one with the same root (Swedish)."""
+        """Return whether the passage has a number, or a name, its long form, or a word with its root (Swedish)."""
         if name.is_number:
             return not self.keys.isdisjoint((name.key, f"{name.key}th", _ORDINALS.get(name.key, name.key)))
         keys = (name.key, name.key.removesuffix("s"))
@@ -330,7 +330,7 @@ class Evidence:
         return all(join(tokens_of(word)) in self._joined for word in words)
 
     def find(self, clauses: Sequence[Sequence[str]]) -> Match | None:
-        """Find the clauses of a quotation in order, word for word but for the case of the first letter."""
+        """Find the clauses of a quotation in order, word for word except for the case of the first letter."""
         first, stop = -1, 0
         for word, *rest in clauses:
             forms = [join([form, *rest]) for form in (word, word[0].swapcase() + word[1:])]

@@ -115,7 +115,7 @@ class SentenceSplitter:
 
 def _is_abbreviation(text: str, end: re.Match[str]) -> bool:
     """Return whether a full stop ends a number or an abbreviation, or is within a sentence."""
-    if end[0][0] not in ".…" or text[end.start() - 1] == "]":  # a citation is before it
+    if end[0][0] not in ".…" or text[end.start() - 1] == "]":  # a citation precedes it
         return False
     return (end[0] == "." and is_abbreviated(text, end.start())) or _GOES_ON.match(text, end.end()) is not None
 
