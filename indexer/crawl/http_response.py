@@ -97,7 +97,7 @@ def refresh_target(url: str, headers: httpx.Headers) -> str | None:
 
 
 def content_language(headers: httpx.Headers) -> str | None:
-    """Return the language in Content-Language, or None if it has several, which describe the audience."""
+    """Return the language in Content-Language. None for several: they describe the audience, not the text."""
     languages = headers.get("Content-Language", "")[:_MAX_HEADER_LENGTH]
     return language_of(languages) if "," not in languages else None
 

@@ -193,7 +193,7 @@ _READERS = ((b"PK", _zip_members), (b"From ", _mails))
 
 
 def _raw_name(info: zipfile.ZipInfo) -> bytes:
-    """Return the name of a member: in UTF-8 if the member has the extra field for it, else as its header has it."""
+    """Return the name of a member, from the extra field for names in UTF-8 if it has one, else from its header."""
     name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_FLAG else "cp437")
     begin = b"\1" + struct.pack("<I", zlib.crc32(name))  # version of the field, checksum of the name in the header
     head, _, rest = info.extra.partition(begin)

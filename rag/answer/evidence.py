@@ -16,7 +16,7 @@ from rag.query.results import Hit, Span, link_to_text, text_of
 MIN_SAME_WORDS = 0.85  # an altered quotation has at least this share of the words in order
 _DRIFT = 12  # tokens
 MAX_MISSING = 1.0  # weight: one rare word
-_REACH = 2  # sentences before and after a sentence that are read with it
+_REACH = 2  # neighbouring sentences on each side that are read with a sentence
 _NEXT = 4  # words on each side of a number
 _MAX_LINE = 70  # characters
 _BULLETS = ("- ", "* ", "• ", "· ", "– ")

@@ -199,7 +199,7 @@ class RerankQueue:
 
 
 def split_runs(sizes: Sequence[int]) -> Iterator[slice]:
-    """Yield slices of texts with these numbers of tokens, each short enough that a query can wait for it."""
+    """Split texts with these numbers of tokens into slices, each so short that a query can wait for it."""
     start = tokens = 0
     for place, size in enumerate(sizes):
         if place > start and tokens + size > _MAX_RUN_TOKENS:

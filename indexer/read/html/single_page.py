@@ -158,7 +158,7 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
         core = next((tag for tag in texts if tag.name in _CONTAINERS and sizes[id(tag)].prose >= half), None)
         if core is None:
             classes = {tag.get("class") for tag in blocks if sizes[id(tag)].prose} - {""}
-            # a short box of the same class as prose is a short post of a thread
+            # a short box with the class of prose is a short post of a thread
             boxes = [tag for tag in blocks if tag.name in _CONTAINERS and tag.get("class") not in classes]
             boxes = [tag for tag in boxes if _is_short_box(tag, sizes, is_article=True)]
             if is_article and sum(sizes[id(tag)].text for tag in boxes) < 0.5 * sizes[id(inner)].text:
