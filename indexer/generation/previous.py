@@ -90,7 +90,7 @@ def scan(index_dir: Path, generation_id: str) -> Iterator[ScannedDocument]:
 
 
 def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
-    """Return chunks as sections, to cut again a page that can no longer be fetched."""
+    """Return chunks as sections, for a page that must be cut again and can no longer be fetched."""
     return tuple(
         Section(
             tuple(chunk.section.split(SEPARATOR)) if chunk.section else (),

@@ -167,8 +167,8 @@ def learn(pages: Iterable[PageBlocks]) -> Template | None:
             (place, text) for _, place, text, _ in blocks if texts[text] < _MIN_REPEATS and text not in linked_texts
         }
         unique.update(_with_outer({place for place, _ in inner} - {outer for outer, _, _, _ in blocks}, outer_place_of))
-    # In a place with a page's own text, a repeated row is content, such as an inherited method. Directly in the body,
-    # it may be a footer.
+    # Most pages have a text that no other page has in these places. Repeated rows there are content too, such as an
+    # inherited method. The body itself does not count, because repeated rows in it may be a footer.
     content = {
         place for place, count in unique.items() if outer_place_of.get(place) and count >= _MIN_SHARE * places[place]
     }

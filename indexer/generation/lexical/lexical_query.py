@@ -196,7 +196,7 @@ def read_query(
             forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
             compounds += [substitute.words] if substitute.is_split else []
         elif lookups and len(distinctive) > 1 and not word.isalnum() and has_sign(word):
-            # a lone sign, or a name that is also searched for without its sign, is dropped if the index lacks it
+            # Drop signs that the index lacks: a lone sign, or a name that is searched for without its sign as well.
             says_little = analysis.words_within(word) or not any(map(str.isalpha, word))
             if says_little and not lookups.is_known(sign_name(word)):
                 continue

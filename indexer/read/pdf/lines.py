@@ -135,7 +135,7 @@ def _bidi_kinds(glyphs: Sequence[Glyph | None]) -> str:
 
 
 def _kinds_with_numbers(visual: Sequence[Glyph | None]) -> str:
-    """Return the kind of each letter, with signs and separators of numbers as digits."""
+    """Return the kind of each letter. Signs and separators within numbers count as digits."""
     kinds = list(_bidi_kinds(visual))
     is_arabic = False
     for place in range(len(visual) - 1, -1, -1):
