@@ -160,7 +160,7 @@ def _zip_members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member
         infos = archive.infolist()
         raw_names = [_raw_name(info) for info in infos]
         names = decode_names(raw_names, is_dos=any(info.create_system in _DOS_SYSTEMS for info in infos))
-        lists = closed_paths(normpath(name) for name in names if not name.endswith("/"))
+        lists = closed_paths(normpath(name).lstrip("/") for name in names)
         for info, name in zip(infos, names, strict=True):
             budget.member()
             if name.endswith("/"):
@@ -204,7 +204,7 @@ def _tar(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
     entries = (info.name + "/" * info.isdir() for info, _ in _tar_members(body))
     names = decode_names([name.encode("utf-8", "surrogateescape") for name in entries], is_dos=False)
     # read all names first, because access lists may come after their files
-    lists = closed_paths(normpath(name) for name in names if not name.endswith("/"))
+    lists = closed_paths(normpath(name).lstrip("/") for name in names)
     for (info, archive), name in zip(_tar_members(body), names, strict=True):
         if info.isdir():
             continue

@@ -18,6 +18,7 @@ from indexer.text.charsets import decode
 MAX_VALUE_LENGTH = 1_000
 _MAX_DEPTH = 20
 _MAX_INCLUDES = 1_000
+_MAX_LOADED_BYTES = 1_000_000_000  # of included files, for all documents of a source
 _MAX_RANGES = 20
 INTRINSIC = {
     **{"nbsp": " ", "sp": " ", "empty": "", "blank": "", "zwsp": "", "wj": "", "lt": "<", "gt": ">", "amp": "&"},
@@ -80,8 +81,15 @@ class Includes:
             max_bytes: the limit for a document with its includes.
         """
         self.files, self.load, self.max_bytes = files, load, max_bytes
-        texts = [path for path in files if _reader_of(path) in (ASCIIDOC, PLAIN)]
-        self._targets = {path: targets for path in texts if (targets := self.expand(path, load(path) or b"")[1])}
+        self.loaded_bytes = 0
+        self._targets, self._unread = dict[str, set[str]](), set[str]()
+        for path in files:
+            if _reader_of(path) not in (ASCIIDOC, PLAIN):
+                continue
+            if self.loaded_bytes > _MAX_LOADED_BYTES:
+                self._unread.add(path)
+            elif targets := self.expand(path, load(path) or b"")[1]:
+                self._targets[path] = targets
         self._included = set[str]()
         nested = set[str]().union(*self._targets.values())
         # first the documents that no file includes, then files in a cycle of includes
@@ -102,7 +110,9 @@ class Includes:
 
     def expand(self, path: str, body: bytes) -> tuple[bytes, set[str]]:
         """Return a document with its includes inserted, and the paths of the files that it includes as a whole."""
-        if b"include::" not in body or (_reader_of(path) == PLAIN and not is_asciidoc(decode(body, None))):
+        if path in self._unread or b"include::" not in body:
+            return body, set()
+        if _reader_of(path) == PLAIN and not is_asciidoc(decode(body, None)):
             return body, set()
         document = _Document(self, path)
         text = "\n".join(document.lines(lines_of(body), (path,)))
@@ -114,7 +124,7 @@ class _Document:
 
     def __init__(self, includes: Includes, path: str) -> None:
         self.targets = set[str]()
-        self.include_count = 0
+        self.include_count = self._load_count = 0
         self._includes, self._path = includes, path
         self._bytes_left = includes.max_bytes
         self._attributes = INTRINSIC | {"docdir": f"/{dirname(path)}"}
@@ -176,11 +186,13 @@ class _Document:
     def _load(self, path: str, paths: tuple[str, ...]) -> list[str] | None:
         """Return the lines of a file, or None if it may not be inserted here."""
         readers = self._includes.files
-        if path in paths or path not in readers or len(paths) > _MAX_DEPTH or self.include_count >= _MAX_INCLUDES:
+        if path in paths or path not in readers or len(paths) > _MAX_DEPTH or self._load_count >= _MAX_INCLUDES:
             return None
         if readers[path] is not None and readers[path] != readers[self._path]:
             return None
+        self._load_count += 1
         body = self._includes.load(path)
+        self._includes.loaded_bytes += len(body or b"")
         if body is None or len(body) > self._bytes_left:
             return None
         lines = lines_of(body)

@@ -89,10 +89,12 @@ def test_members_become_pages(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["zip", "w", "w:gz"])
 def test_files_with_an_access_list_are_left_out(mode: str) -> None:
     listed: dict[str, str | bytes] = {"a.md": "# A", "b.md": "# B", "./b.md.access.toml": "", "c/d/e.md": "# E"}
-    listed |= {"c/.Access.toml": 'users = ["ann"]'}
+    listed |= {"c/.Access.toml": 'users = ["ann"]', "f/g.md": "# G", "/f/.access.toml": 'users = ["ann"]'}
     pages, reasons = members(zipped(listed) if mode == "zip" else tarred(listed, mode))
     assert [page.url for page in pages] == ["file:///z!/a.md"]
-    assert {reasons["b.md"], reasons["c/d/e.md"]} == {"has an access list, which only files of folders can have"}
+    assert {reasons[name] for name in ("b.md", "c/d/e.md", "f/g.md")} == {
+        "has an access list, which only files of folders can have"
+    }
 
 
 NAMES = {  # encoding, and names that an archive has in it

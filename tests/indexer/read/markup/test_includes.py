@@ -81,6 +81,23 @@ def test_bombs_end() -> None:
     assert len(expand(files, "0.adoc")) < 100_000
 
 
+def test_loads_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that are too long to insert count too, and all documents of a source have one limit."""
+    files = {f"{n}.adoc": b"include::long.adoc[]\n" * 5_000 for n in range(10)} | {"long.adoc": b"x" * 2_000}
+    loads: list[str] = []
+
+    def load(path: str) -> bytes:
+        loads.append(path)
+        return files[path]
+
+    monkeypatch.setattr("indexer.read.markup.includes._MAX_LOADED_BYTES", 3_000_000)
+    includes = Includes(dict.fromkeys(files), load, 1_000)
+    assert loads.count("long.adoc") == 2_000, "1,000 by each of two documents"
+    body = b"include::long.adoc[]\n"
+    assert includes.expand("9.adoc", body)[0] is body
+    assert loads.count("long.adoc") == 2_000
+
+
 def documents(tmp_path: Path, kind: str, files: Mapping[str, str]) -> dict[str, Page | Skip]:
     """Read the files from a folder or a repository."""
     source = tmp_path / "source"
