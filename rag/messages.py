@@ -250,9 +250,14 @@ class DocumentChange(Struct, frozen=True):
     kind: Literal["added", "removed", "changed", "moved", "renamed"]
     url: str
     title: str
-    sections: list[SectionChange]
+    sections: Annotated[list[SectionChange], Meta(description="empty if the answer would be too long")]
     old_url: str | None = None
     old_title: str | None = None
+
+    @property
+    def characters(self) -> int:
+        """The length of its edits."""
+        return sum(len(edit.old or "") + len(edit.new or "") for each in self.sections for edit in each.edits)
 
 
 class Snapshot(Struct, frozen=True):

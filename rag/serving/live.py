@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,6 +37,7 @@ Matches = Callable[[bytes], object]  # whether any part of a text matches
 
 _PACK, _UNPACK = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Answer).decode
 BATCH_PASSAGES = 64
+MAX_SHOWN_CHARACTERS = 1_000_000
 _MAX_OVERVIEWS = 256  # per generation
 LOADING_SECONDS = 20.0  # maximum wait of a query while the process starts
 
@@ -231,7 +232,10 @@ class LiveRetriever:
     def changes(
         self, since: str | None, until: str | None = None, collection: str = DEFAULT, filter: Filter | None = None
     ) -> "Changes":
-        """Compare two snapshots of the documents that a filter allows; see `find_changes`. Raises as `search` does."""
+        """Compare two snapshots of the documents that a filter allows; see `find_changes`.
+
+        Documents whose changes no longer fit into MAX_SHOWN_CHARACTERS have no sections. Raises as `search` does.
+        """
         from rag.changes.snapshots import find_changes
 
         settings = self.follower.settings
@@ -240,7 +244,13 @@ class LiveRetriever:
         scope_filter = self.scope.narrowed(collection, filter)
         with self._reading(collection, filter):
             folder = collection_dir(settings.index_dir, collection)
-            return find_changes(folder, collection, since, until, lambda each: effective_filter(scope_filter, each))
+            changes = find_changes(folder, collection, since, until, lambda each: effective_filter(scope_filter, each))
+        lengths = accumulate(each.characters for each in changes.documents)
+        documents = [
+            document if length <= MAX_SHOWN_CHARACTERS else replace(document, sections=[])
+            for document, length in zip(changes.documents, lengths, strict=True)
+        ]
+        return replace(changes, documents=documents)
 
     @contextmanager
     def _reading(self, collection: str, requested: Filter | None = None) -> Iterator[tuple[Searchable, Filter | None]]:

@@ -14,10 +14,11 @@ from rag.changes.compare import DocumentText
 from rag.changes.snapshots import find_changes
 from rag.errors import DeadlinePassed, FieldError
 from rag.messages import Changes
+from rag.serving.live import LiveRetriever
 from tests.rag.changes.test_changes import PAGES, page
-from tests.rag.conftest import Site, site
+from tests.rag.conftest import Site, live, site, wait_for
 
-__all__ = ["site"]
+__all__ = ["live", "site"]
 LIST = 'groups = ["payroll"]'
 READER = Filter(readers=frozenset())
 
@@ -87,6 +88,18 @@ def test_a_comparison_has_a_deadline_and_a_limit(site: Site, monkeypatch: pytest
     monkeypatch.setattr(snapshots, "MAX_CHARACTERS", 10)
     with pytest.raises(FieldError, match="too much differs"):
         find_changes(site.index, "default", None, None)
+
+
+def test_the_text_of_an_answer_is_limited(site: Site, live: LiveRetriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.build()
+    for name in ("a", "b", "c"):
+        (site.source / f"{name}.md").write_text(f"# New {name}\n\nThe page {name} is new and has {name * 20}.")
+    site.build()
+    live.start()
+    wait_for(lambda: live.ready)
+    every = [document.characters for document in live.changes(None).documents]
+    monkeypatch.setattr("rag.serving.live.MAX_SHOWN_CHARACTERS", sum(every[:2]))
+    assert [document.characters for document in live.changes(None).documents] == [*every[:2], 0]
 
 
 @pytest.mark.parametrize(("lines", "words"), [(20, 5_000), (300, 20)])
