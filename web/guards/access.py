@@ -139,7 +139,7 @@ class AccessControl:
             return
         route = operation_for(http_request.url_rule)
         if route.role is None:
-            g.caller = Caller("", None, scope=self._of_everybody())
+            g.caller = Caller("", None, scope=self._scope_at_probe(http_request))
             return
         try:
             client = g.caller = self._caller(http_request, route.role)
@@ -195,17 +195,13 @@ class AccessControl:
         writable = scope if key_record.role == "write" else NOTHING
         return Caller(key_record.name, key_record.role, bool(key_record.origins), scope, writable)
 
-    def _of_everybody(self) -> Scope:
-        """Return the scope of open routes: only documents that every caller may read."""
-        if self._users:
-            return NOTHING
+    def _scope_at_probe(self, http_request: Request) -> Scope:
+        """Return the scope of the caller of an open route; nothing for a caller who may not search."""
         try:
-            keys = self._keys.current() or ()
-        except KeysError:
+            client = self._caller(http_request, "read")
+        except (Unauthorized, Forbidden, KeysError):
             return NOTHING
-        if self._anonymous == "read":
-            return UNLISTED
-        return EVERYTHING if all(key.readable.is_all for key in keys) else NOTHING
+        return client.scope if client.role else NOTHING
 
     def _is_open(self, http_request: Request) -> bool:
         """Return whether callers without a key may read; by default only on this machine and without keys."""

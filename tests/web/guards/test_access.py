@@ -322,6 +322,24 @@ def test_a_key_that_is_passed_on_is_in_no_access_list_unless_it_says_so(file):
     assert [key.readable.grants[0].readers for key in file.read()] == [None, frozenset(), frozenset()]
 
 
+def test_probes_name_collections_only_to_callers_who_may_search(file):
+    def named(client, **headers):
+        answer = client.get("/readyz", headers=headers)
+        return answer.status_code, [each["name"] for each in answer.json["collections"]]
+
+    everything = named(make(file))
+    assert everything[1]
+    assert named(make(file), Host="evil.example") == (200, [])
+    whole, part = file.add("whole", "read"), file.add("part", "read", grant=Grant(frozenset({"default"})))
+    client = make(file)
+    assert named(client) == named(client, **bearer("wrong-key-of-good-length")) == (200, [])
+    assert named(client, **bearer(whole)) == everything
+    assert named(client, **bearer(part)) == (200, ["default"])
+    assert named(make(file, anonymous="read")) == everything
+    file.path.write_text("{")
+    assert named(client, **bearer(whole)) == (200, [])
+
+
 def test_what_tells_of_the_whole_server_is_not_for_a_part(file):
     whole, part = file.add("whole", "read"), file.add("part", "read", grant=Grant(frozenset({"default"})))
     client = make(file)
