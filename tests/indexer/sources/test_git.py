@@ -285,7 +285,7 @@ def test_what_is_not_fetched(site: GitSite, repository: Repository, work: Work, 
     with pytest.raises(SourceError, match=r"larger than 100,000 bytes"):
         run(work, source, max_total_bytes=100_000)
     site.routes["/repository/.git/info/refs?service=git-upload-pack"] = redirect(f"{sentinel.url}/x")
-    with pytest.raises(SourceError, match="redirects, which is not followed"):
+    with pytest.raises(SourceError, match="redirects are not followed"):
         run(work, source)
 
 
