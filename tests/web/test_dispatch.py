@@ -32,6 +32,10 @@ LIMIT = 30.0
         (b"POST /a HTTP/1.1\r\nContent-Length: x\r\n\r\n", Head(b"/a", 0, b"", b"", False)),
         (b"POST /a HTTP/1.1\r\nContent-Length: %s\r\n\r\n" % (b"9" * 5000), Head(b"/a", 0, b"", b"", False)),
         (b"GET /a HTTP/1.1\r\nX-API-Key: k\r\nX-Forwarded-For: b, c\r\n\r\n", Head(b"/a", 56, b"k", b"b, c", False)),
+        (
+            b"GET /%61?b HTTP/1.1\r\nX-API-Key: k\r\nauthorization: Bearer c\r\n\r\n",
+            Head(b"/a", 62, b"Bearer c", b"", False),
+        ),
         (b"GET / HTTP/1.1\r\nAccept: text/html,*/*\r\n\r\n", Head(b"/", 41, b"", b"", True)),
         (b"\x00\xff\r\n\r\n", Head(b"", 6, b"", b"", False)),
         (b"GET /livez\r\n\r\n", Head(b"", 14, b"", b"", False)),
