@@ -185,8 +185,7 @@ def _mails(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
     for number, (begin, after) in enumerate(zip_longest(begins, begins[1:]), 1):
         budget.member()
         mail = _QUOTED_BEGIN.sub(b"", body[begin.end() : after.start() if after else len(body)])
-        is_long = len(mail) > max_bytes
-        yield Member(f"{number}.eml", b"" if is_long else mail, failed=_too_long(max_bytes) if is_long else "")
+        yield _read_member(f"{number}.eml", io.BytesIO(mail), max_bytes)
 
 
 _READERS = ((b"PK", _zip_members), (b"From ", _mails))
@@ -233,13 +232,9 @@ def _read_member(name: str, file: IO[bytes] | _Metered, max_bytes: int) -> Membe
     while piece := file.read(_PIECE_BYTES):
         length += len(piece)
         if length > max_bytes:
-            return Member(name, failed=_too_long(max_bytes))
+            return Member(name, failed=f"larger than {max_bytes:,} bytes")
         pieces.append(piece)
     return Member(name, b"".join(pieces))
-
-
-def _too_long(max_bytes: int) -> str:
-    return f"larger than {max_bytes:,} bytes"
 
 
 def skip_reason(name: str, no_images: str, lists: Collection[str] = ()) -> str:

@@ -351,8 +351,7 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
     total = remaining = sizes[id(start)].bare
     prose = sizes[id(start)].prose
     min_rest = _SHORT_POST if is_article else _MIN_THREAD_REST * prose
-    boxes: list[tuple[Element, Element, str, int]] = []
-    chars_by_name = Counter[str]()
+    boxes: list[tuple[Element, Element, int]] = []
     todo = [start]
     while todo:
         element = todo.pop()
@@ -366,14 +365,12 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
             if kind == "strong" and prose - size.prose >= min_rest and _is_thread(node):
                 element.remove({id(node)})
             elif kind and is_furniture and total - size.bare >= _MIN_REST * total:
-                name = node.get("class") or node.get("id")
-                boxes.append((element, node, name, size.bare))
-                chars_by_name[name] += size.bare
+                boxes.append((element, node, size.bare))
             else:
                 todo.append(node)
     parents_of_removed: dict[int, Element] = {}
-    for parent, box, name, chars in boxes:
-        if total - chars_by_name[name] >= _MIN_REST * total and remaining - chars >= _MIN_REST * total:
+    for parent, box, chars in boxes:
+        if remaining - chars >= _MIN_REST * total:
             parents_of_removed[id(box)] = parent
             remaining -= chars
     for parent in {id(parent): parent for parent in parents_of_removed.values()}.values():
