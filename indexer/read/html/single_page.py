@@ -25,7 +25,6 @@ _MIN_PROSE_CHARS = 80
 _MAX_LINK_SHARE = 0.5
 _MIN_REST = 0.5
 _MIN_TITLED_SHARE = 0.75
-_MIN_THREAD_REST = 0.5
 _SHORT_POST = 300  # characters of prose
 _MIN_MENU_LINKS = 3
 _LINK_BOX_SHARE = 0.8
@@ -350,7 +349,7 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
     """Remove boxes with names of furniture, unless boxes of that name contain most of the page."""
     total = remaining = sizes[id(start)].bare
     prose = sizes[id(start)].prose
-    min_rest = _SHORT_POST if is_article else _MIN_THREAD_REST * prose
+    min_rest = _SHORT_POST if is_article else _MIN_REST * prose
     boxes: list[tuple[Element, Element, int]] = []
     todo = [start]
     while todo:
