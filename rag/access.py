@@ -349,7 +349,7 @@ class AccessRules:
         try:
             return self._file.content()
         except OSError as error:
-            raise SettingsError(f"cannot read {self._path}: {error.strerror or error}") from error
+            raise SettingsError(f"cannot read {self._path}: {error.strerror}") from error
         except ValueError as error:
             raise SettingsError(f"{self._path} is not valid TOML: {error}") from error
 

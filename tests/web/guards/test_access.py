@@ -170,6 +170,17 @@ def test_changes_of_the_file_are_followed(file):
     assert file.path.stat().st_mode & 0o777 == 0o640  # as its owner set it
 
 
+def test_a_file_is_read_again_only_after_a_change(file, monkeypatch):
+    file.add("ci", "read")
+    reads = []
+    monkeypatch.setattr(file._followed, "_read", lambda: reads.append(file.path.stat().st_ino))
+    for _ in range(3):
+        file.current()
+    file.add("other", "read")
+    file.current()
+    assert len(reads) == len(set(reads)) == 2
+
+
 ROW = {"name": "a", "role": "read", "sha256": "0" * 64, "created": ""}
 
 

@@ -228,7 +228,7 @@ def test_with_users_no_one_is_let_in_for_being_near(rules):
         ({"groups_header": "X-Forwarded-user"}, "must differ"),
         ({"proxy_secret": "short"}, "at least 16"),
         ({"rules": ""}, "users need rules"),
-        ({"rules": "/nowhere/x.toml"}, "cannot read /nowhere/x.toml"),
+        ({"rules": "/nowhere/x.toml"}, r"cannot read /nowhere/x.toml: No such file or directory\Z"),
     ],
 )
 def test_settings_that_cannot_be(rules, given, said):
@@ -244,6 +244,7 @@ def test_settings_that_cannot_be(rules, given, said):
         ("user = 'x'", "needs collections, filter"),
         *((f"user = {each}\ncollections = ['x']", "user must be a text") for each in ("7", "[7]", "['x', ' ']", "' '")),
         ("user = 'x'\ncollections = ['../x']", "not a name that a collection can have"),
+        (f"user = 'x'\ncollections = ['{'X' * 99}']", "'X{80}' is not a name that a collection can have"),
         ("user = 'x'\nfilter = { team = 'x' }", "is not a filter field"),
         ("user = 'x'\nfilter = { language = 'en' }\nrole = 'write'", "needs everything = true"),
         ("user = 'x'\ncollections = ['x']\nrole = 'admin'", "role must be one of"),
