@@ -4,10 +4,7 @@ A context variable holds it, so functions do not pass it along.
 """
 
 import math
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 
 from rag.errors import DeadlinePassed
@@ -51,14 +48,3 @@ def check() -> None:
     """Raise DeadlinePassed if the deadline has passed."""
     if time.monotonic() >= _end.get():
         raise DeadlinePassed
-
-
-@contextmanager
-def turn(lock: threading.Lock) -> Iterator[None]:
-    """Hold a lock in the block. Raises DeadlinePassed if the deadline passes before the lock is free."""
-    if not lock.acquire(timeout=min(remaining(), threading.TIMEOUT_MAX)):
-        raise DeadlinePassed
-    try:
-        yield
-    finally:
-        lock.release()

@@ -1,7 +1,6 @@
 """Snapshots to compare: generations of an index folder, or versions of a manual within one of them."""
 
 import re
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -30,6 +29,7 @@ from rag import deadline
 from rag.changes.compare import DocumentText, compare
 from rag.errors import FieldError
 from rag.messages import Changes, DocumentChange, Snapshot
+from rag.query.model_queue import FairLock
 
 MAX_CHARACTERS = 20_000_000  # the documents that differ are in memory together
 _DAYS = re.compile(r"(\d{1,5})d")
@@ -65,7 +65,7 @@ def find_changes(
     live_view = _View(live.id, None, narrow(live))
     sides = _choose(since, until, live, manifests, _versions(folder, live_view) if live.versions else ())
     views = [_View(each.id, version, narrow(each)) for each, version in sides]
-    with deadline.turn(_turns):
+    with _turns.turn(deadline.end()):
         documents, noise = _compare(folder, *views, live_view)
     counts = Counter(section.kind for document in documents for section in document.sections)
     totals = {"documents": len(documents)} | {str(kind): number for kind, number in counts.items()}
@@ -140,7 +140,7 @@ def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> M
     return generation
 
 
-_turns = threading.Lock()  # comparisons take turns, because each may take much memory
+_turns = FairLock()  # comparisons take turns, because each may take much memory
 
 
 class _View(NamedTuple):

@@ -1,12 +1,10 @@
 """Changes of documents that a caller may no longer see, and comparisons that would take long."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from indexer.config import BuildConfig
 from indexer.filter import Filter
 from rag import deadline
 from rag.changes import compare, snapshots
@@ -15,6 +13,7 @@ from rag.changes.snapshots import find_changes
 from rag.errors import DeadlinePassed, FieldError
 from rag.messages import Changes
 from rag.serving.live import LiveRetriever
+from tests.building import build_index
 from tests.rag.changes.test_changes import PAGES, page
 from tests.rag.conftest import Site, live, site, wait_for
 
@@ -40,9 +39,8 @@ def move(source: Path) -> None:
 @pytest.mark.parametrize("restrict", [close, move])
 @pytest.mark.parametrize("later_builds", [0, 1])
 def test_a_document_that_was_restricted_since_is_not_shown(
-    site: Site, restrict: Callable[[Path], None], later_builds: int, monkeypatch: pytest.MonkeyPatch
+    site: Site, restrict: Callable[[Path], None], later_builds: int
 ) -> None:
-    monkeypatch.setattr("tests.rag.conftest.BuildConfig", partial(BuildConfig, keep_generations=3))
     (site.source / "salaries.md").write_text("# Salaries\n\nThe salary of the director is a secret.")
     (site.source / "gone.md").write_text("# Gone\n\nThis page will be removed for everyone.")
     first = site.build()
@@ -51,7 +49,7 @@ def test_a_document_that_was_restricted_since_is_not_shown(
     second = site.build()
     for _ in range(later_builds):
         (site.source / "new.md").write_text("# New\n\nA page is new.")
-        site.build()
+        build_index(site.index, site.source, keep_generations=3)
     shown = changes_for_reader(site, first, second)
     assert [(each.title, each.kind) for each in shown.documents] == [("Gone", "removed")]
     everything = find_changes(site.index, "default", first, second).documents
