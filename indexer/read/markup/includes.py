@@ -18,7 +18,7 @@ from indexer.text.charsets import decode
 MAX_VALUE_LENGTH = 1_000
 _MAX_DEPTH = 20
 _MAX_INCLUDES = 1_000
-_MAX_LOADED_BYTES = 1_000_000_000  # of included files, for all documents of a source
+_MAX_LOADED_BYTES = 1_000_000_000  # included files, in all documents of a source
 _MAX_RANGES = 20
 INTRINSIC = {
     **{"nbsp": " ", "sp": " ", "empty": "", "blank": "", "zwsp": "", "wj": "", "lt": "<", "gt": ">", "amp": "&"},
