@@ -154,6 +154,7 @@ def test_the_newest_version_of_a_page_stands_for_the_others(tmp_path: Path, monk
         ("The `zebra` (5) is read; see below at the end.", "see%20below%20at%20the%20end"),
         ("参数限制内存大小，启动时读取。", "%E5%8F%82%E6%95%B0%E9%99%90%E5%88%B6%E5%86%85%E5%AD%98%E5%A4%A7%E5%B0%8F"),
         ("Zebra: 5.", None),
+        ("One two three. Four five six.", "One%20two%20three"),
         ("Two words. Here are three.", "Here%20are%20three"),
         (
             "one two three four five six seven eight nine ten.",

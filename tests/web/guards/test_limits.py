@@ -18,7 +18,7 @@ from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
-from web.guards.limits import MAX_BODY_BYTES, MAX_SEARCH_BYTES, PLACES, SHARED_FOLDER, TokenBuckets
+from web.guards.limits import MAX_BODY_BYTES, MAX_SEARCH_BYTES, PLACES, SHARED_FOLDER, TokenBuckets, take_slot
 
 SEARCH = "/api/v1/search?q=index"
 
@@ -155,6 +155,16 @@ def test_large_bodies_are_bounded_together_and_leave_room_for_searches():
     assert statuses == {200: 16, 503: 14}
     send(data=body)
     assert statuses[200] == 17
+
+
+def test_a_slot_is_taken_at_once_or_refused():
+    full = RuntimeError("full")
+    with make().application.app_context():
+        free, _ = take_slot("test", 2, full), take_slot("test", 2, full)
+        with pytest.raises(RuntimeError, match="full"):
+            take_slot("test", 2, full)
+        free()
+        assert take_slot("test", 2, full)
 
 
 # Deadlines
