@@ -18,7 +18,7 @@ from rag.query.results import section_within, without_number
 
 MIN_SAME_TEXT = 0.5  # share of a section's characters that remain when it is moved or renamed
 MIN_SAME_WORDS = 0.4  # share of the words that two forms of a sentence have in common
-MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.05  # documents with the same change, which then counts as noise
+MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.2  # documents with the same change, which then counts as noise
 _MAX_STAMP_WORDS = 5
 _MAX_HEADING_CHARS, _MAX_HEADING_WORDS = 100, 10
 _MAX_PLACES = 20  # a sentence in more sections says nothing about a move
@@ -62,7 +62,7 @@ class DocumentText:
             path, blocks = self._enter(section, passage_url, ()), text.split("\n\n")
             above = path if section else ()
             for number, block in enumerate(blocks, 1):
-                if number < len(blocks) and counts[block] == 1 and is_heading(block):
+                if number < len(blocks) and counts[block] == 1 and is_heading(block, blocks[number]):
                     if self._plain_heading(block) != path[-1]:
                         section = block.strip()
                         path = self._enter(section, passage_url, above)
@@ -84,7 +84,7 @@ class DocumentText:
         return path
 
     def _plain_heading(self, heading: str) -> str:
-        return without_number(self._plain(heading))
+        return self._plain(without_number(" ".join(heading.split())))
 
     def _plain(self, sentence: str) -> str:
         """Normalise white space, and replace the version of the manual and the date of a stamp by an asterisk."""
@@ -93,14 +93,18 @@ class DocumentText:
             plain = re.sub(rf"(?<![\w.]){re.escape(self._version)}(?!\.?\d)", "*", plain)
         bare, dates = _DATE.subn("*", plain)
         is_stamp = bool(dates) and plain[-1] not in ".!?" and len(_WORD.findall(bare)) <= _MAX_STAMP_WORDS
-        return bare if is_stamp else plain
+        return (bare if is_stamp else plain).replace(" ", "")
 
 
-def is_heading(block: str) -> bool:
-    """Return whether a block above others looks like a heading: one short line, neither a sentence nor code."""
+def is_heading(block: str, below: str) -> bool:
+    """Return whether a block looks like a heading: one short line, neither a sentence nor code.
+
+    The name of an option is one too, unless another name is below it, as in a list.
+    """
     line = block.strip()
     is_short = len(line) <= _MAX_HEADING_CHARS and len(line.split()) <= _MAX_HEADING_WORDS and "\n" not in line
-    return bool(line) and is_short and not line[0].islower() and line[0].isalnum() and not _NO_HEADING.search(line)
+    is_capital = not line[:1].islower() or (len(line.split()) == 1 < len(below.split()))
+    return bool(line) and is_short and is_capital and line[0].isalnum() and not _NO_HEADING.search(line)
 
 
 DocumentPair = tuple[DocumentText | None, DocumentText | None]

@@ -80,6 +80,15 @@ def test_kinds_of_changes(manual, old, new, found):
     assert count_changes(manual.index) == {found[1]: 1}
 
 
+def test_short_sections_of_options_and_spaces_in_headings(manual):
+    edit(manual, 4, "## Two 4", "### maxAge\n\nIt is 5 days.\n\n### minSize\n\nIt is 3 bytes.\n\n## Two 4 <T>")
+    manual.build()
+    edit(manual, 4, "3 bytes", "4 bytes")
+    edit(manual, 4, "Two 4 <T>", "Two 4 < T>")
+    [(title, kind, section)] = kinds(changed(manual))
+    assert (title, kind, section.split(" › ")[-1]) == ("Page 4", "rewritten", "minSize")
+
+
 def test_a_section_that_is_on_another_page_now_was_moved(manual):
     section = page(2).split("## Two")[1].split("Last")[0]
     edit(manual, 2, f"## Two{section}", "")
