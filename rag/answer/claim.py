@@ -46,6 +46,7 @@ class PassageWords:
         total = 1 + len(units)
         self.weights = {key: log(total / count, total) / max(1, headings[key]) for key, count in counts.items()}
         self.keys = frozenset(self.weights)
+        self.labels = frozenset(chain.from_iterable(unit.label for unit in units))
         self.names = frozenset(chain.from_iterable(each.names for each in passages)).difference(
             chain.from_iterable(each.plain_words for each in passages)
         )
@@ -148,7 +149,7 @@ class Claim:
         passage_keys: frozenset[str],
     ) -> Placement:
         """Return the place with most of these items."""
-        weights, names = vocabulary.weights, vocabulary.names & self._capitals
+        weights, names = vocabulary.weights, vocabulary.names & self._capitals | vocabulary.labels
         costs: list[tuple[frozenset[str], float]] = []
         for item in items:
             keys = item.keys & passage_keys

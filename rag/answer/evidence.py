@@ -155,6 +155,9 @@ def _is_numeric(term: Term) -> bool:
 class Unit:
     """A sentence, a row or a list item of a passage."""
 
+    label = frozenset[str]()
+    """Keys of the first cell of a row."""
+
     def __init__(self, span: Span, kind: str, content: Sequence[Term], keys: frozenset[str]) -> None:
         """Take its place, its kind, its content words, and the keys of these and of the words within names."""
         self.span, self.kind, self.keys, self._content = span, kind, keys, content
@@ -246,6 +249,8 @@ class Evidence:
                 if last != kind:
                     header = lead if any(key[0].isdigit() or "_" in key for key in keys) else keys
                 unit.window |= header
+                label_end = span[0] + len(_CELL_END.split(self.text[slice(*span)], maxsplit=1)[0]) + 1
+                unit.label = frozenset(term.key for term in content if term.start < label_end)
             elif kind == "item":
                 unit.window |= lead
             else:

@@ -105,7 +105,7 @@ def test_verdicts(sentence: str, verdict: str, number: int | None) -> None:
 
 
 MANUAL = (
-    "Plan | Data | Price\nSpark | 5 GB | 9.90\nBlaze | 50 GB | 34.90",
+    "Plan | Data | Price\nSpark | 5 GB | 9.90\nBlaze | 50 GB | 34.90\ntea | 1 GB | 2\nnights | 7 GB | 3",
     "Heron opens port 8640. See Art. 6 of the contract. It was tested with v5.15 of Linux, and by Greta Holm.",
     "Exit code 0 means success, 2 a conflict of versions, 5 a failed download. Use --frozen to keep the lock file.",
 )
@@ -116,6 +116,7 @@ MANUAL = (
     [
         ("Spark has 5 GB for 9.90 [1].", FOUND, 1),
         ("Spark costs 34.90 [1].", ALTERED, 1),
+        ("Nights of tea have 7 GB [1].", ALTERED, 1),
         ("There are two plans: Spark and Blaze [1].", FOUND, 1),
         ("Blaze opens port 8640 [1][2].", ALTERED, 2),
         ("Blaze is 34.90 in price [3].", ELSEWHERE, 1),
