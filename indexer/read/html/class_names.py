@@ -9,9 +9,7 @@ _MAX_NAME_CHARS = 300
 # each matches at the start of a word in a class name
 _STRONG = (
     r"comments\b|comment.?(?:list|area|form|section|wrap|thread|block|container)|kommentare|commentaires|comentarios"
-    r"|commenti\b|reacties|disqus|respond\b|livefyre"
     r"|related|recommend|recirc|taboola|outbrain|trending|popular|most.?(?:read|viewed|shared)|similar|you.?may|zergnet"
-    r"|read.?(?:also|next)|more.?(?:stories|news|from|articles|on)\b|up.?next|(?:next|prev\w*).?(?:article|post|story)"
     r"|shar(?:e|ing)\b|share.?(?:daddy|bar|tool|button|link|this|box|icon)|socials?\b|social.?(?:bar|media|link|icon|share)"
     r"|addthis|addtoany|cookie|consent|gdpr|newsletter|subscri(?:be|ption)|sign.?up\b|log.?in\b"
     r"|ads?\b|adv\b|advert|sponsor|adsense|dfp\b|werbung|anzeige|publicidad|author.?(?:bio|box|info|card|desc)"
@@ -22,7 +20,6 @@ _WEAK = (
     r"|tools?\b|actions?\b|ratings?\b|votes?\b|reactions?\b|donat|credit|tagged|tags\b|tag.?(?:list|cloud|links)"
     r"|keywords|topics?\b|categor(?:y|ies)|views\b|read.?time|breaking|ticker|carousel|slider|poll\b|quiz|survey|app.?download"
     r"|print\b|feedback|side.?bar|(?<!\S)widgets?\b|bread.?crumb|paginat|pager|navi?\b|navbar|navigation|menu\b|footer"
-    r"|masthead|toolbar|copyright|article.?(?:meta|info|tools)|pop.?up|modal|overlay|lightbox"
     r"|comment\b|(?:next|prev|previous)\b|info.?items?\b"
 )
 _POSTERS = (  # author and controls of a forum post

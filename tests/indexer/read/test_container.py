@@ -178,6 +178,14 @@ def test_an_mbox_archive_is_its_mails(end: str) -> None:
     assert list(reasons.values()) == ([] if end == "\n" else ["larger than 1,000 bytes"])
 
 
+def test_an_archive_of_mails_attached_to_a_mail_is_skipped() -> None:
+    attached = "--B\nContent-Disposition: attachment; filename=old.txt\n\nFrom a@b Mon\nSubject: Old\n\nx\n--B--\n"
+    mail = f"Content-Type: multipart/mixed; boundary=B\n\n{attached}"
+    [item] = expand(make_page(mail, "message/rfc822", "file:///a.eml"), 1000)
+    assert not isinstance(item, Page)
+    assert item.reason == "an archive in an archive"
+
+
 @pytest.mark.parametrize("body", [b"", b"PK", b"nonsense" * 100, b"\x1f\x8b" + bytes(50), zipped(FILES)[:-30]])
 def test_damaged_archives_are_one_failure(body: bytes) -> None:
     pages, reasons = members(body)
