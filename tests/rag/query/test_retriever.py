@@ -55,6 +55,7 @@ def ask(retriever, query, **options):
     answer = retriever.answer_query(SearchRequest(query, **options))
     *stages, total = answer.took_ms.values()
     assert 0 <= min(stages) <= sum(stages) <= total + 0.01
+    assert stages == [round(each, 3) for each in stages]
     return answer
 
 
