@@ -4,7 +4,7 @@ A template is the text that pages of a site repeat around their content. It is l
 and stored in the index. It is learnt again when all pages are read again, or when most of the first pages changed.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -149,50 +149,37 @@ def learn(pages: Iterable[PageBlocks]) -> Template | None:
     blocks_by_headings = {page.headings_hash: page.blocks for page in pages}
     if len(blocks_by_headings) < _MIN_PAGES:
         return None
-    outer_place_of: dict[int, int] = {}
+    texts_at: dict[tuple[int, int], list[int]] = defaultdict(list)  # by page and place
+    pages_with: dict[int, set[int]] = defaultdict(set)  # by text
     place_of: dict[int, int] = {}
-    linked_texts = set[int]()
-    places, texts, linked, unique = Counter[int](), Counter[int](), Counter[int](), Counter[int]()  # numbers of pages
-    for blocks in blocks_by_headings.values():
-        outer_place_of |= {place: outer for outer, place, _, _ in blocks}
-        place_of |= {text: place for _, place, text, _ in blocks}
-        texts.update({text for _, _, text, _ in blocks})
-        times = Counter(place for _, place, _, _ in blocks)
-        places.update(times.keys())
-        linked_texts |= {text for _, _, text, is_linked in blocks if is_linked}
-        bare = {place for _, place, _, is_linked in blocks if not is_linked}
-        linked.update(place for place, count in times.items() if count <= _REPEATED_PLACES and place not in bare)
-    for blocks in blocks_by_headings.values():
-        inner = {
-            (place, text) for _, place, text, _ in blocks if texts[text] < _MIN_REPEATS and text not in linked_texts
-        }
-        unique.update(_with_outer({place for place, _ in inner} - {outer for outer, _, _, _ in blocks}, outer_place_of))
+    linked_texts, places_in_body = set[int](), set[int]()
+    for page, blocks in enumerate(blocks_by_headings.values()):
+        for outer, place, text, is_linked in blocks:
+            texts_at[page, place].append(text)
+            pages_with[text].add(page)
+            place_of[text] = place
+            if is_linked:
+                linked_texts.add(text)
+            if not outer:
+                places_in_body.add(place)
+    places, linked, unique = Counter[int](), Counter[int](), Counter[int]()  # numbers of pages
+    for (_, place), texts in texts_at.items():
+        places[place] += 1
+        linked[place] += len(texts) <= _REPEATED_PLACES and linked_texts.issuperset(texts)
+        unique[place] += any(len(pages_with[text]) < _MIN_REPEATS and text not in linked_texts for text in texts)
     # Most pages have a text that no other page has in these places. Repeated rows there are content too, such as an
     # inherited method. The body itself does not count, because repeated rows in it may be a footer.
-    content = {
-        place for place, count in unique.items() if outer_place_of.get(place) and count >= _MIN_SHARE * places[place]
-    }
+    content = {place for place, count in unique.items() if count >= _MIN_SHARE * places[place]} - places_in_body
     repeated = [
         text
-        for text, count in texts.most_common()
-        if count >= max(_MIN_REPEATS, _MIN_SHARE * places[place_of[text]])
+        for text in sorted(pages_with, key=lambda text: -len(pages_with[text]))
+        if len(pages_with[text]) >= max(_MIN_REPEATS, _MIN_SHARE * places[place_of[text]])
         and (text in linked_texts or place_of[text] not in content)
     ][:_MAX_HASHES]
     links = [
         place for place, count in linked.most_common() if count >= max(_MIN_PAGES, _MIN_LINKED_SHARE * places[place])
     ][:_MAX_HASHES]
-    text_places = frozenset(place_of[text] for text in repeated)
-    all_places = _with_outer({*text_places, *links}, outer_place_of)
-    return Template(frozenset(repeated), text_places, frozenset(links), frozenset(all_places))
-
-
-def _with_outer(places: Collection[int], outer_place_of: Mapping[int, int]) -> set[int]:
-    """Return places and all places around them."""
-    all_places = set(places)
-    for place in places:
-        while (place := outer_place_of.get(place, 0)) and place not in all_places:
-            all_places.add(place)
-    return all_places
+    return Template(frozenset(repeated), frozenset(place_of[text] for text in repeated), frozenset(links))
 
 
 def is_html(item: Item) -> TypeGuard[Page]:

@@ -10,25 +10,26 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice, takewhile
 from typing import Any, NamedTuple
 
 from indexer.read.html.html_tree import HEADINGS, MAX_SEARCH_DEPTH, NOT_TEXT, Element, HtmlTree, texts
-from indexer.read.html.noise import CALL, is_noise
+from indexer.read.html.noise import CALL, MIN_SENTENCE_WORDS, WORD, is_noise
 from indexer.read.html.single_page import find_container
 
 _BLOCKS_AT_END = 300
 MAX_BLOCKS = 2 * _BLOCKS_AT_END
 _MAX_BLOCK_CHARS = 1_500
-_MIN_LINK_SHARE = 0.5
+_MAX_BARE_CHARS = 600
+_MAX_DEPTH = 16
 _BLOCKS = HEADINGS | frozenset(
     "address article aside blockquote center dd details div dl dt fieldset figure form header hgroup li main menu nav "
     "ol p pre section summary table tbody td tfoot th thead tr ul".split()
 )
+_ROWS = frozenset({"tr", "td", "th", "dt", "dd"})
 _SILENT = NOT_TEXT | {"noscript"}
 _LABEL_OR_SEPARATOR = re.compile(r"\b\w++\s*+:|[\s|·•,;()\[\]<>«»←→-]+")
 _NUMBER = re.compile(r"\d+")
-_WORD = re.compile(r"\w")
 _ROOT = 0
 
 
@@ -36,13 +37,12 @@ _ROOT = 0
 class Template:
     """The text and links that the pages of a site share, as hashes.
 
-    `link_places` are the places of links that differ by page. `all_places` adds `text_places` and all outer places.
+    `link_places` are the places of links that differ by page.
     """
 
     texts: frozenset[int]
     text_places: frozenset[int]
     link_places: frozenset[int]
-    all_places: frozenset[int]
 
     def __str__(self) -> str:
         """Return the text form that `read_template` reads."""
@@ -79,10 +79,8 @@ def find_blocks(tree: HtmlTree) -> dict[str, Any]:
 
 def strip_template(tree: HtmlTree, template: Template) -> bool:
     """Remove text of the template from both ends of the page, and return whether there was any."""
-    matches = list(_matches(tree.body, _ROOT, template))
-    unmatched = [position for position, match in enumerate(matches) if match is None]
-    first, last = (unmatched[0], unmatched[-1]) if unmatched else (len(matches), -1)
-    removed = [match for position, match in enumerate(matches) if match is not None and not first < position < last]
+    ends = (takewhile(bool, _matches(tree.body, _ROOT, template, step)) for step in (1, -1))
+    removed = [match for match in chain.from_iterable(ends) if match is not None]
     removed_nodes = {id(node) for match in removed for node in match.nodes}
     for parent in {id(match.parent): match.parent for match in removed}.values():
         parent.remove(removed_nodes)
@@ -100,76 +98,80 @@ def _blocks(
         block = unit.block
         if block is not None and (is_noise(block) or block.name == "pre"):
             continue
-        text, linked, bare = _measure(unit.nodes)
-        if text is not None and not _WORD.search(text):
+        text, bare, is_bar = _measure(unit)
+        if text is not None and not WORD.search(text):
             continue
         block_place = _place(place, block)
-        is_linked = _is_linked(linked, bare)
-        if text is not None and len(text) - linked <= 600:
+        is_linked = is_bar and (block or parent).name not in _ROWS  # a row of links is a row
+        if text is not None and bare <= _MAX_BARE_CHARS:
             yield place, block_place, _hash(block_place, f"{'' if is_linked else page}={text}"), is_linked
-        if block is not None and depth < 16:
+        if block is not None and depth < _MAX_DEPTH:
             yield from _blocks(block, block_place, main, about, depth + 1, about if block is main else page)
 
 
-def _matches(parent: Element, place: int, template: Template) -> Iterator[_Unit | None]:
-    """Yield each unit that is in the template, and None for each other unit with text."""
-    for unit in _units(parent):
+def _matches(parent: Element, place: int, template: Template, step: int, depth: int = 1) -> Iterator[_Unit | None]:
+    """Yield each unit that is in the template, and None for each other text, from the start or end (`step` -1)."""
+    for unit in _units(parent)[::step]:
         block_place, block = _place(place, unit.block), unit.block
-        if block_place in template.all_places and not (block is not None and is_noise(block)):
-            text, linked, bare = None, 0, ""
-            if block_place in template.text_places or block_place in template.link_places:
-                text, linked, bare = _measure(unit.nodes)
-            is_shared_link = block_place in template.link_places and _is_linked(linked, bare)
+        if block is not None and is_noise(block):
+            continue
+        if block_place in template.text_places or block_place in template.link_places:
+            text, _, is_linked = _measure(unit)
+            is_shared_link = is_linked and block_place in template.link_places
             if text and (is_shared_link or _hash(block_place, f"={text}") in template.texts):
                 yield unit
                 continue
-            if block is not None:
-                yield from _matches(block, block_place, template)
-                continue
-        if any(_WORD.search(text) for text, _ in texts(unit.nodes, _is_no_text)):
+        if block is not None and block.name not in HEADINGS and depth < _MAX_DEPTH:
+            yield from _matches(block, block_place, template, step, depth + 1)
+        elif any(WORD.search(text) for text, _ in texts(unit.nodes, _is_no_text)):
             yield None
 
 
-def _units(parent: Element) -> Iterator[_Unit]:
-    run: list[Element | str] = []
+def _units(parent: Element) -> list[_Unit]:
+    units: list[_Unit] = []
     for node in parent.children:
-        if isinstance(node, str) or node.name not in _BLOCKS:
-            run.append(node)
-            continue
-        if run:
-            yield _Unit(parent, run)
-            run = []
-        yield _Unit(parent, [node], node)
-    if run:
-        yield _Unit(parent, run)
+        if isinstance(node, Element) and node.name in _BLOCKS:
+            units.append(_Unit(parent, [node], node))
+        elif units and units[-1].block is None:
+            units[-1].nodes.append(node)
+        else:
+            units.append(_Unit(parent, [node]))
+    return units
 
 
-def _measure(nodes: list[Element | str]) -> tuple[str | None, int, str]:
-    """Return the text as one line (None if it is long), its number of linked characters, and its text outside links."""
+def _measure(unit: _Unit) -> tuple[str | None, int, bool]:
+    """Return the text as one line, its number of characters outside links, and whether it is a bar of links.
+
+    For a block with long text, return None as the text. The text between two blocks may be of any length. A bar has at
+    least as much text in links as outside, and no line with a sentence outside.
+    """
     pieces: list[str] = []
     bare: list[str] = []
-    length = linked = 0
-    todo: list[tuple[Element | str, bool]] = [(node, False) for node in reversed(nodes)]
+    is_bar, begin = True, 0  # a line begins at this index of `bare`
+    linked = bare_length = 0
+    todo: list[tuple[Element | str | None, bool]] = [(None, False), *((node, False) for node in reversed(unit.nodes))]
     while todo:
         node, is_link = todo.pop()
         if isinstance(node, str):
-            chars = len(node.strip())
-            length, linked = length + chars, linked + chars * is_link
-            if length > _MAX_BLOCK_CHARS:
-                return None, 0, ""
             pieces.append(node)
-            if not is_link:
+            if is_link:
+                linked += len(node.strip())
+            else:
                 bare.append(node)
-        elif node.name not in _SILENT:
+                bare_length += len(node.strip())
+            if linked + bare_length > _MAX_BLOCK_CHARS and unit.block is not None:
+                return None, 0, False
+            continue
+        if node is None or node.name in _BLOCKS:
+            is_bar = is_bar and len(WORD.findall("".join(bare[begin:]))) < MIN_SENTENCE_WORDS
+            begin = len(bare)
+        if node is not None and node.name not in _SILENT:
             is_link = is_link or (node.name == "a" and "href" in node.attributes)
+            todo += [(None, is_link)] if node.name in _BLOCKS else []
             todo += [(child, is_link) for child in reversed(node.children)]
     text = " ".join("".join(pieces).split())
-    linked = 0 if len(CALL.findall(text)) == 1 else linked  # a signature
-    return text, linked, "|".join(bare) if linked else ""
-
-
-def _is_linked(linked: int, bare: str) -> bool:
-    return linked > 0 and linked * (1 - _MIN_LINK_SHARE) >= _MIN_LINK_SHARE * len(_LABEL_OR_SEPARATOR.sub("", bare))
+    is_bar = is_bar and linked >= max(1, len(_LABEL_OR_SEPARATOR.sub("", "|".join(bare))))
+    return text, bare_length, is_bar and len(CALL.findall(text)) != 1  # a signature is no bar
 
 
 def _is_no_text(tag: Element) -> bool:

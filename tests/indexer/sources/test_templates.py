@@ -55,6 +55,14 @@ def texts(work: Work) -> set[str]:
 
 TABLE = "<table><tr><td>{name}</td><td><a href=/s>sweet</a></td><td>{n} g</td></tr></table><p>So much of {name}.</p>"
 ABOUT = "About Plums there is Plums to say."
+SAID = "\n\n".join(["It is known that a fruit such as Plums is eaten in summer."] * 30)
+PROSE = "<p>It is known that a fruit such as {name} is eaten in summer.</p>" * 30
+LONG_BAR = "<p>" + "".join(f'<a href="{number}">Fruit of {number}</a>, ' for number in range(400)) + "</p>"
+MENU = "<ul>" + "".join(f'<li><a href="{number}">The fruit {number}</a></li>' for number in range(20)) + "</ul>"
+ROWS = (
+    "<table><tr><td>Names of the fruit {name}<td><a href={n}>eat</a>, <a href=p>peel</a><tr><td><a href=f>Fruit</a>"
+    "<td><a href=e>eat</a>, <a href=p>peel</a></table>"
+)
 
 
 @pytest.mark.parametrize(
@@ -69,8 +77,14 @@ ABOUT = "About Plums there is Plums to say."
         ({"foot": "<div><ul><li>eat({name})</li><li>peel()</li></ul></div>" + FOOT},
          f"{ABOUT}\n\n- eat(Plums)\n- peel()"),
         ({"head": HEAD + "<main>", "foot": "<p>Grown by Acme.</p></main>" + FOOT}, f"{ABOUT}\n\nGrown by Acme."),
+        ({"head": "<div>" * 3 + HEAD, "way": PROSE, "foot": FOOT + "</div>" * 3}, f"{SAID}\n\n{ABOUT}"),
+        ({"head": LONG_BAR}, ABOUT),
+        ({"head": "<div class=all>" + MENU, "way": "<p>A sentence about the fruit {name} alone.</p>", "foot": "</div>"},
+         f"A sentence about the fruit Plums alone.\n\n{ABOUT}"),
+        ({"foot": ROWS}, f"{ABOUT}\n\nNames of the fruit Plums | eat, peel\nFruit | eat, peel"),
     ],
-    ids=["around the text", "links", "between texts", "cells", "rows among own rows", "in the main part"],
+    ids=["around the text", "links", "between texts", "cells", "rows among own rows", "in the main part",
+         "in boxes with long text", "a long bar", "a box with more links than text", "rows of links"],
 )  # fmt: skip
 def test_what_pages_share_around_their_text_is_left_out_and_within_it_stays(parts: dict[str, str], text: str) -> None:
     assert read(site(**parts), "Plums") == text
