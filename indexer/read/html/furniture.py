@@ -1,13 +1,14 @@
 """Clear furniture that is recognised by its position or neighbours: bars of links, footers, messages of controls."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from operator import attrgetter
 
 from indexer.read.html.html_tree import MAX_NODES, MAX_SEARCH_DEPTH, Element, HtmlTree
-from indexer.read.html.noise import LETTER, MAX_LABEL_CHARS, PAGE_ELEMENTS, TITLES, WORD, is_brief
+from indexer.read.html.noise import INLINE, LETTER, MAX_LABEL_CHARS, PAGE_ELEMENTS, PERMALINKS, TITLES, WORD, is_brief
 from indexer.text.cleaning import fold
 
 POPUP = re.compile(
@@ -24,21 +25,28 @@ _MAX_BAR_CHARS = 300
 _NO_BARS = TITLES | {"body", "code", "pre", "form"}
 _TABLE_PARTS = frozenset("table tbody tr td th".split())
 _PLACEHOLDERS = frozenset({"div", "ul", "ol", "table"})
+_MAX_CONTROL_CHARS = 20
+_MIN_TARGETS = 3
 _MAX_FOOTER_CHARS = 400
 _FOOTER = re.compile(r"(?:^|[\s_-])footer(?:[\s_-]|$)")
 _FOOTER_ELEMENTS = frozenset({"address", "small", "font"})
 
 
 def drop_furniture(tree: HtmlTree) -> None:
-    """Clear bars of links, footers and messages of controls."""
-    _drop_bars(tree)
+    """Clear bars of links, links of the interface at the ends of lines, footers, labels and messages of controls."""
+    links = [tag for tag in tree.find_all("a") if "href" in tag.attributes and tag.depth < MAX_SEARCH_DEPTH]
+    _drop_bars(tree, links)
+    _drop_last_links(links)
+    labels = {tag.get("aria-labelledby") for tag in tree.find_all("nav")} - {""}
     for element in tree.elements:
         attributes = element.attributes
         if not attributes and element.name not in _FOOTER_ELEMENTS:
             continue
         is_footer, is_popup = _kinds_named(attributes["class"]) if "class" in attributes else (False, False)
         is_footer = is_footer or ("id" in attributes and attributes["id"] == "footer")
-        if is_footer or element.name in _FOOTER_ELEMENTS:
+        if labels and "id" in attributes and attributes["id"] in labels:
+            is_furniture = is_brief(element)
+        elif is_footer or element.name in _FOOTER_ELEMENTS:
             length = _MAX_FOOTER_CHARS if is_footer else _MAX_END_CHARS
             is_furniture = element.short_text(length) is not None and _ends_page(element)
         elif "aria-live" in attributes or ("role" in attributes and attributes["role"] == "status"):
@@ -58,9 +66,41 @@ def _kinds_named(names: str) -> tuple[bool, bool]:
     return _FOOTER.search(names) is not None, POPUP.search(names) is not None
 
 
-def _drop_bars(tree: HtmlTree) -> None:
+def _drop_last_links(links: Iterable[Element]) -> None:
+    """Clear links at the ends of lines that lead to several other pages by the same short text, such as "source"."""
+    by_text: dict[str, list[Element]] = defaultdict(list)
+    for link in links:
+        text = link.short_text(_MAX_CONTROL_CHARS)
+        if text and not link.get("href").startswith("#"):
+            by_text[fold(text)].append(link)
+    for text, group in by_text.items():
+        last = [link for link in group if _ends_line(link)] if text and len(group) >= _MIN_TARGETS else []
+        if len({link.get("href") for link in last}) >= _MIN_TARGETS:
+            for link in last:
+                link.fill([])
+
+
+def _ends_line(link: Element) -> bool:
+    """Return whether a link is after all other text of a line, and not the value of a name before it."""
+    line = next((around for around in link.parents(6) if around.name not in INLINE), link)
+    before, is_after, inside = "", False, set(map(id, link.nodes()))
+    for node in islice(line.nodes(), MAX_NODES):
+        if node is link:
+            is_after = True
+        elif isinstance(node, Element):
+            if is_after and node.name not in INLINE:
+                break
+            before = before if node.name in INLINE else ""
+        elif not is_after:
+            before += node
+        elif id(node) not in inside and node.strip() and node.strip() not in PERMALINKS:
+            return False
+    is_value = before.rstrip().endswith((":", ",", "=")) and WORD.match(link.text().strip())
+    return is_after and WORD.search(before) is not None and not is_value
+
+
+def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
     """Clear short bars of links that are marked as navigation, or repeated at both ends of the page."""
-    links = [tag for tag in tree.find_all("a") if "href" in tag.attributes and tag.depth < MAX_SEARCH_DEPTH]
     marked = {link.get("href") for link in (*tree.find_all("link"), *links) if _is_relation(link)} - {""}
     first, last = links[:_MAX_LINKS_AT_END], links[-_MAX_LINKS_AT_END:]
     twice = {link.get("href") for link in first} & {link.get("href") for link in last}

@@ -34,9 +34,7 @@ _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})
 _HEADING_FRAME = _LABELS | HEADINGS | _NEVER
 MAX_LABEL_CHARS = 80
 _SENTENCE_ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
-_INLINE = frozenset(
-    "a abbr b bdi cite code dfn em i kbd mark q ruby s small span strong sub sup time u var wbr".split()
-)
+INLINE = frozenset("a abbr b bdi cite code dfn em i kbd mark q ruby s small span strong sub sup time u var wbr".split())
 _NAMING_LINES = TITLES | {"td", "th"}
 _FLOW_LINES = frozenset({"p", "li", "dd", "div"})
 _MAX_BUTTON_CHARS = 30
@@ -163,7 +161,7 @@ def _is_alone(link: Element) -> bool:
         if any(node is not line and not (isinstance(node, str) and node.isspace()) for node in parent.children):
             return False
         line = parent
-        if line.name not in _INLINE:
+        if line.name not in INLINE:
             break
     return line.name in _NAMING_LINES or (line.name in _FLOW_LINES and len(WORD.findall(link.text())) > 2)
 
@@ -171,7 +169,7 @@ def _is_alone(link: Element) -> bool:
 def is_in_sentence(link: Element) -> bool:
     """Return whether a link is part of a sentence, not a button next to a sentence."""
     line = link.parent
-    if line is not None and line.name in _INLINE and len(line.children) == 1:
+    if line is not None and line.name in INLINE and len(line.children) == 1:
         link, line = line, line.parent
     if line is None or len(line.children) > 500:
         return False
@@ -187,7 +185,7 @@ def content_of(tag: Element) -> list[Element | str]:
     children = tag.children
     if tag.name in TITLES:
         words = [position for position, node in enumerate(children) if not _is_edit_link(node)] or [0]
-        return children[words[0] : words[-1] + 1]
+        return [node for place, node in enumerate(children) if words[0] <= place <= words[-1] or _is_sign(node)]
     if len(children) > 12:
         return children
     names = {node.name for node in children if isinstance(node, Element)}
@@ -204,11 +202,15 @@ def content_of(tag: Element) -> list[Element | str]:
 
 
 def _is_edit_link(tag: Element | str) -> bool:
-    """Return whether a node of a title is white space or a link such as "[edit]"."""
-    if isinstance(tag, str):
-        return tag.isspace()
+    """Return whether a node of a title is white space, a permalink, or a link such as "[edit]"."""
+    if isinstance(tag, str) or _is_sign(tag):
+        return not isinstance(tag, str) or tag.isspace()
     text = (tag.short_text(_MAX_BUTTON_CHARS) or "").strip()
     return text[:1] == "[" and text[-1:] == "]" and text[1:-1].isalpha() and len(text) > 4 and _has_link(tag)
+
+
+def _is_sign(tag: Element | str) -> bool:
+    return isinstance(tag, Element) and tag.name == "a" and is_permalink(tag)
 
 
 def _is_badge(tag: Element) -> bool:

@@ -4,13 +4,13 @@ Long lists of links are left out. Short blocks of links are left out if they are
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 
 from indexer.read.html.noise import CALL
-from indexer.records import Section, SectionBlock
+from indexer.records import COLUMNS, Section, SectionBlock
 from indexer.text.cleaning import fold
 
 BREAK = "\x00"  # a <br>
@@ -18,7 +18,6 @@ _MAX_SHORT_CHARS = 200
 _MIN_POINTER_SHARE = 0.8
 _MAX_LABEL_CHARS = 60
 _MIN_REPEATS = 3
-_MAX_LAST_LINK_CHARS = 20
 _LINK_LIST_SHARE = 0.5
 _LISTED = frozenset({"li", "tr", "dt", "dd"})
 _ROWS = frozenset({"tr", "dt", "dd"})
@@ -39,7 +38,6 @@ class Block:
     anchor: str | None
     length: int = 0
     link_length: int = 0
-    last_link: tuple[str, str] | None = None  # text, target
     unlinked_text: str = ""
     head: str | None = None
     tight: bool = False
@@ -74,13 +72,12 @@ class Line:
     unlinked_pieces: list[str] = field(default_factory=list)
     anchor: str | None = None
     link_start: int = 0  # index of a piece
-    last_link: tuple[str, str] | None = None
 
     def block(self, kind: str) -> Block:
         """Return the line as a block."""
         text = "\n".join(filter(None, map(fold, "".join(self.pieces).split(BREAK))))
         unlinked = " ".join(self.unlinked_pieces) if self.link_length else ""
-        return Block(text, kind, self.anchor, self.length, self.link_length, self.last_link, unlinked)
+        return Block(text, kind, self.anchor, self.length, self.link_length, unlinked)
 
 
 @dataclass(slots=True)
@@ -131,7 +128,6 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> l
         return block.is_loose_link or (label_counts[block.text] >= _MIN_REPEATS and block.kind not in _ROWS)
 
     block_lists = [[block for block in draft.blocks if not is_label(block)] for draft in drafts]
-    _cut_last_links([block for blocks in block_lists for block in blocks])
     _drop_ends(drafts, block_lists)
     if not any(block_lists) and not is_mostly_links:
         has_outline = sum(draft.heading is not None for draft in drafts) > 1
@@ -141,7 +137,7 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> l
         draft.blocks = []
         for is_listed, group in groupby(blocks, key=lambda block: block.kind in _LISTED):
             run = list(group)
-            pointers = run if is_mostly_links else [item for item in run if item.is_pointer]
+            pointers = [item for item in run if is_mostly_links or (item.is_pointer and COLUMNS not in item.text)]
             link_length, length = sum(item.link_length for item in pointers), sum(item.length for item in run)
             if not is_listed or length <= max_length or link_length <= max_share * length:
                 draft.blocks += run
@@ -150,18 +146,6 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> l
     if is_mostly_links and all(block.is_linked(_LINK_LIST_SHARE) for draft in drafts for block in draft.blocks):
         return []
     return _keep_headings(drafts)
-
-
-def _cut_last_links(blocks: Sequence[Block]) -> None:
-    """Remove the last link of a block if its text, such as "source", has other targets in other blocks."""
-    last_links = [(block, fold(link[0]), link[1]) for block in blocks if (link := block.last_link) is not None]
-    targets: dict[str, set[str]] = defaultdict(set)
-    for _, text, target in last_links:
-        targets[text].add(target)
-    for block, text, _ in last_links:
-        before = block.text.removesuffix(text).rstrip()
-        if before and 0 < len(text) <= _MAX_LAST_LINK_CHARS and len(targets[text]) >= _MIN_REPEATS:
-            block.text = before
 
 
 def _drop_ends(drafts: Sequence[SectionDraft], block_lists: Sequence[list[Block]]) -> None:

@@ -161,9 +161,7 @@ class Walker:
         if name == "a":
             if "href" in tag.attributes:
                 self._open_links -= 1
-                text = "".join(self._line.pieces[self._line.link_start :])
-                self._line.last_link = text, tag.attributes["href"]
-                self.link_texts.setdefault(tag.attributes["href"], text)
+                self.link_texts.setdefault(tag.attributes["href"], "".join(self._line.pieces[self._line.link_start :]))
         elif name == "div" and "refnamediv" in tag.classes:  # DocBook: "name — purpose"
             self._drafts[-1].leads = True
         elif name == "li":
@@ -200,7 +198,6 @@ class Walker:
         length = len(text.strip())
         if not length:
             return
-        line.last_link = None
         if not line.length:
             line.anchor = self._last_anchor
         link_length = length if self._open_links else 0
@@ -253,7 +250,7 @@ class Walker:
         if term is not None and block.kind in _DEFINITIONS and len(block.text) <= _MAX_DEFINITION_CHARS:
             term.text = f"{term.text}{' ' if _PUNCTUATION_END.search(term.text) else ': '}{block.text}"
             term.length, term.link_length = term.length + block.length, term.link_length + block.link_length
-            term.kind, term.last_link = "dd", block.last_link
+            term.kind = "dd"
             term.unlinked_text = f"{term.unlinked_text} {block.unlinked_text}".strip()
             draft.is_defined, self._is_next_tight = True, False
             if not draft.blocks or draft.blocks[-1] is not term:  # a term that is only punctuation was not written

@@ -100,6 +100,10 @@ READ = {
         "<div><a href=\"javascript:show('p1')\">When?</a></div><div id=p1 style='display:none'>At noon.</div>",
         "When?\n\nAt noon.",
     ),
+    "values at the ends of rows": (
+        "<ul>" + "".join(f"<li>tie{n} : <a href={n}>Rope</a>" for n in "abc") + "</ul>",
+        "- tiea : Rope\n- tieb : Rope\n- tiec : Rope",
+    ),
     "an aside that ends a sentence": ("<aside>See <a href=d>our page on dogs</a>.</aside>", "See our page on dogs."),
 }
 BAR = "<p>[<a href=a.html>NO</a>] [<a href=b.html>NO</a>]</p>"
@@ -115,6 +119,12 @@ FURNITURE = {
     "a status": "<div aria-live=polite>NO</div>",
     "states of a search": "<div><div id=out></div><p id=s1>NO</p><p id=s2>NO</p></div>",
     "buttons": "<button><div>NO</div></button><button>NO</button>",
+    "links at the ends of rows": (
+        "<table>"
+        + "".join(f"<tr><td>tie{n}() <a href={n}>NO</a> <a href=#{n}>#</a><td>Ties." for n in "abc")
+        + "</table>"
+    ),
+    "the label of a contents list": "<div><b id=l>NO</b><nav aria-labelledby=l><a href=#a>NO</a></nav></div>",
     "an inert template": "<template><p>NO</p></template>",
 }
 
