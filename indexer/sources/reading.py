@@ -149,8 +149,8 @@ def learn(pages: Iterable[PageBlocks]) -> Template | None:
     blocks_by_headings = {page.headings_hash: page.blocks for page in pages}
     if len(blocks_by_headings) < _MIN_PAGES:
         return None
-    texts_at: dict[tuple[int, int], list[int]] = defaultdict(list)  # by page and place
-    pages_with: dict[int, set[int]] = defaultdict(set)  # by text
+    texts_at: dict[tuple[int, int], list[int]] = defaultdict(list)  # keys are page and place
+    pages_with: dict[int, set[int]] = defaultdict(set)  # keys are texts
     place_of: dict[int, int] = {}
     linked_texts, places_in_body = set[int](), set[int]()
     for page, blocks in enumerate(blocks_by_headings.values()):

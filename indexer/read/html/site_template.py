@@ -143,12 +143,12 @@ def _measure(unit: _Unit) -> tuple[str | None, int, bool]:
     """Return the text as one line, its number of characters outside links, and whether it is a bar of links.
 
     For a block with long text, return None as the text. The text between two blocks may be of any length. A bar has at
-    least as much text in links as outside, and no line with a sentence outside.
+    least as much text in links as outside, and no line with more words outside than a label has.
     """
     pieces: list[str] = []
     bare: list[str] = []
-    is_bar, begin = True, 0  # a line begins at this index of `bare`
-    linked = bare_length = 0
+    is_bar = True
+    begin = linked = linked_before = bare_length = 0  # a line begins at this index of `bare`
     todo: list[tuple[Element | str | None, bool]] = [(None, False), *((node, False) for node in reversed(unit.nodes))]
     while todo:
         node, is_link = todo.pop()
@@ -162,16 +162,21 @@ def _measure(unit: _Unit) -> tuple[str | None, int, bool]:
             if linked + bare_length > _MAX_BLOCK_CHARS and unit.block is not None:
                 return None, 0, False
             continue
-        if node is None or node.name in _BLOCKS:
-            is_bar = is_bar and len(WORD.findall("".join(bare[begin:]))) < MIN_SENTENCE_WORDS
-            begin = len(bare)
+        if (node is None or node.name in _BLOCKS) and begin < len(bare):
+            words = len(WORD.findall("".join(bare[begin:])))
+            is_bar = is_bar and (words < MIN_SENTENCE_WORDS or linked - linked_before >= _length(bare[begin:]))
+            begin, linked_before = len(bare), linked
         if node is not None and node.name not in _SILENT:
             is_link = is_link or (node.name == "a" and "href" in node.attributes)
             todo += [(None, is_link)] if node.name in _BLOCKS else []
             todo += [(child, is_link) for child in reversed(node.children)]
     text = " ".join("".join(pieces).split())
-    is_bar = is_bar and linked >= max(1, len(_LABEL_OR_SEPARATOR.sub("", "|".join(bare))))
-    return text, bare_length, is_bar and len(CALL.findall(text)) != 1  # a signature is no bar
+    is_signature = len(CALL.findall(text)) == 1
+    return text, bare_length, is_bar and not is_signature and linked >= max(1, _length(bare))
+
+
+def _length(bare: list[str]) -> int:
+    return len(_LABEL_OR_SEPARATOR.sub("", "|".join(bare)))
 
 
 def _is_no_text(tag: Element) -> bool:
