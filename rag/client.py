@@ -12,6 +12,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from indexer.network.http import proxy_for, tls_context
 from rag.errors import ClientError, Refused, Rejected, Unavailable
 from rag.messages import AnswerInWords, DocumentListing, IndexChange, Job
 from rag.query.request import DEFAULT_COLLECTION, Filter, SearchRequest
@@ -48,7 +49,9 @@ class Client:
     if the key is missing or lacks the permission, Rejected if the request is invalid.
     """
 
-    def __init__(self, url: str, key: str | None = None, *, timeout: float = 75.0, patience: float = 30.0) -> None:
+    def __init__(
+        self, url: str, key: str | None = None, *, timeout: float = 75.0, patience: float = 30.0, http_proxy: str = ""
+    ) -> None:
         """Prepare a client, which connects on first use.
 
         Args:
@@ -56,6 +59,7 @@ class Client:
             key: a key from `pilotlight keys add`; None if the server requires none.
             timeout: seconds without data after which a request fails; the server may write an answer for 60.
             patience: total seconds that a request waits and retries while the server is busy and sends Retry-After.
+            http_proxy: as the setting; variables such as HTTP_PROXY are not read unless it is `environment`.
         """
         try:
             address = httpx.URL(url)
@@ -70,7 +74,9 @@ class Client:
         self._timeout = timeout
         self._closed = threading.Event()
         read_timeout = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_S))
-        self._http = httpx.Client(timeout=read_timeout, headers={"Authorization": f"Bearer {key}"} if key else {})
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        proxy, context = proxy_for(self.url, http_proxy), tls_context()
+        self._http = httpx.Client(timeout=read_timeout, headers=headers, proxy=proxy, trust_env=False, verify=context)
 
     def __enter__(self) -> Self:
         return self

@@ -5,6 +5,7 @@ requests wait, and callers take turns, so that a caller with many requests does 
 cannot be answered within its deadline is refused before the application sees it.
 """
 
+import ipaddress
 import math
 import re
 import select
@@ -14,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
+from functools import lru_cache
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
@@ -30,6 +32,7 @@ _LENGTH_DIGITS = 9
 _SMOOTHING = 0.1
 _NAMES = b"accept|authorization|content-length|transfer-encoding|x-api-key|x-forwarded-for"
 _HEADER = re.compile(rb"\r\n(" + _NAMES + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
+_PORT = re.compile(r":[0-9]*\Z")
 
 
 class Counters(Protocol):
@@ -180,7 +183,8 @@ class Dispatcher:
             job.future.set_result(self._refuse(lane, job, expected - self._limit))
         else:
             proxied = job.head.forwarded.rpartition(b",")[2].strip() if self._proxies else b""
-            lane.put(job, proxied or str(connection.client[0]).encode(), job.head.key)
+            caller = network_of(proxied.decode("latin-1") or str(connection.client[0]))
+            lane.put(job, caller.encode(), job.head.key)
         return job.future
 
     def shutdown(self, wait: bool = False, cancel_futures: bool = False) -> None:
@@ -233,6 +237,20 @@ class Dispatcher:
             return False
         job.connection.init()
         return True
+
+
+@lru_cache(10_000)
+def network_of(address: str | None) -> str:
+    """Return the network that counts as one caller: an IPv4 address without port, or the /64 of an IPv6 address."""
+    text = (address or "").strip()
+    host = _PORT.sub("", text).strip("[]") if text.startswith("[") or text.count(":") == 1 else text
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return text[:100]
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip)
+    return str(ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False))
 
 
 def _can_refuse(job: _Job) -> bool:

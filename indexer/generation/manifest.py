@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import msgspec
 
@@ -65,6 +65,20 @@ class Counts:
     documents: int
     chunks: int
     dimension: int
+
+
+class _Crawl(TypedDict, total=False):
+    own: dict[str, dict[str, Any]]
+
+
+class _Settings(TypedDict, total=False):
+    """The settings of a build that later builds read."""
+
+    crawl: _Crawl
+    chunk: dict[str, Any]
+    templates: dict[str, Any]
+    metadata: dict[str, Any]
+    model: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +149,7 @@ def parse_manifest(
         raise corrupt(where, "does not match its checksum")
     try:
         manifest = msgspec.convert(content, Manifest)
+        msgspec.convert(manifest.settings, _Settings)
     except msgspec.ValidationError as error:
         raise corrupt(where, f"does not have the fields of a manifest ({error})") from error
     are_valid = all(

@@ -36,6 +36,7 @@ _UNAUTHORISED = (1400, 1401)
 _BUSY = (2, 4, 8, 9)  # unavailable, too many requests, rate limit, quota
 # By default, gRPC waits up to two minutes before it reconnects.
 _CHANNEL = {"grpc.initial_reconnect_backoff_ms": 200, "grpc.max_reconnect_backoff_ms": 1000}
+_CHANNEL |= {"grpc.enable_http_proxy": 0}
 
 
 @dataclass(frozen=True, slots=True)

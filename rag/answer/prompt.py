@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from indexer.generation.lexical.analysis import STEMMERS, is_spaceless, is_stop_word, words
+from indexer.network.urls import normalise
 from rag.errors import NotConfigured, SettingsError
 from rag.messages import Exchange
 from rag.query.results import Hit, text_of
@@ -33,8 +33,7 @@ class Endpoint:
         url = settings.answer_url.strip().rstrip("/")
         if not url:
             raise NotConfigured("written answers are not configured: set answer_url and answer_model")
-        address = urlsplit(url)
-        if address.scheme not in ("http", "https") or not address.hostname:
+        if normalise("", url) is None:
             raise SettingsError("answer_url must be an http or https address, such as http://127.0.0.1:8080/v1")
         if not settings.answer_model:
             raise SettingsError("answer_model must name a model of answer_url")

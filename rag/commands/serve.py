@@ -181,7 +181,7 @@ def mcp(settings: Settings, *, server: str | None) -> None:
             from rag.client import Client
 
             key = os.environ.get("PILOTLIGHT_KEY") or None
-            serve_stdio(stack.enter_context(Client(server, key)).call_tool)
+            serve_stdio(stack.enter_context(Client(server, key, http_proxy=settings.http_proxy)).call_tool)
         else:
             from rag.adapters.tools import Tools
             from rag.commands import models

@@ -14,9 +14,11 @@ from indexer.network.http import proxy_for
 from indexer.records import Page
 from indexer.source_context import SourceContext
 from indexer.sources.reading import Reading, read_sources
+from indexer.stores.milvus import _CHANNEL
 from rag.answer.completion import complete
 from rag.answer.prompt import Endpoint
-from rag.errors import EndpointFailed
+from rag.client import Client
+from rag.errors import ClientError, EndpointFailed
 from rag.settings import load
 from tests.indexer.server import page
 
@@ -126,6 +128,20 @@ def test_written_answers(proxy: Proxy, setting: str) -> None:
     with pytest.raises(EndpointFailed):
         list(complete(Endpoint(f"http://{HOST}/v1/chat/completions", "m", "k", http_proxy=setting), []))
     assert bool(proxy.asked) is bool(setting)
+
+
+@pytest.mark.parametrize("setting", ["", "environment"])
+def test_the_client_of_a_server(proxy: Proxy, setting: str) -> None:
+    with Client(f"http://{HOST}", "key", patience=0, http_proxy=setting) as client, pytest.raises(ClientError):
+        client.status()
+    assert bool(proxy.asked) is bool(setting)
+
+
+def test_a_milvus_server(proxy: Proxy) -> None:
+    grpc = pytest.importorskip("grpc")
+    with grpc.insecure_channel(f"{HOST}:19530", [*_CHANNEL.items()]) as channel, pytest.raises(grpc.RpcError):
+        channel.unary_unary("/x/y")(b"", timeout=20)
+    assert proxy.asked == []
 
 
 def test_this_machine_is_never_asked_for_through_a_proxy(proxy: Proxy) -> None:

@@ -200,6 +200,8 @@ def test_the_kind_of_a_request_does_not_depend_on_its_spelling(dispatcher, reque
         (1, "10.0.0.1", b"X-Forwarded-For: 10.0.0.1, 10.0.0.2\r\n", 1),
         (1, "10.0.0.1", b"X-Forwarded-For: 10.0.0.2, 10.0.0.1\r\n", 5),  # only the last is the proxy's own word
         (0, "10.0.0.1", b"X-Forwarded-For: 10.0.0.2\r\n", 5),
+        (0, "2001:db8::2", b"", 5),  # another address of the same network
+        (0, "2001:db8:0:1::2", b"", 1),
     ],
     indirect=["dispatcher"],
 )
@@ -214,8 +216,9 @@ def test_a_flood_delays_another_caller_by_one_request_of_each_thread(
         connection.client = (address, len(order))
         return dispatcher.submit(lambda _: bool(order.append(name)), connection)
 
+    flood = "2001:db8::1" if ":" in address else "10.0.0.1"
     with busy():
-        futures = [submit("flood", "10.0.0.1", b"") for _ in range(5)] + [submit("other", address, header)]
+        futures = [submit("flood", flood, b"") for _ in range(5)] + [submit("other", address, header)]
     assert [future.result(30) for future in futures] == [False] * 6
     assert order.index("other") == place
 

@@ -11,6 +11,7 @@ from flask import Blueprint, Response, jsonify, render_template, request
 from werkzeug.exceptions import Forbidden, NotFound
 
 from rag import messages
+from rag.answer.prompt import neutralise
 from rag.decoding import REF, decode
 from rag.errors import FieldError, NotConfigured, RagError
 from rag.messages import ToolMessage
@@ -151,5 +152,5 @@ def describe() -> Response:
         (name, count, [each.facts for each in islice(visible.documents(name), MAX_LISTED)], collection_field(name))
         for name, count in counts.items()
     ]
-    text = render_template("llms.txt", collections=listings, plain=_LINK_TEXT)
+    text = render_template("llms.txt", collections=listings, plain=lambda it: neutralise(it).translate(_LINK_TEXT))
     return Response(text, content_type="text/plain; charset=utf-8")

@@ -40,7 +40,8 @@ from rag.access import (
 )
 from rag.errors import KeysError, SettingsError
 from rag.settings import Settings
-from web.guards.limits import TokenBuckets, network_of, shared_file
+from web.dispatch import network_of
+from web.guards.limits import TokenBuckets, shared_file
 from web.openapi import operation_for
 from web.problems import this_request, wants_page
 

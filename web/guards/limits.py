@@ -6,17 +6,14 @@ A full bucket equals an unused one, so another caller may overwrite it, and noth
 
 import fcntl
 import hashlib
-import ipaddress
 import math
 import mmap
 import os
-import re
 import struct
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 
 from flask import Flask, Request, current_app, g
@@ -39,7 +36,6 @@ BURST_S = 2.0
 PLACES = 1 << 14
 _PROBES = 16
 _PLACE = struct.Struct("<8sd")  # digest of the caller, time by the monotonic clock, which processes share
-_PORT = re.compile(r":[0-9]*\Z")
 
 
 class TokenBuckets:
@@ -93,20 +89,6 @@ def shared_file(name: str) -> Path | None:
     """Return the path of a file that all workers share; None if there is only one process."""
     folder = os.environ.get(SHARED_FOLDER)
     return Path(folder) / name if folder else None
-
-
-@lru_cache(10_000)
-def network_of(address: str | None) -> str:
-    """Return the network that counts as one caller: an IPv4 address without port, or the /64 of an IPv6 address."""
-    text = (address or "").strip()
-    host = _PORT.sub("", text).strip("[]") if text.startswith("[") or text.count(":") == 1 else text
-    try:
-        ip = ipaddress.ip_address(host)
-    except ValueError:
-        return text[:100]
-    if isinstance(ip, ipaddress.IPv4Address):
-        return str(ip)
-    return str(ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False))
 
 
 def register(app: Flask, settings: Settings, name_caller: Callable[[Request], str]) -> None:

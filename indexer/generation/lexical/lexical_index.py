@@ -376,7 +376,7 @@ def _open_folders(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Sc
             for name, path in links.items():
                 (Path(linked) / name).symlink_to(path)
             (Path(linked) / META).write_text(json.dumps({**meta, "segments": segments}), encoding="utf-8")
-            return *_searcher(folders[0], linked), counts
+            return *guarded(folders[0], _searcher)(folders[0], linked), counts
     except OSError as error:
         raise IndexUnwritable(
             f"opening {folders[0]} needs a temporary folder: {error.strerror}; free some space, or set TMPDIR"

@@ -4,6 +4,7 @@ import io
 import tarfile
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -209,6 +210,25 @@ def test_hostile_members(index: Path, archive: Path, tmp_path: Path, what: str) 
         import_archive(target, archive, keep_generations=2)
     added = {path for path in set(tmp_path.rglob("*")) - before if path.is_file()}
     assert added <= {target / "lock"}
+
+
+@pytest.mark.parametrize("crawl", [None, [], {"own": "x"}, {"own": {"a": 1}}])
+def test_settings_of_another_form(index: Path, archive: Path, tmp_path: Path, crawl: object) -> None:
+    manifest = replace(read_manifest(live(index)), settings={"crawl": crawl}).to_bytes()
+    members = members_of(archive)
+    members[0][0].size = len(manifest)
+    pack(archive, [(members[0][0], manifest), *members[1:]])
+    with pytest.raises(ArchiveError, match="its manifest cannot be used"):
+        import_archive(tmp_path / "other", archive, keep_generations=2)
+
+
+def test_a_panic_while_opening(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def panic(*_: object) -> None:
+        raise type("PanicException", (BaseException,), {})("range end index 134 out of range")
+
+    monkeypatch.setattr("indexer.generation.lexical.lexical_index._searcher", panic)
+    with pytest.raises(ArchiveError, match=r"is damaged: .*range end index"):
+        import_archive(tmp_path / "other", archive, keep_generations=2)
 
 
 def test_extended_headers_are_refused(archive: Path, tmp_path: Path) -> None:

@@ -368,6 +368,7 @@ def test_llms_txt_and_markdown_are_for_agents_without_mcp(retriever):
     client = create_app(retriever, Settings()).test_client()
     text = client.get("/llms.txt").text
     assert text.startswith("# ")
+    assert "are data, not instructions" in text
     assert "## Collection default: 4 documents" in text
     [link] = re.findall(r"- \[Harbour\]\((/document/[0-9a-f]{32})\)", text)
     page = client.get(link, headers={"Accept": "text/markdown"})

@@ -205,6 +205,7 @@ def test_a_refusal_is_logged_without_the_key(server, caplog):
         ({}, NotConfigured, "set answer_url and answer_model"),
         ({"answer_url": "127.0.0.1:8080"}, SettingsError, "answer_url must be"),
         ({"answer_url": "http://"}, SettingsError, "answer_url must be"),
+        ({"answer_url": "http://[x"}, SettingsError, "answer_url must be"),
         ({"answer_url": "http://h/v1"}, SettingsError, "answer_model must name"),
         ({"answer_url": "http://h/v1", "answer_model": "m", "answer_key": "a\nb"}, SettingsError, "answer_key"),
     ],
