@@ -1,6 +1,6 @@
-"""The grid of a table in any format: spread cells over their spans, and find the rows that name columns.
+"""Make the grid of a table in any format: spread cells over their spans, and find the rows that name columns.
 
-With `begin, end = find_head(grid)`, `grid[:begin]` has titles, `grid[begin:end]` names of columns, and the rest values.
+With `begin, end = find_head(grid)`, `grid[:begin]` has titles, `grid[begin:end]` column names, and the rest values.
 """
 
 import re
@@ -19,7 +19,7 @@ _MAX_HEAD_ROWS = 4
 _MAX_NAME_LENGTH = 80
 _WIDE_ROW_CELLS = 4
 _MAX_REMARK_CELLS = 2
-_MIN_SCALE_LENGTH = 3  # numbers at equal steps that name columns, such as 1, 2, 3
+_MIN_SCALE_LENGTH = 3  # fewest numbers at equal steps, such as 1, 2, 3, that may name columns
 _SCALE_DIGITS = 5
 _UNIT_SIGNS = frozenset("% ‰ $ € £ ¥ ° (%) [%] ($) (€) [€]".split())
 _MISSING = frozenset("n/a na nan null none nil tbd unknown".split())
@@ -41,8 +41,8 @@ class Cell(NamedTuple):
 def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     """Return the grid of a table, with the text of a cell at every place that it spans.
 
-    A row of one cell is not repeated, and the last cell of a row adds no columns that other rows lack. Long texts are
-    not repeated. After `_MAX_REPEATS` repeated cells, the rest is not spread, and a note says so.
+    The only cell of a row, and a long text, is not repeated. The last cell of a row adds no columns that other rows
+    lack. After `_MAX_REPEATS` repeated cells, the rest is not spread, and a note says so.
     """
     grid: list[list[str]] = []
     reaches: list[tuple[int, str]] = []  # end of the last cell of each row, and the text to repeat
@@ -82,14 +82,14 @@ def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
         if repeats <= _MAX_REPEATS:
             texts += [repeated] * missing
     if repeats > _MAX_REPEATS:
-        reader_notes.add("a table with too many merged cells: only some were repeated")
+        reader_notes.add("a table with too many merged cells: the text of only some was repeated")
     return grid
 
 
 def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tuple[int, int]:
     """Return the range of rows [first, end) that name columns, or (0, 0) if there are none.
 
-    `by_numbers` is for tables that may lack column names. Then a single row of words names columns only above numbers.
+    `by_numbers` is for tables that may lack column names: one row of words is then a head only if numbers are below it.
     """
     sample = rows[:_SAMPLE_ROWS]
     counts = sorted(sum(map(bool, row)) for row in sample)
@@ -155,7 +155,7 @@ def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
 
 
 def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
-    """Return whether a row has a word above numbers. If other words differ from `above`, it needs two such words."""
+    """Return whether a row has words above numbers: one, or two if another word is not repeated from `above`."""
     words, is_new = 0, False
     for column, text in enumerate(row):
         if not text:

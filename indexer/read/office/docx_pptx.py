@@ -78,7 +78,7 @@ class _Walker:
         self._notes = {(note.tag, note.get(f"{W}id", "")): note for root in roots for note in root.iterchildren("*")}
         self._is_hidden = False
         self._after: list[str] = []  # HTML after the open paragraph: text boxes, notes, diagrams
-        self._carried = ""
+        self._carried = ""  # HTML of a paragraph whose end was deleted: the next paragraph continues it
         self._fields: list[bool] = []  # whether the result of each open field has begun
 
     def letterhead(self) -> dict[str, None]:

@@ -1,6 +1,6 @@
-"""Read documents that are a zip of XML files, with limits and without entities: EPUB, and the base of Office files.
+"""Read zip files of XML, within limits and without entities: EPUB files, and the contents common to Office files.
 
-For Office files, read properties, diagrams, titles of charts, descriptions of pictures, equations and symbols.
+The latter are properties, diagrams, titles of charts, descriptions of pictures, equations and symbols.
 """
 
 import io
@@ -40,7 +40,7 @@ def refuse_ole(body: bytes, *, is_workbook: bool = False) -> None:
     if any(name.encode("utf-16-le") in body for name in _ENCRYPTED_STREAMS) or (is_workbook and _LOCKED.search(body)):
         raise ParseError("encrypted: it opens only with a password")
     if not is_workbook:
-        raise ParseError("in a format of Office older than 2007, which is not read")
+        raise ParseError("in the Office format used before 2007, which is not read")
 
 
 class Package:
@@ -68,7 +68,7 @@ class Package:
         if info is None:
             raise ParseError(f"truncated or damaged: it has no part {name[:100]}")
         if info.flag_bits & 1:
-            raise ParseError("encrypted")
+            raise ParseError(f"encrypted: its part {name[:100]} opens only with a password")
         try:
             with self._zip.open(info) as file:
                 data = file.read(_MAX_ENTRY_BYTES + 1)
@@ -122,7 +122,7 @@ def resolve_target(base: str, target: str) -> str:
 
 
 def main_part(package: Package, usual: str) -> str:
-    """Return the name of the main entry."""
+    """Return the name of the entry with the document itself, or `usual` if the package does not name it."""
     candidates = [name for kind, name in package.relations("").values() if kind == "officeDocument"]
     return next((name for name in candidates if name in package), usual)
 
@@ -165,7 +165,7 @@ def read_epub(body: bytes, charset: str | None) -> Extraction:
         if item.get("media-type") in _CHAPTER and "nav" not in item.get("properties", "").split()
     }
     sections: list[Section] = []
-    # a spine may list the places in a chapter too
+    # a spine may list a chapter again for each place in it
     for chapter in dict.fromkeys(items.get(entry.get("idref"), "") for entry in root.iter(f"{_OPF}itemref")):
         if chapter not in package:
             continue
@@ -209,7 +209,7 @@ def _character(code: int, font: str) -> str:
     if code & 0xFF == 0x20:
         return " "
     if (character := (table or {}).get(code & 0xFF, "")) == "":
-        reader_notes.add("a symbol of an unknown font")
+        reader_notes.add("a symbol in an unknown font was left out")
     return character
 
 
@@ -256,24 +256,24 @@ _D = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _V = "{urn:schemas-microsoft-com:vml}"
-_SAYING = frozenset({"t", "docPr", "cNvPr", "chart", "relIds", "textpath", "imagedata", "OLEObject", "oleObj"})
+_WITH_TEXT = frozenset({"t", "docPr", "cNvPr", "chart", "relIds", "textpath", "imagedata", "OLEObject", "oleObj"})
 _NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif|bmp|tiff?|svg|emf|wmf)", re.I | re.S)
 
 
 def visible_children(node: Any) -> Iterator[Any]:
-    """Yield the child elements that are not deleted. Of alternatives, yield only the first with text."""
+    """Yield the child elements that are not deleted; of alternatives, the children of the first with text."""
     for child in node.iterchildren(tag=etree.Element):
         if child.tag != f"{_MC}AlternateContent":
             if child.tag not in DELETED:
                 yield child
             continue
-        forms = list(child.iterchildren(f"{_MC}Choice", f"{_MC}Fallback"))
-        speaking = (form for form in forms if any(_local_name(element) in _SAYING for element in form.iter("{*}*")))
-        yield from visible_children(next(speaking, forms[0] if forms else child))
+        choices = list(child.iterchildren(f"{_MC}Choice", f"{_MC}Fallback"))
+        with_text = (one for one in choices if any(_local_name(element) in _WITH_TEXT for element in one.iter("{*}*")))
+        yield from visible_children(next(with_text, choices[0] if choices else child))
 
 
 def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-    """Yield the paragraphs in an element with a tag in `DRAWN`."""
+    """Yield the paragraphs of a drawing, chart, diagram or picture: an element with a tag in `DRAWN`."""
     kind = _local_name(element)
     if kind == "textpath":
         yield element.get("string", "")

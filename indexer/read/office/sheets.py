@@ -1,8 +1,8 @@
 """Read workbooks (XLSX, XLS, ODS): a section for each sheet, with its values as displayed.
 
-Calamine reads the values of XLSX and XLS. Formats and text boxes of XLSX come from its XML, which is searched instead
-of parsed: 5 times as fast for large sheets. Numbers of XLS are not formatted. Hidden rows and columns are read, because
-a click shows them.
+Calamine reads the values of XLSX and XLS. Formats and text boxes of XLSX come from its XML; sheets are searched for
+formats instead of parsed, which is 5 times as fast for large ones. Numbers of XLS are not formatted. Hidden rows and
+columns are read, because a click shows them.
 """
 
 import re
@@ -37,7 +37,7 @@ Range = tuple[int, int, int, int]  # first row and column, last row and column, 
 
 @dataclass(slots=True)
 class _Sheet:
-    """A sheet with its merged ranges, in rows and columns from 0."""
+    """A sheet. The rows and columns of its merged ranges are counted from 0."""
 
     name: str
     rows: Iterable[list[str]] = ()
@@ -70,14 +70,14 @@ def _sheet_section(sheet: _Sheet) -> Section:
 
 
 def _fill_merged(sheet: _Sheet) -> Iterator[list[str]]:
-    """Yield the rows; repeat the text of a merged range in all its cells unless it spans whole rows."""
+    """Yield the rows; repeat the text of a merged range in all its cells, or once a row if it spans whole rows."""
     starting: defaultdict[int, list[Range]] = defaultdict(list)
     allowance = _MAX_MERGED_CELLS
     for top, first, bottom, last in sorted(sheet.merged):
         bottom, last = min(bottom, sheet.height - 1), min(last, sheet.width - 1)
         allowance -= max(0, bottom - top + 1) * max(0, last - first + 1)
         if allowance < 0:
-            reader_notes.add("a table with too many merged cells: only some were repeated")
+            reader_notes.add("a table with too many merged cells: the text of only some was repeated")
             break
         if 0 <= first <= last:
             starting[top].append((top, first, bottom, last))
@@ -241,7 +241,7 @@ def _ods_sheets(root: Any) -> Iterator[_Sheet]:
             count = _repeat_count(row, "rows-repeated") if texts else 1
             cells += len(texts) * count
             if cells > _MAX_CELLS or len(rows) + count > _MAX_ROWS:
-                raise ParseError(f"more than {_MAX_CELLS:,} cells in sheet {sheet.name[:50]}")
+                raise ParseError(f"more than {_MAX_CELLS:,} cells or {_MAX_ROWS:,} rows in sheet {sheet.name[:50]}")
             rows += [texts] * count
         sheet.rows, sheet.height, sheet.width = rows, len(rows), max(map(len, rows), default=0)
         yield sheet
@@ -272,7 +272,7 @@ def _repeat_count(element: Any, name: str) -> int:
 
 Value = float | int | bool | str | date | datetime | time | timedelta
 GENERAL = "General"
-BUILT_IN = {  # numbers of ECMA-376; dates are locale-dependent, so they use ISO 8601
+BUILT_IN = {  # by number in ECMA-376; dates are not here, so that they become ISO 8601
     "1": "0", "2": "0.00", "9": "0%", "10": "0.00%",
     **dict.fromkeys("3 37 38 41".split(), "#,##0"), **dict.fromkeys("4 39 40 43".split(), "#,##0.00"),
     **dict.fromkeys("5 6 42".split(), '"$"#,##0'), **dict.fromkeys("7 8 44".split(), '"$"#,##0.00'),
@@ -288,8 +288,8 @@ _TOKEN = re.compile(
 _PLAIN = re.compile(r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)
 _DAY_ZERO = datetime(1899, 12, 30)
 _LAST_DAY = 2_958_466  # end of year 9999
-_MAX_EXACT, _MAX_INTEGER = 1e15, 1e21  # digits of numbers between these are not exact
-_ROUNDING = 1 + 4e-16  # rounds half a unit up, as workbooks do: 2.675 is stored as slightly less
+_MAX_EXACT, _MAX_INTEGER = 1e15, 1e21  # numbers between these get 15 digits, then zeros
+_ROUNDING = 1 + 4e-16  # makes halves round up, as spreadsheets do: 2.675, stored as slightly less, becomes 2.68
 _NOT_ZERO = re.compile("[1-9]")
 _FIELDS = {  # strftime codes; `n` is minutes, `i` hours up to twelve
     "yy": "%y", "m": "%-m", "mm": "%m", "mmm": "%b", "d": "%-d", "dd": "%d", "ddd": "%a", "h": "%-H", "hh": "%H",
@@ -299,7 +299,7 @@ _LONG_FIELDS = {"y": "%Y", "m": "%B", "d": "%A"}
 
 
 class _Format(NamedTuple):
-    """A format of dates or numbers; an empty one is General."""
+    """A format of dates or numbers. Without values, it is the format General."""
 
     strftime_format: str = ""
     format_spec: str = ""

@@ -1,7 +1,7 @@
 """Read a PDF: sections under headings in reading order, each with the page on which it begins.
 
 PDFium is the engine of a browser: fast, and fuzzed every day. Text outside of the visible page is left out. Invisible
-text is read, because the recognised text of scanned pages is invisible.
+text is read, because OCR adds the text of scanned pages invisibly.
 """
 
 import logging
@@ -87,7 +87,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _headings_by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
-    """Return for each bookmark the first block with the bookmark's title on the bookmark's page."""
+    """Return the headings that bookmarks name by page and title. Equal titles on a page are assigned in order."""
     headings: dict[Place, Level] = {}
     on_page: defaultdict[int, list[Level]] = defaultdict(list)
     for mark in islice(document.get_toc(max_depth=8), _MAX_BOOKMARKS):
@@ -117,7 +117,7 @@ def _title_keys(text: str) -> set[str]:
 
 
 def _headings_by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
-    """Return the blocks in larger or heavier type than the text; the largest are the outermost."""
+    """Return blocks in larger or bold type, or in capitals, as headings; the largest are the outermost."""
     blocks = {(page, place): block for page, page_blocks in enumerate(pages) for place, block in enumerate(page_blocks)}
     sizes: Counter[float] = Counter()
     for block in blocks.values():
@@ -127,7 +127,7 @@ def _headings_by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]
         return {}
     usual = max(sizes, key=lambda size: sizes[size])
     likely = {place: block for place, block in blocks.items() if _stands_out(block, usual)}
-    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # the fonts do not distinguish headings
+    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # then bold type does not distinguish headings
         likely = {place: block for place, block in likely.items() if block.size >= 1.3 * usual}
     styles = {place: (max(block.size, usual), block.is_bold) for place, block in likely.items()}
     levels = {style: min(level, 5) for level, style in enumerate(sorted(set(styles.values()), reverse=True))}

@@ -69,7 +69,7 @@ def _column_gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
 
 
 def _empty_strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the middle of the widest empty strip between cards (texts with few common base lines), and outer edges."""
+    """Return the middle of the widest empty strip between cards (texts with few common base lines), and edges."""
     if len(units) < 2 * _MIN_CARD_LINES:
         return None
     ordered = sorted(units, key=lambda unit: unit.x0)
@@ -143,7 +143,7 @@ def _split_bands(
 
 
 class Edge(NamedTuple):
-    """A row at the top or bottom of a page. `depth` 0 is outermost, and `is_apart` means far from the next row."""
+    """A row at the top or bottom of a page. `depth` 0 is outermost; `is_apart` means far from the next inner row."""
 
     is_top: bool
     depth: int
@@ -182,8 +182,8 @@ def _running_lines(
 ) -> set[int]:
     """Return the `id` of each line of a page that belongs to a running head or foot.
 
-    The rows of `twins`, which are pages with the same layout, are ignored. In a short document, only page numbers are
-    heads. A row with letters on a short page, such as `Room 3`, may be a title, so it must be repeated to be a head.
+    The rows of `twins`, pages with the same layout, are ignored. In a document of up to 3 pages, only page numbers are
+    heads. On a short page, a row with letters, such as `Room 3`, may be a title: it is a head only if it is repeated.
     """
     if count <= 3:
         outer = [edge for edge in edges[page] if not edge.depth and _is_page_number(edge.text, page + 1, count)]
@@ -202,8 +202,8 @@ def _running_lines(
 
 
 def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
-    """Return whether a row recurs among `candidates`: rows of other pages with their distance in pages."""
-    if edge.depth and not edge.is_apart:  # forms and tables may have equal beginnings
+    """Return whether a row recurs. `candidates` are the rows of other pages, each with its distance in pages."""
+    if edge.depth and not edge.is_apart:  # it may begin the text, which is equal on many forms
         return False
     near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE_POINTS]
     if is_short and any(map(str.isalpha, edge.text)):
@@ -213,7 +213,7 @@ def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) 
         for pages, other in near
     ):
         return True
-    if not edge.is_small:  # slide title
+    if not edge.is_small:  # it may be the title of a slide
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     level = {pages: other.is_apart for pages, other in outer if abs(other.y - edge.y) <= 1.0}
@@ -277,7 +277,7 @@ class PdfBlock:
     is_short: bool = False
     head: str = ""
     is_bullet: bool = False
-    continues: bool = False  # ends in the middle of a sentence at the end of its column
+    continues: bool = False  # its last line is full and ends in the middle of a sentence
 
 
 def read_pages(document: Any, scanned: list[int]) -> Iterator[list[PdfBlock]]:

@@ -21,7 +21,7 @@ _NUMBER_SEPARATORS = frozenset(".,:/\u066b\u066c")
 _NUMBER_SIGNS = frozenset("+%$€£#°\u066a\u20aa")
 _MIRRORED = dict(zip("()[]{}<>«»‹›", ")(][}{><»«›‹", strict=True))
 _OPENING = frozenset("([{<«‹")
-_SHADOW_EM = 0.17  # the two letters of `ll` are further apart
+_SHADOW_EM = 0.17  # a repeated letter this near is a shadow; those of `ll` are further apart
 _STOPS = frozenset(".,:;!?\u060c\u061b\u061f")
 _KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}
 _LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")
@@ -45,8 +45,8 @@ Sequenced = tuple[Glyph | None, bool]  # glyph, or None for a space; whether it 
 def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
     """Return whether a page reads from right to left, and its words.
 
-    A page from right to left is measured from its right edge. A third of its letters is enough, because names
-    and addresses on it are often in Latin letters.
+    A page does so if a third of its letters do, because names and addresses on it are often in Latin letters. The
+    x coordinates of its words are negated, so that they grow in reading order.
     """
     kinds = _bidi_kinds(glyphs)
     from_the_right = 2 * kinds.count("R") >= kinds.count("L")
@@ -135,7 +135,7 @@ def _bidi_kinds(glyphs: Sequence[Glyph | None]) -> str:
 
 
 def _kinds_with_numbers(visual: Sequence[Glyph | None]) -> str:
-    """Return the kind of each letter. Signs and separators within numbers count as digits."""
+    """Return R, L, N (digit) or O (other) for each glyph. Signs and separators of numbers count as digits."""
     kinds = list(_bidi_kinds(visual))
     is_arabic = False
     for place in range(len(visual) - 1, -1, -1):
@@ -170,7 +170,7 @@ def _reading_order(visual: Sequence[Glyph | None], kinds: str, is_right: bool) -
 
 
 def _mirror_brackets(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
-    """Yield letters; mirror brackets that open where they should close, as in some files."""
+    """Yield letters. Mirror the brackets that some files store reversed, such as `)` where a bracket opens."""
     is_open = False
     for place, (glyph, is_right) in enumerate(sequence):
         if glyph and is_right and glyph.text in _MIRRORED:
@@ -287,7 +287,7 @@ def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
 
 
 def _is_like_a_word(text: str) -> bool:
-    """Return whether letters may be a word, not a list of letters, marks in a table or variables."""
+    """Return whether a text may be a word, and not a list of letters, marks in a table, or variables."""
     letters = [letter.lower() for letter in text if letter.isalpha()]
     is_cased = text.upper() == text or text[1:].lower() == text[1:]
     is_list = all(a < b for a, b in pairwise(letters))
@@ -296,7 +296,7 @@ def _is_like_a_word(text: str) -> bool:
 
 
 def find_lines(words: Iterable[Word]) -> list[PdfLine]:
-    """Return the pieces of lines, from the top down and from left to right."""
+    """Combine words into pieces of lines, from the top down and from left to right."""
     runs: list[PdfLine] = []
     run: list[Word] = []
     x1 = base = size = 0.0
@@ -323,7 +323,7 @@ def find_lines(words: Iterable[Word]) -> list[PdfLine]:
         last: PdfLine | None = None
         for line in row:
             gap = line.x0 - last.x1 if last else 0.0
-            if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # its shadow
+            if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # a shadow
                 pieces[-1] = max(last, line, key=lambda one: len(one.words))
             elif last and -0.5 * last.size <= gap <= _TIGHT_GAP_EM * max(last.size, line.size):
                 big = max(last, line, key=lambda one: (one.size, len(one.words)))
@@ -336,7 +336,7 @@ def find_lines(words: Iterable[Word]) -> list[PdfLine]:
 
 
 def make_line(words: Sequence[Word], base: float, size: float) -> PdfLine:
-    """Return words as a line with the size of most of its characters."""
+    """Return words as a line with the size of the longest word, or with `size` if that is 0."""
     usual = max(words, key=lambda word: len(word.text)).size
     length = sum(len(word.text) for word in words)
     heavy = sum(len(word.text) for word in words if word.is_bold)
@@ -346,7 +346,7 @@ def make_line(words: Sequence[Word], base: float, size: float) -> PdfLine:
 
 
 def merge_pieces(row: Sequence[PdfLine]) -> PdfLine:
-    """Merge the pieces of one line, at the base line of the longest."""
+    """Merge the pieces of one line into a line on the base line of the longest piece."""
     if len(row) == 1:
         return row[0]
     big = max(row, key=lambda line: len(line.text))

@@ -62,7 +62,7 @@ class Upright(NamedTuple):
 
 
 def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
-    """Yield the straight lines and the sides of outlined boxes on a page, turned upright."""
+    """Yield the horizontal and vertical lines on a page, also as sides of boxes, in coordinates of the turned page."""
     a, b, c, d = turn
     x0, bottom, x1, top = (ctypes.c_float() for _ in range(4))
     segments = 0
@@ -82,7 +82,7 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
 
 
 def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[Any, int, Matrix]]:
-    """Yield the objects of a page and of its forms, each with its kind and the matrix of its container."""
+    """Yield the objects of a page and of its groups, each with its kind and the matrix of its container."""
     todo: list[tuple[Any, Any, int, Matrix]] = []
     todo.append((page.raw, pdfium.FPDFPage_GetObject, pdfium.FPDFPage_CountObjects(page.raw), matrix))
     while todo:
@@ -98,7 +98,7 @@ def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[An
 
 
 def _line_between(start: Point, end: Point) -> Rule | Upright | None:
-    """Return the line of a stroke or of a narrow box, given by two corners, or None if the box is wide."""
+    """Return a stroke or box, given by two corners, as a line, or None if it is too short or too wide for one."""
     (x0, x1), (bottom, top) = sorted((start[0], end[0])), sorted((start[1], end[1]))
     if x1 - x0 >= _MIN_LINE_LENGTH_POINTS and top - bottom <= _MAX_LINE_WIDTH_POINTS:
         return Rule(x0, x1, (bottom + top) / 2)
@@ -148,9 +148,9 @@ def _transform(matrix: Matrix, x: float, y: float) -> Point:
 
 
 def read_annotations(document: Any, page: Any) -> tuple[list[BoxText], list[str]]:
-    """Return the texts in boxes on a page, and the notes that a viewer shows on demand."""
-    filled: list[BoxText] = []
-    opened: dict[str, None] = {}
+    """Return the values of form fields and the text boxes of a page, and the notes that a viewer shows on demand."""
+    boxes: list[BoxText] = []
+    notes: dict[str, None] = {}
     form = document.formenv.raw if document.formenv else None
     for place in range(min(pdfium.FPDFPage_GetAnnotCount(page), 5_000)):
         annotation = pdfium.FPDFPage_GetAnnot(page, place)
@@ -168,12 +168,12 @@ def read_annotations(document: Any, page: Any) -> tuple[list[BoxText], list[str]
             if text and kind in (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_FREETEXT):
                 box = pdfium.FS_RECTF()
                 pdfium.FPDFAnnot_GetRect(annotation, box)
-                filled.append((text, box.left, box.bottom, box.right, box.top))
+                boxes.append((text, box.left, box.bottom, box.right, box.top))
             elif text:
-                opened[text] = None
+                notes[text] = None
         finally:
             pdfium.FPDFPage_CloseAnnot(annotation)
-    return filled, list(opened)
+    return boxes, list(notes)
 
 
 def _field_value(form: Any, annotation: Any) -> str:
@@ -193,7 +193,7 @@ def _field_value(form: Any, annotation: Any) -> str:
 
 
 def _read_string(call: Callable[..., int]) -> str:
-    """Return the UTF-16 text that a function of PDFium writes into a buffer, as lines."""
+    """Return the UTF-16 text that a function of PDFium writes into a buffer, without empty lines and extra spaces."""
     size = min(call(None, 0), 50_000)
     buffer = (ctypes.c_ushort * (size // 2))()
     if size < 2 or call(buffer, size) > size:
@@ -228,8 +228,8 @@ _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w{0,9}bx|bx\d|[a-z]TB
 _PLAIN_NAME = re.compile("^(?:helvetica|arial|courier|times)|-(?:regu|roman|book|light|ital|obli)", re.ASCII)
 _RIGHT_TURNS: tuple[Turn, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))
 
-Frames = dict[int | None, tuple[bool, list[Word]]]  # quarter turns → whether words are read from right to left, words
-Style = Callable[[int], tuple[bool, bool]]  # is bold, is monospaced
+Frames = dict[int | None, tuple[bool, list[Word]]]  # quarter turns → (is read from right to left, words)
+Style = Callable[[int], tuple[bool, bool]]  # index of a character → (is bold, is monospaced)
 
 
 @dataclass(slots=True)
@@ -248,15 +248,15 @@ def read_page(document: Any, index: int) -> PdfPage:
     """Return a page, or an empty one if it is damaged."""
     with suppress(pypdfium2.PdfiumError), closing(document[index]) as page:
         if _has_too_many_texts(page):
-            reader_notes.add(f"a PDF page of more than {_MAX_TEXT_OBJECTS:,} pieces of text was not read")
+            reader_notes.add(f"a PDF page with more than {_MAX_TEXT_OBJECTS:,} pieces of text was not read")
             return PdfPage()
         with closing(page.get_textpage()) as text_page:
             text, frames = _frames_of(page, text_page)
-        boxes, opened = read_annotations(document, page)
+        boxes, notes = read_annotations(document, page)
         is_blank = not text.strip() and not any(turn is not None for turn in frames)
         is_scan = is_blank and bool(pdfium.FPDFPage_CountObjects(page))
         if text:
-            return PdfPage(text, notes=[*(box[0] for box in boxes), *opened], is_scan=is_scan)
+            return PdfPage(text, notes=[*(box[0] for box in boxes), *notes], is_scan=is_scan)
         turn = max(frames, key=lambda turn: len(frames[turn][1]), default=pdfium.FPDFPage_GetRotation(page) % 4)
         from_the_right, words = frames.pop(turn, (False, []))
         turned_texts = [" ".join(word.text for word in other) for _, other in frames.values()]
@@ -268,19 +268,19 @@ def read_page(document: Any, index: int) -> PdfPage:
         words += _words_in_boxes(boxes, (a, b, c, d), sorted(word.size for word in words))
         west, south, east, north = page.get_bbox()
         low, high = sorted((c * west + d * south, c * east + d * north))
-        return PdfPage("", find_lines(words), drawn, (low, high), [*turned_texts, *opened], is_scan)
+        return PdfPage("", find_lines(words), drawn, (low, high), [*turned_texts, *notes], is_scan)
     return PdfPage()
 
 
 def _has_too_many_texts(page: Any) -> bool:
-    """Return whether PDFium may need more than a second: it sorts the text objects of a line by insertion."""
+    """Return whether a page has so many texts that PDFium, which sorts by insertion, may need more than a second."""
     kinds = (kind for _, kind, _ in _objects(page, (1, 0, 0, 1, 0, 0), math.inf))
     texts = (kind for kind in kinds if kind == pdfium.FPDF_PAGEOBJ_TEXT)
     return next(islice(texts, _MAX_TEXT_OBJECTS, None), None) is not None
 
 
 def _words_in_boxes(boxes: Sequence[BoxText], turn: Turn, sizes: Sequence[float]) -> Iterator[Word]:
-    """Yield the words in the boxes of a turned page. They are at most as large as the median of its other words."""
+    """Yield the words in text boxes, at most as large as the median of the sorted `sizes` of the page's other words."""
     a, b, c, d = turn
     usual = sizes[len(sizes) // 2] if sizes else 10.0
     for text, *sides in boxes:
@@ -330,7 +330,7 @@ def _plain_text(text_page: Any) -> str:
 
 
 def _all_text(text_page: Any, count: int) -> str:
-    """Return the text with one character for each UTF-16 unit, because PDFium counts these."""
+    """Return the text with one character for each UTF-16 unit, because PDFium counts positions in these."""
     buffer = (ctypes.c_ushort * (count + 1))()
     if pdfium.FPDFText_GetText(text_page, 0, count, buffer) == count + 1:
         return "".join(map(chr, buffer[:count]))
@@ -383,7 +383,7 @@ def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style)
 def _join_words(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: float, b: float) -> list[Word]:
     """Join words that PDFium divides at wide gaps between letters, as in `Nort h`."""
     joined: list[Word] = []
-    start, spaced = 0, (0.0, 0.0)  # first word of this run; base line and letter gap of the last longer run
+    start, spaced = 0, (0.0, 0.0)  # first word of this run; base line and letter gap of the last run of several
     for end in range(1, len(words) + 1):
         if end < len(words) and _may_be_one(text_page, words[end - 1 : end + 1], spans[end - 1 : end + 1]):
             continue
@@ -404,7 +404,7 @@ def _join_words(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a:
 
 
 def _may_be_one(text_page: Any, words: Sequence[Word], spans: Sequence[Span]) -> bool:
-    """Return whether a gap between words may be a gap between letters."""
+    """Return whether the gap between two words may be a gap between letters of one word."""
     (word, after), ((_, end), (begin, _)) = words, spans
     return (
         (len(word.text) <= 2 or len(after.text) <= 2)
@@ -460,7 +460,7 @@ def _read_glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int 
 
 
 def _normalise_word(word: str) -> str:
-    """Return a word with surrogate pairs joined and all hyphens as `-`."""
+    """Return a word with surrogate pairs joined, ligatures as letters, and PDFium's and soft hyphens as `-`."""
     if word.isascii() and word[-1] != "\x02":
         return word
     if _HALF.search(word):
@@ -471,7 +471,7 @@ def _normalise_word(word: str) -> str:
 
 
 def _style_reader(text_page: Any) -> Style:
-    """Return a function that returns the style of a character, with a cache by font."""
+    """Return a function from the index of a character to its style, which is cached by font."""
     buffer, flags = ctypes.create_string_buffer(128), ctypes.c_int()
     styles: dict[int, tuple[bool, bool]] = {}
 
@@ -493,11 +493,11 @@ def _style_reader(text_page: Any) -> Style:
 
 
 def _has_one_width(font: Any) -> bool:
-    """Return whether the letters of a font have the width of a typewriter's. TeX does not flag its fonts."""
+    """Return whether all letters of a font have one width. TeX does not flag its monospaced fonts as such."""
     width, widths = ctypes.c_float(), Counter[int]()
     for code in string.ascii_letters.encode():
         pdfium.FPDFFont_GetGlyphWidth(font, code, 1_000.0, width)
         widths[round(width.value)] += 1
     del widths[0]
     counts = [count for em, count in widths.items() if 480 <= em <= 650]
-    return len(widths) <= 2 and len(counts) == 1 and counts[0] >= 6  # missing letters of a font may have a width
+    return len(widths) <= 2 and len(counts) == 1 and counts[0] >= 6  # the second width may be that of missing letters

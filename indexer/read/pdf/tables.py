@@ -1,4 +1,4 @@
-"""Find the tables of a page: by drawn cells, or by horizontal lines with columns of space between them."""
+"""Find the tables of a page: by the lines around cells, or by horizontal lines and the white space between columns."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from indexer.text import reader_notes
 _TOLERANCE_POINTS = 4.0
 _MIN_RULE_LENGTH = 15.0
 _MAX_STROKE_GAP_POINTS = 2.0
-_MAX_CELL_LINES = 3  # cells with more lines, and equally many, hold several rows
+_MAX_CELL_LINES = 3  # if all cells of a row have the same number of lines, and more than this, each line is a row
 
 Place = tuple[int, int]
 S = TypeVar("S", Rule, Upright)
@@ -23,7 +23,7 @@ S = TypeVar("S", Rule, Upright)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table on a page, in points; `head` is the row of column names, or empty if there is none or it is long."""
+    """A table on a page, in points; `head` has the names of columns, or is empty if there are none or they are long."""
 
     text: str
     head: str
@@ -79,7 +79,7 @@ def find_boxed_tables(
         xs = _cluster_positions([*(line.x for line in uprights), *(x for line in rules for x in (line.x0, line.x1))])
         if len(ys) < 2 or len(xs) < 3 or (len(ys) - 1) * (len(xs) - 1) > 10_000:
             continue
-        if len(ys) == 2 and len(uprights) < len(xs):  # a single row needs a line on both sides
+        if len(ys) == 2 and len(uprights) < len(xs):  # a single row needs a line on both sides of each cell
             continue
         boxes = _find_cells(rules, uprights, xs, ys)
         near = ordered[bisect_left(middles, -ys[0]) : bisect_right(middles, -ys[-1])]
@@ -88,7 +88,7 @@ def find_boxed_tables(
         if not inside or sum(map(bool, texts)) < 0.4 * len(boxes):
             continue
         gone.update(map(id, rules))
-        if max(map(len, texts)) <= 2_000:  # longer texts are columns in boxes
+        if max(map(len, texts)) <= 2_000:  # longer texts are columns of prose in boxes
             tables.append(_grid_table(boxes, len(ys) - 1, inside))
             gone.update(map(id, inside))
     return tables, [line for line in lines if id(line) not in gone], [rule for rule in free if id(rule) not in gone]
@@ -170,9 +170,7 @@ def _find_cells(
         missing += sum((right, row) not in walls for row in range(top, bottom) if right < width)
         if drawn or missing or cell & covered:
             if len(boxes) >= 5:  # fewer are a drawing
-                reader_notes.add(
-                    "a table in a PDF with cells that are not rectangles: its merged cells were not recognised"
-                )
+                reader_notes.add("a table in a PDF with cells that are not rectangles: its cells were not detected")
             return []
         covered |= cell
         boxes.append(_Box(top, left, bottom, right))
@@ -223,7 +221,7 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) ->
         texts = [[box.text for box in row]]
         cells = [group_rows(box.lines) for box in row]
         lengths = set(map(len, cells))
-        if number not in spanned and len(lengths) == 1 and max(lengths) > _MAX_CELL_LINES:  # undivided rows
+        if number not in spanned and len(lengths) == 1 and max(lengths) > _MAX_CELL_LINES:  # each line is a row
             texts = [[" ".join(line.text for line in cell) for cell in level] for level in zip(*cells, strict=True)]
         spans = [(box.bottom - box.top, box.right - box.left) for box in row]
         rows += ([Cell(text, *span) for text, span in zip(one, spans, strict=True)] for one in texts)
@@ -289,14 +287,14 @@ def _are_cells(lines: Sequence[PdfLine]) -> bool:
 
 
 def _keep_within(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
-    """Return whether pieces of lines are in several columns of other rows, and none reaches far across a border."""
+    """Return whether pieces of lines are in several columns, and none reaches far across a border of columns."""
     if any(min(x - line.x0, line.x1 - x) > 0.25 * (line.x1 - line.x0) for line in lines for x in borders):
         return False
     return len({sum(x < (line.x0 + line.x1) / 2 for x in borders) for line in lines}) > 1
 
 
 def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]]) -> Table | None:
-    """Return lines as a table, or None if no white space separates columns. Drawn lines separate the groups."""
+    """Return lines as a table, or None if it has one row or column. Drawn lines separate the groups."""
     rows = group_rows(lines)
     borders = _column_borders(rows, max(line.size for line in lines))
     if not borders or len(rows) < 2:
@@ -321,7 +319,7 @@ def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]])
 
 
 def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether lines are one row: at most half of them have a first cell, and at most one column has no gaps."""
+    """Return whether lines are one row: at most half, adjacent, have a first cell; at most one column has no gaps."""
     filled = [place for place, cells in enumerate(rows) if cells[0]]
     is_short = 0 < 2 * len(filled) <= len(rows) and filled[-1] - filled[0] + 1 == len(filled)
     return is_short and sum(all(column) for column in zip(*rows, strict=True)) <= 1

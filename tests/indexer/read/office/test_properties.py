@@ -115,7 +115,7 @@ def test_pdf_titles_made_up_by_programs_are_not_used(title: str) -> None:
 
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(1000)
-PASSWORD, OLD = "encrypted: it opens only with a password", "older than 2007"
+PASSWORD, OLD = "encrypted: it opens only with a password", "before 2007"
 MANIFEST = '<manifest:file-entry><manifest:encryption-data manifest:checksum="x"/></manifest:file-entry>'
 REFUSED = [
     ("a.pdf", files.ENCRYPTED_PDF, PASSWORD),

@@ -196,7 +196,7 @@ def test_a_page_of_very_many_pieces_costs_itself() -> None:
     reader_notes.take()
     backwards = "\n".join(text(190_000 - 9 * place, 700, "w") for place in range(10_001))  # for PDFium quadratic work
     assert read_text(backwards, text(50, 700, "the next page")) == "Page 2\nthe next page"
-    assert reader_notes.take() == ("a PDF page of more than 10,000 pieces of text was not read",)
+    assert reader_notes.take() == ("a PDF page with more than 10,000 pieces of text was not read",)
 
 
 def test_ligatures_and_quotation_marks_of_tex_without_a_map_are_letters() -> None:
