@@ -20,7 +20,7 @@ from indexer.read.formats import HTML, effective_type, reader_of
 from indexer.records import CarriedPage, Extraction, Page
 
 _WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|[^\W_\u3040-\u9fff\uac00-\ud7a3]+")  # CJK by character
-_WITH_DIGIT = re.compile(r"[^\W\d]*\d\w*")
+_WITH_DIGIT = re.compile(r"\b[^\W\d]*+\d\w*+")
 _MAX_CHARACTERS = 200_000
 _SHORT_TEXT = 30  # shingles
 _SAMPLE_SIZE = 128

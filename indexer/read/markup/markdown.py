@@ -203,7 +203,7 @@ _RULES: dict[str, tuple[_Rule, ...]] = {
 _CONTENTS = re.compile(r"\[toc\]|[^\n]*\n?\{:[ ]?(?:[^{}]*\s)?toc\b[^{}]*\}", re.IGNORECASE)
 _CALLOUT = re.compile(r"\A[!?]>[ ]")
 _NO_TEXT = re.compile(  # block references and drawers of Logseq
-    r"[ \t]*\(\([\da-f-]{36}\)\)|^:[A-Z-]+:\n(?:[^\n]*\n){0,50}?:END:[ \t]*$", re.MULTILINE
+    r"(?<![ \t])[ \t]*+\(\([\da-f-]{36}\)\)|^:[A-Z-]+:\n(?:[^\n]*\n){0,50}?:END:[ \t]*$", re.MULTILINE
 )
 _TASK = re.compile(r"\[[ xX/-]\](?=\s|$)")
 _HEADING_ID = re.compile(r"[ ](?:\{/\*\s*#([\w-]+)\s*\*/\}|\[#([\w-]+)\]|:id=([\w-]+)|\[!?toc\])$")
