@@ -49,11 +49,11 @@ class Chunker:
         self._cache = TokenCache(embedder.tokenizer)
         self._room = embedder.max_length - embedder.tokenizer.count([""], "document")[0]
         if self._room < 2 * _MIN_TEXT_TOKENS:
-            raise ConfigError(f"the model reads only {embedder.max_length} tokens, too few to index passages")
+            raise ConfigError(f"the model reads only {embedder.max_length} tokens, too few for passages: use another")
         self._max_context_tokens = int(self._room * _MAX_CONTEXT_SHARE)
 
     def split(self, document: Document) -> list[Chunk]:
-        """Return the chunks of a document in reading order, at most `MAX_CHUNKS` + 1."""
+        """Return the chunks of a document in reading order; only the first `MAX_CHUNKS` + 1 if it has more."""
         self._cache.clear()
         sections = [short for section in document.sections for short in _divide(section)]
         self._cache.load(text for section in sections for text in (section.text, *section.path[-1:]))
@@ -110,7 +110,7 @@ class Chunker:
             budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # a piece can have more tokens than the sum of its units
 
     def _tokenize(self, text: str, tokens: TextTokens, piece: Piece, context: str) -> _Passage:
-        """Return the passage of a piece. Only a piece that begins or ends within a word is tokenized again."""
+        """Return the passage of a piece; if possible, join the tokens of its parts instead of tokenizing it again."""
         tokenizer, (start, end, head) = self._embedder.tokenizer, piece
         shown = f"{head}\n{text[start:end]}" if head else text[start:end]
         embedded = f"{context}\n\n{shown}" if context else shown
@@ -294,7 +294,7 @@ def _common_length(path: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 
 def _headings(sections: Iterable[Section], depth: int) -> Iterator[tuple[Section, str]]:
-    """Yield each section with the headings to put before its text, except the first `depth` of its path.
+    """Yield each section with the headings to put before its text: those of its path after the first `depth`.
 
     The heading of a parent is added only to the first section below it.
     """

@@ -25,12 +25,12 @@ _ITEM_COST = 0.05
 _LINE_COST = 0.2
 _SENTENCE_COST = 0.3
 _CLAUSE_COST, _WORD_COST, _CHARACTER_COST = 0.8, 2.0, 4.0
-# Added for a cut after a lead ("as follows:", a term, a table head, a line above indented lines), and in a short block.
+# Added for a cut after a lead ("as follows:", a term, a table head, a line above indented lines), or in a small block.
 _LEAD_COST, _INTACT_BLOCK_COST = 0.5, 1.0
 
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 _NEWLINES = re.compile(r"\n(?:[^\S\n]*\n)*")
-# Candidates for `_ends_sentence`.
+# Possible ends of sentences; `_ends_sentence` decides.
 _SENTENCE_END = re.compile(r"""(?<=[.!?؟।…])\s+(?=\S)|(?<=[.!?؟।…][)\]"'”’»])\s+(?=\S)|(?<=[。！？])(?=[^\s」』）])""")
 _FINER_SPLITS = (
     (_SENTENCE_END, _SENTENCE_COST),
@@ -80,7 +80,7 @@ def cut(
 ) -> list[Piece]:
     """Cut a text into pieces of at most `size` tokens.
 
-    A block that fits is rarely cut. Later pieces of a table repeat the table head unless it is too long.
+    A block that fits into a piece is rarely cut. Later pieces of a table repeat the table head unless it is too long.
 
     Args:
         text: a section.
@@ -124,7 +124,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def min_tokens(text: str) -> int:
-    """Return the minimum tokens to count for a text, because some tokenizers make one token of any long word."""
+    """Return the lowest count to assume for a text, because some tokenizers make one token of any long word."""
     return len(text.strip()) // _MAX_CHARACTERS_PER_TOKEN
 
 

@@ -48,10 +48,10 @@ detect_language: Callable[[str], str | None] | None = None  # set by reader proc
 
 
 def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
-    """Decode a document by the Encoding Standard, and note guesses. Invalid bytes become U+FFFD.
+    """Decode a document by the Encoding Standard; add a reader note on a guess. Invalid bytes become U+FFFD.
 
-    The encoding comes from a byte order mark, else from the charset of a server or a mail, else from <meta> or the XML
-    declaration of markup, which is removed. Otherwise it is UTF-8, even with a few invalid bytes, or it is guessed.
+    The encoding comes from a byte order mark, else from `charset` (of a server or a mail), else from <meta> or the XML
+    declaration of markup (which is removed). Otherwise it is UTF-8, even with a few invalid bytes, or it is guessed.
     """
     declared = _declared_encoding(body, charset, markup)
     name = declared or _guess_encoding(body, markup)
@@ -62,7 +62,7 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
 
 
 def is_binary(body: bytes, charset: str | None) -> bool:
-    """Return whether bytes are binary: they contain zeros, and nothing declares UTF-16 or UTF-32."""
+    """Return whether bytes are binary: a zero byte is near the start, and nothing declares UTF-16 or UTF-32."""
     if not body[:_BINARY_SAMPLE_BYTES].count(0):
         return False
     name = _declared_encoding(body, charset, markup=False)
@@ -204,7 +204,7 @@ _REFUSED = {"iso-2022-kr": "iso2022_kr", "csiso2022kr": "iso2022_kr", "hz-gb-231
 
 
 def encoding_name(label: str, *, is_page: bool = False) -> str | None:
-    """Return the name of an encoding for `decode_as` by its label, or None."""
+    """Return the name, for `decode_as`, of the encoding that a label means, or None if it is unknown."""
     label = label.strip("\t\n\f\r \"'")
     try:
         if encoding := webencodings.lookup(label):
@@ -245,7 +245,7 @@ def _decode_iso_2022_jp(body: bytes) -> str:
 
 
 _HIGH = bytes(byte | 0x80 if 0x20 < byte < 0x7F else byte for byte in range(256))
-# the codecs of Python nearest to encodings of the Encoding Standard
+# Python's codecs that are nearest to encodings of the Encoding Standard
 _SUPERSETS = {
     "big5": "big5hkscs", "euc-jp": "euc_jis_2004", "euc-kr": "cp949", "gbk": "gb18030", "shift_jis": "cp932",
 }  # fmt: skip

@@ -65,7 +65,7 @@ _MANY_PARTS = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){32
 
 
 def load_toml(text: str) -> dict[str, Any]:
-    """Parse TOML. Raises ValueError if it is invalid, too long or too deep, or if a name has too many parts."""
+    """Parse TOML. Raises ValueError if it is invalid, too long or nested too deeply, or a name has too many parts."""
     if len(text) > _MAX_CHARACTERS:
         raise ValueError(f"it has over {_MAX_CHARACTERS:,} characters")
     if _MANY_PARTS.search(text):  # the parser takes quadratic time for them
@@ -73,4 +73,4 @@ def load_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise ValueError("it is too deep") from None
+        raise ValueError("it is nested too deeply") from None

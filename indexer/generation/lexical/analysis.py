@@ -25,8 +25,8 @@ STEMMERS = {
     "nn": "norwegian", "no": "norwegian", "pt": "portuguese", "ro": "romanian", "ru": "russian", "sv": "swedish",
     "ta": "tamil", "tr": "turkish",
 }  # fmt: skip
-# Tantivy has no stemmer for Hindi. These are endings of number and case. Adding those of verbs (Ramanathan and Rao
-# 2003) does not improve nDCG@10 on XQuAD.
+# Tantivy has no stemmer for Hindi. This pattern matches endings of number and case. Endings of verbs (Ramanathan and
+# Rao 2003) would not improve nDCG@10 on XQuAD.
 _HINDI_ENDING = re.compile("(?<=..)(?:िय[ाो]|[ाु][ओएआ])?[ािीुूेो]?[ँं]?$")
 _WITH_STOP_WORD_LIST = STEMMERS.keys() - {"ar", "el", "hi", "ro", "ta", "tr"}
 COMPOUNDING = frozenset({"da", "de", "fi", "hu", "nb", "nl", "nn", "no", "sv"})
@@ -39,7 +39,7 @@ STOP_WORDS = frozenset(
 
 _MAX_WORD_CHARS = 64
 # Scripts without spaces between words (South-East Asian, Tibetan, Chinese, Japanese) or before particles (Korean): each
-# character and each pair of neighbours is a term, so no dictionary is needed.
+# character and each pair of adjacent characters is a term, so no dictionary is needed.
 _SPACELESS = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff"
@@ -86,7 +86,7 @@ _PICTURES = f"{_FLAG}|{_PICTURE}[{_VARIANTS}]*(?:\u200d{_PICTURE}[{_VARIANTS}]*)
 _UNCOUNTED = re.compile(f"[{_VARIANTS}\u200c\u200d]+|(?<=^\\$){{")
 _END_SIGN = re.compile(_END)
 _SINGLE_PICTURE = re.compile(f"{_FLAG}|{_PICTURE}")
-# These two do not change the matches of the patterns below, but make them three times as fast.
+# The next two make the patterns below three times as fast, and do not change their matches.
 _FIRST = r"(?=[^\s,;()\[\]{}\"'`])"
 _PLAIN = r"\w{3,}+(?![+#*])"
 _ASCII_WORD = re.compile(
@@ -137,7 +137,7 @@ def terms_in(text: str, language: str | None = ENGLISH) -> list[str]:
 
 
 def joined_terms(tokens: Iterable[str], language: str | None = ENGLISH) -> str:
-    """Return the terms of words, separated by spaces, much faster than `terms_in`."""
+    """Return the terms of words as one string, separated by spaces; much faster than `terms_in`."""
     return " ".join(filter(None, map(_joined[rules_for(language)].__getitem__, tokens)))
 
 
@@ -174,7 +174,7 @@ def has_sign(word: str) -> bool:
 
 
 def sign_name(word: str) -> str:
-    """Return the term of a match of `words` with a sign.
+    """Return the term of a match of `words` that contains a sign.
 
     The term of a number has ASCII digits and a decimal point, without separators. The term of a name is folded.
     """
@@ -213,7 +213,7 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
     terms: list[str] = []
     for piece in pieces:
         if _SPACELESS_RUN.match(piece):
-            # abc gives a, ab, b, bc, c. So the terms of a part, such as bc, are consecutive.
+            # "abc" gives a, ab, b, bc, c, so the terms of a substring, such as "bc", are consecutive.
             characters = _CHARACTER.findall(piece)
             terms += [term for first, second in pairwise(characters) for term in (first, first + second)]
             terms.append(characters[-1])
@@ -233,7 +233,7 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
 
 
 def _humps(name: str) -> list[str]:
-    """Return the parts of a camel-case name: getUserById, HTTPServer2, but not PostgreSQL, DNAs, iPhone."""
+    """Return the parts of a camel-case name (getUserById, HTTPServer2); no parts for PostgreSQL, DNAs or iPhone."""
     humps = _HUMP.findall(name) if name.isascii() and len(name) <= _MAX_WORD_CHARS else []
     match [hump for hump in humps if hump.isalpha()]:
         case [first, second, *others] as words if min(map(len, words)) > 1:
@@ -290,7 +290,7 @@ _OPERATORS = frozenset(("AND", "OR", "NOT", "TO"))
 _ELIDED = re.compile(r"(?<!\w)(\w)['\u2019]")
 _ELIDED_LETTERS = frozenset("bcdfghjklmnpqrstvwxz")  # stop words only before an apostrophe, as in d'accord
 
-Passages = Mapping[str, int]  # language → passages, at least one; unknown languages count as English
+Passages = Mapping[str, int]  # language → number of passages, never empty; unknown languages count as English
 
 
 def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list[bool]:
@@ -298,7 +298,7 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
 
     A stop word is in the lists of languages that together have a probability of at least
     `_MIN_STOP_WORD_PROBABILITY`. The probability of a language follows from its share of the passages and from the
-    number of words of the query in its list (naive Bayes), so one word that has a meaning in another language is not
+    number of words of the query in its list (naive Bayes), so one word in the list of an unlikely language is not
     decisive. Abbreviations in capitals among other words, such as IT or WHO, are not stop words.
     """
     not_elided = _ELIDED_LETTERS.difference(map(str.casefold, _ELIDED.findall(text)))
@@ -325,14 +325,14 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
 def distinctive_pairs(words: Sequence[str], distinctive: Sequence[bool]) -> list[tuple[str, str]]:
     """Return pairs of neighbouring words that are distinctive together, though they include a stop word.
 
-    They occur in short queries, such as "it support", and before capitals, as in "vitamin A".
+    The query is short ("it support"), or the stop word follows the other word and is in capitals ("vitamin A").
     """
     is_short = len(words) <= _MAX_SHORT_QUERY_WORDS
-    alone = not any(distinctive)
+    none_clear = not any(distinctive)
     return [
         (first, second)
-        for (first, counts), (second, also_counts) in pairwise(zip(words, distinctive, strict=True))
-        if (is_short and (alone or counts != also_counts)) or (counts and not also_counts and second.isupper())
+        for (first, clear), (second, next_clear) in pairwise(zip(words, distinctive, strict=True))
+        if (is_short and (none_clear or clear != next_clear)) or (clear and not next_clear and second.isupper())
     ]
 
 
@@ -350,15 +350,15 @@ def quantities(words: Sequence[str]) -> list[list[str]]:
 Span = tuple[int, int]  # characters [start, end)
 _MAX_SOUGHT_WORDS = 64
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying
-_CHANGED = ("e", "i", "y", "bl")  # letters at the end of a stem that a word may change: visibl, visibility
-# a table to write ASCII texts in lower case, with a space for each character outside of words
+_CHANGED = ("e", "i", "y", "bl")  # final letters of a stem that can differ in the full word: visibl, but visibility
+# a table that changes ASCII text to lower case, and each character outside of words to a space
 _SPACED = bytes(code if chr(code).isalnum() or chr(code) == "_" else ord(" ") for code in range(128)).lower().ljust(256)
 # A Latin word within a run of another script, or one character with the separate voicing marks of half-width kana.
 _UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOTALL)
 
 
 def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:
-    """Return, in order, the spans of a text's words whose term is in `marked`; see `LexicalQuery.marked_in`."""
+    """Return, in order, the spans of the words of a text that have a term in `marked`; see `LexicalQuery.marked_in`."""
     rules = rules_for(language)
     plain = text if text.isascii() else _FOREIGN_SIGN.sub(" ", text)
     beginnings, last_groups = _beginnings(marked)
@@ -409,8 +409,8 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str,
 def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
     """Return strings so that each marked word of an ASCII text contains one; empty if this is impossible.
 
-    A text may write a marked number with thousands separators. So also return its last three digits after a space,
-    in place of the last separator.
+    A text may have a marked number with thousands separators, which are spaces in `spaced`. So also return, for each
+    number, a space and its last three digits.
     """
     if len(marked) > _MAX_SOUGHT_WORDS or any(map(has_sign, marked)):
         return [], []

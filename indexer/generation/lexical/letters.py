@@ -1,7 +1,7 @@
 """Fold the different spellings of letters and digits to one.
 
-The Unicode Character Database has letters with marks and digits of all scripts. OpenCC's tables have the traditional
-forms of Chinese characters. Passages and queries are folded alike, so any spelling finds any other.
+Letters with marks and the digits of all scripts come from the Unicode Character Database, the traditional forms of
+Chinese characters from OpenCC's tables. Passages and queries are folded alike, so any spelling finds any other.
 """
 
 import re
@@ -17,7 +17,7 @@ _ACCENTS = re.compile("[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0640\u064b-\u06
 # of Arabic and Persian.
 _KEYBOARDS = {"\u06a9": "\u0643", "\u06aa": "\u0643", "\u06cc": "\u064a", "\u0649": "\u064a", "\u06d2": "\u064a",
               "\u06c1": "\u0647", "\u06d5": "\u0647", "\u06be": "\u0647"}  # fmt: skip
-# A Latin letter with a mark other than an accent, or a ligature, by its name in Unicode.
+# The Unicode name of a Latin letter with a mark other than an accent, or of a ligature.
 _LATIN = re.compile(r"LATIN SMALL (?:LETTER|LIGATURE) ([A-Z]{1,2}|ETH|THORN|ENG)(?: WITH .+)?")
 _LATIN_NAMES = {"eth": "d", "thorn": "th", "eng": "n"}
 _CHINESE = ("\u3400", "\u9fff")

@@ -1,4 +1,4 @@
-"""Search the words of chunks in Tantivy, which scores them by BM25 (k1 1.2, b 0.75).
+"""Search the words of chunks with Tantivy, which scores chunks by BM25 (k1 1.2, b 0.75).
 
 `lexical_writer` and `lexical_query` take terms from `analysis`, so Tantivy itself only splits at spaces. Its Python
 binding visits every posting of every term, so the time of a search depends on the number of postings, and hardly on the
@@ -41,12 +41,12 @@ from indexer.generation.manifest import corrupt, guarded
 from indexer.generation.rows import RowSet, ScoredRows
 
 _MAX_TERMS = 32
-# A posting costs about 4 ns. The rarest terms, with at most this total number of postings, find the candidates. The
-# other terms weigh less, and only add to the scores of the candidates.
+# A posting costs about 4 ns. The rarest terms, which together have at most this many postings, find the candidates.
+# The other terms weigh less, and only add to the scores of these candidates.
 _MAX_POSTINGS = 300_000
 _MIN_CANDIDATES = 64
 _MAX_ROWS_FOR_ALL_TERMS = 20_000
-_MAX_CORRECTION_RATIO = 5  # corrections with fewer passages than 1/5 of the likeliest are dropped
+_MAX_CORRECTION_RATIO = 5  # a correction with under 1/5 of the passages of the likeliest is dropped
 _FREQUENCY_CACHE = 1 << 16
 _QUERY_CACHE = 1 << 12
 _CORRECTION_CACHE = 1 << 12
@@ -96,7 +96,7 @@ class LexicalReader:
         spoken = {each: doc_freq("term", f"language:{each}") for each in languages if each != ENGLISH}
         if ENGLISH in languages or not spoken:  # unknown languages count as English
             spoken[ENGLISH] = self.count - sum(spoken.values())
-        # passages of each language, the most frequent language first
+        # number of passages in each language, the most frequent language first
         self.passages: Mapping[str, int] = dict(sorted(spoken.items(), key=lambda item: (-item[1], item[0])))
         self._languages = all_rules(self.passages)
 
@@ -113,7 +113,7 @@ class LexicalReader:
             query: the text of the user.
             synonyms: see `Synonyms`.
             is_word: returns whether a word that is not in the index is spelled correctly.
-            filter: filter; words that occur only in other passages are unknown, and are not offered as corrections.
+            filter: conditions on documents; words that occur only in other documents are unknown, and not offered.
         """
         is_known = self._frequency if filter is None else partial(self.is_known, filter)
 
@@ -221,7 +221,7 @@ class LexicalReader:
         return self._find(Query.boolean_query([(Occur.Must, matching), *self._tests(filter)]), k)
 
     def _scores(self, words: Sequence[Terms], rows: npt.NDArray[np.int64], rules: Rules) -> npt.NDArray[np.float32]:
-        """Return the BM25 score of these words in each of these rows, float32 of the same shape; 0 without a word."""
+        """Return the BM25 score of these words in each of these rows, float32 of the same shape; 0 if it has none."""
         numbers = rows - self._first_rows[np.searchsorted(self._first_rows, rows, side="right") - 1]
         tests = [(Occur.Should, self._term("row", row)) for row in sorted(set(numbers.tolist()))]
         among = Query.const_score_query(Query.boolean_query(tests), 0.0)
@@ -238,7 +238,7 @@ class LexicalReader:
         scores, addresses = zip(*hits, strict=True) if hits else ((), ())
         rows = self._rows_at(list(addresses))
         if None in rows or max(rows, default=0) >= max(1, self.count):
-            raise corrupt(self.folder, f"has rows other than those of {self.count:,} chunks")
+            raise corrupt(self.folder, f"refers to rows outside the {self.count:,} chunks of the index")
         return np.array(scores, np.float32), np.array(rows, np.int64)
 
     def _has(self, tests: list[tuple[Occur, Query]]) -> bool:
@@ -289,7 +289,7 @@ class LexicalReader:
 
     def _in_languages(self, terms: Terms, rules: Rules) -> Query:
         query = self._phrase(terms)
-        # German rules stem flower to flow, which is another word in an English document.
+        # The German stemmer turns "flower" into "flow", which is a different word in an English document.
         languages = rules.get(terms[0]) if rules and len(terms) == 1 else None
         if languages is None:
             return query
@@ -303,7 +303,7 @@ class LexicalReader:
         return Query.boolean_query([(Occur.Must, query), self._language_test(languages)]) if is_elsewhere else query
 
     def _language_test(self, languages: frozenset[str]) -> tuple[Occur, Query]:
-        """Return the test for documents in `languages`: some of the languages of the index, but not all."""
+        """Return the test for documents in `languages`, which are some of the languages of the index, but not all."""
         is_other = ENGLISH in languages  # unknown languages follow the rules of English
         listed = sorted(frozenset(self._languages) - languages if is_other else languages)
         spoken = _any_of([self._term("term", f"language:{each}") for each in listed])
@@ -314,10 +314,10 @@ class LexicalReader:
 
 
 class JointReader(LexicalReader):
-    """Searches several folders as one index, whose segments are the files of all. A filter may be an `EachFilter`."""
+    """Searches several folders as one index that has the segments of all of them. A filter may be an `EachFilter`."""
 
     def __init__(self, readers: Sequence[LexicalReader]) -> None:
-        """Open the folders of readers again, which must still exist. Raises as `LexicalReader` does."""
+        """Open the folders of the readers again; they must still exist. Raises as `LexicalReader` does."""
         self._readers = readers
         self._open([each.folder for each in readers], [*chain(*(each.passages for each in readers))])
         self._first_rows = np.cumsum([0, *(each.count for each in readers)])[:-1]
@@ -334,7 +334,7 @@ class JointReader(LexicalReader):
         return any(each.is_known(each_filter, term) for each, each_filter in zip(self._readers, filters, strict=True))
 
     def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
-        """Search deeper while too few rows are allowed, because terms do not say to which folder a row belongs."""
+        """Raise the limit until enough hits are allowed, because the index cannot tell the folders of rows apart."""
         limit = k
         while True:
             scores, rows = super()._allowed(matching, limit, filter, allowed)
@@ -364,7 +364,7 @@ def _open_folders(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Sc
             meta = json.loads((folder / META).read_bytes())
             counts.append(len(meta["segments"]))
             for segment in meta["segments"]:
-                name, id = f"{len(segments):032x}", segment["segment_id"].replace("-", "")  # copies share their ids
+                name, id = f"{len(segments):032x}", segment["segment_id"].replace("-", "")  # copies have the same id
                 segments.append({**segment, "segment_id": name})
                 links |= {name + path.name.removeprefix(id): path for path in folder.resolve().glob(f"{id}.*")}
         except OSError as error:

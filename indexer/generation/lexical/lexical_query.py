@@ -23,7 +23,7 @@ _QUOTES = '"“”„«»'
 _PHRASE = f"[{_QUOTES}][^{_QUOTES}]+[{_QUOTES}]"
 _QUOTED = re.compile(f"({_PHRASE})")
 _SYNTAX = re.compile(rf"[{_QUOTES}]|(?<!\S)-")
-# An excluded word has at least three letters, and a vowel if it is ASCII. Others are options, such as -v and -xzf.
+# An excluded word has at least three letters, and a vowel if it is ASCII. Other words after a dash are options: -xzf.
 _EXCLUDED = re.compile(rf"(?<!\S)-({_PHRASE}|(?=[a-z]*[aeiouy]|[^a-z])[^\W\d_]\w{{2,}}(?:-\w+)*)(?!\S)", re.IGNORECASE)
 # Brackets, operators and calls; options of commands; words of signs alone, except dashes and ampersands.
 _CODE = re.compile(
@@ -35,7 +35,7 @@ _NAME = re.compile(r"(?<![\w-])\w++(?:(?:[.-]|::|->)\w++)+")
 
 
 class ParsedQuery(NamedTuple):
-    """The optional words, required phrases and excluded parts of a query. `meaning` is the query without its syntax."""
+    """The optional words, required phrases and excluded parts of a query. `meaning` is the query without the latter."""
 
     words: str
     required: tuple[str, ...]
@@ -44,7 +44,7 @@ class ParsedQuery(NamedTuple):
 
 
 def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> ParsedQuery:
-    """Parse a query, which never fails. A query with only excluded words is read as plain words.
+    """Parse a query; this never fails. If all words of a query are excluded, they are read as plain words.
 
     Args:
         text: the text as it was typed or pasted; of a traceback or log, only the lines that name errors are read.
@@ -77,7 +77,7 @@ def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> Pa
 
 # folded words → texts to search for instead, including the words themselves if they are searched for too
 Synonyms = Mapping[tuple[str, ...], Sequence[str]]
-# term → the languages whose rules give this term; terms of all languages are not listed
+# term → the languages whose rules give it; a term that the rules of all languages give is not listed
 Rules = Mapping[str, frozenset[str]]
 MAX_SYNONYM_WORDS = 8
 _MAX_PHRASE_WORDS = 32
@@ -130,8 +130,8 @@ class LexicalQuery(Struct, frozen=True):
 
     Each of the optional `words` has alternative terms. `synonyms` are optional phrases. `pairs` are optional phrases
     that are not highlighted: names, quantities, and stop words with their neighbours. `query_words` has `words` and the
-    words of phrases, without stop words. The terms in `marked` are highlighted. The search by meaning uses `meaning`,
-    the query without its syntax. `did_you_mean` is the corrected query, if it has mistakes.
+    words of `required`, without stop words. The terms in `marked` are highlighted. The search by meaning uses
+    `meaning`, the query without excluded parts. `did_you_mean` is the corrected query, if it has mistakes.
     """
 
     words: tuple[Terms, ...]
@@ -164,11 +164,11 @@ def read_query(
     lookups: Lookups | None = None,
     synonyms: Synonyms = MappingProxyType({}),
 ) -> LexicalQuery:
-    """Parse a user's query. Stop words count only in quotation marks, or if there are few other words.
+    """Parse a user's query. Stop words count only in phrases, or if the query has no other words.
 
     Args:
         text: the query.
-        passages: number of passages of the index by language, at least one.
+        passages: number of passages in the index by language, never empty.
         lookups: access to the words of the index; without lookups, nothing is corrected.
         synonyms: see `Synonyms`.
     """
@@ -196,7 +196,7 @@ def read_query(
             forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
             compounds += [substitute.words] if substitute.is_split else []
         elif lookups and len(distinctive) > 1 and not word.isalnum() and has_sign(word):
-            # Drop signs that the index lacks: a lone sign, or a name that is searched for without its sign as well.
+            # Drop what the index lacks: a lone sign, or a name with signs if the words within it are searched for too.
             says_little = analysis.words_within(word) or not any(map(str.isalpha, word))
             if says_little and not lookups.is_known(sign_name(word)):
                 continue
@@ -254,7 +254,7 @@ def _has_word(lookups: Lookups, languages: Languages, word: str) -> bool:
 
 
 def _names(text: str) -> list[list[str]]:
-    """Return the words of each compound name. A name with hyphens, as in prose, counts only if it is the query."""
+    """Return the words of each compound name. One with hyphens, as in prose, counts only if it is the whole query."""
     names = [name[0] for name in islice(_NAME.finditer(text), _MAX_CLAUSES)]
     alone = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
     return [analysis.find_words(name)[:_MAX_PHRASE_WORDS] for name in alone]
@@ -274,10 +274,10 @@ def _joined_neighbours(
 
 
 class _Expanded(NamedTuple):
-    """The words of a query that are not replaced, with their synonyms.
+    """The words to search for after synonyms were applied.
 
-    Synonyms of one word are in `alternatives`, synonyms of several words in `phrases`, and each matched text is in
-    `also` with all its synonyms.
+    Synonyms that are one word are in `alternatives`, longer ones in `phrases`. `also` has each matched text with all
+    its synonyms.
     """
 
     words: list[str]
@@ -323,7 +323,7 @@ def folded_words(text: str) -> tuple[str, ...]:
 
 
 class _Substitute(NamedTuple):
-    """Words to search for instead of a word that the index lacks: any of them, or side by side if `is_split`."""
+    """Alternative words to search for instead of a word that the index lacks, or its two halves if `is_split`."""
 
     words: tuple[str, ...]
     reason: Literal["correction", "compound"]
@@ -331,7 +331,7 @@ class _Substitute(NamedTuple):
 
 
 class _Corrector(dict[str, _Substitute | None]):
-    """At most `_MAX_CORRECTED_WORDS` substitutes for the unknown words of one query; None for known words."""
+    """At most `_MAX_CORRECTED_WORDS` substitutes for the unknown words of one query; None for other words."""
 
     def __init__(self, lookups: Lookups, languages: Languages) -> None:
         self._lookups = lookups
@@ -347,7 +347,7 @@ class _Corrector(dict[str, _Substitute | None]):
         return substitute
 
     def _substitute(self, word: str) -> _Substitute | None:
-        """Return the first that exists of: adjacent words, compounds, corrections, two words anywhere."""
+        """Return the first of these that the index has: adjacent halves, compounds, corrections, halves anywhere."""
         if not word.isalpha() or not word[1:].islower() or analysis.is_spaceless(word):
             return None
         splits = self._splits(word)
@@ -370,7 +370,7 @@ class _Corrector(dict[str, _Substitute | None]):
         return sorted(known_pairs, key=lambda pair: -min(map(len, pair)))
 
     def proposal(self, text: str, parsed: ParsedQuery, fixed: set[str]) -> str | None:
-        """Return the query with its correctable words, except `fixed` ones, replaced, or None if there are none.
+        """Return the query with corrections of its words, except those in `fixed`, or None if there are no corrections.
 
         Words in quotation marks are replaced too, because their phrases would match nothing.
         """
@@ -395,7 +395,7 @@ def readings_of(phrase: Sequence[str], languages: Languages) -> Readings:
 
 
 def _clauses(texts: Sequence[str], languages: Languages) -> tuple[Clause, ...]:
-    """Return the different clauses of words and phrases; texts without a word have no clause."""
+    """Return one clause for each distinct word or phrase, skipping texts that contain no word."""
     clauses: dict[Readings, Clause] = {}
     for text in texts:
         typed = analysis.find_words(text)[:_MAX_PHRASE_WORDS]

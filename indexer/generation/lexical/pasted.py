@@ -1,4 +1,4 @@
-"""Find the question in a pasted text: the error in a traceback or log, or the sentences of an email near a passage."""
+"""Find the question in a pasted text: the error in a traceback or log, or the sentences of an email like a passage."""
 
 import re
 from collections import Counter
@@ -31,16 +31,16 @@ _DIAGNOSTIC = re.compile(r"\s*(?=[^\s:(]*[^\W\d_])\S+?[:(]\d+(?:[:,]\d+)?\)?:?(?
 _CODE = re.compile(r"\b[A-Z]{1,5}-?\d{3,6}\b")
 _NUMBER = re.compile(r"\d+")
 _PLAIN_WORD = re.compile(r"[^\w\s]*[^\W\d_]+(?:['\u2019-][^\W\d_]+)*[^\w\s]*")
-_MIN_MACHINE_WORDS = 0.25
+_MIN_MACHINE_WORDS = 0.25  # of all words
 _MIN_SENTENCE_BYTES = 20  # UTF-8, because a Chinese character says as much as three English letters
 _MIN_NEARNESS_SHARE = 0.9
 
 
 def error_lines(text: str) -> str:
-    """Return the lines of a pasted traceback or log that name errors, or the text if it is neither of these.
+    """Return the lines that name errors in a pasted traceback or log; return any other text unchanged.
 
-    If the text has causes, return only the last. Otherwise return diagnostics of compilers in order, else lines with
-    error codes or all lines that name errors, the last first. Lines that differ only in numbers count once.
+    If lines name causes, return only the last of them. Otherwise return diagnostics of compilers in order, or else
+    lines with error codes or all lines that name errors, the last first. Lines that differ only in numbers count once.
     """
     split = text.splitlines() if "\n" in text else _REMOVED_LINE_END.split(text)
     lines = [line.rstrip() for line in split if line.strip()]

@@ -1,11 +1,11 @@
 """The vocabulary of a generation, to correct words of a query, and its headings, to suggest while a user types.
 
-All files are mapped into memory. Words are in the order of their `word-lengths.npy`. `word-counts.npy` has the number
+All files are mapped into memory. Words are sorted by length: `word-lengths.npy`. `word-counts.npy` has the number
 of passages with a word; `word-folded.npy` and `word-written.npy` have the letters of all words without and with
-accents. A word with few edits shares most letters, so edits are counted only for words with a similar mask of 32 bits.
+accents. Words that few edits separate share most letters, so edits are counted only if a mask of 32 bits is similar.
 Two edits are tried only for frequent words, because a rare word is seldom the intended one.
 
-Headings and titles are found by a typed text that begins at any of their words. `heading-texts.npy` has
+A typed text finds each heading or title in which it begins at any word. `heading-texts.npy` has
 these names as they are written, and `heading-folded.npy` their folded words, in UTF-8 with a line feed after each name.
 `heading-uses.npy` has each name of each document: the number of the name, the first row, and whether it is the title.
 """
@@ -40,7 +40,7 @@ _MAX_COUNTED_SPELLINGS = 1 << 21
 _MAX_CORRECTIONS = 3
 _MIN_STEM_LETTERS, _MAX_ENDING_LETTERS = 4, 3
 _MAX_COMPOUNDS = 8
-# In a vocabulary of this size, nearly every mistake resembles a rare word. Such a word must begin with the same letter.
+# In a vocabulary of this size, nearly every mistake resembles a rare word. Such a word must have the same first letter.
 _LARGE_VOCABULARY = 10_000
 
 _USE = np.dtype([("name", "<u4"), ("row", "<u4"), ("is_title", "?")])
@@ -48,14 +48,14 @@ HEADINGS: dict[str, npt.DTypeLike] = {
     "heading-texts.npy": np.uint8, "heading-folded.npy": np.uint8, "heading-uses.npy": _USE,
 }  # fmt: skip
 _MAX_HEADING_CHARS = 120
-_SITE_HEADING_DOCUMENTS = 5  # a heading in so many documents belongs to the site, not to a subject
+_SITE_HEADING_DOCUMENTS = 5  # a heading in at least so many documents belongs to the site, not to a subject
 _END, _SPACE = b"\n", b" "
 
 Letters = npt.NDArray[np.uint16]
 
 
 class Correction(NamedTuple):
-    """A word of the index, in lower case, that a user may have intended; it has no edits if only accents differ."""
+    """A word of the index, in lower case, that a user may have intended; `edits` is 0 if only accents differ."""
 
     word: str
     edits: int
@@ -88,7 +88,7 @@ class VocabularyWriter:
         for word, count in self._counts.items():
             for spelled in words_within(word) if has_sign(word) else (word,):
                 if (folded := fold(spelled)) == spelled:
-                    folded = spelled  # a copy of each word would take 60 bytes
+                    folded = spelled  # the same object, because an equal copy would take 60 bytes
                 if not _is_word(folded):
                     continue
                 counts[folded] += count
@@ -111,7 +111,7 @@ class Vocabulary:
         self._lengths, self._counts, self._folded, self._written = read_arrays(folder, WORDS)
         self._starts = np.concatenate([[0], np.cumsum(self._lengths, dtype=np.uint32)])
         if len(self._counts) != len(self._lengths) or not len(self._folded) == len(self._written) == self._starts[-1]:
-            raise corrupt(folder / next(iter(WORDS)), "does not match the other words")
+            raise corrupt(folder / next(iter(WORDS)), "does not match the other files of words")
         bits = np.uint32(1) << (self._folded & 31).astype(np.uint32)
         self._masks = np.bitwise_or.reduceat(bits, self._starts[:-1]) if len(bits) else bits
         self._min_count_for_two_edits = 0
@@ -135,14 +135,14 @@ class Vocabulary:
             if edits > 1:
                 for shorter, longer in (sorted((word, fold(each.word)), key=len) for each in corrections):
                     if longer.startswith(shorter) or longer.endswith(shorter):
-                        return []  # cultured is no correction of uncultured
+                        return []  # "cultured" is no correction of "uncultured"
             likely = [each for each in corrections if each.passages > 1 or not many or each.word[0] == word[0]]
             if likely:
                 return sorted(likely, key=_likelihood)[:_MAX_CORRECTIONS]
         return []
 
     def compounds(self, stem: str, *, with_any: bool) -> list[Correction]:
-        """Return up to eight words that begin or end with a stem, words that more passages have first.
+        """Return up to eight words that begin or end with a stem, the most frequent first.
 
         If the stem is at the end of a word, up to three letters may follow it.
 
@@ -208,7 +208,7 @@ def likeliest(vocabularies: Sequence[Callable[..., list[Correction]]], *call: An
 
 
 def _is_word(folded: str) -> bool:
-    """Return whether a folded text can be corrected or be a correction: it must have 3 to 40 letters and no signs."""
+    """Return whether a folded text can be corrected or be a correction: it must consist of 3 to 40 letters."""
     is_long_enough = _MIN_LETTERS <= len(folded) <= _MAX_LETTERS
     return is_long_enough and folded.isalpha() and max(folded) <= "\uffff" and not is_spaceless(folded)
 
@@ -238,7 +238,7 @@ def _edits(word: Letters, candidates: Letters, lengths: npt.NDArray[np.int64], m
 
 
 class Heading(NamedTuple):
-    """A title or heading that completes the text of a user; the lowest `order` is first."""
+    """A title or heading that completes a typed text; the lowest `order` is first."""
 
     order: int
     text: str
@@ -280,7 +280,7 @@ class HeadingWriter:
             np.save(folder / file, content, allow_pickle=False)
 
 
-# for each name, its number of allowed documents, at most `_SITE_HEADING_DOCUMENTS`, and whether it is a title
+# two arrays by name: its number of allowed documents, at most `_SITE_HEADING_DOCUMENTS`, and whether it is a title
 _View = tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]
 
 
@@ -297,7 +297,7 @@ class Headings:
         self._count = len(self._ends)
         highest = int(self._uses["name"].max(initial=0))
         if len(self._folded_ends) != self._count or highest >= max(1, self._count):
-            raise corrupt(folder / next(iter(HEADINGS)), "does not match the other headings")
+            raise corrupt(folder / next(iter(HEADINGS)), "does not match the other files of headings")
         self._all = self._view(self._uses)
         self._narrowed: WeakKeyDictionary[RowSet, _View] = WeakKeyDictionary()
 
@@ -319,9 +319,9 @@ class Headings:
         is_allowed = documents[names] > 0
         names, tiers = names[is_allowed], tiers[is_allowed]
         is_no_title = ~is_title[names]
-        is_usual = (documents[names] >= _SITE_HEADING_DOCUMENTS) & is_no_title
+        is_site_heading = (documents[names] >= _SITE_HEADING_DOCUMENTS) & is_no_title
         lengths = self._ends[names] - self._starts[names]
-        order = (((tiers * 2 + is_usual) * 2 + is_no_title) << 16) + lengths
+        order = (((tiers * 2 + is_site_heading) * 2 + is_no_title) << 16) + lengths
         best: dict[str, Heading] = {}
         for place in np.argsort(order, kind="stable")[: 4 * count].tolist():
             name = int(names[place])
