@@ -200,7 +200,7 @@ class KeyFile:
             with self.path.open("rb") as file:
                 keys = json.decode(file.read(_MAX_FILE_BYTES), type=_Content).keys
             if any(not all(map(is_origin, key.origins)) or (key.origins and key.role != "read") for key in keys):
-                raise ValueError("a key with origins needs valid ones and the role read")
+                raise ValueError("a key has an invalid origin, or has origins and the role write")
             writers = [key.name for key in keys if not key.grant.is_whole and key.role == "write"]
         except FileNotFoundError:
             return ()
@@ -211,7 +211,7 @@ class KeyFile:
                 f"{self.path} is not a valid key file: restore it, or delete it and create new keys"
             ) from error
         if writers:
-            raise KeysError(f"{self.path}: key {writers[0]!r} has a filter and the role write: {MUST_BE_WHOLE}")
+            raise KeysError(f"{self.path}: key {writers[0]!r} has limits and the role write: {MUST_BE_WHOLE}")
         return keys
 
     def add(
@@ -235,12 +235,12 @@ class KeyFile:
         invalid_names = [each for each in grant.collections or () if not is_collection_name(each)]
         invalid_origins = [each for each in origins if not is_origin(each)]
         refusals = (
-            (not re.fullmatch(_NAME, name), f"a key cannot be called {name[:80]!r}: 1 to 64 letters, digits, . - _"),
+            (not re.fullmatch(_NAME, name), f"{name[:80]!r} is not a key name: use 1 to 64 letters, digits, . - _"),
             (role not in ROLES, f"role must be one of {', '.join(ROLES)}, not {role[:80]!r}"),
-            (origins and role != "read", "everybody can see a key in a page: with --origin, the role must be read"),
+            (origins and role != "read", "a key with --origin is visible in pages, so its role must be read"),
             (
                 role == "write" and not grant.is_whole,
-                f"a key that sees some documents of a collection cannot have the role write: {MUST_BE_WHOLE}",
+                f"a key that reads only part of a collection cannot have the role write: {MUST_BE_WHOLE}",
             ),
             (invalid_names, f"{''.join(invalid_names[:1])[:80]!r} is not a name that a collection can have"),
             (invalid_origins, f"{''.join(invalid_origins[:1])[:80]!r} is not an origin: {ORIGINS_ARE}"),
@@ -314,15 +314,15 @@ def digest(key: str) -> str:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Refuse settings with which anyone on the network could search.
+    """Refuse settings that let anyone on the network search.
 
-    Raises SettingsError if the server listens on another address than loopback, has no keys, and `anonymous` is not
-    set; KeysError if the key file cannot be used.
+    Raises SettingsError if the server listens on an address other than loopback and has no keys, `anonymous` or
+    `user_header`; KeysError if the key file cannot be used.
     """
     keys = KeyFile(settings.keys_file).current()
     if keys is None and settings.anonymous == "auto" and not settings.user_header and not is_loopback(settings.host):
         raise SettingsError(
-            f"--host {settings.host} lets others search without a key: make one with pilotlight keys add NAME, "
+            f"--host {settings.host} lets others search without a key: create one with pilotlight keys add NAME, "
             "or allow it with --anonymous read"
         )
 

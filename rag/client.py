@@ -30,7 +30,7 @@ _CONNECT_S = 10.0
 
 
 class _Problem(msgspec.Struct):
-    """The fields of a problem (RFC 9457) that errors show; None for a response without them."""
+    """The fields of an RFC 9457 problem that error messages use; each is None if the response lacks it."""
 
     detail: str | None = None
     field: str | None = None
@@ -57,7 +57,7 @@ class Client:
         Args:
             url: address of the server, such as http://127.0.0.1:8642.
             key: a key from `pilotlight keys add`; None if the server requires none.
-            timeout: seconds without data after which a request fails; the server may write an answer for 60.
+            timeout: seconds without data after which a request fails; an answer in words may take 60.
             patience: total seconds that a request waits and retries while the server is busy and sends Retry-After.
             http_proxy: as the setting; variables such as HTTP_PROXY are not read unless it is `environment`.
         """
@@ -90,7 +90,7 @@ class Client:
         self._http.close()
 
     def status(self) -> dict[str, Any]:
-        """Return the facts of the server: model, engine, generation, counts. Raises Unavailable while it loads."""
+        """Return the state of the server: model, engine, generation, counts. Raises Unavailable while it loads."""
         return self._ask("/readyz", dict[str, Any])
 
     def search(self, query: str | SearchRequest, **options: Any) -> Answer:
@@ -101,7 +101,7 @@ class Client:
             options: fields of `SearchRequest`; the server chooses those that are left out.
 
         Returns:
-            The hits, best first, and facts of the search.
+            The hits, best first, with details of the search.
 
         Raises:
             Unavailable, Refused, Rejected: see `Client`.
@@ -116,7 +116,7 @@ class Client:
             options: fields of `rag.messages.AnswerRequest`, such as `history`.
 
         Returns:
-            The answer, its hits, and its `citations` by the number of a hit.
+            The answer, the hits, and `citations`, each with the number of its hit.
 
         Raises:
             Unavailable, Refused, Rejected: see `Client`.
@@ -140,14 +140,14 @@ class Client:
         result = self._ask("/mcp", dict[str, Any], body).get("result") or {}
         text = "".join(block.get("text", "") for block in result.get("content", ()))
         if result.get("isError", not text):
-            raise Rejected(text or f"{self.url} does not answer calls of tools")
+            raise Rejected(text or f"{self.url} does not answer tool calls")
         return text, result.get("_meta", {}).get("shown", [])
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> DocumentListing:
         """Return a document with its passages.
 
         Args:
-            id: id of the document, the `document` of a hit.
+            id: id of the document: the field `document` of a hit.
             collection: collection of the document.
 
         Raises:
@@ -170,8 +170,8 @@ class Client:
 
         Args:
             url: address of the document, which is not fetched.
-            content: text, or bytes with the fact `content_type`, which may name a charset.
-            facts: further fields of `rag.messages.Push`, such as `date`; they override those in the document.
+            content: text, or bytes; for bytes, also pass `content_type`, which may name a charset.
+            facts: further fields of `rag.messages.Push`, such as `date`; they override the values in the document.
 
         Returns:
             The change, which the server has stored. Searches find the document within seconds; `wait` waits for that.
@@ -268,7 +268,7 @@ class Client:
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ClientError(f"the answer of {self.url} is not as expected ({error}): is it Pilotlight?") from error
+            raise ClientError(f"{self.url} sent no valid answer ({error}): is this server Pilotlight?") from error
 
     @contextmanager
     def _stream(

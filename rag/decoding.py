@@ -63,7 +63,7 @@ def decode(fields: Mapping[str, Any], kind: type[T], owner: str = "this request"
         fields: values by field name.
         kind: type of the struct.
         owner: the thing that has these fields, for an error.
-        strict: whether a number must be a JSON number; without it, a text may be a number, as in a query string.
+        strict: whether numbers must be JSON numbers; if not, they may be text, as in a query string.
 
     Raises:
         FieldError: a field is missing, unknown or has a value that is not allowed.

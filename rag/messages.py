@@ -1,6 +1,6 @@
-"""The bodies of the REST API, a struct for each: `web` decodes and `rag.client` returns them.
+"""The bodies of REST requests and responses, as structs that `web` and `rag.client` encode and decode.
 
-`/openapi.json` consists of their schemas. Searches and their results are `rag.query.request.SearchRequest` and
+`/openapi.json` has their schemas. Searches and their results are `rag.query.request.SearchRequest` and
 `rag.query.results.Answer`.
 """
 
@@ -48,7 +48,7 @@ Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
 Day = Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", extra_json_schema={"format": "date"})]
 _LANGUAGE = "^[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*$"
 Language = Annotated[str, Meta(pattern=_LANGUAGE, max_length=MOST_CHARACTERS, description="such as `en`")]
-Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_-]{0,63}$", description="name of a collection; made if missing")]
+Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_-]{0,63}$", description="collection; a push may create it")]
 Url = Annotated[
     str,
     Meta(
@@ -89,14 +89,14 @@ class Days(Request, rename={"first": "from", "last": "to"}):
 class FilterFields(Request):
     """A filter of documents: every field must match, by any of its values."""
 
-    source: Annotated[_Values | None, Meta(description="from this source, spelled as it was indexed")] = None
+    source: Annotated[_Values | None, Meta(description="source of the documents, spelled as it was indexed")] = None
     url_prefix: Annotated[_Addresses | None, Meta(description="at this address or below it")] = None
     path: Annotated[_Values | None, Meta(description="at this path or below it, on any host")] = None
     language: Annotated[_Tags | None, Meta(description="language: `en` and `en-GB` both mean English")] = None
-    content_type: Annotated[_Values | None, Meta(description="of this media type")] = None
+    content_type: Annotated[_Values | None, Meta(description="media type of the documents")] = None
     version: Annotated[_Values | None, Meta(description="version: `17`, `17.x`, or `latest` for the newest")] = None
-    date: Annotated[Days | None, Meta(description="dated within these days")] = None
-    metadata: Annotated[_MetadataFilter | None, Meta(description="with these values for these names")] = None
+    date: Annotated[Days | None, Meta(description="days within which the documents are dated")] = None
+    metadata: Annotated[_MetadataFilter | None, Meta(description="for each name, one of its values")] = None
 
 
 class SearchBatch(Request):
@@ -116,9 +116,9 @@ class SuggestRequest(Request):
     """The text typed so far, which suggestions complete."""
 
     q: Query
-    k: Annotated[int, Meta(ge=1, le=MAX_SUGGESTIONS, description="most suggestions to return")] = DEFAULT_SUGGESTIONS
+    k: Annotated[int, Meta(ge=1, le=MAX_SUGGESTIONS, description="maximum number of suggestions")] = DEFAULT_SUGGESTIONS
     collection: Collection = DEFAULT_COLLECTION
-    collections: Annotated[str | None, Meta(description="several of them: names with commas, or `*`")] = None
+    collections: Annotated[str | None, Meta(description="several collections: names with commas, or `*`")] = None
 
 
 class Suggestions(Struct):
@@ -137,7 +137,7 @@ class Exchange(Request):
 class AnswerRequest(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A question to answer from the hits of a search, with the conversation so far."""
 
-    # a short question is taken to continue it
+    # A short question is assumed to continue the conversation.
     history: Annotated[list[Exchange], Meta(max_length=MAX_EXCHANGES, description="the latest one last")] = field(
         default_factory=list
     )
@@ -172,32 +172,33 @@ class Citation(Struct, frozen=True):
     url: str
     title: str
     section: str
-    link: Annotated[str | None, Meta(description="`url`, at which browsers mark the text")]
+    link: Annotated[str | None, Meta(description="`url` with a fragment that makes browsers highlight the text")]
 
 
 _VERDICT = (
-    "`found`: word for word, or all facts are there; `elsewhere`: in another passage than the cited one; `altered`: "
-    "most words of a quotation in order, or another fact or subject; `not there`; `unchecked`: nothing to compare"
+    "`found`: the passage has the quotation word for word, or all facts; `elsewhere`: a passage that is not cited has "
+    "them; `altered`: it has most words of the quotation in order, or differs in a fact or subject; `not there`: no "
+    "passage has them; `unchecked`: there is nothing to compare"
 )
 
 
 class Proof(Struct, frozen=True):
     """The comparison of one sentence with the passages; the meaning of a paraphrase is not checked."""
 
-    start: Annotated[int, Meta(ge=0, description="character of the text at which the sentence begins")]
+    start: Annotated[int, Meta(ge=0, description="index of the first character of the sentence in the text")]
     end: Count
     verdict: Annotated[Literal["found", "elsewhere", "altered", "not there", "unchecked"], Meta(description=_VERDICT)]
-    reason: Annotated[str, Meta(description="one sentence for people")]
-    differing: Annotated[list[Span], Meta(description="characters [start, end) of the text that no passage has")]
-    is_quotation: Annotated[bool, Meta(description="whether the verdict is that of a quotation")] = False
-    number: Annotated[int | None, Meta(description="number of the cited passage that proves the sentence")] = None
-    id: Annotated[str | None, Meta(description="of this passage")] = None
+    reason: Annotated[str, Meta(description="reason for the verdict, for people")]
+    differing: Annotated[list[Span], Meta(description="parts of the text, as [start, end), that occur in no passage")]
+    is_quotation: Annotated[bool, Meta(description="whether the verdict is about a quotation")] = False
+    number: Annotated[int | None, Meta(description="number of the hit that `reason` is about")] = None
+    id: Annotated[str | None, Meta(description="id of its passage")] = None
     url: str | None = None
     title: str | None = None
     section: str | None = None
-    span: Annotated[Span | None, Meta(description="characters [start, end) of the passage")] = None
-    source: Annotated[str | None, Meta(description="the words of the passage")] = None
-    link: Annotated[str | None, Meta(description="`url`, at which browsers mark these words")] = None
+    span: Annotated[Span | None, Meta(description="the evidence: characters [start, end) of the passage")] = None
+    source: Annotated[str | None, Meta(description="text of the passage in `span`")] = None
+    link: Annotated[str | None, Meta(description="`url` with a fragment that makes browsers highlight it")] = None
 
 
 class AnswerInWords(Answer, frozen=True, kw_only=True):
@@ -205,7 +206,7 @@ class AnswerInWords(Answer, frozen=True, kw_only=True):
 
     answer: str
     citations: list[Citation]
-    proofs: Annotated[list[Proof], Meta(description="of each sentence, in order")] = field(default_factory=list)
+    proofs: Annotated[list[Proof], Meta(description="one for each sentence, in order")] = field(default_factory=list)
     finish_reason: Annotated[str, Meta(description="`stop`, `length` if it was cut off, or `nothing found`")]
 
 
@@ -215,7 +216,7 @@ class VerifyRequest(Request):
     text: Annotated[str, Meta(min_length=1, max_length=MAX_PROVED_CHARS, pattern=SOMETHING)]
     collection: Collection = DEFAULT_COLLECTION
     collections: Collections | None = None
-    filter: Annotated[Any, Meta(description="which documents may be evidence", extra_json_schema=FILTER_SCHEMA)] = None
+    filter: Annotated[Any, Meta(description="documents that may be evidence", extra_json_schema=FILTER_SCHEMA)] = None
 
 
 class Verification(Struct):
@@ -223,24 +224,24 @@ class Verification(Struct):
 
     proofs: list[Proof]
     counts: Annotated[dict[str, Count], Meta(description="sentences by verdict")]
-    end: Annotated[int, Meta(ge=0, description="character up to which the text was checked: its first 1,000 sentences")]
+    end: Annotated[int, Meta(ge=0, description="index of the end of the checked text: at most 1,000 sentences")]
 
 
 class Edit(Struct, frozen=True):
     """A sentence that differs, before and after."""
 
-    old: Annotated[str | None, Meta(description="null where it was added")]
-    new: Annotated[str | None, Meta(description="null where it was removed")]
+    old: Annotated[str | None, Meta(description="null if it was added")]
+    new: Annotated[str | None, Meta(description="null if it was removed")]
 
 
 class SectionChange(Struct, frozen=True):
     """The change of a section."""
 
     kind: Literal["added", "removed", "rewritten", "moved", "renamed"]
-    section: Annotated[str, Meta(description="headings joined with ` › `, below the title")]
+    section: Annotated[str, Meta(description="headings below the title, joined with ` › `")]
     url: str
     edits: Annotated[tuple[Edit, ...], Meta(description="sentences that differ")]
-    old_section: Annotated[str | None, Meta(description="its place or heading before a move or renaming")] = None
+    old_section: Annotated[str | None, Meta(description="`section` before it was moved or renamed")] = None
     old_url: str | None = None
 
 
@@ -256,7 +257,7 @@ class DocumentChange(Struct, frozen=True):
 
     @property
     def characters(self) -> int:
-        """The length of its edits."""
+        """The number of characters in the edits."""
         return sum(len(edit.old or "") + len(edit.new or "") for each in self.sections for edit in each.edits)
 
 
@@ -265,7 +266,7 @@ class Snapshot(Struct, frozen=True):
 
     generation: str
     created_at: Annotated[str, Meta(description="ISO 8601, UTC")]
-    version: Annotated[str | None, Meta(description="of the manual, where two versions are compared")] = None
+    version: Annotated[str | None, Meta(description="version of the manual, if two versions are compared")] = None
 
 
 _Moment = Annotated[str, Meta(max_length=100)]
@@ -275,10 +276,10 @@ _MOMENTS = "a day, a number of days such as `30d`, a generation, or a version"
 class ChangesRequest(Request):
     """The snapshots to compare."""
 
-    since: Annotated[_Moment | None, Meta(description=f"{_MOMENTS}; default: the generation before")] = None
-    until: Annotated[_Moment | None, Meta(description=f"{_MOMENTS}; default: live, or the newest version")] = None
+    since: Annotated[_Moment | None, Meta(description=f"{_MOMENTS}; default: the previous generation")] = None
+    until: Annotated[_Moment | None, Meta(description=f"{_MOMENTS}; default: live, or newest version")] = None
     collection: Collection = DEFAULT_COLLECTION
-    limit: Annotated[int, Meta(ge=1, le=10_000, description="most documents to list")] = 1_000
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="maximum number of documents")] = 1_000
 
 
 class Changes(Struct, frozen=True):
@@ -287,7 +288,7 @@ class Changes(Struct, frozen=True):
     collection: str
     since: Snapshot
     until: Snapshot
-    counts: Annotated[dict[str, Count], Meta(description="sections by kind of change; `documents` that have any")]
+    counts: Annotated[dict[str, Count], Meta(description="changed sections by kind, and changed `documents`")]
     noise: Annotated[int, Meta(ge=0, description="sections that differ only by dates, counters or navigation")]
     documents: list[DocumentChange]
     available: Annotated[list[Snapshot], Meta(description="generations that can be compared, newest first")]
@@ -305,7 +306,7 @@ class FeedbackRequest(Request):
 
     search_id: Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="`search_id` of an answer")]
     feedback: Annotated[FeedbackKind, Meta(description=_FEEDBACK)]
-    hit: Annotated[_HitId | None, Meta(description="its `id`; `seen` needs none")] = None
+    hit: Annotated[_HitId | None, Meta(description="`id` of the hit; not needed for `seen`")] = None
 
 
 class EmbeddingRequest(Struct):
@@ -317,7 +318,7 @@ class EmbeddingRequest(Struct):
         "float"
     )
     dimensions: Annotated[Positive | None, Meta(description="must be the dimension of the model")] = None
-    role: Annotated[Literal["document", "query"], Meta(description="some models embed them differently")] = "document"
+    role: Annotated[Literal["document", "query"], Meta(description="embedded differently by some models")] = "document"
 
 
 class Embedding(Struct):
@@ -362,8 +363,8 @@ class RerankRequest(Struct):
 
     query: Annotated[str, Meta(min_length=1, max_length=MAX_QUERY_CHARS)]
     documents: Annotated[list[Text | _TextFields], Meta(min_length=1, max_length=MAX_RANKED_TEXTS)]
-    model: Annotated[str, Meta(max_length=1000, description="must be the model that reranks here")] = ""
-    top_n: Annotated[Positive | None, Meta(description="most results; default: all")] = None
+    model: Annotated[str, Meta(max_length=1000, description="must be the reranking model of the server")] = ""
+    top_n: Annotated[Positive | None, Meta(description="maximum number of results; default: all")] = None
     rank_fields: Annotated[list[str] | None, Meta(description="fields of documents to read, in this order")] = None
     return_documents: Annotated[bool, Meta(description="whether to repeat each text in its result")] = False
 
@@ -389,7 +390,7 @@ class Passage(Struct, frozen=True):
     """One passage of a document."""
 
     id: str
-    url: Annotated[str, Meta(description="with the section's anchor")]
+    url: Annotated[str, Meta(description="address, with the anchor of the section")]
     section: Annotated[str, Meta(description="heading path joined with ` › `")]
     text: str
     blocks: Annotated[list[TextBlock], Meta(description="code and tables: characters [start, end) of `text`")] = []
@@ -430,7 +431,7 @@ _MediaType = Annotated[
     Meta(
         min_length=1,
         max_length=200,
-        description="media type, of bytes with their charset if it is known, as in `text/html; charset=latin-1`",
+        description="media type; for bytes, also their charset if it is known, as in `text/html; charset=latin-1`",
         extra_json_schema={"pattern": f"^({_TYPES})(; ?charset=[A-Za-z0-9_.:-]+)?$"},
     ),
 ]
@@ -440,7 +441,7 @@ _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"  # unch
 
 
 class Push(Request):
-    """A document as text, or as bytes in base64. Facts given here override those of the document."""
+    """A document as text, or as bytes in base64. The other fields override the values in the document."""
 
     url: Url
     text: str | None = None
@@ -453,7 +454,7 @@ class Push(Request):
         dict[_MetaName, _MetaValues | None], Meta(max_length=MOST_VALUES, description="values by name, to filter by")
     ] = {}
     access: Access | None = None
-    replace: Annotated[bool, Meta(description="whether it may replace a document at its address; if not, 409")] = True
+    replace: Annotated[bool, Meta(description="whether to replace a document at the same address; if not, 409")] = True
     collection: Name = DEFAULT_COLLECTION
 
 
@@ -468,7 +469,7 @@ class IndexChange(Struct):
     at: Annotated[str, Meta(description="ISO 8601, UTC")]
     state: Literal["queued", "indexed", "skipped", "failed", "removed", "superseded"]
     reason: Annotated[str | None, Meta(description="why it was skipped or failed")]
-    generation: Annotated[str | None, Meta(description="the generation that was made with it")]
+    generation: Annotated[str | None, Meta(description="the generation that was built with it")]
 
 
 class PushQueue(Struct):
@@ -476,12 +477,12 @@ class PushQueue(Struct):
 
     collection: str
     queued: Annotated[int, Meta(ge=0, description="changes that wait to be indexed")]
-    oldest: Annotated[str | None, Meta(description="when the first of them arrived")]
+    oldest: Annotated[str | None, Meta(description="when the oldest of them arrived")]
     failed: Annotated[int, Meta(ge=0, description="documents that could not be read, as far back as changes are kept")]
     documents: Annotated[int, Meta(ge=0, description="documents that were pushed and not withdrawn")]
-    bytes: Annotated[int, Meta(ge=0, description="of these documents")]
+    bytes: Annotated[int, Meta(ge=0, description="total size of these documents")]
     error: Annotated[str | None, Meta(description="error of the last attempt to index waiting changes")]
-    changes: Annotated[list[IndexChange], Meta(description="the latest ones, the last one first")]
+    changes: Annotated[list[IndexChange], Meta(description="the latest changes, newest first")]
 
 
 class ToolMessage(Struct):
@@ -489,7 +490,7 @@ class ToolMessage(Struct):
 
     jsonrpc: Literal["2.0"]
     method: str
-    id: Annotated[int | str | None, Meta(description="of a request; a notification has none")] = None
+    id: Annotated[int | str | None, Meta(description="id of a request; a notification has none")] = None
     params: dict[str, Any] | None = None
 
 
@@ -565,7 +566,7 @@ class Status(CollectionStatus, kw_only=True):
 class Problem(Struct):
     """A problem as RFC 9457 defines it."""
 
-    title: Annotated[str, Meta(description="the phrase of the status")]
+    title: Annotated[str, Meta(description="the reason phrase of the HTTP status")]
     status: int
     detail: Annotated[str, Meta(description="one sentence for people")]
     type: str = "about:blank"

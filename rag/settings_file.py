@@ -106,7 +106,7 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
             if kind == "path" and limit != "max_bytes":
                 raise SourceError(f"{limit} limits a crawl: it needs a url, and this source is a path")
             if kind == "url" and limit not in settings_of(name):
-                raise SourceError(f"{limit} is not for a {address_kind(name)}")
+                raise SourceError(f"{limit} does not apply to a {address_kind(name)}")
             limits[limit] = BY_NAME[limit].read(table[limit], f"{where}: {limit}")
         limits = own_limits(limits)
         CrawlLimits(own={where: limits})
@@ -151,7 +151,7 @@ def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credentia
     where = f"{where} ({site})"
     headers = _subtable(table.get("headers", {}), f"{where}: headers")
     if any(not _HEADER.fullmatch(name) or name.lower() in _RESERVED for name in headers):
-        raise SettingsError(f"{where}: headers has a name that no header can have, or one that the crawler sets itself")
+        raise SettingsError(f"{where}: headers has a name that no header can have, or that only the crawler may set")
     ways = [name for name in ("bearer", "basic") if name in table]
     ways += [name for name in headers if name.lower() == "authorization"]
     if len(ways) > 1:
@@ -187,11 +187,11 @@ def _place(value: object, folder: Path, where: str) -> SecretPlace:
     if len(fields) != 1 or not all(isinstance(text, str) and text for text in fields.values()):
         raise SettingsError(f'{where} must be {{env = "VARIABLE"}} or {{file = "PATH"}}')
     if "env" in fields and not _VARIABLE.fullmatch(fields["env"]):
-        raise SettingsError(f"{where}.env must be the name of a variable, not what is in it")
+        raise SettingsError(f"{where}.env must be the name of a variable, not its value")
     try:
         return InEnvironment(fields["env"]) if "env" in fields else InFile(folder / Path(fields["file"]).expanduser())
     except RuntimeError:
-        raise SettingsError(f"{where}: a path begins with ~ and the name of a user who does not exist") from None
+        raise SettingsError(f"{where}: the path begins with ~ and the name of a user who does not exist") from None
 
 
 def _subtable(value: object, where: str, names: tuple[str, ...] = ()) -> Mapping[str, Any]:

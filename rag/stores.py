@@ -1,4 +1,4 @@
-"""The stores that settings name, folders of the index or one in Milvus; and publishing to Milvus."""
+"""Find the stores that the settings name, in folders or in Milvus, and publish generations to Milvus."""
 
 import os
 import shlex
@@ -69,7 +69,7 @@ def chosen_store(settings: Settings) -> Store:
 
 
 def roll_back(store: Store, generation_id: str | None = None) -> str:
-    """Make another generation live, by default the newest older one, and return its id.
+    """Make another generation live, by default the newest of those older than the live one, and return its id.
 
     Raises IndexMissing if there is no such generation, IndexCorrupt if it cannot be opened; then nothing changes.
     """
@@ -110,7 +110,7 @@ def verify_generation(store: Store, generation_id: str) -> list[Check]:
 
 
 def facts_of(manifest: Manifest) -> dict[str, Any]:
-    """Return the facts of a generation for reports, JSON-ready."""
+    """Return the id, time and counts of a generation for reports, JSON-ready."""
     counts = {"documents": manifest.counts.documents, "chunks": manifest.counts.chunks}
     return {"generation": manifest.id, "created_at": manifest.created_at, **counts}
 

@@ -1,7 +1,7 @@
 """Claims: the facts and content words of a sentence, and the one place of the passages that has them together.
 
-A place is a row, a list item, or a few adjacent sentences, with its headings. A claim that is stitched together has its
-facts in no single place.
+A place is a row, a list item, or a few adjacent sentences, with its headings. If a claim combines facts from several
+places, no single place has all of them.
 """
 
 import re
@@ -36,7 +36,7 @@ _cost_of = attrgetter("cost")
 
 
 class PassageWords:
-    """The words of some passages."""
+    """The words of some passages, with their weights."""
 
     def __init__(self, passages: Sequence[Evidence]) -> None:
         """Take the passages."""
@@ -107,7 +107,7 @@ class Claim:
         return frozenset[str]().union(*(item.keys for item in self._items))
 
     def drop_derived(self, passages: Sequence[Evidence]) -> None:
-        """Drop spelled-out numbers of things that the passages do not count, such as the two in two tools."""
+        """Drop spelled-out numbers of things that the passages do not count, such as "two" in "two tools"."""
         counted = frozenset[str]().union(*(each.counted for each in passages))
         after = {number.key: number.after[:1] for number in self._numbers}
         names = [fact for fact in self.facts if fact.is_number and not fact.text[0].isdigit()]
@@ -117,12 +117,12 @@ class Claim:
                 self._items = [item for item in self._items if item.start != fact.start - self._start]
 
     def facts_with(self, keys: frozenset[str]) -> list[Term]:
-        """Return the facts that have some keys."""
+        """Return the facts that have at least one of the keys."""
         starts = {self._start + item.start for item in self._items if not item.keys.isdisjoint(keys)}
         return [fact for fact in self.facts if fact.start in starts]
 
     def is_foreign(self, passage_keys: frozenset[str]) -> bool:
-        """Return whether a sentence in the language of the passages (it has stop words) has hardly a word of theirs."""
+        """Return whether the claim has hardly a word of the passages, although its stop words are in their language."""
         is_comparable = len(self.keys) >= _MIN_WORDS and self._stop_words >= _MIN_STOP_WORDS
         return is_comparable and len(self.keys & passage_keys) < _MIN_COVERAGE * len(self.keys)
 
@@ -133,7 +133,7 @@ class Claim:
         return 2 * len(self.keys & reading.unit.window) >= len(self.keys) and reading.unit.names <= self.keys
 
     def read(self, passages: Sequence[Evidence], vocabulary: PassageWords, passage_keys: frozenset[str]) -> Placement:
-        """Find the place with most words of the claim. If it lacks some, return the place of the worst clause."""
+        """Find the place with most words of the claim. If it lacks some, return that of the worst clause."""
         items = [item for item in self._items if not item.keys.isdisjoint(passage_keys)]
         reading = self._read(items, passages, vocabulary, passage_keys)
         if reading.is_whole:

@@ -43,7 +43,7 @@ def write_answer(
     lookup: Lookup | None = None,
     is_strict: bool = False,
 ) -> Generator[Event | None, None, None]:
-    """Yield the events of an answer to a question: hits, then tokens and proofs, citations and done.
+    """Yield the events of an answer to a question: `hits`, then `token` and `proof`, `citations` and `done`.
 
     Yields None after each BEAT_SECONDS of silence. Closing the iterator ends the call to the endpoint.
 
@@ -184,8 +184,8 @@ async def _call(
         put(EndpointSlow(f"the answer endpoint did not finish within {endpoint.timeout:g} seconds"))
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         log.warning("the answer endpoint failed: %r", error)
-        put(EndpointFailed("the answer endpoint cannot be reached, or broke off"))
-    except Exception as error:  # noqa: BLE001 - raised by the reader of the pieces
+        put(EndpointFailed("the answer endpoint cannot be reached, or closed the connection"))
+    except Exception as error:  # noqa: BLE001 - `complete` raises it
         put(error)
 
 
@@ -217,7 +217,7 @@ async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Calla
         async for block in response.aiter_raw():
             size += len(block)
             if size > MAX_ANSWER_BYTES:
-                raise EndpointFailed("the answer endpoint does not stop sending")
+                raise EndpointFailed("the answer endpoint sent too much")
             for data in events.feed(utf8.decode(block)):
                 if data == "[DONE]":
                     put(Finished(reason or "stop"))
@@ -226,7 +226,7 @@ async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Calla
                 if piece:
                     put(piece)
         if not reason:
-            raise EndpointFailed("the answer endpoint broke off in the middle")
+            raise EndpointFailed("the answer endpoint ended the stream too early")
         put(Finished(reason))
 
 
@@ -252,7 +252,7 @@ def _read(data: str, reason: str) -> tuple[str, str]:
         chunk: Any = json.loads(data)
         if chunk.get("error"):
             log.warning("the answer endpoint failed: %.300r", chunk["error"])
-            raise EndpointFailed("the answer endpoint failed in the middle")
+            raise EndpointFailed("the answer endpoint reported an error")
         choices = chunk["choices"]
         if not choices:
             return "", reason

@@ -15,7 +15,7 @@ from rag.query.results import Hit, Span, link_to_text, text_of
 
 MIN_SAME_WORDS = 0.85  # an altered quotation has at least this share of the words in order
 _DRIFT = 12  # tokens
-MAX_MISSING = 1.0  # weight: one rare word
+MAX_MISSING = 1.0  # the weight of one rare word
 _REACH = 2  # neighbouring sentences on each side that are read with a sentence
 _NEXT = 4  # words on each side of a number
 _MAX_LINE = 70  # characters
@@ -51,7 +51,7 @@ _ROOT = 4  # characters
 
 
 class Term(NamedTuple):
-    """A word, or a number of several words, with its key for comparison: a value or a stem."""
+    """A word, or a number in one or more words, with its key for comparison: a stem or a value."""
 
     text: str
     start: int
@@ -73,7 +73,7 @@ _make_term = partial(tuple.__new__, Term)  # three times as fast as the class
 
 
 def tokens_of(text: str) -> list[str]:
-    """Split a text into words and signs, with all quotation marks and dashes in one form."""
+    """Split a text into words and punctuation, with all quotation marks and dashes in one form."""
     return _TOKEN.findall(text.translate(_SIGNS))
 
 
@@ -83,7 +83,7 @@ def join(tokens: Iterable[str]) -> str:
 
 
 def read_terms(text: str, language: str | None) -> list[Term]:
-    """Return the words of a text; 30,000, thirty thousand and 30 thousand have the same key, and v5.1 is a number."""
+    """Return the words and numbers of a text; "30,000", "thirty thousand" and "30 thousand" have the same key."""
     terms: list[Term] = []
     text = _VERSION.sub(" ", text)
     thousands = rest = 0.0  # their sum is the value of the last term
@@ -117,7 +117,7 @@ def read_terms(text: str, language: str | None) -> list[Term]:
 
 @lru_cache(1 << 14)
 def _read_word(word: str, language: str) -> tuple[str, bool, bool]:
-    """Return the key of a word, and whether it is neither a number nor a letter, and whether it is a stop word."""
+    """Return the key of a word, whether it is plain (no number or single letter), and whether it is a stop word."""
     lower = word.lower()
     is_plain = word.isalpha() and len(word) > 1 and lower not in _NUMBER_PARTS
     return next(iter(TERMS[rules_for(language)][word]), word), is_plain, is_stop_word(lower, language)
@@ -140,7 +140,7 @@ class NumberContext(NamedTuple):
 
 
 def read_numbers(content: Sequence[Term]) -> list[NumberContext]:
-    """Return the numbers among the content words of a sentence; adjacent numbers have the same words around them."""
+    """Return the numbers in a sentence with their context; numbers in a row share the words before and after it."""
     runs = [(is_number, [term.key for term in group]) for is_number, group in groupby(content, _is_numeric)]
     runs = [(False, []), *runs, (False, [])]
     places = [at for at, (is_number, _) in enumerate(runs) if is_number]
@@ -159,10 +159,10 @@ class Unit:
     """Keys of the first cell of a row."""
 
     def __init__(self, span: Span, kind: str, content: Sequence[Term], keys: frozenset[str]) -> None:
-        """Take its place, its kind, its content words, and the keys of these and of the words within names."""
+        """Take the span and kind of the unit, its content words, and their keys with those of words within names."""
         self.span, self.kind, self.keys, self._content = span, kind, keys, content
         self.window = keys
-        """Keys of the sentences around it, of its header row or the sentence before its list, and of its headings."""
+        """Keys of the unit, the sentences around it, its header row or the sentence above its list, its headings."""
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -184,7 +184,7 @@ class Match(NamedTuple):
 
     passage: "Evidence"
     span: Span | None  # None if it is in the heading
-    differing: Sequence[int] = ()  # the quotation's tokens that the passage does not have
+    differing: Sequence[int] = ()  # indexes of the quotation's tokens that the passage does not have
 
 
 class Evidence:
@@ -198,7 +198,7 @@ class Evidence:
 
     @property
     def name(self) -> str:
-        """The name of the passage in a reason."""
+        """The name of the passage in the reason of a proof."""
         heading = self.hit.title or self.hit.url
         return f"“{heading[:80]}”" if self.number is None else f"passage {self.number}"
 
@@ -219,7 +219,7 @@ class Evidence:
         return read_terms(self._all, self.hit.language)
 
     def _lines(self) -> Iterator[tuple[Span, str]]:
-        """Yield the places of sentences, rows and list items; a short line belongs to the sentence below it."""
+        """Yield span and kind of each sentence, row and list item; a short line belongs to the sentence below it."""
         text, start = self.text, 0
         ends = [match.end() for match in _UNIT_END.finditer(text) if not is_abbreviated(text, match.start() - 1)]
         for end in [*ends, len(text)]:
@@ -243,7 +243,7 @@ class Evidence:
                 continue
             keys = frozenset(term.key for term in content)
             keys = keys.union(*(analysed[term.text] for term in content if not _is_numeric(term)))
-            keys |= {term.text.partition(" ")[0] for term in content if _is_numeric(term)}  # 31 of 31 million
+            keys |= {term.text.partition(" ")[0] for term in content if _is_numeric(term)}  # "31" of "31 million"
             unit = Unit(span, kind, content, keys)
             if kind == "row":
                 if last != kind:
@@ -286,7 +286,7 @@ class Evidence:
 
     @cached_property
     def counted(self) -> frozenset[str]:
-        """Keys of the words after numbers."""
+        """Keys of the words directly after numbers."""
         return frozenset(number.after[0] for number in self._numbers if number.after)
 
     @cached_property
@@ -322,7 +322,7 @@ class Evidence:
         )
 
     def has_name(self, name: Term) -> bool:
-        """Return whether the passage has a number, or a name, its long form, or a word with its root (Swedish)."""
+        """Return whether the passage has a number; or a name, the words it abbreviates, or a name that begins alike."""
         if name.is_number:
             return not self.keys.isdisjoint((name.key, f"{name.key}th", _ORDINALS.get(name.key, name.key)))
         keys = (name.key, name.key.removesuffix("s"))

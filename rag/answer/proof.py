@@ -1,7 +1,7 @@
 """Proof of answers without a model: quotations and facts are compared with the cited passages.
 
-Passages must have quotations word for word, and the numbers, names, code and addresses of other sentences. What a
-paraphrase means is not checked. The time is linear in the length of the answer.
+Passages must have quotations word for word, and the numbers, names, code and addresses of other sentences. The
+meaning of a paraphrase is not checked. The time is linear in the length of the answer.
 """
 
 import re
@@ -21,7 +21,7 @@ from rag.messages import Proof
 from rag.query.results import Hit, Span
 
 Lookup = Callable[[str], Sequence[Hit]]
-"""Finds passages of the index with some words, among those that the caller may see."""
+"""Finds passages with the words of a text, among those that the caller may see."""
 
 MAX_LOOKUPS = 20
 MAX_QUOTES_PER_SENTENCE = 100
@@ -42,8 +42,8 @@ class Prover:
         """Take the passages.
 
         Args:
-            hits: the answer cites the first as [1].
-            question: its words need no proof.
+            hits: the passages; the answer cites the first as [1].
+            question: the question, whose words need no proof.
             lookup: finds passages for quotations that no hit has.
             are_numbered: whether reasons name the passages by number.
         """
@@ -93,7 +93,7 @@ class Prover:
             spans = _token_spans(quote, tokens, altered.differing)
             changed = ", ".join(quote.text[start - quote.start : end - quote.start] for start, end in spans)
             return _proof(
-                "altered", f"Not as {altered.passage.name} has it: {changed or 'signs or capitals'}.", altered, spans
+                "altered", f"{altered.passage.name} differs: {changed or 'punctuation or case'}.", altered, spans
             )
         return _proof("not there", f"Not in {names}.", None, [(quote.start, quote.end)])
 
@@ -156,7 +156,7 @@ class ProvedText:
     def __init__(self, prover: Prover, *, is_strict: bool) -> None:
         """Take the prover, and whether to leave out sentences with a quotation that is in no passage."""
         self._prover, self._is_strict = prover, is_strict
-        self._pending = ""  # text of a strict answer without a proof yet
+        self._pending = ""  # text that has no proof yet, if strict
         self._read = self._removed = 0  # characters
         self.corrected: list[int] = []
 

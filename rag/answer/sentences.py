@@ -1,4 +1,4 @@
-"""Sentences of an answer, with their quotations, code and citations, while it is written."""
+"""Split an answer into sentences, with their quotations, code and citations, while it is written."""
 
 import math
 import re
@@ -121,7 +121,7 @@ def _is_abbreviation(text: str, end: re.Match[str]) -> bool:
 
 
 def is_abbreviated(text: str, stop: int) -> bool:
-    """Return whether the sign at an index is the full stop of an abbreviation or of a number in a list."""
+    """Return whether the character at an index is the full stop of an abbreviation or of a number in a list."""
     return text[stop] == "." and _ABBREVIATED.search(text, max(0, stop - _MAX_ABBREVIATION), stop) is not None
 
 

@@ -1,4 +1,4 @@
-"""Proof of any text against an index, with passages that are searched for each sentence."""
+"""Check any text against an index, by searching for passages for each sentence."""
 
 import re
 from collections import Counter
@@ -26,7 +26,7 @@ Search = Callable[[SearchRequest], Answer]
 def make_lookup(search: Search, scope: SearchRequest) -> Lookup:
     """Return the function that finds passages by words, in the collections and with the filter of a search.
 
-    The function raises as the search does.
+    The function raises the errors of `search`.
     """
 
     def look_up(text: str) -> Sequence[Hit]:
@@ -42,7 +42,7 @@ def make_lookup(search: Search, scope: SearchRequest) -> Lookup:
 def verify(text: str, search: Search, scope: SearchRequest) -> Verification:
     """Check the sentences of a text, at most MAX_SENTENCES.
 
-    Numbers of citations mean nothing here: each sentence is compared with the passages that have most of its words.
+    Citations in the text are ignored: each sentence is compared with the passages that have most of its words.
     Raises DeadlinePassed.
     """
     look_up, proofs = make_lookup(search, scope), list[Proof]()

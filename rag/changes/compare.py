@@ -1,6 +1,6 @@
 """Compare two snapshots of documents: find sections that were added, removed, rewritten, moved or renamed.
 
-Documents are aligned by their headings and sentences. Passages may hold several short sections, so a short line above
+Documents are aligned by their headings and sentences. A passage may have several short sections, so a short line above
 others counts as a heading too.
 """
 
@@ -87,7 +87,7 @@ class DocumentText:
         return self._plain(without_number(" ".join(heading.split())))
 
     def _plain(self, sentence: str) -> str:
-        """Normalise white space, and replace the version of the manual and the date of a stamp by an asterisk."""
+        """Remove white space; replace the version, and dates as in "Updated 2026-01-01", by an asterisk."""
         plain = " ".join(sentence.split())
         if self._version:
             plain = re.sub(rf"(?<![\w.]){re.escape(self._version)}(?!\.?\d)", "*", plain)
@@ -99,7 +99,7 @@ class DocumentText:
 def is_heading(block: str, below: str) -> bool:
     """Return whether a block looks like a heading: one short line, neither a sentence nor code.
 
-    The name of an option is one too, unless another name is below it, as in a list.
+    One word in lower case, such as the name of an option, is one too if several words are below it.
     """
     line = block.strip()
     is_short = len(line) <= _MAX_HEADING_CHARS and len(line.split()) <= _MAX_HEADING_WORDS and "\n" not in line
@@ -159,7 +159,7 @@ def compare(
 
     Args:
         old: the documents of the earlier snapshot that may differ, by key.
-        new: those of the later snapshot, by the same keys.
+        new: the documents of the later snapshot that may differ, by the same keys.
         total: the number of all documents; changes that many documents share are noise.
     """
     gone, arrived = ([each[key] for key in sorted(each.keys() - other)] for each, other in ((old, new), (new, old)))
@@ -241,7 +241,7 @@ def _share(first: Counter[str], second: Counter[str]) -> float:
 def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
     """Drop edits that are noise; return the number of sections without other edits.
 
-    An edit is noise if `limit` documents share it, ignoring numbers. Several edits of only dates are noise, too.
+    An edit is noise if `limit` documents share it, apart from numbers; or if it only changes dates, and others do too.
     """
     edits = [(diff.document, edit) for diff in diffs for edit in diff.edits()]
     counts = Counter(key for _, key in {(number, key) for number, edit in edits for key in _noise_keys(edit)})

@@ -39,7 +39,7 @@ _HASHES = "SELECT document, content_hash FROM chunks ORDER BY row"
 _SECTIONS = "SELECT section, url, text FROM chunks WHERE row >= ? AND row < ? ORDER BY row"
 
 Narrow = Callable[[Manifest], Filter | None]
-"""Returns the filter of a caller as a generation applies it."""
+"""Returns the caller's filter for a generation."""
 
 
 def find_changes(
@@ -119,12 +119,12 @@ def _choose(
     new = _find("until", until, live, manifests) if until else live
     older = [each for each in manifests if each.id < new.id]
     if since is None and not older:
-        raise FieldError("since", "since: there is only one generation; the next build keeps this one to compare.")
+        raise FieldError("since", "since: there is only one generation; the next build keeps it for comparison.")
     return [(_find("since", since, live, manifests) if since else older[0], None), (new, None)]
 
 
 def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> Manifest:
-    """Return the generation that a text names: `live`, an id, or the last one until a day, if any, else the oldest."""
+    """Return the generation that a text names: `live`, an id, or a day (the last one by then, else the oldest)."""
     if days := _DAYS.fullmatch(text):
         text = f"{datetime.now(UTC) - timedelta(days=int(days[1])):%Y-%m-%d}"
     generation: Manifest | None
@@ -173,7 +173,7 @@ def _versions(folder: Path, view: _View) -> tuple[str, ...]:
 def _compare(folder: Path, old: _View, new: _View, live: _View) -> tuple[list[DocumentChange], int]:
     """Compare two snapshots as a caller sees them, without documents that the caller may no longer see.
 
-    These include documents that have moved: one of their passages is now in a hidden document.
+    If a document moved, and one of its passages is now in a hidden document, it is left out, too.
     """
     with ExitStack() as stack:
         readers = {view: stack.enter_context(closing(_Reader(folder, view))) for view in {old, new, live}}
@@ -207,7 +207,7 @@ class _Reader:
         self._manifest = read_manifest(generation)
         self._database = Database(generation / DOCUMENTS)
         self.close = self._database.close
-        self.hidden = set[str]()  # addresses and hashes of passages, known after `records`
+        self.hidden = set[str]()  # addresses and passage hashes of hidden documents, set by `records`
 
     def records(self) -> dict[str, _Record]:
         """Return the documents by address, or by the page that all versions of a manual share."""
@@ -239,6 +239,6 @@ class _Reader:
                 passages = list(self._database.rows(_SECTIONS, *record.rows))
                 characters += sum(len(text) for *_, text in passages)
                 if characters > MAX_CHARACTERS:
-                    raise FieldError("since", "since: too much differs to compare it: name a later day, or filter.")
+                    raise FieldError("since", "since: too much text differs: choose a later day, or a filter.")
                 documents[key] = DocumentText(key, record.url, record.title, self._view.version or "", passages)
         return documents

@@ -62,16 +62,16 @@ class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=T
     k: Annotated[int, Meta(ge=1, le=MAX_K, description="maximum number of hits")] = 10
     # The order of hits depends on k, so all pages of a search need the same k.
     offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET, description="hits to skip: `next` of the previous answer")] = 0
-    mode: Annotated[Mode, Meta(description="by meaning and words, or only one of them")] = "hybrid"
+    mode: Annotated[Mode, Meta(description="search by meaning and words, or by only one of them")] = "hybrid"
     collection: Collection = DEFAULT_COLLECTION
     collections: Collections | None = None
     per_document: Annotated[
-        Annotated[int, Meta(ge=0, le=MAX_K)] | None, Meta(description="most hits from one document; 0 = no limit")
+        Annotated[int, Meta(ge=0, le=MAX_K)] | None, Meta(description="limit of hits from one document; 0 = no limit")
     ] = None
-    expand: Annotated[Literal["none", "section"] | None, Meta(description="`section` adds the section of hits")] = None
+    expand: Annotated[Literal["none", "section"] | None, Meta(description="`section` adds the section to hits")] = None
     facets: Annotated[bool, Meta(description="whether to count documents by source, language and so on")] = False
-    rerank: Annotated[bool, Meta(description="whether a cross-encoder reads the best candidates")] = False
-    links: Annotated[bool, Meta(description="whether each hit has an address at which browsers mark its text")] = False
+    rerank: Annotated[bool, Meta(description="whether a cross-encoder reranks the best candidates")] = False
+    links: Annotated[bool, Meta(description="whether to add links that make browsers highlight the hits")] = False
     explain: Annotated[bool, Meta(description="whether to explain the score of each hit")] = False
     filter: Annotated[FilterFields, Meta(description="documents to search", extra_json_schema=FILTER_SCHEMA)] = None
 

@@ -49,44 +49,44 @@ _CLAUSE_ENDS = " ,-–—'’/&+%#@$^~_"
 _MIN_WORDS, _MIN_SPACELESS_CHARS = 3, 6
 _MAX_WHOLE_WORDS, _START_WORDS, _END_WORDS = 10, 5, 3
 _MAX_WORD_CHARS = 80
-_PREFIX_WORDS = 3  # words before a repeated clause, to find that one and not the first
+_PREFIX_WORDS = 3  # words before a repeated clause, to tell it from the first
 
 
 class ScorePart(TypedDict):
-    """The share of one search in the score of a hit."""
+    """The contribution of one search method to the score of a hit."""
 
-    score: Annotated[float | None, Meta(description="cosine, BM25 or MaxSim; null where no word matches")]
-    rank: Annotated[int | None, Meta(description="by this score, among the candidates")]
-    scaled: Annotated[float, Meta(description="the score on the scale on which the parts are added")]
-    weight: Annotated[float, Meta(description="the weights of all parts add up to 1")]
+    score: Annotated[float | None, Meta(description="cosine, BM25 or MaxSim; null if the method did not find the hit")]
+    rank: Annotated[int | None, Meta(description="rank by this score, among the candidates")]
+    scaled: Annotated[float, Meta(description="the score, scaled so that methods can be added")]
+    weight: Annotated[float, Meta(description="weight of the method; all weights add up to 1")]
 
 
 class Step(TypedDict):
     """A step that changed the score of a hit."""
 
     name: Literal["rerank", "limit", "address"]
-    why: Annotated[str, Meta(description="in words")]
-    score: Annotated[float, Meta(description="after this step")]
+    why: Annotated[str, Meta(description="reason, in words")]
+    score: Annotated[float, Meta(description="score after this step")]
 
 
 class Explanation(TypedDict):
     """The numbers that make up the score of a hit.
 
-    `fused` is the sum of scaled × weight of the parts. The steps then change the score in order: `rerank` averages it
+    `fused` is the sum of scaled × weight of the methods. The steps then change the score in order: `rerank` averages it
     with the score of the cross-encoder, `limit` caps it at the lowest score of the hits that were reranked or found
     earlier, and `address` raises it to the highest.
     """
 
-    rank: Annotated[int, Meta(description="among the candidates by score alone, before duplicates and limits")]
+    rank: Annotated[int, Meta(description="rank by score alone, before duplicates are removed and limits applied")]
     candidates: Annotated[int, Meta(description="passages that were compared")]
-    dense: Annotated[ScorePart | None, Meta(description="by meaning")]
-    lexical: Annotated[ScorePart | None, Meta(description="by words")]
-    tokens: Annotated[ScorePart | None, Meta(description="by late interaction")]
-    weights: Annotated[str, Meta(description="reason for the weights, in words; empty if there is one part")]
-    fused: Annotated[float, Meta(description="sum of scaled × weight of the parts")]
+    dense: Annotated[ScorePart | None, Meta(description="search by meaning")]
+    lexical: Annotated[ScorePart | None, Meta(description="search by words")]
+    tokens: Annotated[ScorePart | None, Meta(description="late interaction")]
+    weights: Annotated[str, Meta(description="reason for the weights, in words; empty for one method")]
+    fused: Annotated[float, Meta(description="sum of scaled × weight of the methods")]
     steps: Annotated[list[Step], Meta(description="what changed the score afterwards, in order")]
-    folded: Annotated[int, Meta(description="hidden passages with the same text, or of the page in other versions")]
-    left_out: Annotated[int, Meta(description="passages of its document that `per_document` left out")]
+    folded: Annotated[int, Meta(description="number of hidden passages with the same text or from other versions")]
+    left_out: Annotated[int, Meta(description="passages of the same document that `per_document` left out")]
 
 
 class OtherVersion(TypedDict):
@@ -101,29 +101,29 @@ class Hit(msgspec.Struct, frozen=True):
 
     rank: Annotated[int, Meta(ge=1)]
     id: str
-    url: Annotated[str, Meta(description="with the section's anchor")]
+    url: Annotated[str, Meta(description="address, with the anchor of the section")]
     title: str
     section: Annotated[str, Meta(description="heading path joined with ` › `")]
     text: str
     highlights: Annotated[list[Span], Meta(description="characters [start, end) of `text` that match query words")]
     score: float
-    # dense (cosine), lexical (BM25), tokens (MaxSim), rerank
-    scores: Annotated[dict[str, float | None], Meta(description="by part; null for a part without one")]
+    # cosine, BM25, MaxSim, score of the cross-encoder
+    scores: Annotated[dict[str, float | None], Meta(description="scores of dense, lexical, tokens, rerank, or null")]
     language: Annotated[str | None, Meta(description="primary subtag, such as `en`")]
     date: Annotated[str | None, Meta(description="YYYY-MM-DD")]
     content_type: str
-    metadata: Annotated[dict[str, Any], Meta(description="the user's own: texts, or lists of texts")]
+    metadata: Annotated[dict[str, Any], Meta(description="metadata by name: a text or a list of texts")]
     duplicates: Annotated[list[str], Meta(description="urls of hidden passages with the same text")]
     version: Annotated[str | None, Meta(description="version of the manual in its address, such as `17`")] = None
     also: Annotated[list[OtherVersion], Meta(description="other versions of the page, newest first")] = []
-    link: Annotated[str | None, Meta(description="with `links`: `url`, at which browsers mark the text")] = None
-    section_text: Annotated[str | None, Meta(description="the passage with its section, for `expand`")] = None
+    link: Annotated[str | None, Meta(description="with `links`: `url` that makes browsers highlight the text")] = None
+    section_text: Annotated[str | None, Meta(description="with `expand`: the text of the section")] = None
     document: Annotated[str, Meta(description="id of the document, the same in every generation")] = ""
     collection: Annotated[str, Meta(description="collection of the document")] = DEFAULT_COLLECTION
     more: Annotated[int, Meta(ge=0, description="passages of this document that `per_document` left out")] = 0
     explanation: Annotated[Explanation | None, Meta(description="only with `explain`")] = None
     blocks: Annotated[list[TextBlock], Meta(description="code and tables: characters [start, end) of `text`")] = []
-    section_blocks: Annotated[list[TextBlock], Meta(description="the same of `section_text`")] = []
+    section_blocks: Annotated[list[TextBlock], Meta(description="the same for `section_text`")] = []
 
 
 class Suggestion(msgspec.Struct, frozen=True):
@@ -137,7 +137,7 @@ class RerankCounts(msgspec.Struct, frozen=True):
     """The number of candidates for a cross-encoder, and the number that it had time to read."""
 
     candidates: int
-    scored: Annotated[int, Meta(description="the best ones only, if time was short")]
+    scored: Annotated[int, Meta(description="only the best candidates, if time was short")]
 
 
 class Share(TypedDict):
@@ -171,7 +171,7 @@ class Answer(msgspec.Struct, frozen=True):
     close: Annotated[bool, Meta(description="whether any hit is close to the query")] = True
     reranked: RerankCounts | None = None
     did_you_mean: Annotated[str | None, Meta(description="the query with its unknown words corrected")] = None
-    collections: Annotated[list[str], Meta(description="that were searched")] = msgspec.field(
+    collections: Annotated[list[str], Meta(description="collections that were searched")] = msgspec.field(
         default_factory=lambda: [DEFAULT_COLLECTION]
     )
     unavailable: Annotated[list[str], Meta(description="collections that `*` left out because they are not ready")] = []
@@ -276,7 +276,7 @@ def as_markdown(text: str, blocks: Iterable[TextBlock]) -> str:
 
 
 def section_within(title: str, section: str) -> str:
-    """Return a heading path without the title of the page, with which it may begin."""
+    """Return a heading path without the title of the page, if it begins with the title."""
     starts = f"{section}{SEPARATOR}".startswith(f"{title}{SEPARATOR}")
     return section[len(title) :].removeprefix(SEPARATOR) if starts else section
 

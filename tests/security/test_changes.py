@@ -84,7 +84,7 @@ def test_a_comparison_has_a_deadline_and_a_limit(site: Site, monkeypatch: pytest
         find_changes(site.index, "default", None, None)
     deadline.lift()
     monkeypatch.setattr(snapshots, "MAX_CHARACTERS", 10)
-    with pytest.raises(FieldError, match="too much differs"):
+    with pytest.raises(FieldError, match="too much text differs"):
         find_changes(site.index, "default", None, None)
 
 

@@ -403,7 +403,7 @@ def test_who_reads_a_part_of_a_collection_writes_nothing(tmp_path: Path, part: G
         keys.add("writer", "write", grant=part)
     keys.add("writer", "read", grant=part)
     keys.path.write_text(keys.path.read_text().replace('"read"', '"write"'))
-    with pytest.raises(KeysError, match="'writer' has a filter and the role write"):
+    with pytest.raises(KeysError, match="'writer' has limits and the role write"):
         keys.read()
 
 

@@ -58,8 +58,8 @@ def test_a_key_is_kept_as_its_hash(file):
 @pytest.mark.parametrize(
     ("name", "role", "more", "words"),
     [
-        ("", "read", {}, "cannot be called"),
-        ("a b", "read", {}, "cannot be called"),
+        ("", "read", {}, "is not a key name"),
+        ("a b", "read", {}, "is not a key name"),
         ("ci", "admin", {}, "role must be one of read, write"),
         ("ci", "read", {"key": "x" * 15}, "has 15 bytes: it needs at least 16"),
         ("ci", "read", {"key": "with a space in its middle"}, "white space"),
@@ -69,7 +69,7 @@ def test_a_key_is_kept_as_its_hash(file):
         ("ci", "read", {"origins": ["https://docs.example/"]}, "is not an origin"),
         ("ci", "write", {"grant": Grant(None, Filter(language=("en",)))}, "a separate collection"),
         ("ci", "read", {"grant": Grant(frozenset({"../x"}))}, "not a name that a collection can have"),
-        ("x" * 99, "read", {}, "called 'x{80}':"),
+        ("x" * 99, "read", {}, "'x{80}' is not a key name"),
         ("ci", "x" * 99, {}, r"not 'x{80}'\Z"),
         ("ci", "read", {"grant": Grant(frozenset({"X" * 99}))}, r"\A'X{80}' is not a name"),
         ("ci", "read", {"origins": ["x" * 99]}, r"\A'x{80}' is not an origin"),
