@@ -135,14 +135,17 @@ class Git:
     ) -> tuple[bool, str, str]:
         """Run a command; return success, output and errors. Raises SourceError if it cannot start or takes too long."""
         command = self.start(*arguments, config=config, max_bytes=max_bytes, seconds=seconds)
-        with command as process, ThreadPoolExecutor(1) as pool:
-            error_output = pool.submit(_pipe(process.stderr).read, _MAX_OUTPUT_BYTES)
-            output = _pipe(process.stdout).read(_MAX_OUTPUT_BYTES)
-            errors = error_output.result()
-            if is_endless := len(errors) == _MAX_OUTPUT_BYTES:  # a server may send messages forever
-                os.killpg(process.pid, signal.SIGKILL)
+        with command as process, ThreadPoolExecutor(2) as pool:
+
+            def read(stream: IO[bytes]) -> bytes:
+                content = stream.read(_MAX_OUTPUT_BYTES)
+                if len(content) == _MAX_OUTPUT_BYTES:  # a server may send messages forever
+                    os.killpg(process.pid, signal.SIGKILL)
+                return content
+
+            output, errors = pool.map(read, (_pipe(process.stdout), _pipe(process.stderr)))
             process.wait()
-        if process.returncode == _LATE and not is_endless:
+        if process.returncode == _LATE and _MAX_OUTPUT_BYTES not in (len(output), len(errors)):
             raise SourceError(f"git {arguments[0]} did not end within {seconds:,.0f} seconds")
         return process.returncode == 0, output.decode("utf-8", "replace").strip(), errors.decode("utf-8", "replace")
 
