@@ -1,4 +1,4 @@
-"""The options of a build, and the limits of each source. An index stores these for builds that set no new limits.
+"""The options of a build, and the limits of each source. An index stores them, and its next build inherits the limits.
 
 `rag.settings` checks the numbers that users give.
 """
@@ -62,7 +62,7 @@ def package_version() -> str:
 class CrawlScope:
     """Patterns of paths. Without `include`, all pages are read; `exclude` overrides `include`.
 
-    A pattern matches the beginning of a path. `*` matches any characters, and `$` the end.
+    A pattern matches the beginning of a path, or the whole path if it ends with `$`. `*` matches any characters.
     """
 
     include: tuple[str, ...] = ()
@@ -72,8 +72,7 @@ class CrawlScope:
         for pattern in self.include + self.exclude:
             if not pattern.startswith(("/", "*")):
                 raise ConfigError(
-                    f"include and exclude are patterns of paths such as /docs/ or *.html$, not {pattern!r}: "
-                    "begin with / or *"
+                    f"include and exclude must be patterns that begin with / or *, such as *.html$, not {pattern!r}"
                 )
 
     def refusal(self, url: str) -> str | None:
@@ -91,7 +90,7 @@ class CrawlLimits:
 
     `max_depth` counts links from the start page. `timeout` is for one page with its redirects, and `max_bytes` for one
     page or local file. `robots.txt` may ask for a longer delay between requests. `allow_private` permits all private
-    addresses, or those in some networks. `http_proxy` may be `indexer.network.http.ENVIRONMENT`.
+    addresses, or those in some networks. `http_proxy` may be `http.ENVIRONMENT`. `own` has settings by source.
     """
 
     max_pages: Annotated[int, Meta(ge=1)] = 10_000
@@ -117,22 +116,22 @@ class CrawlLimits:
                 ipaddress.ip_network(network)
             except ValueError as error:
                 raise ConfigError(
-                    f"allow_private is yes, no or networks such as 10.0.0.0/8,fd00::/8, not {network[:80]!r} ({error})"
+                    f"allow_private must be yes, no or networks such as 10.0.0.0/8,fd00::/8: {network[:80]!r} ({error})"
                 ) from None
         proxy = urlsplit(self.http_proxy)
         if self.http_proxy not in ("", ENVIRONMENT) and (
             proxy.scheme not in ("http", "https") or not proxy.hostname or has_user(self.http_proxy)
         ):
             raise ConfigError(
-                "http_proxy is environment or the http or https address of a proxy; one with a password can only be in "
-                "the environment"
+                "http_proxy must be environment, or the http or https address of a proxy without a user or password; "
+                "an address with a password can only be set in the environment"
             )
         if self.link_template:
             example = link_of(self.link_template, b"x", "x")
             if "{path}" not in self.link_template:
-                raise ConfigError("link_template needs {path}")
+                raise ConfigError("link_template must contain {path}")
             if "{" in example or "#" in example or normalise("", example) is None or has_user(example):
-                form = "an http or https address with {path} and, if you like, {ref}"
+                form = "an http or https address with {path}, and optionally {ref}"
                 raise ConfigError(f"link_template must be {form}, not {self.link_template[:200]!r}")
         for source in self.own:
             self.of(source)
@@ -180,10 +179,10 @@ class OcrConfig:
 class BuildConfig:
     """Settings of a build.
 
-    `chunk_tokens` is the maximum of a passage without its heading context. `keep_generations` includes the live
-    generation. `tokens` decides whether tokens are kept for late interaction. None keeps them unless `no_tokens` or
+    `chunk_tokens` is the maximum length of a passage without its heading context. `keep_generations` counts the live
+    generation too. `tokens` decides whether tokens are kept for late interaction; None keeps them unless `no_tokens` or
     `why_no_tokens` gives a reason not to. `full` reads, cuts and publishes everything again. `allow_shrink` accepts a
-    source that lost most of its documents. Only the sources in `refresh` are read again, or all if it is None. `model`
+    source that lost most of its documents. If `refresh` is not None, only the sources in it are read again. `model`
     records the options of the embedder. `credentials` are not stored.
     """
 
@@ -207,7 +206,7 @@ def patterns(text: str) -> tuple[str, ...]:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Return whether a pattern of robots.txt matches the beginning of a path, or with `$` at its end the whole path."""
+    """Return whether a pattern of robots.txt matches the beginning of a path, or the whole path if it ends with `$`."""
     *_, last = pieces = pattern.removesuffix("$").split("*")
     if not path.startswith(pieces[0]):
         return False
@@ -224,7 +223,7 @@ def matches(pattern: str, path: str) -> bool:
 
 
 def link_of(template: str, path: bytes, ref: str = "") -> str:
-    """Return the address of a file by a link template, without the `#L{line}` of the template."""
+    """Return the address of a file by a link template, without `#L{line}` if the template ends with it."""
     return template.removesuffix("#L{line}").replace("{path}", quote(path)).replace("{ref}", quote(ref))
 
 
@@ -257,24 +256,24 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
     """Return the names of the sources that are read with credentials.
 
     Raises:
-        CredentialsError: a source was read with credentials before, and has none now. The build would index login pages
-            and remove the others. A credential with only an origin permits this.
+        CredentialsError: a source was read with credentials before and has none now, so login pages would replace its
+            pages. To permit this, give a credential that has only an origin.
     """
     before = set(live.settings.get("credentials", ())) if live is not None else set()
     credentials = {source: credential_for(source, config.credentials) for source in sources}
     for source, credential in credentials.items():
         if source in before and credential is None and (config.refresh is None or source in config.refresh):
             raise CredentialsError(
-                f"{source} was read with credentials before, and none are given: name the configuration file that has "
-                "them with --config, or in PILOTLIGHT_RULES"
+                f"{source} was read with credentials before, and there are none for it now: name the configuration "
+                "file that has them with --config or PILOTLIGHT_RULES"
             )
     return [source for source, each in credentials.items() if (each.kinds() if each else source in before)]
 
 
 def config_of(manifest: Manifest) -> BuildConfig:
-    """Return a config with every setting of the build that made a generation. Raises ConfigError for an invalid one."""
+    """Return a config with the settings of a generation, except `keep_generations`. Raises ConfigError if invalid."""
     settings = manifest.settings
-    limits = {  # an index of a later version may have others
+    limits = {  # an index written by a later version may have unknown limits
         source: {name: value for name, value in limits.items() if name in SOURCE_SETTINGS}
         for source, limits in limits_of(settings).items()
     }
@@ -295,7 +294,7 @@ def without_private_access(manifest: Manifest) -> Manifest:
 
 
 def without_sources(settings: Mapping[str, Any], sources: Collection[str]) -> dict[str, Any]:
-    """Return the settings of a build without those of some sources."""
+    """Return the settings of a build without the limits and templates of some sources."""
     limits = {source: each for source, each in limits_of(settings).items() if source not in sources}
     templates = {source: each for source, each in settings.get("templates", {}).items() if source not in sources}
     return _with_limits(settings, limits) | {"templates": templates}

@@ -80,7 +80,7 @@ class MemoryShort(IndexerError):
 
 
 class VectorError(IndexerError):
-    """The embedder returned vectors with NaN or infinity, or of another shape."""
+    """The embedder returned vectors of the wrong shape, or with NaN or infinity."""
 
 
 class IndexMissing(IndexerError):
@@ -116,7 +116,7 @@ class StoreError(IndexerError):
 
 
 class StoreAddressError(StoreError):
-    """An address is not that of a store, or the extra for its store is not installed."""
+    """An address does not name a store, or the optional package for the store is not installed."""
 
 
 class StoreUnreachable(StoreError):

@@ -1,6 +1,6 @@
-"""Filters for searches: tests on the terms and the date of a document.
+"""Filters for searches: conditions on the terms and the date of a document.
 
-The terms of a document are in the table `terms` and in the lexical index. Every store translates `Filter.conditions`.
+A term is a field with a value, such as `language:en`; see `terms_of`. Every store translates `Filter.conditions`.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ class LacksTerm(NamedTuple):
 
 
 class Dated(NamedTuple):
-    """A document has a date from the first to the last day, either of which may be None."""
+    """A document has a date from the first to the last day, inclusive. None means no limit."""
 
     first: str | None
     last: str | None
@@ -63,7 +63,7 @@ class Filter:
 
     `path` is like `url_prefix`, without scheme and host. `versions.resolve_versions` replaces `version` with addresses.
     `metadata` has names and values, and their case matters. `readers` are names of the caller, and each access list of
-    a document must have one of these names. None ignores access lists. One filter of each set in `also` must match too.
+    a document must have one of them; None ignores access lists. At least one filter of each set in `also` must match.
     """
 
     source: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ class Filter:
                 raise FilterError(f"filter.date.{name}", "must be a day, such as 2026-01-31")
         first, last = dates.get("from"), dates.get("to")
         if first and last and first > last:
-            raise FilterError("filter.date.from", "must not be after the last day")
+            raise FilterError("filter.date.from", "must not be later than filter.date.to")
         if not isinstance(metadata, Mapping) or len(metadata) > MOST_VALUES:
             raise FilterError("filter.metadata", f"must be an object of at most {MOST_VALUES} names")
         pairs: dict[str, tuple[str, ...]] = {}
@@ -176,7 +176,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class EachFilter(Filter):
-    """One filter for each of several collections, None for all documents. As a single filter, it is their union."""
+    """A filter for each of several collections; None allows all documents. As a single filter, it is their union."""
 
     parts: tuple[Filter | None, ...] = ()
 

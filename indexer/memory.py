@@ -42,7 +42,7 @@ class Limit:
 
 @cache
 def limit() -> Limit | None:
-    """Return the limit, or None if it is above 4 GB."""
+    """Return the lowest memory limit, or None if there is none below 4 GB."""
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
     limits = [] if space == resource.RLIM_INFINITY else [Limit(space, "ulimit -v")]
     with suppress(OSError):
@@ -64,7 +64,7 @@ def _of_cgroup(mount: Path, path: str) -> Iterator[Limit]:
 
 
 def prepare() -> None:
-    """Reduce stacks and heaps under a limit. Call it before threads are started. Raises MemoryShort."""
+    """If memory is limited, use smaller stacks and fewer heaps. Call before starting threads. Raises MemoryShort."""
     lowest = limit()
     if lowest is None:
         return
@@ -91,7 +91,7 @@ def check() -> None:
 
 
 def readers(maximum: int) -> int:
-    """Return the number of reader processes that fit into memory, from 1 to `maximum`."""
+    """Return the number of reader processes that fit into the cgroup's memory, from 1 to `maximum`."""
     lowest = limit()
     room = math.inf if lowest is None or lowest.cgroup is None else (lowest.bytes - _BUILD_BYTES) // _READER_BYTES
     return int(max(1, min(maximum, room)))

@@ -21,7 +21,7 @@ Readers = tuple[str, ...] | None  # names of an access list; None: everyone
 
 
 class AccessLists(NamedTuple):
-    """The readers of a document, as `user:NAME` and `group:NAME`. A reader must be in both lists."""
+    """The readers of a document, as `user:NAME` and `group:NAME`. A reader must be in each list that is not None."""
 
     external: Readers = None
     declared: Readers = None
@@ -31,7 +31,7 @@ EVERYBODY = AccessLists()
 
 
 class SenderFacts(NamedTuple):
-    """Facts from the sender of a document, which override the facts in the document."""
+    """Fields that the sender of a document has set. They override the fields in the document itself."""
 
     title: str = ""
     language: str | None = None
@@ -45,7 +45,7 @@ NO_SENDER_FACTS = SenderFacts()
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Facts from the head of an HTML page or the front matter of a Markdown page."""
+    """Fields from the head of an HTML page or the front matter of a Markdown page."""
 
     language: str | None = None
     date: str | None = None
@@ -130,7 +130,7 @@ class PageState(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """The state of a page after a build, with the notes on an indexed page, or the reason for another state."""
+    """The state of a page after a build. `reasons` are notes if it is indexed, or else why it is not."""
 
     state: PageState
     reasons: tuple[str, ...] = ()
@@ -234,7 +234,7 @@ def anchor_at(section: Section, place: int) -> str | None:
 
 
 class ScanCounts(NamedTuple):
-    """Results of OCR on the scanned pages of a document. Lines with little confidence are left out."""
+    """Results of OCR on the scanned pages of a document. `left_out` counts lines that were recognised with doubt."""
 
     pages: int = 0
     lines: int = 0

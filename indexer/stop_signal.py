@@ -1,4 +1,4 @@
-"""Stop signals that cannot be lost."""
+"""Raise an exception for a stop signal, again and again until it is not swallowed."""
 
 import signal
 import weakref
@@ -16,8 +16,8 @@ class Stopped(KeyboardInterrupt):
 def raise_at(number: int) -> Iterator[None]:
     """Raise Stopped in the block when the signal arrives. Requires the main thread.
 
-    Destructors and callbacks of C code swallow exceptions, so it is raised again until one unwinds the block: while an
-    exception propagates or is handled, it is alive.
+    Destructors and callbacks of C code swallow exceptions, so another is raised every second until one ends the block.
+    While the last exception object is alive, it is still propagating or being handled, so no other is raised.
     """
     earlier, earlier_alarm = signal.getsignal(number), signal.getsignal(signal.SIGALRM)
     last: Callable[[], Stopped | None] | None = None

@@ -38,7 +38,7 @@ _FLAGS = [
     line for line in Path(__file__).with_name("chromium.flags").read_text("utf-8").splitlines() if line.startswith("-")
 ]
 _ERRORS_IN_LOG = ("FATAL", "No usable sandbox", "error while loading", "not permitted")
-_MAX_FOLDER_LENGTH = 48  # paths of Chromium's sockets in it must be short
+_MAX_FOLDER_LENGTH = 48  # sockets need short paths
 _START_TIMEOUT = 60.0
 _GRACE_SECONDS = 10.0
 _LOADER_THREADS = 6
@@ -71,8 +71,8 @@ class Resource:
 class RenderJob:
     """A document to render, its content type with the charset, and its limits in seconds and characters.
 
-    Before each request, the crawler waits for `delay`. This time does not count towards the timeout. `load` is called
-    in other threads, with the address of a resource, whether it is a script, and the browser's headers in lower case.
+    Before each request, the crawler waits for `delay`, which does not count towards the timeout. Other threads call
+    `load` with an address, whether it is a script, and the browser's headers with names in lower case.
     """
 
     url: str
@@ -102,7 +102,7 @@ def find_chromium() -> str:
 
 
 def check_installed() -> None:
-    """Raise RendererMissing unless pages can be rendered. Loads and starts nothing."""
+    """Raise RendererMissing unless Playwright and Chromium are installed. Neither is started."""
     if find_spec(_PACKAGE) is None:
         raise RendererMissing("rendering pages needs a package: pip install 'pilotlight[render]', or set render to off")
     find_chromium()
@@ -127,7 +127,7 @@ class Browser:
         self._is_closed = False
 
     def render(self, job: RenderJob, stop: threading.Event) -> RenderedDocument:
-        """Render one document, or end when `stop` is set.
+        """Render one document, unless `stop` is set before it is rendered.
 
         Raises:
             RendererMissing: the browser cannot be started.

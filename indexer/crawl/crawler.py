@@ -28,8 +28,8 @@ _MIN_ADDRESS_LIMIT, _ADDRESSES_PER_PAGE = 100_000, 4
 _PAGES_AHEAD_PER_THREAD = 8
 _MAX_MOVES = 3
 _COLLECTION = "/llms-full.txt"  # read last: it may repeat all pages
-_VIEW = "another view of a page that is read"
-_MISTAKEN = "its canonical address has another text, or cannot be read: indexed under its own address"
+_VIEW = "only another view of an indexed page, such as its source or print version"
+_MISTAKEN = "the page at its canonical address has other text or cannot be read: indexed under its own address"
 
 
 class _Due(NamedTuple):
@@ -82,7 +82,7 @@ class _Frontier:
         self.requested = 0
 
     def pop(self, *, is_idle: bool) -> _Due | None:
-        """Return the next address, or None. Collections of pages come last, when no fetch is running."""
+        """Return the next address, or None. Collections such as llms-full.txt come last, when no fetch is running."""
         if is_idle and not self.queue:
             self.queue, self._collections = self._collections, self.queue
         return self.queue.popleft() if self.queue else None
@@ -98,7 +98,7 @@ class _Frontier:
             if url in self.visited:
                 continue
             if len(self.visited) >= self._max_visited:
-                skips.append(Skip(url, f"over the limit of {self._max_visited:,} addresses of a site"))
+                skips.append(Skip(url, f"over the limit of {self._max_visited:,} addresses per site"))
                 continue
             self.visited.add(url)
             if (refusal := self._reader.refusal(url)) is not None:
@@ -238,7 +238,7 @@ class _Crawl:
             notes.append(f"{reader.moved_from} redirects to {reader.site}, which was read")
         is_alone = not (self._frontier.queue or self._fetches) and self._limits.max_depth > 0
         if is_alone and (reason := reader.why_no_links) is not None:
-            notes.append(f"the start page leads nowhere: {reason or 'its links are left out, or lead only to itself'}")
+            notes.append(f"the start page leads nowhere: {reason or 'all its links are left out or lead back to it'}")
         if not notes:
             return items
         return [replace(item, note="; ".join(notes)) if isinstance(item, Page) else item for item in items]
@@ -311,7 +311,7 @@ class _Crawl:
         return _VIEW if self._texts.is_view(page, visit.text, due.referrer) else ""
 
     def _follow(self, page: Page | CarriedPage, due: _Due) -> list[Skip]:
-        """Enqueue the links of a page, unless an equal page was followed: some sites have one page at all addresses."""
+        """Enqueue the links of a page, unless an equal page was followed: some sites return it for every address."""
         if page.content_hash in self._followed_hashes:
             return []
         self._followed_hashes.add(page.content_hash)

@@ -49,7 +49,7 @@ class PageRequest:
 
     `check_redirect` raises NotWanted to refuse the target of a redirect. `validators` returns headers for an address,
     such as If-None-Match. A body over `max_length` bytes is truncated. Without `max_length`, a body over the crawl's
-    limit is refused. Bodies of `long_types` may be as long as a sitemap. None means all types.
+    limit is refused. Bodies of `long_types` may be as long as a sitemap. `types` and `long_types` may be None for all.
     """
 
     check_redirect: Callable[[str], object] = str
@@ -211,7 +211,7 @@ class Fetcher:
             try:
                 resolve_checked(url_parts.hostname or "", url_parts.port or 443, allow_private=allowed)
             except (OSError, UnicodeError) as error:
-                problem = f"only the proxy can resolve {url_parts.hostname}, which may be private"
+                problem = f"only the proxy can resolve {url_parts.hostname}, so its address may be private"
                 raise NotWanted(f"{problem}; allow it with --allow-private") from error
         with self._pools_lock:
             if proxy not in self._pool_of_proxy:
@@ -260,7 +260,7 @@ class Fetcher:
             return declared, bytes(body)
         content_type = detect_media_type(declared, names, bytes(body))
         if content_type not in request.types:
-            raise NotWanted(f"content type {declared or 'missing'} is not read")
+            raise NotWanted(f"content type {declared} is not read" if declared else "the response has no content type")
         if content_type not in (request.long_types or ()) and len(body) > limit:
             raise FetchError(f"larger than {limit:,} bytes")
         return content_type, bytes(body)
@@ -293,7 +293,7 @@ class RequestPacer:
         return wait
 
     def pause(self, seconds: float) -> None:
-        """Make all threads wait. If the pause is over `MAX_PAUSE_SECONDS`, their requests fail at once."""
+        """Make all threads wait, or make their requests fail at once if the pause is over `MAX_PAUSE_SECONDS`."""
         with self._lock:
             until = time.monotonic() + seconds
             if seconds > MAX_PAUSE_SECONDS:

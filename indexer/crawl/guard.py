@@ -1,4 +1,4 @@
-"""The only access to the network: TCP connections to addresses that have been checked.
+"""The only way of the crawler to the network: TCP connections to addresses that have been checked.
 
 A name is resolved once, and the connection goes to a checked address, so a second look-up cannot change it.
 """

@@ -97,13 +97,13 @@ def refresh_target(url: str, headers: httpx.Headers) -> str | None:
 
 
 def content_language(headers: httpx.Headers) -> str | None:
-    """Return the language in Content-Language. None for several: they describe the audience, not the text."""
+    """Return the language in Content-Language, or None for a list, which describes the audience and not the text."""
     languages = headers.get("Content-Language", "")[:_MAX_HEADER_LENGTH]
     return language_of(languages) if "," not in languages else None
 
 
 def retry_after(headers: httpx.Headers) -> float | None:
-    """Return the seconds to wait by Retry-After (a number or a date), or None if it is missing or invalid."""
+    """Return the seconds that Retry-After (a number or a date) asks to wait, or None if it is missing or invalid."""
     text = headers.get("Retry-After", "")[:_MAX_HEADER_LENGTH].strip()
     if text.isdecimal():
         return float(text[:10])
@@ -195,7 +195,7 @@ def _parameter(header: str, name: str) -> str:
 
 
 def _begins_with(element: re.Pattern[bytes], body: bytes) -> bool:
-    """Return whether the first element of a body matches, after XML declarations, comments and blanks."""
+    """Return whether the first element of a body matches. XML declarations, comments and blanks are skipped."""
     head = body[:HEAD_LENGTH].lstrip(b"\xef\xbb\xbf" + _BLANKS)
     while end := next((end for begin, end in ((b"<?", b"?>"), (b"<!--", b"-->")) if head.startswith(begin)), None):
         head = head.partition(end)[2].lstrip(_BLANKS)
@@ -228,7 +228,7 @@ class Links:
 
 
 def read_links(page: Page, lend: Lend = borrowed, requested: PageParts = ONLY_LINKS, *, former_site: str = "") -> Links:
-    """Read the links of a page and other requested parts. Links to the site's former host count as its own.
+    """Read the links of a page and other requested parts. Links to the site's former host count as links to the site.
 
     Raises FetchError: the markup cannot be read, or takes too much time or memory.
     """

@@ -72,7 +72,7 @@ class LoginCheck:
         self._fetcher, self._source, self._read_links = fetcher, source, read_links
 
     def check_page(self, url: str, links: Links) -> None:
-        """Note a page that was read with the session.
+        """Check a page that was read with the session, and remember it as a witness if it asks for no password.
 
         Raises:
             SessionEnded: the page asks for a password, and the session has ended.
@@ -127,7 +127,7 @@ class PageReader:
         self.site = ""  # scheme://host:port
         self.moved_from = ""
         self.has_read_start = False
-        self.why_no_links: str | None = None  # empty if the start page has links
+        self.why_no_links: str | None = None  # empty if the start page has links; None before it is read
         self._soft_404: dict[str, frozenset[int]] = {}  # shingles by address of a folder
         self._soft_404_lock = threading.Lock()
 
@@ -138,7 +138,7 @@ class PageReader:
         self._readers.close()
 
     def enter_site(self, start: str) -> None:
-        """Read robots.txt of the start page's site, perhaps after a redirect. Raises FetchError."""
+        """Read robots.txt of the start page's site; called again if the start page has moved. Raises FetchError."""
         if self.site and urlsplit(self.site).hostname != urlsplit(start).hostname:
             self.moved_from = self.moved_from or self.site
             self._fetcher.leave_site(self.site)

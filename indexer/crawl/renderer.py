@@ -40,7 +40,7 @@ class Renderer:
     """Renders pages of one site according to its `render` setting. Safe to share between threads."""
 
     def __init__(self, context: SourceContext, browser: Browser) -> None:
-        """Prepare to render pages of a source. Raises RendererMissing: the browser is needed but not installed."""
+        """Prepare to render pages of a source. Raises RendererMissing if the browser is needed but not installed."""
         limits, live = context.limits, context.earlier.manifest
         self._limits, self._mode = limits, limits.render
         self._browser, self._stop, self._lock = browser, threading.Event(), threading.Lock()
@@ -85,7 +85,7 @@ class Renderer:
         return PageParts() if self._mode == "on" else replace(requested, needs_rendering=_has_script(page))
 
     def render_if_needed(self, page: Page, links: Links, parts_of: Callable[[Page], PageParts]) -> tuple[Page, Links]:
-        """Return a page and its links, after rendering the page if it needs that.
+        """Render a page if it needs that, and return the page and its links.
 
         A rendered page has no validators, because it depends on other resources. The next build renders it again.
         `parts_of` returns the parts to read of the rendered page.

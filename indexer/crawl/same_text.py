@@ -1,8 +1,8 @@
-"""Pages of one site with the same text: wrong canonical addresses, and other views of a page.
+"""Find pages of one site with the same text, to detect wrong canonical addresses and other views of a page.
 
 Texts are compared by samples of their shingles of three words: the lowest hashes (A. Broder, "On the resemblance and
 containment of documents", 1997). A view of a page is its source, its print version, or similar. It has the text of the
-page, and its address is made from the page's address by a pattern that all pages share.
+page, and its address follows from the page's address by a pattern that is common on the site.
 """
 
 import re
@@ -67,7 +67,7 @@ def _words_of(page: Page) -> frozenset[str]:
 
 
 def is_same_answer(page: Collection[int], missing: Collection[int]) -> bool:
-    """Return whether a response equals that for a missing page. Both are given as shingles."""
+    """Return whether a response is almost the same as the response for a missing page. Both are given as shingles."""
     different = len({*page}.difference(missing))
     return bool(page) and different <= _MAX_DIFFERENT and different <= _MAX_DIFFERENT_SHARE * len(page)
 
@@ -102,7 +102,7 @@ class SiteTexts:
         self._earlier = earlier
         self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
-        self._words: dict[str, frozenset[str]] = {}  # short pages, as marks change most of their shingles
+        self._words: dict[str, frozenset[str]] = {}  # short pages, as markup changes most of their shingles
         self._url_by_name: dict[str, str] = {}
         self._pattern_votes: dict[str, int] = {}
 
@@ -134,11 +134,11 @@ class SiteTexts:
         return is_same
 
     def has_view_address(self, url: str, referrer: str) -> bool:
-        """Return whether the address of a link has a pattern that enough views of pages have shown."""
+        """Return whether the address of a link follows a pattern that enough views have confirmed."""
         return bool(self._pattern_votes) and self._pattern_votes.get(view_pattern(referrer, url) or "", 0) >= _MIN_VOTES
 
     def is_collection(self, text: Collection[int]) -> bool:
-        """Return whether a text contains the texts of most pages, like llms-full.txt."""
+        """Return whether a text contains the texts of at least half of the pages, like llms-full.txt."""
         hashes = {*text}
         samples = [sample.lowest for sample in self._texts.values()]
         inside = sum(len(hashes.intersection(lowest)) >= _MIN_TEXT_SHARE * len(lowest) for lowest in samples)
@@ -171,9 +171,9 @@ class SiteTexts:
 
 
 def view_pattern(page: str, link: str) -> str | None:
-    """Return the pattern that turns the address of a page into that of its link, or None.
+    """Return the pattern that turns the address of a page into the address of a link on it, or None.
 
-    For example, `>_sources/*.rst.txt` adds a folder, `blob>raw/*` replaces a folder, `*/print` adds a step, `?plain`
+    For example, `>_sources/*.rst.txt` adds a folder, `blob>raw/*` replaces a folder, `*/print` adds a segment, `?plain`
     adds a query, and `/edit?page=*` has the name of the page in its query.
     """
     page_url, link_url = urlsplit(page), urlsplit(link)
@@ -205,7 +205,7 @@ def _steps(path: str) -> list[str]:
 
 
 def _page_paths(path: str) -> list[list[str]]:
-    """Return the steps of a path without its suffix. A folder has two results, with `index` and without it."""
+    """Return the segments of a path without its suffix. A folder has two results, with `index` and without it."""
     *folder, last = [*_steps(path), *([""] if path.endswith("/") else [])]
     name = _SUFFIX.sub("", last) or "index"
     return [[*folder, name], folder] if name == "index" else [[*folder, name]]

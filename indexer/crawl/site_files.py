@@ -47,7 +47,7 @@ class Robots:
                 self._allowed_by_prefix[pattern] = allows or self._allowed_by_prefix.get(pattern, False)
             elif wildcards_left >= 0:
                 self._patterns.append((len(pattern), allows, pattern))
-            elif not allows:  # too many wildcards to match, so forbid more
+            elif not allows:  # too many wildcards to match, so forbid all paths up to the first one
                 self._allowed_by_prefix.setdefault(pattern.removesuffix("$").partition("*")[0], False)
         self._lengths = sorted({*map(len, self._allowed_by_prefix)}, reverse=True)
         self._patterns.sort(reverse=True)
@@ -105,10 +105,10 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
         if error.status is not None and 400 <= error.status < 500:
             return Robots("", user_agent)
         if error.status is not None and not isinstance(error, NotWanted):
-            raise FetchError(f"robots.txt answers {error}, which forbids crawling until the site repairs it") from error
+            raise FetchError(f"robots.txt answers {error}, so the site may not be crawled until that ends") from error
         raise
     text = response.body.decode("utf-8-sig", "replace")
-    if len(response.body) == _MAX_BYTES:  # a truncated rule would forbid more
+    if len(response.body) == _MAX_BYTES:  # a truncated path would match, and so forbid, more addresses
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
     return Robots(text, user_agent)
 
@@ -199,7 +199,7 @@ class SitemapReader:
 
 
 def is_sitemap(page: Page) -> bool:
-    """Return whether a page is a list of pages by its media type, name or first bytes."""
+    """Return whether the media type, name or first bytes of a page show that it is a list of pages."""
     return page.content_type in SITEMAP_TYPES or page.url.endswith(LLMS) or looks_like_sitemap(page.body)
 
 

@@ -60,7 +60,7 @@ class InEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class InFile:
-    """A file with a secret. Only its owner may read it, who must be this user or root."""
+    """A file with a secret. It must belong to this user or root, and only its owner may read it."""
 
     path: Path
 
@@ -113,7 +113,7 @@ class Credential:
     cookies: SecretPlace | None = None
 
     def kinds(self) -> tuple[str, ...]:
-        """Name the kinds of secrets, such as headers."""
+        """Return the kinds of its secrets, such as headers."""
         values = (self.bearer, self.basic, self.headers, self.cookies)
         names = ("bearer token", "user name and password", "headers", "cookies")
         return tuple(name for name, value in zip(names, values, strict=True) if value)
@@ -134,7 +134,7 @@ def parse_origin(text: str) -> str:
     """
     url = normalise(text, "")
     if url is None or urlsplit(url).path != "/" or "?" in text or "#" in text or has_user(text):
-        raise ConfigError("origin must be scheme, host and port, such as https://wiki.example.org")
+        raise ConfigError("origin must be scheme, host and perhaps a port, such as https://wiki.example.org:8443")
     if not url.startswith("https:") and not is_loopback(urlsplit(url).hostname or ""):
         raise ConfigError(f"{origin(url)}: secrets are sent only over https, or to this machine")
     return origin(url)
@@ -165,7 +165,7 @@ class Session:
                 except CredentialsError as error:
                     raise CredentialsError(f"credentials of {self._credential.origin}: {error}") from None
                 self._learn_cookies()
-        request = Request(url)  # noqa: S310 - nothing is fetched: the jar takes requests
+        request = Request(url)  # noqa: S310 - nothing is fetched: a cookie jar reads addresses from requests
         self._cookies.add_cookie_header(request)
         cookie = request.get_header("Cookie")
         return {**self._headers, "Cookie": cookie} if cookie else self._headers
@@ -202,7 +202,7 @@ class Session:
     def is_alive(self, is_refused: Callable[[str, bool], bool]) -> bool | None:
         """Return whether a page that needs the session can still be read, or None if no such page is known.
 
-        `is_refused` fetches an address, without the session if its second argument is True. Its errors are raised.
+        `is_refused` fetches an address, without the session if its second argument is True. Its errors are passed on.
         """
         for url in [self._certain_witness] if self._certain_witness else [*self._witnesses]:
             if self._certain_witness or is_refused(url, True):
@@ -236,7 +236,7 @@ class Session:
                 continue
             fields = line.split("\t")
             if len(fields) != _COOKIE_FIELDS or not fields[4].partition(".")[0].lstrip("-").isdecimal():
-                expected = f"a cookie in Netscape format, which has {_COOKIE_FIELDS} fields between tabs"
+                expected = f"a cookie in Netscape format, which has {_COOKIE_FIELDS} tab-separated fields"
                 raise CredentialsError(f"{place}, line {number}: not {expected}")
             domain, subdomains, path, secure, expiry, name, value = fields
             domain = domain.lstrip(".").lower()
@@ -250,7 +250,7 @@ class Session:
         self._cookies.clear_expired_cookies()
         if not len(self._cookies):
             lacks = f"{place} has no valid cookie for {self._credential.origin}"
-            raise CredentialsError(f"{lacks}: export it again, or check the host")
+            raise CredentialsError(f"{lacks}: export the cookies again, or check the host")
 
     def _learn_cookies(self) -> None:
         """Add the values of cookies to the redacted texts. The last 200 values remain: pages may still contain them."""

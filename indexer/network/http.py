@@ -37,9 +37,9 @@ class CutShort(FetchError):
 def decode_body(pieces: Iterable[bytes], encoding: str, *, is_text: bool = False) -> Iterator[bytes]:
     """Undo the codings that a Content-Encoding header names, at most 256 KiB at a time.
 
-    A body whose first bytes show no compression is returned unchanged. A text may also be compressed twice, or without
-    a header. Raises CutShort if the body is truncated, and FetchError if its coding is unknown, or if it is damaged or
-    grows more than 200-fold.
+    A body whose first bytes show no compression is returned unchanged. With `is_text`, gzip that the header does not
+    name is undone too. Raises CutShort if the body is truncated, and FetchError if its coding is unknown, or if it is
+    damaged or grows more than 200-fold.
     """
     names = [name for word in encoding.lower().split(",") if (name := word.strip()) not in ("", "identity")]
     if len(names) > _MAX_CODINGS:
@@ -67,7 +67,7 @@ def decode_body(pieces: Iterable[bytes], encoding: str, *, is_text: bool = False
 
 
 def decode_limited(pieces: Iterable[bytes], encoding: str, max_length: int) -> bytes:
-    """Return a decoded body. Raises FetchError, also if the body is longer than `max_length` bytes."""
+    """Return a decoded body. Raises FetchError if it cannot be decoded or is longer than `max_length` bytes."""
     body = bytearray()
     for piece in decode_body(pieces, encoding):
         body += piece
@@ -77,7 +77,7 @@ def decode_limited(pieces: Iterable[bytes], encoding: str, max_length: int) -> b
 
 
 def is_text(body: bytes) -> bool:
-    """Return whether a body is text rather than binary data, by its first bytes."""
+    """Return whether the first bytes of a body are text rather than binary data."""
     return body.startswith(_BOMS) or not body[:_SAMPLE_BYTES].translate(None, _TEXT)
 
 

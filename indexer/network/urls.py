@@ -171,7 +171,8 @@ class GitAddress(NamedTuple):
         """Parse a source. Raises SourceError."""
         scheme, _, rest = source.partition("://")
         if not rest or "?" in rest or "#" in rest:
-            raise SourceError(f"{source}: write {scheme.lower()}://…, with @ and a branch, tag or commit at its end")
+            form = "git+https://HOST/PATH or git+file:///FOLDER, perhaps with @REF at its end, without ? or #"
+            raise SourceError(f"{source} is not a Git address: write {form}")
         host, slash, path = rest.partition("/")
         path, ref = path.rsplit("@", 1) if "@" in path else (path, "HEAD")
         if not _REF.fullmatch(ref) or len(ref) > _MAX_REF_CHARACTERS:
@@ -183,7 +184,7 @@ class GitAddress(NamedTuple):
             return cls(source, f"/{folder}", ref, is_local=True)
         remote = normalise("", f"https://{host}{slash}{path}")
         if remote is None or urlsplit(remote).path == "/":
-            raise SourceError(f"{source}: write git+https://HOST/PATH")
+            raise SourceError(f"{source} is not a Git address: write git+https://HOST/PATH")
         return cls(source, remote, ref, is_local=False)
 
 
@@ -203,8 +204,8 @@ class BucketAddress(NamedTuple):
         bucket, _, path = rest.partition("/")
         if not _BUCKET.fullmatch(bucket) or "?" in path or "#" in path:
             name = "CONTAINER" if scheme == "az" else "BUCKET"
-            raise SourceError(f"{source}: write {scheme}://{name}/PREFIX, with %3F and %23 for ? and #")
+            raise SourceError(f"{source} is not valid: write {scheme}://{name}/PREFIX, with %3F for ? and %23 for #")
         prefix = unquote(path).strip("/")
         if _CONTROL.search(prefix) or any(step in ("", ".", "..") for step in prefix.split("/") if prefix):
-            raise SourceError(f"{source}: a prefix must not have empty steps, . or .., or control characters")
+            raise SourceError(f"{source}: its prefix must have no empty segment, no . or .. and no control character")
         return cls(source, scheme, bucket, prefix)

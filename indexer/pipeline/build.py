@@ -56,7 +56,7 @@ def build(
     changed, or the build fails or is stopped, the live generation does not change.
 
     Args:
-        sources: addresses, repositories, buckets, folders and files; all that the index will contain.
+        sources: addresses, repositories, buckets, folders and files; the index will contain nothing else.
         index_dir: folder of the index; created if missing.
         embedder: used only for new texts.
         config: the settings.
@@ -136,7 +136,7 @@ def remove_sources(
         unknown = sorted(removed.difference(manifest.sources))
         if unknown or not removed:
             problem = f"{unknown[0]} is not a source of this index" if unknown else "no source was given"
-            raise SourceError(f"{problem}; its sources are: {', '.join(manifest.sources)}")
+            raise SourceError(f"{problem}; the index has: {', '.join(manifest.sources)}")
         config = BuildConfig(keep_generations=keep_generations)
         plan = BuildPlan(config, earlier, progress, remaining)
         with closing(Draft(folder, manifest.counts.dimension, plan, earlier)) as draft:
@@ -170,7 +170,7 @@ class _Shrunk(Exception):
 
 def _without_shrunk(plan: BuildPlan, shrunk: _Shrunk) -> BuildPlan:
     """Return a plan that copies a source from the live generation. Raises SourceError if no source is left to read."""
-    reason = f"{shrunk.observed}; its documents are kept; to remove them, index it with --allow-shrink"
+    reason = f"{shrunk.observed}; the previous documents are kept; to remove them, index it with --allow-shrink"
     unchanged = {**plan.copy_reasons, shrunk.source: reason}
     if not {*plan.sources}.intersection(plan.config.refresh or ()) - {SOURCE, *unchanged}:
         raise SourceError(
@@ -280,7 +280,7 @@ class _Build:
                 (len({*before}), len({*now}), "different texts"),
             ):
                 if (old and not new) or (new < _MIN_REMAINING_SHARE * old and old - new >= _MIN_LOST_DOCUMENTS):
-                    raise _Shrunk(complete_source, f"{new:,} {noun} and had {old:,}{self._report.problems()}")
+                    raise _Shrunk(complete_source, f"{new:,} {noun}, and had {old:,} before{self._report.problems()}")
 
     def _is_new(self, page: Page) -> bool:
         """Return whether a fetched page differs from the previous build."""
@@ -404,7 +404,7 @@ def read_ahead(
     """Yield every item in order, with the document of each new page. Reader processes parse the pages.
 
     Args:
-        items: from the sources.
+        items: items of the sources.
         is_new: returns whether a page must be read.
         report: receives the seconds of waiting for pages as `fetch`, and of all reader processes as `read`.
         ocr: the engine for scanned pages.

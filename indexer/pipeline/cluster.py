@@ -46,7 +46,7 @@ def ray_session(address: str) -> Iterator[None]:
         address = os.environ.get("RAY_ADDRESS") or address
     if "://" in address:
         raise ClusterError(
-            "--ray must be auto, local or HOST:PORT of a cluster that this machine is a node of, such as "
+            "--ray must be auto, local, or the HOST:PORT of a cluster that includes this machine, such as "
             f"10.0.0.1:6379, not {address[:80]!r}"
         )
     before = signal.getsignal(signal.SIGTERM)
@@ -57,7 +57,7 @@ def ray_session(address: str) -> Iterator[None]:
         except (RayError, OSError, RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]
             raise ClusterError(
-                f"cannot use the Ray cluster {address}: {reason}; see that `ray start --head` runs there"
+                f"cannot use the Ray cluster {address}: {reason}; check that `ray start --head` was run there"
             ) from error
         with raise_at(signal.SIGTERM):  # Ray's handler ends the process without a message
             yield
@@ -82,7 +82,7 @@ class Cluster:
         """Find the nodes that can run tasks.
 
         Args:
-            load: makes the embedder of a node, which must be able to import this function or the function of a partial.
+            load: loads the embedder on a node, which must be able to import the function, also if it is in a `partial`.
             fingerprint: fingerprint of the embedder on this machine, required of all nodes.
             cores: cores of one task.
 
@@ -120,7 +120,7 @@ class Cluster:
             lines = str(error).strip().splitlines()
             reason = lines[-1 if isinstance(error, RayTaskError) else 0][:200]
             raise ClusterError(
-                f"a task failed, or was lost {_MAX_RETRIES + 1} times with its node or process; nothing was published: "
+                f"a task failed, or its node or process was lost {_MAX_RETRIES + 1} times; nothing was published: "
                 f"check that the nodes have enough memory ({reason})"
             ) from error
 

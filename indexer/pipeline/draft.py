@@ -53,7 +53,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """The sources, settings and objects of a build. `copy_reasons` has the reason for each source to be copied."""
+    """The sources, settings and objects of a build. `copy_reasons` says why each source in it is copied, not read."""
 
     config: BuildConfig
     earlier: PreviousGeneration
@@ -69,7 +69,7 @@ class BuildPlan:
 
 
 def complete(plan: BuildPlan) -> BuildPlan:
-    """Return a plan with complete settings, and print which of them force a build to read or embed again."""
+    """Return a plan with complete settings, and print changed settings that force a build to read or embed again."""
     config, sources, live = plan.config, plan.sources, plan.earlier.manifest
     refresh = {SOURCE, *(sources if config.refresh is None else map(full_name, config.refresh))}
     metadata = {
@@ -131,7 +131,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool = False) -> Iterator[Path]:
     """Hold the writer lock and yield the folder of a draft.
 
-    At the end, remove the folder, and old generations beyond `keep`.
+    At the end, remove the folder, and the oldest generations so that at most `keep` are left.
 
     Raises:
         BuildLocked, IndexUnwritable: the index cannot be written.
@@ -313,7 +313,7 @@ class Draft:
         return self._plan.config.no_tokens or why_no_tokens(passages, broken, is_multilingual=is_multilingual)
 
     def _judge_tokens(self, texts: Sequence[str] = ()) -> None:
-        """Drop the tokens if the texts so far, including `texts`, give a reason to, and the setting allows it."""
+        """Drop the tokens if the texts so far, including `texts`, give a reason to, unless a setting decides."""
         tokens, embedder = self._plan.report.tokens, self._plan.embedder
         if texts and embedder is not None:
             broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _MIN_SAMPLE_TEXTS)])

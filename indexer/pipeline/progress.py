@@ -26,7 +26,7 @@ _MAX_FAILURES_SHOWN, _MAX_FAILURES = 10, 1_000
 _MAX_REASONS = 300  # a hostile site can give every page its own reason
 _MAX_REASON_CHARACTERS = 300
 BY_HAND = "as the setting says"
-WITHOUT = "the index has none; --tokens yes embeds every passage again"
+WITHOUT = "the index has none; --tokens yes adds them, and embeds every passage again"
 STAGES = ("fetch", "read", "model", "chunk", "embed", "write", "publish")
 _FIELDS = (
     "generation published documents chunks languages unknown tokens fetched unchanged kept embedded carried skipped "
@@ -123,7 +123,7 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def step_timer(stream: TextIO, title: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Print the title, the steps and the duration of a long task. Yields a function that prints the next step."""
+    """Print the title and the duration of a long task. Yields a function that prints the name of a step."""
 
     def name_step(text: str) -> None:
         if not quiet:
@@ -225,7 +225,7 @@ class BuildReport:
         if len(failures) < _MAX_FAILURES:
             failures.append(Failure(failure.url, shorten(failure.reason, _MAX_REASON_CHARACTERS)))
         else:
-            self.skip(Skip(failure.url, f"{'kept' if is_kept else 'failed'}, after the first {_MAX_FAILURES:,}"))
+            self.skip(Skip(failure.url, f"{'kept' if is_kept else 'failed'}, beyond the first {_MAX_FAILURES:,}"))
 
     def note(self, url: str, texts: Iterable[str]) -> None:
         """Count notes on a page."""
@@ -249,14 +249,14 @@ class BuildReport:
         return self
 
     def problems(self) -> str:
-        """Return the most frequent reasons for skipped and failed pages, in brackets, or "" if there are none."""
+        """Return the most frequent notes and reasons for skipped and failed pages, in brackets, or ""."""
         reasons = [group.reason for group in self.notes[:2]]
         reasons += [f"{group.count:,} skipped ({group.reason})" for group in self.skipped[:3]]
         reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failed[:2]]
         return f" ({'; '.join(reasons)})" if reasons else ""
 
     def why_nothing(self, sources: Iterable[str], *, is_live: bool) -> str:
-        """Return the message for a build without documents."""
+        """Return the error message of a build without documents."""
         reasons = self.problems()[2:-1] or "no pages or files at all"
         rest = "; the live index has not changed" if is_live else ""
         return f"nothing to index in {', '.join(sources)}: {reasons}{rest}"

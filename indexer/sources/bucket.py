@@ -1,4 +1,4 @@
-"""Read the objects of a bucket. Objects with the ETag of the previous build are not fetched again."""
+"""Read the objects of a bucket. An object whose ETag is the same as in the previous build is not fetched again."""
 
 import asyncio
 import errno
@@ -100,7 +100,7 @@ class Bucket:
             self._store = getattr(store, kind.client_class)(address.bucket, client_options=client, retry_config=_RETRY)
 
     def items(self) -> Generator[Item, None, None]:
-        """List all objects, then yield their items. Unreadable objects keep their records. Raises SourceError."""
+        """List all objects, then yield their items: previous records for unreadable objects. Raises SourceError."""
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
         with self._source_errors(), closing(self._list()) as batches:
             listed = listing(batches)
@@ -135,8 +135,8 @@ class Bucket:
                 except self._errors as error:
                     where = f"{self._address.scheme}://{self._address.bucket}/{folder}"
                     raise SourceError(
-                        f"{where} above it may have an access list, but cannot be listed ({_brief(error)}): "
-                        "allow the credentials to list it"
+                        f"the folder {where} above it may have an access list, but cannot be listed ({_brief(error)}): "
+                        "permit listing with these credentials"
                     ) from None
                 names = [file.path.decode("utf-8", "replace") for file in objects]
                 self._closed_above |= closed_paths(name for name in names if "/" not in name[len(folder) :])
@@ -175,7 +175,7 @@ class Bucket:
         except FetchError as error:
             return [Failure(url, str(error))], ""
         except FileNotFoundError:
-            return [Skip(url, "missing: it was removed meanwhile, or its name ends with a slash")], ""
+            return [Skip(url, "missing: it was removed after the listing, or its name ends with a slash")], ""
         except self._errors as error:
             reason = _brief(error)
             self._failed_seconds += time.monotonic() - began
@@ -219,7 +219,7 @@ async def _bounded(request: Callable[[], Awaitable[_Result]], end: float) -> _Re
             if _resident() > limit:  # the client reads the complete response
                 answer.cancel()
                 await asyncio.sleep(_POLL_SECONDS)
-                raise SourceError(f"a response to its listing is larger than {_MAX_RESPONSE_BYTES:,} bytes")
+                raise SourceError(f"one response to listing it is larger than {_MAX_RESPONSE_BYTES:,} bytes")
         return answer.result()
 
 
@@ -237,7 +237,7 @@ def _brief(error: Exception) -> str:
 
 
 def _explain(error: Exception, address: BucketAddress) -> str:
-    """Return the cause of an error of the client, with advice."""
+    """Return the cause of a client's error, with advice."""
     kind, is_missing = _STORES[address.scheme], isinstance(error, FileNotFoundError)
     if any(words in str(error)[:_MAX_ERROR_CHARACTERS] for words in _NO_BUCKET) or (is_missing and not address.prefix):
         return f"there is no {'container' if address.scheme == 'az' else 'bucket'} {address.bucket}"

@@ -2,8 +2,8 @@
 
 Every file is opened relative to the descriptor of its parent folder, and no link is followed. So nothing outside the
 folder is read. `.access.toml` names the readers of the files in its folder and below, and `NAME.access.toml` the
-readers of one file, regardless of case. The nearest list counts. An unreadable list, or a list without its file, gives
-access to no one.
+readers of one file; case does not matter in names of lists. The nearest list counts. An unreadable list, or a list for
+a file that is missing, gives access to no one.
 """
 
 import errno
@@ -206,7 +206,7 @@ class _FolderReading:
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
     def _access_above(self) -> Readers:
-        """Return the readers in the nearest access list above the root, by its path as written and as resolved."""
+        """Return the readers in the nearest access list above the root, in its path as written and as resolved."""
         access: Readers = None
         root = Path(os.path.abspath(Path(self._context.source).expanduser()))
         for folder in dict.fromkeys([*reversed(root.parents), *reversed(self._tree.root.parents)]):
@@ -217,7 +217,7 @@ class _FolderReading:
     def _lists(
         self, folder: Path, names: Iterable[tuple[str, int]], inherited: Readers
     ) -> tuple[Readers, dict[str, Readers]]:
-        """Return the readers of a folder, and of files with lists. A repeated list, or one without a file, has none."""
+        """Return the readers of a folder and of its files with lists. Invalid and repeated lists admit no one."""
         files = {name.casefold() for name, mode in names if not stat.S_ISDIR(mode)}
         lists: dict[str, Readers] = {"": inherited}
         targets, is_closed = set[str](), False
@@ -242,7 +242,7 @@ class _FolderReading:
             is_within = path.is_relative_to(self._tree.root)
             with open(self._tree.open(path) if is_within else os.open(path, _FILE), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise ParseError("is no file")
+                    raise ParseError("is not a file")
                 body = file.read(_MAX_LIST_BYTES + 1)
             if len(body) > _MAX_LIST_BYTES:
                 raise ParseError(f"is larger than {_MAX_LIST_BYTES:,} bytes")
@@ -300,7 +300,7 @@ class Watcher:
         self._last_states = self._states()
 
     def wait(self, seconds: float | None) -> set[str]:
-        """Wait for a change, at most `seconds` if that is not None, and return the sources that have changed."""
+        """Wait for a change, at most `seconds` unless they are None, and return the sources that have changed."""
         end, took = time.monotonic() + (float("inf") if seconds is None else seconds), 0.0
         while True:
             time.sleep(max(_POLL_SECONDS, took / _MAX_BUSY_SHARE))

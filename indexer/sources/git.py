@@ -1,7 +1,7 @@
 """Read the files of one commit of a repository. Remote repositories are fetched first, without their history.
 
-Git runs without the user's settings, hooks or prompts. Its settings, with secrets, are in an anonymous file, so neither
-arguments nor the environment show them. A file with the same blob as in the previous build is not read again.
+Git runs without the user's settings, hooks or prompts. Its settings, including secrets, are in an anonymous file, so
+that neither arguments nor the environment show them. A file whose blob is the same as before is not read again.
 """
 
 import os
@@ -153,12 +153,12 @@ class Git:
 def _fetch(address: GitAddress, git: Git, limits: CrawlLimits, session: Session | None) -> None:
     """Fetch one commit of a remote repository, without its history. Raises SourceError or CredentialsError."""
     if tuple(map(int, re.findall(r"\d+", version())[:2])) < _MIN_VERSION:
-        raise SourceError(f"git {version()} is too old for git+https: it needs {'.'.join(map(str, _MIN_VERSION))}")
+        raise SourceError(f"git {version()} is older than git+https needs: {'.'.join(map(str, _MIN_VERSION))}")
     source, max_bytes = address.source, limits.max_total_bytes
     config: dict[str, str | Sequence[str]] = {**_network_config(address, limits)}
     if session is not None:
         if "cookies" in session.kinds:
-            ways = "a repository is read with basic, bearer or headers, not with cookies"
+            ways = "a repository can be read with basic, bearer or headers, but not with cookies"
             raise CredentialsError(f"credentials of {origin(address.remote)}: {ways}")
         headers = session.headers(address.remote)
         config["http.extraHeader"] = [f"{name}: {value}" for name, value in headers.items()]
@@ -191,7 +191,7 @@ def _why_not(address: GitAddress, errors: str, *, has_login: bool) -> str:
             return "the server rejects the credentials of its origin"
         return "there is no such repository, or it needs a login: describe one under [[credentials]]"
     if "requested URL returned error: 3" in errors:
-        return "the server redirects, and redirects are not followed: name the target"
+        return "the server redirects, and redirects are not followed: name the address that it redirects to"
     return f"cannot be fetched: {_first_error(errors)}"
 
 
@@ -241,7 +241,7 @@ def read_repository(
             folder, ref = Path(address.remote), address.ref
             folder = folder / ".git" if (folder / ".git").exists() else folder
             if _leads_elsewhere(folder):
-                raise SourceError(f"{source}: {folder} leads to another repository; name that one")
+                raise SourceError(f"{source}: {folder} refers to another repository: name that repository instead")
         else:
             folder, ref = Path(copy), _TIP
             session = (sessions or {}).get(origin(address.remote))
@@ -257,11 +257,11 @@ def read_repository(
         try:
             yield from _read_commit(context, git, address.ref, commit, closed)
         except SourceError as error:
-            raise SourceError(f"{source}: {error}{'; git fsck says more' if address.is_local else ''}") from error
+            raise SourceError(f"{source}: {error}{'; run git fsck' if address.is_local else ''}") from error
 
 
 def _leads_elsewhere(folder: Path) -> bool:
-    """Return whether a repository is part of another folder, or borrows objects from another repository."""
+    """Return whether files of a repository are in another folder, or it borrows objects from another repository."""
     if not folder.is_dir() or folder.is_symlink():
         return folder.exists()
     objects = [str(folder / "objects")]
@@ -273,7 +273,7 @@ def _leads_elsewhere(folder: Path) -> bool:
 def _read_commit(
     context: SourceContext, git: Git, ref: str, commit: str, closed: Collection[str]
 ) -> Generator[Item, None, None]:
-    """Yield the items of a commit; `closed` has the paths with access lists outside of it. Raises SourceError."""
+    """Yield the items of a commit; `closed` has paths with access lists outside the commit. Raises SourceError."""
     files = StoredFiles(context, listing(_list_files(git, commit)), root=context.source, ref=ref, closed=closed)
 
     def read(file: StoredFile) -> Sequence[Item]:

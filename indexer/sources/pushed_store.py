@@ -100,7 +100,7 @@ class PushedStore:
         return int(self._one("SELECT coalesce(max(id), 0) FROM changes")[0])
 
     def is_waiting(self) -> bool:
-        """Return whether a change waits."""
+        """Return whether a change waits to be indexed."""
         return self._one("SELECT 1 FROM changes WHERE state = 'queued' LIMIT 1") is not None
 
     def change(self, number: int) -> Change | None:
@@ -157,7 +157,7 @@ class PushedStore:
             database.execute("UPDATE totals SET trouble = ?", (detail,))
 
     def clear(self, last: int) -> None:
-        """Delete the documents of the changes up to a number, after their source was removed from the index."""
+        """Delete the documents of all changes up to a number, after their source was removed from the index."""
         if self.is_there:
             with self._transaction() as database:
                 newer = "SELECT url FROM changes WHERE id > ?"
@@ -167,18 +167,18 @@ class PushedStore:
                 database.execute("UPDATE changes SET state = ? WHERE state = 'queued' AND id <= ?", done)
 
     def settle(self, last: int) -> None:
-        """Record that the live generation has the changes up to a number. Raises IndexMissing if there is none."""
+        """Record that the live generation has all changes up to a number. Raises IndexMissing if none is live."""
         generation = current_id(self._index_dir)
-        of_due = f"{_CHANGE} WHERE state = 'queued' AND id <= ? AND NOT EXISTS ({_NEWER})"
+        latest = f"{_CHANGE} WHERE state = 'queued' AND id <= ? AND NOT EXISTS ({_NEWER})"
         path = self._index_dir / GENERATIONS / generation / DOCUMENTS
         with closing(open_read_only(path)) as pages, self._transaction() as database:
-            for change in [Change(*row) for row in database.execute(of_due, (last,))]:
+            for change in [Change(*row) for row in database.execute(latest, (last,))]:
                 state, reasons = REMOVED, "[]"
                 if change.action == _PUT:
                     row = pages.execute("SELECT outcome, reasons FROM pages WHERE url = ?", (change.url,)).fetchone()
                     state, reasons = row or ("skipped", '["not read"]')
-                became = (state, "; ".join(json.loads(reasons)) or None, generation, change.id)
-                database.execute("UPDATE changes SET state = ?, reason = ?, generation = ? WHERE id = ?", became)
+                values = (state, "; ".join(json.loads(reasons)) or None, generation, change.id)
+                database.execute("UPDATE changes SET state = ?, reason = ?, generation = ? WHERE id = ?", values)
             rest = (SUPERSEDED, last)
             database.execute("UPDATE changes SET state = ? WHERE state = 'queued' AND id <= ?", rest)
             database.execute("UPDATE totals SET trouble = NULL")
@@ -192,11 +192,11 @@ class PushedStore:
             documents, size = database.execute(f"{_SUMS} WHERE url = ?", (url,)).fetchone()
             if documents and not replace:
                 return None
-            grown = (int(body is not None) - documents, len(body or b"") - size)
-            database.execute("UPDATE totals SET documents = documents + ?, bytes = bytes + ?", grown)
+            growth = (int(body is not None) - documents, len(body or b"") - size)
+            database.execute("UPDATE totals SET documents = documents + ?, bytes = bytes + ?", growth)
             database.execute("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)", (url, *facts))
-            noted = "INSERT INTO changes (url, action, at, state) VALUES (?, ?, ?, ?)"
-            number = database.execute(noted, (url, action, at, QUEUED)).lastrowid
+            insert = "INSERT INTO changes (url, action, at, state) VALUES (?, ?, ?, ?)"
+            number = database.execute(insert, (url, action, at, QUEUED)).lastrowid
         return Change(int(number or 0), url, action, at, QUEUED, None, None)
 
     def _page(self, url: str, column: str, condition: str) -> Page | None:

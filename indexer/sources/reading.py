@@ -37,7 +37,7 @@ from indexer.sources.pushed_store import SOURCE, PushedStore
 _SAMPLE_PAGES, _MAX_SAMPLE_BYTES, _MAX_SAMPLE_ITEMS = 40, 20_000_000, 200
 _MAX_READERS = 2
 _MIN_PAGES = 4
-# A text belongs to the template if it is on this number of pages, and on this share of the pages that have its place.
+# A text belongs to the template if this number of pages have it, and this share of the pages with text in its place.
 _MIN_REPEATS, _MIN_SHARE, _MIN_LINKED_SHARE = 3, 0.5, 0.8
 _MIN_CHANGED_SHARE = 0.8
 _REPEATED_PLACES = 2
@@ -67,7 +67,7 @@ class Templates:
         self._is_new = is_new
 
     def parts_of(self, source: str, page: Page) -> PageParts:
-        """Return the parts of a page that are read with its links. Any thread may call this."""
+        """Return the parts of a page to read together with its links. Any thread may call this."""
         if not self._is_new(page):
             return PageParts()
         template = self._templates.get(source, "") if is_html(page) else ""
@@ -75,7 +75,7 @@ class Templates:
         return PageParts(text=True, blocks=blocks, template=template)
 
     def of_sources(self, sources: Iterable[str]) -> dict[str, str]:
-        """Return the templates of these sources."""
+        """Return the templates of those sources that have one."""
         return {source: self._templates[source] for source in sources if source in self._templates}
 
     def attach(self, source: str, items: Iterable[Item]) -> Items:
@@ -247,8 +247,8 @@ def _read_one(context: SourceContext, reading: Reading, browser: Browser) -> Ite
         return Bucket(context).items()
     if kind is None:
         raise SourceError(
-            f"{source}: cannot index this scheme; name an http or https address, git+https:// or git+file:// and a "
-            "repository, s3://, gs:// or az:// and a bucket, a folder or a file"
+            f"{source} has an unknown scheme; a source is a site (http, https), a repository (git+https, git+file), a "
+            "bucket (s3, gs, az), a folder or a file"
         )
     return crawl(context, reading.sessions, browser)
 
@@ -282,7 +282,7 @@ class _Unique:
     """Skips repeated addresses, and content that repeats within a source, except in other versions of a manual."""
 
     def __init__(self, copied_urls: Collection[str]) -> None:
-        self._rested = copied_urls
+        self._copied_urls = copied_urls
         self._urls: set[str] = set()
         # Addresses for each source and content hash. Sources are separate, because their readers may differ.
         self._contents: dict[tuple[str, str], list[str]] = {}
@@ -290,11 +290,11 @@ class _Unique:
     def item(self, item: Item) -> Item:
         """Return the item, or a skip for a duplicate."""
         if not isinstance(item, Page | CarriedPage):
-            return Skip(item.url, "already read") if item.url in self._rested else item
+            return Skip(item.url, "already read") if item.url in self._copied_urls else item
         source = item.source if isinstance(item, Page) else item.record.source
-        # Pages that another source has read count here too, so that this source adds no copies of them.
+        # Pages that another source has read count here too, so that this source does not add copies of them.
         is_copy = source != SOURCE and self._is_copy(item.url, (source, item.content_hash))
-        if item.url in self._rested or item.url in self._urls:
+        if item.url in self._copied_urls or item.url in self._urls:
             return Skip(item.url, "already read")
         if is_copy:
             return Skip(item.url, "same content as another page")
@@ -302,7 +302,7 @@ class _Unique:
         return item
 
     def _is_copy(self, url: str, content: tuple[str, str]) -> bool:
-        """Return whether a page that is no version of this one has the same content. If not, record this page."""
+        """Return whether a page that is not a version of this one has the same content. If not, record this page."""
         urls = self._contents.setdefault(content, [])
         if len(urls) >= _MAX_VERSIONS:
             return True

@@ -34,7 +34,7 @@ def listing(batches: Iterable[Iterable[StoredFile]]) -> list[StoredFile]:
         files += batch
         path_bytes += sum(len(file.path) for file in batch)
         if len(files) > _MAX_FILES or path_bytes > _MAX_PATH_BYTES:
-            raise SourceError(f"more than {_MAX_FILES:,} files, or {_MAX_PATH_BYTES:,} bytes of their names")
+            raise SourceError(f"over {_MAX_FILES:,} files, or over {_MAX_PATH_BYTES:,} bytes in the names of its files")
     return sorted(files, key=lambda file: file.path)
 
 
@@ -57,7 +57,7 @@ class StoredFiles:
             files: all files of the source.
             root: address of the root folder.
             ref: value of `{ref}` in a link template.
-            closed: paths with access lists outside of the source, see `closed_paths`.
+            closed: paths with access lists outside the source, see `closed_paths`.
         """
         self._context, self._files, self._root, self._ref = context, files, root, ref
         self._limits, self._earlier, self._source = context.limits, context.earlier, context.source

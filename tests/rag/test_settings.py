@@ -74,7 +74,7 @@ def test_flags_win_over_the_environment_over_the_file_over_the_defaults(tmp_path
         ("port", "70000", "--port must be from 1 to 65,535"),
         ("timeout", "nan", "--timeout must be from"),
         ("engine", "warp", "--engine must be one of auto, native, aot, compile, eager"),
-        ("allow_private", "10.0.0.1/8", "allow_private is yes, no or networks such as"),
+        ("allow_private", "10.0.0.1/8", "allow_private must be yes, no or networks such as"),
     ],
 )
 def test_a_bad_value_is_refused_with_what_is_allowed(name: str, value: str, error: str) -> None:
@@ -150,10 +150,10 @@ def test_sources_and_credentials_of_a_file(tmp_path: Path) -> None:
         ("[[source]]\npath='x'\npages=1", "unknown name 'pages', did you mean max_pages?"),
         ("[[source]]\npath='x'\nmax_pages=1", "max_pages limits a crawl: it needs a url"),
         ("[[source]]\nurl='git+file:///x'\nmax_pages=1", "max_pages does not apply to a repository"),
-        ("[[source]]\nurl='git+file:///x'\nlink_template='https://b.test/'", "link_template needs {path}"),
-        ("[[source]]\nurl='http://a.test/'\ninclude='docs'", "source 1: include and exclude are patterns"),
+        ("[[source]]\nurl='git+file:///x'\nlink_template='https://b.test/'", "link_template must contain {path}"),
+        ("[[source]]\nurl='http://a.test/'\ninclude='docs'", "source 1: include and exclude must be patterns"),
         ("[[source]]\npath='x'\n[[source]]\npath='./x'", "given twice"),
-        ("[[credentials]]\norigin='https://me:h1dden@a.test'", "origin must be scheme, host and port"),
+        ("[[credentials]]\norigin='https://me:h1dden@a.test'", "origin must be scheme, host and perhaps a port"),
         ("[[credentials]]\norigin='http://10.0.0.1'", "only over https, or to this machine"),
         (SITE + "bearer='h1dden'", r"bearer must not contain the secret itself, .*: write \{env = "),
         (SITE + "bearer={env='h1dden value'}", "bearer.env must be the name of a variable"),

@@ -173,5 +173,5 @@ def test_errors_name_the_proxy(proxy: Proxy, is_down: bool) -> None:
 
 @pytest.mark.parametrize("value", ["proxy:3128", "socks5://proxy:1080", "http://user:word@proxy:3128", "yes"])
 def test_settings_that_are_no_proxy(value: str) -> None:
-    with pytest.raises(ConfigError, match="http_proxy is environment or"):
+    with pytest.raises(ConfigError, match="http_proxy must be environment, or"):
         load({"http_proxy": value}, {}).build_config()

@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from indexer.config import CrawlLimits
+from indexer.crawl.crawler import _VIEW as VIEW
 from indexer.crawl.same_text import view_pattern
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Reply, Site, send
@@ -46,7 +47,7 @@ def test_a_template_that_names_one_page_everywhere(site: Site, work: Work, named
     report = work.build(site.url)
     assert work.paths(site) == PAGES
     assert {note.count for note in report.notes} <= {3, 4}
-    assert report.notes[0].reason.startswith("its canonical address has another text")
+    assert report.notes[0].reason.startswith("the page at its canonical address has other text")
     assert max(site.hits.count(path) for path in PAGES) == 1
     site.hits.clear()
     assert not work.build(site.url).published
@@ -131,7 +132,7 @@ def test_other_views_of_a_page(site: Site, work: Work, link: str, headers: dict[
         site.routes[link.format(name)] = Reply(view.encode(), 200, headers or {"Content-Type": "text/html"})
     report = work.build(site.url)
     assert work.paths(site) == PAGES
-    assert skipped(report) == {"another view of a page that is read": 3}
+    assert skipped(report) == {VIEW: 3}
 
 
 @pytest.mark.parametrize("link", ["/v2/{}", "/de/{}", "/{}?lang=de"])
@@ -179,7 +180,7 @@ def test_views_that_all_pages_have_are_not_fetched(site: Site, work: Work) -> No
     report = work.build(site.url, limits=CrawlLimits(allow_private=True, concurrency=1))
     assert len([hit for hit in site.hits if hit.startswith("/src/")]) < 15
     assert len(work.paths(site)) == 31
-    assert skipped(report) == {"another view of a page that is read": 30}
+    assert skipped(report) == {VIEW: 30}
 
 
 def test_a_sitemap_of_pages_and_their_sources(site: Site, work: Work) -> None:

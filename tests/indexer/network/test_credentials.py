@@ -194,7 +194,7 @@ def test_a_source_is_not_read_without_its_credentials_by_mistake(
     work.build(start, limits=LIMITS, credentials=[member(site)])
     live = (work.index / "CURRENT").read_text()
     assert not work.build(start, limits=LIMITS, credentials=[member(site)]).published
-    with pytest.raises(CredentialsError, match="was read with credentials before, and none are given"):
+    with pytest.raises(CredentialsError, match="was read with credentials before, and there are none for it now"):
         work.build(start, limits=LIMITS)
     assert (work.index / "CURRENT").read_text() == live
     open_to_all = work.build(start, limits=LIMITS, credentials=[Credential(site.url)])

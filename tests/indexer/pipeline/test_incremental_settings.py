@@ -126,7 +126,7 @@ def test_a_source_that_cannot_be_removed(work: Work, docs: Path, tmp_path: Path)
         work.remove(docs)
     assert not work.index.exists()
     live = work.build(docs).generation
-    with pytest.raises(SourceError, match=f"^{tmp_path}/dogs is not a source of this index; its sources are: {docs}$"):
+    with pytest.raises(SourceError, match=f"^{tmp_path}/dogs is not a source of this index; the index has: {docs}$"):
         work.remove(tmp_path / "dogs")
     with pytest.raises(SourceError, match="no source was given"):
         work.remove()
@@ -227,7 +227,7 @@ def test_tokens_are_kept_where_they_help(docs: Path, tmp_path: Path, monkeypatch
     assert known == "yes, 0.0 MB: the model knows the language"
     assert built("english", most=4) == (known, False), "nothing has changed"
     assert built("large", most=4) == (large, True), "also in blocks that came before that was known"
-    assert built("large") == ("no: the index has none; --tokens yes embeds every passage again", False)
+    assert built("large") == ("no: the index has none; --tokens yes adds them, and embeds every passage again", False)
     assert built("large", tokens=True, most=4) == ("yes, 0.0 MB: as the setting says", True)
     foreign = "no: the model does not know the language"
     assert built("other", greek) == built("other", greek, full=True) == (foreign, True)

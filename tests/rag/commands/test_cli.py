@@ -83,7 +83,7 @@ def test_a_flag_is_for_the_sources_named_with_it(run: Run, site: Site, tmp_path:
     assert {own["max_bytes"] for own in kept(run).values()} == {2000}, "without a source, all of them are meant"
     removed = run("remove", tmp_path / "notes.md", "--json")
     assert (removed["documents"], removed["embedded"], removed["carried"]) == (1, 0, 2)
-    assert "is not a source of this index; its sources are: http" in run("remove", tmp_path / "notes.md")[2]
+    assert "is not a source of this index; the index has: http" in run("remove", tmp_path / "notes.md")[2]
 
 
 def test_generations_are_checked_listed_and_gone_back_to(run: Run, tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_index_and_doctor_and_a_job_of_a_server(run: Run, site: Site, config: Pa
     assert report["credentials"] == {site.url: "bearer token"}
     assert TOKEN not in str(report)
     code, _, err = run("index", "--json")
-    assert (code, "was read with credentials before, and none are given" in err) == (2, True)
+    assert (code, "was read with credentials before, and there are none for it now" in err) == (2, True)
 
     served = load({}, {}, read_settings_file(config).settings)
     environment = served.as_environment()  # what `serve` hands on to its jobs, whose own is added
