@@ -63,10 +63,10 @@ def readers_of(fields: object) -> Readers:
         for text in [texts] if isinstance(texts, str) else texts:
             name = folded(visible(text)) if isinstance(text, str) else ""
             if not 0 < len(name) <= MAX_NAME_LENGTH:
-                raise ValueError(f"an access list has a name that is empty, too long or not text: {str(text)[:40]!r}")
+                raise ValueError(f"names of an access list are text of 1 to {MAX_NAME_LENGTH} characters: {text!r:.40}")
             names.add(f"{_KINDS[kind]}:{name}")
     if len(names) > MAX_NAMES:
-        raise ValueError(f"an access list has at most {MAX_NAMES} names")
+        raise ValueError(f"an access list must have at most {MAX_NAMES} names, not {len(names):,}")
     return tuple(sorted(names))
 
 

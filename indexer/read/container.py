@@ -1,4 +1,4 @@
-"""Archives of documents (zip, mbox, tar, and tar compressed with gzip, bzip2 or xz), and attachments of mails.
+"""Unpack archives of documents (zip, mbox, tar, and tar compressed with gzip, bzip2 or xz), and mails with attachments.
 
 Every member is a page, `file:///folder/archive.zip!/member`, so that unchanged members are not read again, and a
 damaged member does not affect others. Archives inside archives are not opened.
@@ -77,9 +77,9 @@ def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterat
 
 
 def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Page | Skip | Failure]:
-    """Yield the pages of an archive or the attachments of a mail, or one failure if it is damaged or a bomb.
+    """Yield the pages of an archive or the attachments of a mail, and a failure if it is damaged or a bomb.
 
-    Members over `max_bytes` are not read. Images are not read if `no_images` has a reason.
+    Members over `max_bytes` are not read. `no_images` is the reason not to read images, or empty to read them.
     """
     is_mail = reader_of(page.content_type) == MAIL
     reader, limits = ATTACHMENTS if is_mail else CONTAINER, f"{max_bytes}\n{no_images}"
@@ -123,7 +123,7 @@ class UnpackBudget:
         """Count extracted bytes. Raises ParseError over the limit."""
         self._bytes += count
         if self._bytes > self._max_bytes:
-            raise ParseError(f"more than {self._max_bytes:,} bytes in the archive, which may be a bomb")
+            raise ParseError(f"more than {self._max_bytes:,} bytes after decompression: the archive may be a bomb")
 
     def member(self) -> None:
         """Count a file. Raises ParseError over the limit."""
@@ -223,7 +223,7 @@ def _tar_members(body: bytes) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile
         for info in archive:
             budget.member()
             if len(archive.pax_headers) > _MAX_HEADERS:  # they are copied for each file
-                raise ParseError(f"more than {_MAX_HEADERS:,} headers for all files in the archive")
+                raise ParseError(f"more than {_MAX_HEADERS:,} global headers in the archive")
             yield info, archive
 
 
@@ -241,7 +241,7 @@ def skip_reason(name: str, no_images: str, lists: Collection[str] = ()) -> str:
     """Return the reason not to read a member, or an empty string. See `expand` for `no_images`."""
     steps = name.split("/")
     if len(name) > _MAX_NAME_LENGTH or ":" in steps[0] or not name.isprintable():
-        return "not a valid name of a file"
+        return "not a valid file name"
     if name.startswith("/") or ".." in steps:
         return "a path that leads out of the archive"
     if any(step.startswith(".") and step != "." for step in steps):

@@ -47,8 +47,8 @@ ReadParts = tuple[Mapping[str, Any], bool, PageReading | None]  # links, needs r
 def read_page_parts(page: Page, requested: PageParts, process: ReaderProcess) -> ReadParts:
     """Read the requested parts of a page of HTML or Markdown in one pass.
 
-    The links of `indexer.read.web_page` are not checked yet. There is no PageReading if the page only refers to others,
-    must not be indexed, or needs rendering. If the text cannot be read, its `content` is the error.
+    The links are unchecked, as `indexer.read.web_page` returns them. There is no PageReading if the page only refers to
+    other pages, must not be indexed, or needs rendering. If the text cannot be read, its `content` is the error.
 
     Raises ParseError if the links, or the need for rendering, cannot be read.
     """

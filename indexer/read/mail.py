@@ -1,4 +1,4 @@
-"""Read subject, sender, recipients and text of e-mail, and list its attachments."""
+"""Read the subject, sender, recipients and text of an e-mail, and unpack its attachments."""
 
 import mimetypes
 import re
@@ -186,7 +186,7 @@ def _attached(message: Message) -> Iterator[Message]:
 
 
 def _forwarded(entity: Message) -> Message | None:
-    """Return a forwarded message, even if it was encoded like a file, against the standard."""
+    """Return the message in an entity, or None. Decode it if it was encoded like a file, which the standard forbids."""
     entities = _parts_of(entity) if entity.get_content_type() == _FORWARDED else []
     if not entities:
         return None
@@ -198,7 +198,7 @@ def _forwarded(entity: Message) -> Message | None:
 
 
 def _file_name(entity: Message) -> str:
-    """Return the file name of an attachment, or a name made from its type. Empty for other entities."""
+    """Return the file name of an attachment, or else a name made from its type; "" if the entity is no attachment."""
     kind = entity.get_content_type()
     try:
         name = PurePosixPath((entity.get_filename() or "").replace("\\", "/")).name

@@ -1,4 +1,4 @@
-"""Read OpenAPI documents of versions 2 and 3, in JSON or YAML: a section for each operation, in their order.
+"""Read OpenAPI documents of versions 2 and 3, in JSON or YAML, into a section for each operation, in document order.
 
 References within a document are followed to a limited depth; other documents are not fetched.
 """

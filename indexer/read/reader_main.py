@@ -91,7 +91,7 @@ def preload() -> None:
 
 
 def load_ocr(engine: str) -> None:
-    """Load the OCR engine. Later requests for pages report an error."""
+    """Load the OCR engine. If that fails, each request for a scanned page reports the error."""
     try:
         scans = import_module("indexer.read.scans")
         scans.load(engine)

@@ -128,7 +128,7 @@ class ReaderProcess:
         self.confinement: dict[str, str] = {}
 
     def ask(self, reader: str, argument: Any, body: bytes) -> Generator[tuple[dict[str, Any], bytes], None, None]:
-        """Read a document with one of `formats.FUNCTIONS`, and yield its messages, each with a body.
+        """Read a document with one of `formats.FUNCTIONS`, and yield the messages of that reader, each with a body.
 
         `argument` is for the function, such as a charset or a size limit. Raises ParseError if the document cannot be
         read, or takes too much time or memory.
@@ -176,7 +176,7 @@ class ReaderProcess:
         return process
 
     def use(self, engine: str) -> None:
-        """Load an OCR engine for the current loan of the process, see `indexer.read.ocr`."""
+        """Restart the process with an OCR engine of `indexer.read.ocr`, unless it has that engine."""
         if engine != self._engine:
             self.close()
             self._engine = engine
@@ -263,7 +263,7 @@ _idle = _IdleProcesses()
 
 @contextmanager
 def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
-    """Lend a process. The number of lent processes has no limit, so callers must limit it."""
+    """Lend a process. The number of lent processes has no limit, so a caller must limit its own."""
     process = _idle.take(is_patient=is_patient)
     process.is_interrupted = False
     try:

@@ -25,7 +25,7 @@ DOTS = 200  # per inch of rendered pages; more are slower, not better
 _POINTS_PER_INCH = 72
 _MAX_PIXELS = 40_000_000  # A4 at 600 dots per inch has 35 million
 _MAX_READ_PIXELS = 9_000_000  # A4 at 300 dots per inch has 8.7 million
-_NOISE_LEVEL = 4  # shades of grey; median difference of neighbours on a scanned sheet
+_NOISE_LEVEL = 4  # shades of grey by which half of the pixels of a noisy image differ from their surroundings
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP")
 _DAMAGED = "truncated or damaged: it is not a readable image"
 _DECODER_ERRORS = (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError)
@@ -81,7 +81,7 @@ _loaded: dict[str, Tesseract] = {}
 
 
 def load(engine: str) -> None:
-    """Load the decoders and the engine that `pages.find_engine` found. Raises ImportError or RuntimeError."""
+    """Load the decoders and the engine that `ocr.find_engine` found. Raises ImportError or RuntimeError."""
     if engine not in _loaded:
         folder, _, languages = engine.partition("\n")
         tesseract = Tesseract(folder, languages)
@@ -91,7 +91,7 @@ def load(engine: str) -> None:
 
 
 def find(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Read a page of a PDF or image file. Page 0 of an image file returns the number of its pages.
+    """Read a page of a PDF or image file. For page 0, count the pages of an image file.
 
     `argument` has a line with the media type and a line with the page. Returns `pages`, or the `text`, its `language`,
     the number of `lines`, the number of uncertain lines `left_out`, and the mean `confidence` of the other lines.

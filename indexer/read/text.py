@@ -112,7 +112,7 @@ def read_notebook(body: bytes, charset: str | None) -> Extraction:
     try:
         notebook = json.loads(decode(body, charset, markup=False))
     except ValueError as error:
-        raise ParseError("not JSON, as a notebook is") from error
+        raise ParseError("not a notebook, which must be JSON") from error
     blocks: list[str] = []
     sheets = _dicts(notebook, "worksheets")
     for cell in chain(_dicts(notebook, "cells"), *(_dicts(sheet, "cells") for sheet in sheets)):
@@ -140,7 +140,7 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
     room = _MAX_OUTPUT_CHARS
     for output in _dicts(cell, "outputs"):
         data = output.get("data")
-        if not isinstance(data, dict):  # a stream, and all outputs of formats 2 and 3
+        if not isinstance(data, dict):  # a stream, or an output of format 2 or 3
             data = {_TYPES_IN_OLD_FORMATS.get(name, name): value for name, value in output.items()}
         html, text = _text(data.get("text/html")), _text(data.get("text/plain"))
         if output.get("output_type") in ("error", "pyerr"):

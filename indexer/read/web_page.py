@@ -141,8 +141,8 @@ _MIN_PROSE_LENGTH = 300
 def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
     """Measure a page that may only refer to another page.
 
-    Returns: the characters of text outside of links; of these, the characters beyond a date and a size between two
-    links; the address of the refresh; and whether browsers follow it before the page can be read.
+    Returns: the characters of text outside of links; of these, the characters that are too many for a date and a
+    size between two links; the address of the refresh; and whether browsers follow it before the page can be read.
     """
     text_length = prose = between = 0
     refresh, is_for_all, has_links = None, False, False

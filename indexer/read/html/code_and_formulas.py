@@ -24,9 +24,9 @@ def is_code(tag: Element) -> bool:
 def code_of(tag: Element) -> str:
     """Return the text of a block of code, or "" for a block of line numbers."""
     pieces: list[str] = []
-    loose = tag.name != "pre" and _is_fragment(tag)
-    # other children than lines are tooltips
-    lines_only = [node for node in tag.tags if _is_line(node)] if loose else None
+    is_fragment = tag.name != "pre" and _is_fragment(tag)
+    # children that are not lines are tooltips
+    lines_only = [node for node in tag.tags if _is_line(node)] if is_fragment else None
     todo: list[Element | str | tuple[int]] = list(reversed(lines_only or tag.children))
     while todo:
         node = todo.pop()
@@ -35,7 +35,7 @@ def code_of(tag: Element) -> str:
             continue
         if isinstance(node, tuple):
             is_empty = len(pieces) == node[0]
-            if loose if is_empty else not pieces[-1].endswith("\n"):
+            if is_fragment if is_empty else not pieces[-1].endswith("\n"):
                 pieces.append("\n")
             continue
         if node.name == "br":
@@ -52,7 +52,7 @@ def code_of(tag: Element) -> str:
     text = clean("".join(pieces))
     if _numbers_lines(tag, text.split()):
         return ""
-    return text.replace("\u00a0", " ") if loose else text
+    return text.replace("\u00a0", " ") if is_fragment else text
 
 
 def _is_operator(tag: Element) -> bool:
@@ -61,7 +61,7 @@ def _is_operator(tag: Element) -> bool:
 
 
 def _is_fragment(tag: Element) -> bool:
-    """Return whether an element has a child for each line of code, as Doxygen writes them."""
+    """Return whether an element is code as Doxygen writes it, with one child element for each line of code."""
     first = next((child for child in tag.children if isinstance(child, Element)), None)
     if first is None or not _is_line(first) or first.holds(_NOT_IN_LINES):
         return False
@@ -73,7 +73,7 @@ def _is_line(tag: Element) -> bool:
 
 
 def _numbers_lines(tag: Element, words: list[str]) -> bool:
-    """Return whether a block has only the line numbers of the code in the next table cell."""
+    """Return whether a block has only the line numbers of the code in another cell of its row."""
     first = int(words[0]) if words and words[0].isdecimal() and len(words[0]) < 9 else -1
     cell = next((parent for parent in tag.parents() if parent.name in ("td", "th")), None) if first >= 0 else None
     if cell is None or cell.parent is None or words != [str(first + offset) for offset in range(len(words))]:

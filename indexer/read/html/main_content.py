@@ -63,7 +63,7 @@ def extract(
         return extract(markup)
     sections = walker.sections() if walker.text_length > 200 or not tree.redirects else ()
     is_link_list = walker.is_mostly_links and not sections
-    links = () if tree.first("base") else tuple(walker.link_texts.items())  # a base changes what links mean
+    links = () if tree.first("base") else tuple(walker.link_texts.items())  # a <base> changes the targets of links
     return Extraction(_title(tree, walker.headings), sections, declared(tree), is_link_list, links)
 
 
@@ -109,9 +109,9 @@ def declared(tree: HtmlTree) -> Declared:
     inside = articles[0].elements() if len(articles) == 1 else ()
     times = [day for tag in inside if tag.name == "time" and (day := tag.get("datetime"))]
     prefix = METADATA_PREFIX
-    facts = ((key[len(prefix) :], value) for key, value in metas if key.lower().startswith(prefix))
+    custom = ((key[len(prefix) :], value) for key, value in metas if key.lower().startswith(prefix))
     return Declared(
         language=next((code for tag in languages if (code := language_of(tag))), None),
         date=first_day([*(values.get(name) for name in _DATES), *times[:1]]),
-        metadata=collect(facts),
+        metadata=collect(custom),
     )

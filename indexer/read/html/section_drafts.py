@@ -48,7 +48,7 @@ class Block:
 
     @property
     def is_pointer(self) -> bool:
-        """Return whether the block has only links, unlike a signature, which has words or signs between its links."""
+        """Return whether the block has only links, unlike a signature `f(x: int)`, which has words or signs."""
         return self.is_linked(_MIN_POINTER_SHARE) and not _SIGNATURE.search(self.unlinked_text)
 
     @property
@@ -84,8 +84,8 @@ class Line:
 class SectionDraft:
     """A section while it is being filled.
 
-    In a list or table, `list_path` is the path of the section around it. A draft that `resumes`
-    continues that section after the list or table. A draft that `leads` is a summary that belongs to the next section.
+    In a list or table, `list_path` is the path of the section around it. A draft that `resumes` continues
+    that section after the list or table. A draft that `leads` is a summary that belongs to the next section.
     """
 
     path: tuple[str, ...]
@@ -200,7 +200,7 @@ def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
             following.anchor = following.anchor or draft.anchor
             continue
         is_short = size < _MAX_SHORT_CHARS
-        # A name that only the id has, such as `dict.get` of `get()`, would be lost with the section.
+        # The id of a section may have a longer name, such as `dict.get` for `get()`, which must not be lost.
         has_name = draft.blocks[0].text.replace("\n", " ").startswith(draft.path[-1:])
         is_item = is_short and not draft.resumes and has_name
         path = draft.list_path if is_item and draft.list_path is not None else draft.path

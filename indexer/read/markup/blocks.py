@@ -31,7 +31,7 @@ from markdown_it.rules_block.fence import fence, make_fence_rule
 from markdown_it.rules_block.html_block import html_block
 from markdown_it.token import Token
 
-from indexer.read.markup.restructured import CODE, NOT_HERE, OPTION, fields_of, to_html
+from indexer.read.markup.restructured import CODE, HIDDEN, OPTION, fields_of, to_html
 from indexer.read.markup.tags import ELEMENT, IS_MDX, element_at, shown_words, tag_at, unescaped
 from indexer.text import reader_notes
 
@@ -116,7 +116,7 @@ def _push_code(state: StateBlock, code: str, language: str) -> None:
 
 
 def _push_table(state: StateBlock, rows: Iterable[tuple[str, Iterable[Any]]]) -> None:
-    """Write the rows of a table, each a tag and cells. A cell has its extra rows, its extra columns, and Markdown."""
+    """Write a table. A row is a tag and cells; a cell has the numbers of extra rows and columns, and Markdown."""
     state.push("table_open", "table", 1)
     for tag, cells in rows:
         state.push("tr_open", "tr", 1)
@@ -152,7 +152,7 @@ def read_fence(
     language = re.split(r"[\s{:,\[]", info.lstrip("{. "))[0].rstrip("}")
     if directive and directive[1].lower() not in CODE:
         name, argument = directive[1].lower(), directive[2]
-        if name in NOT_HERE:
+        if name in HIDDEN:
             reader_notes.add(f"a directive was left out: {name}")
         elif name == "eval-rst":
             state.push("html_block", "", 0).content = to_html(token.content)
@@ -201,7 +201,7 @@ def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     rest = line[signs.end() :].strip().rstrip(":").rstrip()
     directive = _DIRECTIVE.match(rest)
     kind = directive[1].lower() if directive else rest
-    is_code = kind in CODE | NOT_HERE | {"eval-rst"}
+    is_code = kind in CODE | HIDDEN | {"eval-rst"}
     if is_code and read_fence(state, start, end, silent, _colon_fence, rest):
         return True
     state.line = start + 1
@@ -231,7 +231,7 @@ def read_box(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def read_mark_line(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a line with a mark, an abbreviation or a property, and leave out marks."""
+    """Read an abbreviation or a property, and leave out a line that is only a mark, such as `(target)=`."""
     match = None if state.is_code_block(start) else _MARK_LINE.fullmatch(_line_at(state, start))
     if match is None or silent:
         return match is not None and match["comment"] is None  # within a paragraph, a percent sign begins no comment
@@ -275,7 +275,7 @@ def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 def _closing_line(state: StateBlock, start: int, end: int, closing: re.Pattern[str], key: str) -> int:
-    """Return the first line below `start` that matches, or 0. The environment notes a failure under `key`."""
+    """Return the first line below `start` that matches, or 0. After a failure, recorded as `key`, search no more."""
     for line in range(start + 1, 0 if state.env.get(key) else end):
         if closing.match(state.src, state.bMarks[line], state.eMarks[line]):
             return line

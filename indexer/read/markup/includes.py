@@ -1,7 +1,7 @@
 """Preprocess AsciiDoc: evaluate its conditions, and insert the files that it includes from its own source.
 
-A file that another document includes as a whole is not indexed separately. An included file must be in the same source
-and have the same readers. A directive that is not followed adds a note.
+A file that another document includes as a whole is not indexed separately. An included file must be in the same source,
+and be public or have the same readers. A directive that is not followed adds a note.
 """
 
 import re
@@ -130,7 +130,7 @@ class _Document:
         self._attributes = INTRINSIC | {"docdir": f"/{dirname(path)}"}
 
     def lines(self, lines: Sequence[str], paths: tuple[str, ...]) -> Iterator[str]:
-        """Yield the lines of a file whose conditions are true. `paths` are this file and the files that include it."""
+        """Yield the lines of a file whose conditions are true. `paths` has the files that include it, then its own."""
         hidden = list[bool]()
         for line in lines:
             if condition := _CONDITION.match(line):

@@ -1,4 +1,4 @@
-"""Read Markdown in its dialects, and its front matter (YAML, TOML or JSON), which may name who may read it."""
+"""Read Markdown in its dialects, and its front matter (YAML, TOML or JSON), which may have an access list."""
 
 import json
 import re
@@ -57,7 +57,7 @@ _LITERAL = re.compile(
     r"(?<![^\W_])(?:\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$]))"
     r"|(?<!`)`([^`\n]+)\{:[\w.-]+\}`(?!`)"
 )
-_PAIR = re.compile(  # marked, subscript, superscript or inserted text; critic marks; targets; variables; block ids
+_PAIR = re.compile(  # marked, subscript, superscript or inserted text; block ids; CriticMarkup; variables
     r"(?<![\w=])==(?=[^\s=])((?:[^`\n=]{1,200}+|=(?!=)|`[^`\n]{1,60}+`){1,20}+(?<!\s))==(?![\w=])"
     r"|(?<![~/])~(?![~/])([^\s~`]{1,100})~(?![~/\d])|(?<!\^)\^(?!\^)([^\s^`]{1,100})\^(?!\^)"
     r"|\^\^(?=[^\s^])([^`\n^]{1,200}(?<!\s))\^\^|(?<!\S)\^[A-Za-z\d][\w-]+[ \t]*(?=\n|$)"
@@ -121,7 +121,7 @@ def _role(match: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _attribute_list(match: re.Match[str], environment: Environment) -> _Mark | None:
-    """Leave out attributes after a text, or at the start or end of a line, but keep the words of a picture or link."""
+    """Leave out attributes after a text, or at an end of a line, but keep visible words of pictures and links."""
     before, after = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
     is_apart = before.isspace() and before != "\n" and after not in ("", "\n")
     is_list = _attributes_in(match) is not None and (match[1] or not is_apart)
@@ -152,14 +152,14 @@ def _alert(title: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _extension(mark: re.Match[str], environment: Environment) -> _Mark | None:
-    """Read the text of `[!NAME text]`; leave out `[!NAME[label](file)]`, addresses and attributes."""
+    """Read the text of `[!NAME text]` unless it is an address, attributes, or an included file `[label](file)`."""
     if mark[1].startswith("["):
         reader_notes.add("a file that Markdown includes was left out")
     return _Mark(mark.end(), "" if re.match(r"\[|\w+:/|[\w-]+=", mark[1]) else mark[1].strip())
 
 
 def _pressed_keys(keys: re.Match[str], environment: Environment) -> _Mark | None:
-    """Read keys such as `ctrl+alt+arrow-up`, or inserted text."""
+    """Read `++ctrl+alt+arrow-up++` as keys, and a text with spaces as inserted text."""
     if " " in keys[1].strip("\"'") and keys[1][0] not in "\"'":
         return _Mark(keys.end(), span=keys.span(1))
     return _Mark(keys.end(), "+".join(key.strip("\"'").replace("-", " ").title() for key in keys[1].split("+")))
@@ -232,7 +232,7 @@ def _parser(*, is_mdx: bool) -> MarkdownIt:
 
 
 def _before_inline(state: StateCore) -> None:
-    """Remove the marks at the beginning and end of blocks."""
+    """Remove the marks at the beginning and end of headings and paragraphs."""
     tokens = state.tokens
     for place, token in enumerate(tokens):
         if token.type != "inline" or not token.content or not place:
@@ -332,9 +332,9 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= MAX_FRONT_MATTER else {}  # noqa: S506 - safer
             except yaml.YAMLError:
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
-            is_front = isinstance(fields, dict) and not front.startswith("\n")  # Pandoc: an empty line makes it a rule
-            is_front = is_front or not front.strip() or any(access_keys(visible(front)))
-            fields, end = (fields, match.end()) if is_front else (None, 0)  # a mistyped access list is no text
+            is_front = isinstance(fields, dict) and not front.startswith("\n")  # Pandoc: then `---` is a rule
+            is_front = is_front or not front.strip() or any(access_keys(visible(front)))  # mistyped lists too
+            fields, end = (fields, match.end()) if is_front else (None, 0)
         elif match := _TOML.match(text):
             front, end, is_toml = match[1] or "", match.end(), True
             fields = tomllib.loads(front) if len(front) <= MAX_FRONT_MATTER else {}
@@ -363,7 +363,7 @@ class Rendered(NamedTuple):
     declared: Declared
 
     def extraction(self) -> Extraction:
-        """Return the sections of the whole text: a `<main>` in it has no meaning."""
+        """Return the sections of the whole text. The outer `<main>` lets a `<main>` in the text have no effect."""
         content = extract(f"<body><main>{self.html}</main></body>")
         title = self.title or content.title
         return Extraction(title, content.sections, self.declared, link_texts=content.link_texts)
@@ -382,7 +382,7 @@ def read_mdx(body: bytes, charset: str | None) -> Extraction:
 def render(text: str, *, is_mdx: bool = False) -> Rendered:
     """Return Markdown as HTML, without its front matter; raises ParseError if it has too many lines.
 
-    Headings have the ids they name, else those of GitHub. A text that begins with a JavaScript import or export is MDX.
+    Headings get the ids that they declare, else those of GitHub. A text that begins with an import or export is MDX.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.count("\n") > _MAX_LINES:

@@ -23,7 +23,7 @@ CODE = frozenset(
     "julia js ojs rcpp stan css scss dot java c cpp go rust ruby perl octave stata sas node powershell console "
     "math latex".split()
 )
-NOT_HERE = frozenset(
+HIDDEN = frozenset(
     "include literalinclude image toctree tableofcontents contents index raw bibliography highlight meta "
     "currentmodule tabularcolumns default-role sectionauthor moduleauthor codeauthor".split()
 )
@@ -36,8 +36,8 @@ OPTION = re.compile(r":[\w-]+:(?:\s|$)")
 _CHANGES = {"added": "added in", "changed": "changed in", "deprecated": "deprecated since", "removed": "removed in"}
 _CHANGE = re.compile("|".join(_CHANGES))
 _VERSION = re.compile(r"(?=[^\d|]*+[\d|])[\w.+|-]++|next")
-_METADATA = re.compile(  # fields at the top or after comments and hidden directives, which Sphinx does not show
-    rf"\A((?:[ \t]*+\n|\.\.(?![ ](?!(?:{'|'.join(NOT_HERE)})::)[^\n]*::)[^\n]*+\n"
+_METADATA = re.compile(  # fields, which Sphinx does not show, at the top or after comments and hidden directives
+    rf"\A((?:[ \t]*+\n|\.\.(?![ ](?!(?:{'|'.join(HIDDEN)})::)[^\n]*::)[^\n]*+\n"
     r"(?:(?:[ \t]*+\n)*+[ \t][^\n]*+\n)*+)*+)"
     r"(?::[\w .-]++:(?:[ \t][^\n]*+)?(?:\n|\Z)(?:[ \t]++\S[^\n]*+(?:\n|\Z))*+)++(?=[ \t]*(?:\n|\Z))"
 )
@@ -52,7 +52,7 @@ _SETTINGS = {
 
 
 class _Unknown(Directive):
-    """A directive that docutils does not know; its content is read as text or code, or left out by `NOT_HERE`."""
+    """A directive that docutils does not know. Its content is read as text or code, or left out if it is `HIDDEN`."""
 
     has_content = True
     optional_arguments = 1
@@ -64,7 +64,7 @@ class _Unknown(Directive):
         options = "\n".join([*self.arguments[:1], *takewhile(OPTION.match, content)])
         while content and OPTION.match(content[0]):
             content = content[1:]
-        if name in NOT_HERE:
+        if name in HIDDEN:
             reader_notes.add(f"a directive was left out: {name}")
             return []
         if name in CODE or "code" in name or "console" in name:
@@ -92,7 +92,7 @@ class _Unknown(Directive):
 def change_of(directive: str, argument: str) -> str:
     """Return the opening sentence of a directive such as `versionadded`; empty for other directives.
 
-    The argument has a version for each change that the directive names, then perhaps a text.
+    The argument has a version for each change in the name of the directive, and may go on with a text.
     """
     changes, words = _CHANGE.findall(directive), argument.split(maxsplit=4)
     versions = list(takewhile(_VERSION.fullmatch, words))[: len(changes)]
@@ -145,7 +145,7 @@ for _name in en.directives.values():
     if _directive is not None and _directive is not _Unknown:
         _directive.option_spec = _Options(_directive.option_spec or {})
         _directive.option_spec.update((name, _SIZES[name]) for name in _SIZES.keys() & _directive.option_spec.keys())
-Body.enum.converters["arabic"] = lambda text: int(text[:9])  # Python refuses to read 4,301 digits
+Body.enum.converters["arabic"] = lambda text: int(text[:9])  # Python does not convert more than 4,300 digits
 
 
 class _Writer(html5_polyglot.Writer):

@@ -39,7 +39,7 @@ REASONS = {
     "../out.txt": "a path that leads out of the archive",
     "x/../../out.txt": "a path that leads out of the archive",
     "/abs.txt": "a path that leads out of the archive",
-    "C%3A/win.txt": "not a valid name of a file",
+    "C%3A/win.txt": "not a valid file name",
     "//host/out.txt": "a path that leads out of the archive",
     "d/.hidden/x.txt": "hidden",
     ".hidden/x.txt": "hidden",
