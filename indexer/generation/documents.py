@@ -179,8 +179,8 @@ class Database:
             self._connection.execute(_CHECK_COLUMNS)
         except sqlite3.Error as error:
             raise corrupt(path, f"is not a readable database ({error})") from error
-        # The connection and its statement cache refer to each other, so without this it would stay open until the
-        # garbage collector runs. It is not closed at exit, when a thread may still be reading.
+        # The connection and its statement cache refer to each other, so without this the connection would stay open
+        # until the garbage collector runs. It is not closed at exit, when a thread may still be reading.
         weakref.finalize(self, self._connection.close).atexit = False
 
     def __enter__(self) -> sqlite3.Connection:
@@ -223,7 +223,7 @@ class DocumentReader:
     """Reads a published file; safe to use from many threads, and after the file has been unlinked."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file; raises IndexCorrupt if it is not such a file."""
+        """Open the file; raises IndexCorrupt if it is damaged or of another kind."""
         self._texts, self._filters, self._documents = Database(path), Database(path), Database(path)
         self._id_prefixes: npt.NDArray[np.uint64] | None = None
         counts = "SELECT count(*), coalesce(sum(chunks), 0), coalesce(max(id), -1) FROM documents"
@@ -261,7 +261,7 @@ class DocumentReader:
         return {number: DocumentFacts(*facts) for number, *facts in self._documents.rows(query, json.dumps(numbers))}
 
     def twins(self) -> dict[int, frozenset[int]]:
-        """Map the number of each twin to those of the preferred documents. Raises IndexCorrupt."""
+        """Map the number of each twin to the numbers of the documents that are preferred to it. Raises IndexCorrupt."""
         better: defaultdict[int, set[int]] = defaultdict(set)
         for number, other in self._documents.rows("SELECT document, better FROM twins"):
             better[number].add(other)
@@ -293,14 +293,14 @@ class DocumentReader:
                     yield entry
 
     def entry_of(self, chunk_id: str, allowed: RowSet | None = None) -> tuple[DocumentEntry, int] | None:
-        """Return the document that has a chunk, and the row of the chunk; None if it is not allowed."""
+        """Return the document that has a chunk, and the row of the chunk; None if it is missing or not allowed."""
         for row, number in self._documents.rows("SELECT row, document FROM chunks WHERE id = ?", chunk_id):
             for entry in self._read_entries([number], allowed):
                 return entry, row
         return None
 
     def headings(self, rows: range) -> list[tuple[str, str, int]]:
-        """Return address, heading path and tokens of the chunks of a document. Raises IndexCorrupt."""
+        """Return address, heading path and number of tokens of each chunk of a document. Raises IndexCorrupt."""
         query = "SELECT url, section, tokens FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"
         return self._documents.rows(query, rows.start, rows.stop - 1)
 
@@ -325,7 +325,7 @@ class DocumentReader:
         return entries
 
     def _numbers(self, id: str) -> list[int]:
-        """Return the numbers of the documents whose ids have the same first half as this id, rarely more than one."""
+        """Return the numbers of documents whose ids have the same first half as this id; rarely more than one has."""
         if not is_document_id(id):
             return []
         if self._id_prefixes is None:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from indexer.filter import Filter
 
 Versions = Mapping[str, tuple[str, str]]
-"""Map a source, a line feed and an address prefix to the prefix with `*` for the version, and to the version."""
+"""Map the text "source, line feed, address prefix" to two texts: the prefix with `*` for the version, the version."""
 
 _MIN_PAIRED_SHARE = 0.25
 _MAX_BITS = 22
@@ -210,7 +210,7 @@ def write_twins(database: sqlite3.Connection) -> None:
 
 
 def _find_twins(documents: list[_Sketched]) -> list[tuple[_Sketched, _Sketched]]:
-    """Return each twin with each of its better structured documents."""
+    """Return pairs of a twin and a better structured document that matches it."""
     better: dict[int, list[_Sketched]] = defaultdict(list)
     for first, second, count in _count_shared_hashes(documents):
         one, other = documents[first], documents[second]
@@ -232,7 +232,7 @@ def _count_up_to(document: _Sketched, limit: int) -> int:
 
 
 def _count_shared_hashes(documents: list[_Sketched]) -> list[tuple[int, int, int]]:
-    """Return the indexes of two documents of different formats, and the number of hashes that they share."""
+    """Return the indexes of each two documents of different formats, and the number of rare hashes that they share."""
     hashes = np.concatenate([np.empty(0, np.uint32), *(each.hashes for each in documents)])
     owners = np.repeat(np.arange(len(documents)), [len(each.hashes) for each in documents])
     _, types = np.unique([each.content_type for each in documents], return_inverse=True)

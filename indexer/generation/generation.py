@@ -22,7 +22,7 @@ from indexer.generation.manifest import DOCUMENTS, GENERATIONS, LEXICAL, RESTRIC
 from indexer.generation.rows import ROW, RowFacts, RowSet, ScoredRows, TermHits, TokenReader, read_array
 from indexer.generation.vectors import VectorReader
 
-MANY_CHUNKS = 300_000  # more take longer to search by words than waking a thread
+MANY_CHUNKS = 300_000  # from this number, a search by words takes longer than waking a thread
 MAX_CACHED_FILTERS = 64
 
 Rows = npt.NDArray[np.int64]
@@ -30,7 +30,7 @@ Scores = npt.NDArray[np.float32]
 
 
 class Generation:
-    """An open generation, safe to share between threads but not across a fork. Its folder may be deleted."""
+    """An open generation, safe to share between threads but not across a fork. Its folder may be deleted meanwhile."""
 
     names: Sequence[str] = ()
 
@@ -73,7 +73,7 @@ class Generation:
             try:
                 return cls(index_dir / GENERATIONS / name)
             except IndexCorrupt:
-                # two builds that ended since then may have removed this generation
+                # two builds that ended since the id was read may have removed this generation
                 if manifests.current_id(index_dir) == name:
                     raise
 
@@ -111,7 +111,7 @@ class Generation:
         return score(self.tokens, rows)
 
     def collections(self, rows: Sequence[int]) -> list[str] | None:
-        """Return the name of the collection of each row, or None if there is only one."""
+        """Return the name of the collection of each row, or None if there is only one collection."""
         return None
 
     def row_facts(self, rows: Rows) -> RowFacts:
@@ -133,7 +133,7 @@ class Generation:
         return self._documents.entries(self.select(filter) if filter else None, id)
 
     def entry_of(self, chunk_id: str, filter: Filter | None = None) -> tuple[DocumentEntry, int] | None:
-        """Return the document of a chunk and the row of the chunk, or None if the filter excludes it."""
+        """Return the document of a chunk and the row of the chunk; None if it is missing or the filter excludes it."""
         return self._documents.entry_of(chunk_id, self.select(filter) if filter else None)
 
     def scan(self, filter: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
@@ -231,7 +231,7 @@ class JointGeneration(Generation):
         return editions
 
     def _split_numbers(self, numbers: Sequence[int]) -> Iterator[tuple[Generation, int, list[int]]]:
-        """Yield each generation, the joint number of its first document, and the numbers within it of its documents."""
+        """Yield each generation, the joint number of its first document, and its `numbers`, counted from there."""
         for each, (first, end) in zip(self._members, pairwise(self._numbers.tolist()), strict=True):
             yield each, first, [number - first for number in numbers if first <= number < end]
 
@@ -256,7 +256,7 @@ class JointGeneration(Generation):
 
 
 def _split(starts: Rows, rows: Rows) -> Iterator[tuple[int, npt.NDArray[np.intp], Rows]]:
-    """Yield the number of each generation, the indices of its rows in `rows`, and the same rows within it."""
+    """Yield the number of each generation, the indices of its rows in `rows`, and the same rows counted within it."""
     numbers = np.searchsorted(starts, rows, side="right") - 1
     for number in np.unique(numbers).tolist():
         places = np.flatnonzero(numbers == number)

@@ -10,7 +10,7 @@ from embedder.model.tokenizer import reliability_of
 MULTILINGUAL = "multilingual-e5-small"
 SAMPLE = 256  # passages
 _MIN_TRUST = 0.5
-_MIN_REPORTED_SHARE = 0.02
+_MIN_REPORTED_SHARE = 0.02  # share of all passages
 NAMES = dict(
     pair.split(":")
     for pair in "ar:Arabic bg:Bulgarian bn:Bengali bs:Bosnian ca:Catalan cs:Czech da:Danish de:German el:Greek "
@@ -62,4 +62,4 @@ def unknown_languages(languages: Sequence[Spoken], model: str) -> str:
         return ""
     listed = " or ".join(filter(None, [", ".join(names[:-1]), names[-1]])).replace("%", " %")
     advice = "" if MULTILINGUAL in model else f"; --model {MULTILINGUAL} knows about 100 languages"
-    return f"the model does not know {listed}: words decide the ranking{advice}"
+    return f"the model does not know {listed}: matching words decide the ranking{advice}"

@@ -130,7 +130,7 @@ def parse_manifest(
 ) -> Manifest:
     """Parse and check the bytes of a manifest that must name the files in `needs`. Raises IndexCorrupt."""
     if len(raw) > MAX_MANIFEST_BYTES:
-        raise corrupt(where, "is far too large")
+        raise corrupt(where, f"has more than {MAX_MANIFEST_BYTES:,} bytes")
     try:
         content = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -157,7 +157,7 @@ def parse_manifest(
         for name, record in manifest.files.items()
     )
     if not are_valid or not manifest.files.keys() >= set(needs):
-        raise corrupt(where, "has no valid files")
+        raise corrupt(where, "has an invalid or incomplete list of files")
     if manifest.id != generation_id:
         raise corrupt(where, f"belongs to generation {manifest.id}")
     return manifest

@@ -188,7 +188,7 @@ class PreviousGeneration:
             last = rows[-1][0]
 
     def sketch(self, document_id: int) -> bytes:
-        """Return the sketch of a document, see `twins`."""
+        """Return the sketch of a document, see `editions`."""
         [(hashes,)] = self._database.rows("SELECT hashes FROM sketches WHERE document = ?", document_id)
         return bytes(hashes)
 

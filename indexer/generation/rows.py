@@ -48,8 +48,8 @@ class RowSet:
         """Return the union of ranges [start, end), which may overlap. Raises ValueError for a range beyond `total`."""
         ends = np.fromiter(chain.from_iterable(ranges), dtype=np.int64).reshape(-1, 2)
         if len(ends) and (ends.min() < 0 or ends.max() > total or (ends[:, 0] > ends[:, 1]).any()):
-            raise ValueError(f"a range of rows is not within 0 and {total}")
-        # ranges that begin at a row minus ranges that end there; their running sum counts the ranges over a row
+            raise ValueError(f"a range of rows is not between 0 and {total}")
+        # by row, the ranges that begin there minus those that end there; the running sum counts the ranges over a row
         steps = np.bincount(ends[:, 0], minlength=total + 1) - np.bincount(ends[:, 1], minlength=total + 1)
         return cls(np.cumsum(steps[:total]) > 0)
 
@@ -64,7 +64,7 @@ class RowSet:
         return rows
 
     def contains(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return whether each of these rows below `total` is in the set, bool of the same shape."""
+        """Return whether row numbers are in the set, bool of the same shape; they must be less than `total`."""
         are_inside: npt.NDArray[np.bool_] = self.mask[rows >> 3] & (1 << (rows & 7)) != 0
         return are_inside
 
@@ -74,7 +74,7 @@ class RowSet:
         return RowSet(both.astype(np.bool_))
 
     def __contains__(self, row: int) -> bool:
-        """Return whether a row below `total` is in the set."""
+        """Return whether a row number is in the set; it must be less than `total`."""
         return bool(self.mask[row >> 3] >> (row & 7) & 1)
 
 
@@ -141,7 +141,7 @@ class TokenWriter:
         self._file.write(bytes(_HEADER_BYTES))
 
     def add(self, signs: Signs, counts: npt.NDArray[np.int32]) -> None:
-        """Append signs, uint8 (tokens, width / 8), and tokens by passage, int32 (n,). Raises VectorError or OSError."""
+        """Append signs, uint8 (tokens, width / 8), and counts by passage, int32 (n,). Raises VectorError or OSError."""
         self._token_bytes = self._token_bytes or signs.shape[1]
         if signs.shape != (counts.sum(), self._token_bytes) or signs.dtype != np.uint8:
             expected = (int(counts.sum()), self._token_bytes)
@@ -151,7 +151,7 @@ class TokenWriter:
         self.count += len(counts)
 
     def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
-        """Return the tokens of passages that were added, as `add` takes them; raises OSError."""
+        """Return the tokens of added passages by row, in the form that `add` takes; raises OSError."""
         counts = np.concatenate(self._counts)
         ends = counts.cumsum(dtype=np.int64)
         self._file.flush()
@@ -187,18 +187,18 @@ class TokenReader:
         self.signs: Signs = read_array(folder / TOKENS, np.uint8, 2)
         self._offsets: npt.NDArray[np.int64] = read_array(folder / TOKEN_OFFSETS, np.int64)
         if len(self._offsets) != passages + 1:
-            raise corrupt(folder / TOKEN_OFFSETS, "its passages do not match the manifest")
+            raise corrupt(folder / TOKEN_OFFSETS, "has another number of passages than the manifest")
         if self._offsets[0] != 0 or (np.diff(self._offsets) < 0).any() or self._offsets[-1] != len(self.signs):
-            raise corrupt(folder / TOKEN_OFFSETS, "its tokens do not match their file")
+            raise corrupt(folder / TOKEN_OFFSETS, "does not match tokens.npy")
 
     def gather(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """Return all signs, and the first token, int64 (n,), and number of tokens, int32 (n,), of each passage."""
         starts, ends = self._offsets[rows], self._offsets[rows + 1]
         if ((starts < 0) | (ends < starts) | (ends > len(self.signs))).any():  # damaged after opening
-            raise corrupt(self._path, "its tokens do not match their file")
+            raise corrupt(self._path, "does not match tokens.npy")
         return self.signs, starts, (ends - starts).astype(np.int32)
 
     def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
-        """Return the tokens of passages as `TokenWriter.add` takes them."""
+        """Return the tokens of passages by row, in the form that `TokenWriter.add` takes."""
         _, starts, counts = self.gather(rows)
         return self.signs[spread(starts, counts)], counts

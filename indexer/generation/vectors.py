@@ -1,6 +1,6 @@
 """Write vectors to FAISS in row order, and search them through a memory map, with or without a filter.
 
-Every index has a store, the vectors as float16 codes in row order. Scores always come from the store, and the next
+Every index has a store: the vectors as float16 codes in row order. Scores always come from the store, and the next
 build copies unchanged vectors from it. A `flat` index is the store alone. A `pq` index finds candidates by 4-bit codes
 of all vectors, and an `ivf` index has these codes in lists.
 """
@@ -48,7 +48,7 @@ _FILTERED_CANDIDATE_FACTOR = 3
 
 
 class VectorWriter:
-    """Gathers vectors in row order, with 2 bytes of memory for a dimension, and writes one file."""
+    """Gathers vectors in row order, with 2 bytes of memory for each number, and writes one file."""
 
     def __init__(self, dimension: int) -> None:
         self._dimension = dimension

@@ -1,4 +1,4 @@
-"""Write the files of a generation, in which a chunk always has the same row."""
+"""Write the files of a generation. A chunk has the same row in all of them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class GenerationWriter:
 
     @property
     def versions(self) -> dict[str, tuple[str, str]]:
-        """Return `Manifest.versions` for the documents so far."""
+        """Return `Manifest.versions` for the documents added so far."""
         signatures = (int(rows["signature"][0]) if len(rows) else 0 for rows in self._rows)
         documents = zip(self.documents.titles(), signatures, strict=True)
         return learn_versions((*facts, signature) for facts, signature in documents)
@@ -102,7 +102,7 @@ class GenerationWriter:
             raise VectorError(f"{self.vectors.count:,} vectors were made for {self.documents.chunks:,} chunks")
         if self.tokens is not None:
             if self.tokens.count != self.documents.chunks:
-                raise VectorError(f"tokens of {self.tokens.count:,} of {self.documents.chunks:,} chunks were made")
+                raise VectorError(f"tokens were made for {self.tokens.count:,} of {self.documents.chunks:,} chunks")
             self.tokens.finish()
         self.documents.finish()
         np.save(self._folder / ROWS, np.concatenate([np.empty(0, ROW), *self._rows]), allow_pickle=False)

@@ -74,8 +74,8 @@ def export_documents(index_dir: Path, file: Path, generation_id: str | None = No
 def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, keep_generations: int) -> Manifest:
     """Make the generation in an archive the live generation, and return its manifest.
 
-    Permissions to reach private addresses are removed. If the index already has the generation, it becomes live, and is
-    replaced if it is damaged.
+    Permissions to reach private addresses are removed. If the index already has an intact copy of the generation, that
+    copy becomes live; a damaged copy is replaced.
 
     Args:
         index_dir: folder of the index.

@@ -36,7 +36,7 @@ _POLL_SECONDS = 0.05
 def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
     """Hold the writer lock of an index; the end of the process releases it too. The lock file is not deleted.
 
-    A writer waits only for a lock that `is_brief`, and only if its own lock is not brief. Otherwise it fails at once.
+    If the lock is held, a brief writer fails at once. Others wait up to 30 s for a brief writer, but not for another.
 
     Raises:
         BuildLocked: another process holds the lock; the message names it.

@@ -23,7 +23,7 @@ The methods of `MilvusGeneration` may also raise StoreUnreachable or StoreRefuse
 
 
 class FolderStore:
-    """The complete generations of a collection, of which at most one is live. Methods raise IndexMissing."""
+    """The complete generations of a collection, of which at most one is live."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,7 +44,7 @@ class FolderStore:
         return Generation.open(self.folder, generation_id)
 
     def make_live(self, generation_id: str) -> None:
-        """Make a complete generation live in one step. Raises as `roll_back` does."""
+        """Make a complete generation live. Raises as `roll_back` does."""
         roll_back(self.folder, generation_id)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Call a Milvus server with a timeout for every call, and describe the collections of a generation there.
 
-The path of its address is the alias of the live generation. A generation has two collections: passages, and records
-with the parts of the manifest. Everything that a hit shows is stored with its passage, so that one call fetches it.
+The path of a store's address is the alias of the live generation. A generation has two collections: passages, and
+records with the parts of the manifest. All that a hit shows is stored with its passage, so that one call fetches it.
 """
 
 import hashlib
@@ -109,7 +109,7 @@ class MilvusConnection:
         """Call a method of `pymilvus.MilvusClient`; `timeout` is in seconds, or None to wait until the server is done.
 
         Raises:
-            StoreAddressError: the extra is not installed.
+            StoreAddressError: the extra `milvus` is not installed.
             StoreUnreachable: no answer in time.
             StoreRefused: the credentials are wrong, or the server refuses the call.
             IndexMissing: there is no such collection or alias.
@@ -184,7 +184,7 @@ class MilvusConnection:
         if code in (StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED, *_UNAUTHORISED):
             return StoreRefused(
                 f"{self.address} refuses the credentials ({message}): "
-                "set PILOTLIGHT_MILVUS_TOKEN to USER:PASSWORD or to a token that may use it"
+                "set PILOTLIGHT_MILVUS_TOKEN to USER:PASSWORD or to a token with access"
             )
         if code in _MISSING:
             return IndexMissing(f"{self.address}: {message}")

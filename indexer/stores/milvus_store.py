@@ -1,7 +1,7 @@
 """Generations in Milvus. Each has two collections, and an alias names the live generation.
 
-The manifest is written last and makes a generation complete. Only one index folder may publish to a name, because the
-writer lock of the folder excludes two builds at the same time.
+The manifest is written last and makes a generation complete. Only one index folder may publish to a name, because
+nothing but the writer lock of the folder prevents two builds at the same time.
 """
 
 import json
@@ -158,7 +158,7 @@ class MilvusStore:
             raise
 
     def keep(self, count: int) -> None:
-        """Remove generations older than the live generation until `count` are left, including it."""
+        """Remove generations older than the live one, except the newest `count` - 1 of them."""
         live = self.live_id()
         for id in [id for id in self._all() if id < live][max(0, count - 1) :]:
             self.remove(id)
@@ -229,7 +229,7 @@ class MilvusGeneration:
     def _matching(
         self, search: dict[str, Any], metric: str, k: int, filter: Filter | None, terms: LexicalQuery | None
     ) -> ScoredRows:
-        """Search for k chunks, and search deeper while too few of the hits contain the required phrases."""
+        """Search for k chunks, and raise the limit while too few of the hits contain the required phrases."""
         tests = [*(constraints(terms) if terms else ()), *([expression(filter.conditions())] if filter else [])]
         required = terms.required if terms else ()
         search |= {"filter": " and ".join(tests), "output_fields": ["row", "words"] if required else ["row"]}
@@ -249,7 +249,7 @@ class MilvusGeneration:
         return scores[order], rows[order]
 
     def suggest(self, typed: str, limit: int, filter: Filter | None = None) -> list[Heading]:
-        """Return nothing: there is no index of titles and headings."""
+        """Return an empty list, because Milvus has no index of titles and headings."""
         return []
 
     def vectors(self, rows: Rows) -> npt.NDArray[np.float32]:
@@ -329,7 +329,7 @@ class MilvusGeneration:
         return list(map(_passage, self._in_range(rows, CHUNK_FIELDS)))
 
     def scan(self, filter: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
-        """Yield the rows of passages that a filter allows and their texts in UTF-8."""
+        """Yield row and text, in UTF-8, of each passage that a filter allows."""
         for row in self._select(["text"], filter):
             yield [(row["row"], row["text"].encode())]
 

@@ -31,7 +31,7 @@ _DIAGNOSTIC = re.compile(r"\s*(?=[^\s:(]*[^\W\d_])\S+?[:(]\d+(?:[:,]\d+)?\)?:?(?
 _CODE = re.compile(r"\b[A-Z]{1,5}-?\d{3,6}\b")
 _NUMBER = re.compile(r"\d+")
 _PLAIN_WORD = re.compile(r"[^\w\s]*[^\W\d_]+(?:['\u2019-][^\W\d_]+)*[^\w\s]*")
-_MIN_MACHINE_WORDS = 0.25  # of all words
+_MIN_MACHINE_WORDS = 0.25  # share of all words
 _MIN_SENTENCE_BYTES = 20  # UTF-8, because a Chinese character says as much as three English letters
 _MIN_NEARNESS_SHARE = 0.9
 

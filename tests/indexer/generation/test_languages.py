@@ -21,6 +21,6 @@ EN, EL, TR = Spoken("en", 50, 0.05), Spoken("el", 50, 0.95), Spoken("tr", 1, 0.3
 def test_what_the_model_does_not_know_is_named(languages, named):
     advice = "; --model multilingual-e5-small knows about 100 languages"
     assert unknown_languages(languages, "") == (
-        f"the model does not know {named}: words decide the ranking{advice}" if named else ""
+        f"the model does not know {named}: matching words decide the ranking{advice}" if named else ""
     )
     assert advice not in unknown_languages(languages, "multilingual-e5-small")

@@ -27,7 +27,7 @@ def test_rows_of_ranges() -> None:
 
 @pytest.mark.parametrize("wrong", [(-1, 2), (0, 5), (3, 2)])
 def test_a_range_must_be_one(wrong: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="not within 0 and 4"):
+    with pytest.raises(ValueError, match="not between 0 and 4"):
         RowSet.from_ranges(4, [wrong])
 
 
@@ -130,14 +130,14 @@ def test_what_does_not_match_is_not_written(tmp_path, part, counts):
 @pytest.mark.parametrize(
     ("name", "array", "said"),
     [
-        ("tokens.npy", np.zeros((8, 48), np.uint8), "its tokens do not match their file"),
+        ("tokens.npy", np.zeros((8, 48), np.uint8), "does not match tokens.npy"),
         ("tokens.npy", np.zeros((9, 48), np.int8), "is an array of another type or shape"),
         ("tokens.npy", np.zeros(9, np.uint8), "is an array of another type or shape"),
         ("tokens.npy", np.zeros((48, 9), np.uint8).T, "is an array of another type or shape"),
-        ("token_offsets.npy", np.array([0, 3, 3, 4], np.int64), "its passages do not match the manifest"),
+        ("token_offsets.npy", np.array([0, 3, 3, 4], np.int64), "has another number of passages than the manifest"),
         ("token_offsets.npy", np.array([0, 3, 3, 4, 9], np.int32), "is an array of another type or shape"),
-        ("token_offsets.npy", np.array([0, 3, 2, 4, 9], np.int64), "its tokens do not match their file"),
-        ("token_offsets.npy", np.array([-1, 3, 3, 4, 9], np.int64), "its tokens do not match their file"),
+        ("token_offsets.npy", np.array([0, 3, 2, 4, 9], np.int64), "does not match tokens.npy"),
+        ("token_offsets.npy", np.array([-1, 3, 3, 4, 9], np.int64), "does not match tokens.npy"),
     ],
 )
 def test_files_that_are_not_as_they_were_written(tmp_path, name, array, said):

@@ -321,7 +321,9 @@ def test_a_build_says_what_language_the_model_does_not_know_and_a_search_what_fo
     other.write_text("# Cats\n\nCats purr when they are content, and they sleep all day long in the sun.\n")
     sources, progress = [str(site.source), str(other)], Progress(io.StringIO(), quiet=True)
     report = build(sources, site.index, DummyEmbedder(), BuildConfig(), progress=progress)
-    assert "the model does not know Greek (20 % of passages): words decide the ranking; --model" in report.table()
+    assert (
+        "the model does not know Greek (20 % of passages): matching words decide the ranking; --model" in report.table()
+    )
     assert {each["language"] for each in report.as_dict()["languages"]} >= {"el", "en"}
     again = build(sources, site.index, DummyEmbedder(), BuildConfig(), progress=progress)
     assert (again.published, again.unknown, again.languages) == (False, report.unknown, report.languages)
