@@ -33,7 +33,7 @@ _FOOTER_ELEMENTS = frozenset({"address", "small", "font"})
 
 
 def drop_furniture(tree: HtmlTree) -> None:
-    """Clear bars of links, links of the interface at the ends of lines, footers, labels and messages of controls."""
+    """Clear bars of links, footers, labels of navigation, messages of controls, and interface links at line ends."""
     links = [tag for tag in tree.find_all("a") if "href" in tag.attributes and tag.depth < MAX_SEARCH_DEPTH]
     _drop_bars(tree, links)
     _drop_last_links(links)
@@ -81,7 +81,7 @@ def _drop_last_links(links: Iterable[Element]) -> None:
 
 
 def _ends_line(link: Element) -> bool:
-    """Return whether a link is after all other text of a line, and not the value of a name before it."""
+    """Return whether a link is after all other text of a line, and is not a value after a name such as "Author:"."""
     line = next((around for around in link.parents(6) if around.name not in INLINE), link)
     before, is_after, inside = "", False, set(map(id, link.nodes()))
     for node in islice(line.nodes(), MAX_NODES):
@@ -106,10 +106,10 @@ def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
     twice = {link.get("href") for link in first} & {link.get("href") for link in last}
     leading = [link for link in links if link.get("href") in marked] if marked else []
     leading += [link for link in (*first, *last) if link.get("href") in twice] if len(twice) > 1 else []
-    around = {id(link.parent): link for link in leading}.values()
+    one_per_parent = {id(link.parent): link for link in leading}.values()
     bars: dict[int, Element] = {}
     not_bars = set[int]()
-    shared = {id(tag): tag for link in around for tag in link.parents(6) if len(tag.children) > 1}
+    shared = {id(tag): tag for link in one_per_parent for tag in link.parents(6) if len(tag.children) > 1}
     for tag in sorted(shared.values(), key=attrgetter("depth"), reverse=True):
         if id(tag) not in not_bars and _is_bar(tag, marked):
             bars[id(tag)] = tag
@@ -125,7 +125,7 @@ def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
 
 
 def _is_repeated(bar: Element, targets: Collection[str], targets_of_others: Iterable[Collection[str]]) -> bool:
-    """Return whether a bar has only links, most of which another bar repeats."""
+    """Return whether a bar has only links, and another bar repeats at least half of the pages that they lead to."""
     pages = {target for target in targets if not target.startswith("#")}
     repeats = max((len(pages.intersection(other)) for other in targets_of_others), default=0)
     if repeats < 2 or 2 * repeats < len(pages):
@@ -169,7 +169,7 @@ def _ends_page(tag: Element) -> bool:
 
 
 def _is_state_message(tag: Element) -> bool:
-    """Return whether an element has only a few words and an icon before or among them."""
+    """Return whether an element has only a few words, and an element without text, such as an icon, before them."""
     if tag.short_text(MAX_LABEL_CHARS) is None or tag.holds(("a", *PAGE_ELEMENTS)) or tag.parent is None:
         return False
     before = next((other for other, node in pairwise(tag.parent.tags) if node is tag), None)

@@ -101,7 +101,7 @@ class Element:
         return texts([self], lambda node: node.name in NOT_TEXT, MAX_NODES)
 
     def fill(self, children: Sequence["Element | str"]) -> None:
-        """Replace the children. Unless they moved elsewhere, the former ones leave the tree with their descendants."""
+        """Replace the children. Former children that did not move elsewhere leave the tree with their descendants."""
         before, self.children = self.children, [*children]
         ids = set(map(id, children))
         for node in before:

@@ -1,4 +1,4 @@
-"""Recognise elements that are not part of a page's text. At most a few hundred nodes of each are examined."""
+"""Recognise elements that are not part of a page's text: navigation, controls, decoration and hidden elements."""
 
 import re
 
@@ -217,7 +217,7 @@ def _is_badge(tag: Element) -> bool:
     text = tag.short_text(MAX_LABEL_CHARS) if tag.name in _LABELS else None
     if not text or text.isspace() or CALL.search(text) or tag.holds(_NOT_IN_LABELS):
         return False
-    # a type linked in a signature is not a badge, because other words surround it
+    # a linked type in a function signature is not a badge, because other words surround it
     return not LETTER.search(text) or (is_menu(tag) if tag.name == "div" else _has_link(tag))
 
 

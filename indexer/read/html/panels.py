@@ -108,7 +108,7 @@ def _is_content(control: Element) -> bool:
 
 
 def _name_panels(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
-    """Put the name of each tab before its panel: the element it refers to, or the one at its place after the list."""
+    """Put the name of each tab before its panel: the element it refers to, or the one with its number after the tabs."""
     bars: dict[int, tuple[Element, list[Element]]] = {}
     for tab in controls:
         if (tab.name == "label" or tab.get("role") == "tab") and tab.parent is not None:

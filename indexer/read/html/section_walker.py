@@ -54,7 +54,7 @@ class Walker:
         self._in_heading = False
         self._current_term: Element | None = None
         self._term_code = ""
-        self._undefined_term: Block | None = None  # a short definition may join its line
+        self._undefined_term: Block | None = None  # a short definition continues its line
         self._title_anchor: str | None = None
         self._anchor_since_text: str | None = None
         self._is_anchor_of_block = False

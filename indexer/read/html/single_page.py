@@ -145,7 +145,7 @@ def _named_element(start: Element, sizes: Sizes) -> Element:
 def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Element]:
     """Remove the furniture around the prose of an element.
 
-    Returns: the element with all remaining text, and the element with most of the prose.
+    Returns: the element with all remaining text, and the innermost element with most of the prose.
     """
     outer = inner = start
     only_furniture_around = True
@@ -157,7 +157,7 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
         core = next((tag for tag in texts if tag.name in _CONTAINERS and sizes[id(tag)].prose >= half), None)
         if core is None:
             classes = {tag.get("class") for tag in blocks if sizes[id(tag)].prose} - {""}
-            # a short box with the class of prose is a short post of a thread
+            # a short box with the same class as a box of prose is a short post of a thread
             boxes = [tag for tag in blocks if tag.name in _CONTAINERS and tag.get("class") not in classes]
             boxes = [tag for tag in boxes if _is_short_box(tag, sizes, is_article=True)]
             if is_article and sum(sizes[id(tag)].text for tag in boxes) < 0.5 * sizes[id(inner)].text:
@@ -187,7 +187,7 @@ def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
         return True
     if is_article:
         return size.linked > _MAX_LINK_SHARE * size.text or _is_teaser_box(element, sizes)
-    links = sum(tag.name == "a" for tag in element.elements())  # a signature has only a few links to types
+    links = sum(tag.name == "a" for tag in element.elements())  # a function signature has few links
     return size.linked > _LINK_BOX_SHARE * size.text and links >= _MIN_MENU_LINKS
 
 
@@ -195,7 +195,7 @@ def _is_short_box(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
     """Return whether an element is a form, or a short box with a name of furniture, without content such as code."""
     size = sizes[id(element)]
     kind = "" if size.prose else kind_of(element)
-    is_named = kind if is_article or size.linked else kind == "strong"  # weak names, such as price, may mark text
+    is_named = kind if is_article or size.linked else kind == "strong"  # weak names, such as date, may mark text
     is_form = (element.name == "form" or element.holds(("form",))) and element.holds(FIELDS)
     is_short = size.text < _MAX_BOX_CHARS and not size.has_h1
     return is_short and bool(is_named or is_form) and not element.holds(_CONTENT)
@@ -346,7 +346,7 @@ def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Ele
 
 
 def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
-    """Remove boxes with names of furniture, unless boxes of that name contain most of the page."""
+    """Remove boxes with names of furniture, as long as enough of the page remains."""
     total = remaining = sizes[id(start)].bare
     prose = sizes[id(start)].prose
     min_rest = _SHORT_POST if is_article else _MIN_REST * prose

@@ -64,14 +64,14 @@ class _Unit(NamedTuple):
 
 
 def find_blocks(tree: HtmlTree) -> dict[str, Any]:
-    """Return the blocks of a prepared page that may belong to a template, as JSON of `indexer.records.PageBlocks`."""
+    """Return the blocks of a prepared page that may belong to a template, as JSON for `indexer.records.PageBlocks`."""
     title = tree.first("title")
     tags = (tag for tag in tree.elements if tag.name in HEADINGS and tag.depth < MAX_SEARCH_DEPTH)
     headings = [" ".join((tag.short_text(_MAX_BLOCK_CHARS) or "").split()) for tag in tags]
     about = "\n".join(headings) or (title.text() if title is not None else "")
     main = find_container(tree)
     if main is not None and main.name not in ("main", "article") and main.get("role") != "main":
-        main = None  # an id such as "content" may be around furniture, too
+        main = None  # an element with an id such as "content" may also hold furniture
     blocks = iter(()) if tree.redirects else _blocks(tree.body, _ROOT, main, about)
     blocks_at_ends = [*islice(blocks, _BLOCKS_AT_END), *deque(blocks, _BLOCKS_AT_END)]
     return {"about": _hash(_ROOT, about), "blocks": blocks_at_ends}
@@ -92,7 +92,7 @@ def _blocks(
 ) -> Iterator[tuple[int, int, int, bool]]:
     """Yield the fields of each block that may belong to a template, see `indexer.records.PageBlocks`.
 
-    Hashes of text in `main` that is no link include the headings `about` the page, so that they differ by page.
+    Hashes of texts in `main`, except bars of links, include `about`, the page's headings, so that they differ by page.
     """
     for unit in _units(parent):
         block = unit.block
@@ -102,7 +102,7 @@ def _blocks(
         if text is not None and not WORD.search(text):
             continue
         block_place = _place(place, block)
-        is_linked = is_bar and (block or parent).name not in _ROWS  # a row of links is a row
+        is_linked = is_bar and (block or parent).name not in _ROWS  # rows of tables are no bars
         if text is not None and bare <= _MAX_BARE_CHARS:
             yield place, block_place, _hash(block_place, f"{'' if is_linked else page}={text}"), is_linked
         if block is not None and depth < _MAX_DEPTH:
@@ -148,7 +148,7 @@ def _measure(unit: _Unit) -> tuple[str | None, int, bool]:
     pieces: list[str] = []
     bare: list[str] = []
     is_bar = True
-    begin = linked = linked_before = bare_length = 0  # a line begins at this index of `bare`
+    begin = linked = linked_before = bare_length = 0  # `begin` is the index in `bare` of a line
     todo: list[tuple[Element | str | None, bool]] = [(None, False), *((node, False) for node in reversed(unit.nodes))]
     while todo:
         node, is_link = todo.pop()
