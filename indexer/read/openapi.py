@@ -138,7 +138,7 @@ class _Reader:
             if not isinstance(reference, str):
                 return value
             if not reference.startswith("#/"):
-                reader_notes.add("a reference of OpenAPI to another document was not followed")
+                reader_notes.add("an OpenAPI reference to another document was not followed")
                 return {}
             value = self._document
             for step in reference[2:].split("/")[:20]:

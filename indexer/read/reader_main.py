@@ -163,7 +163,7 @@ def _failure_reason(error: BaseException) -> str:
     if isinstance(error, ParseError | FetchError):
         return str(error)
     if isinstance(error, RecursionError):
-        return "elements nested too deep"
+        return "elements nested too deeply"
     return f"damaged, or not what it says it is ({type(error).__name__})"
 
 

@@ -63,7 +63,7 @@ DOCUMENTS: dict[str, dict[str, tuple[Callable[[], bytes], str]]] = {
         "elements.html": (filled("<b>"), "elements"),
         "siblings.html": (filled("<p>a"), "elements|memory"),
         "closed.html": (filled("<i></i>"), "elements"),
-        "deep.html": (lambda: b"<div>" * 900_000, "within each other"),
+        "deep.html": (lambda: b"<div>" * 900_000, "levels deep"),
         "attributes.html": (lambda: b"<p " + b" ".join(b"a%d=1" % n for n in range(900_000)) + b">x", ""),
         "entities.html": (filled("&lt;"), ""),
         "cells.html": (lambda: b"<table><tr>" + b"<td>a" * 990_000, "memory"),

@@ -257,7 +257,7 @@ def parse_html(markup: str) -> HtmlTree:
         if len(elements) >= MAX_ELEMENTS:
             raise ParseError(f"more than {MAX_ELEMENTS:,} elements")
         if len(open_elements) > _MAX_DEPTH:
-            raise ParseError(f"more than {_MAX_DEPTH:,} elements within each other")
+            raise ParseError(f"elements nested more than {_MAX_DEPTH:,} levels deep")
         parent = open_elements[-1]
         element = Element(name, attributes or _NO_ATTRIBUTES, parent)
         parent.children.append(element)

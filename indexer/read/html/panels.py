@@ -108,7 +108,7 @@ def _is_content(control: Element) -> bool:
 
 
 def _name_panels(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
-    """Put the name of each tab before its panel: the element it refers to, or the one with its number after the tabs."""
+    """Put the name of each tab before its panel: the element it refers to, or the one at its index after the tabs."""
     bars: dict[int, tuple[Element, list[Element]]] = {}
     for tab in controls:
         if (tab.name == "label" or tab.get("role") == "tab") and tab.parent is not None:
@@ -174,7 +174,7 @@ def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> list[Elem
                 panels.append(child)
                 texts.add(text)
     if not prose <= {id(panel) for panel in panels}:
-        reader_notes.add("hidden text that nothing on the page shows was left out")
+        reader_notes.add("hidden text was left out: no control on the page shows it")
     for panel in panels:
         panel.attributes = {name: value for name, value in panel.attributes.items() if name not in HIDING}
     return panels

@@ -34,7 +34,7 @@ _CELL = r"(?<!\S)(?:(\d*)(?:\.(\d+))?([+*]))?[<^>]?(?:\.[<^>])?([adehlmsv]?)\%s|
 _CELLS = {sign: re.compile(_CELL % (sign, sign)) for sign in "|!"}
 _COLUMN = re.compile(r"(?:^|[,;])[ ]*(?:(\d+)\*)?[^,;a-z]*([a-z]?)")
 _COLUMNS = re.compile(r"\bcols=(?:\"([^\"]*)\"|([^,]*))")
-_INLINE = re.compile(  # for text that is escaped as HTML
+_INLINE = re.compile(  # the text is already escaped as HTML
     r"""\\(?P<escaped>\{|[*_`\#+~^]{1,2}|&lt;&lt;|\[\[)
     |\+\+\+(?P<raw>.{1,1000}?)\+\+\+|pass:[a-z,]*\[(?P<passed>[^\]]{0,1000})\]
     |\$\$(?P<dollars>.{1,1000}?)\$\$|\+\+(?P<pluses>.{1,1000}?)\+\+|(?<![\w`])`\+(?P<literal>.{1,300}?)\+`(?!\w)

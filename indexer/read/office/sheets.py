@@ -272,7 +272,7 @@ def _repeat_count(element: Any, name: str) -> int:
 
 Value = float | int | bool | str | date | datetime | time | timedelta
 GENERAL = "General"
-BUILT_IN = {  # by number in ECMA-376; dates are not here, so that they become ISO 8601
+BUILT_IN = {  # ECMA-376 gives these numbers; dates are not here, so that they become ISO 8601
     "1": "0", "2": "0.00", "9": "0%", "10": "0.00%",
     **dict.fromkeys("3 37 38 41".split(), "#,##0"), **dict.fromkeys("4 39 40 43".split(), "#,##0.00"),
     **dict.fromkeys("5 6 42".split(), '"$"#,##0'), **dict.fromkeys("7 8 44".split(), '"$"#,##0.00'),

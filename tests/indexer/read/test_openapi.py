@@ -87,7 +87,7 @@ def test_references_end() -> None:
     }
     [section] = read_json(paths={"/": {"get": {"responses": bodies}}}, x=loops).sections
     assert section.text == "GET /\n\nResponse 2\n- b\n- b.b\n- b.b.b\n- b.b.b.b"
-    assert reader_notes.take() == ("a reference of OpenAPI to another document was not followed",)
+    assert reader_notes.take() == ("an OpenAPI reference to another document was not followed",)
 
 
 def test_bombs() -> None:

@@ -90,7 +90,7 @@ def test_what_a_click_shows_what_opens_it_and_boxes_are_text(markup: str) -> Non
 def test_hidden_text_that_is_left_out_is_noted() -> None:
     reader_notes.take()
     text(page(f"<div hidden>{PROSE} {PROSE}</div>"))
-    assert reader_notes.take() == ("hidden text that nothing on the page shows was left out",)
+    assert reader_notes.take() == ("hidden text was left out: no control on the page shows it",)
     text(page(f"<div hidden>NO</div><div role=tabpanel hidden>{PROSE} {PROSE}</div>"))
     assert reader_notes.take() == ()
 
