@@ -106,7 +106,7 @@ _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 
 
 def access_keys(text: str) -> Iterator[int]:
-    """Yield the ends of the keys `access` in a text."""
+    """Yield the position after each key `access` in a text."""
     for key in _KEY.finditer(text):
         before = _TABLE_PREFIX.sub("", text[max(0, key.start() - 100) : key.start()].rpartition("\n")[2])
         signs = before[len(before.rstrip(_SIGNS_BEFORE_KEY)) :]
@@ -119,8 +119,8 @@ def readers_in_fields(fields: Mapping[Any, Any], front: str, *, is_toml: bool) -
 
     Args:
         fields: parsed front matter.
-        front: its text.
-        is_toml: whether it is TOML, which forbids duplicate keys. Parsers of YAML and JSON take the last value.
+        front: the text of the front matter.
+        is_toml: whether that is TOML, which forbids duplicate keys. Parsers of YAML and JSON take the last value.
     """
     keys = [key for key in _keys_within(fields) if visible(str(key)).strip().casefold() == ACCESS]
     key_count = sum(1 for _ in access_keys(visible(front)))

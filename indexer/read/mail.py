@@ -138,7 +138,7 @@ def _header(message: Message, name: str) -> str:
 
 
 def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    """Yield the attachments of a message, see `expand`; runs in a reader process. Raises ParseError over a limit."""
+    """Yield the attachments of a mail, see `container.expand`, in a reader process. Raises ParseError over a limit."""
     budget, names = UnpackBudget(len(body)), Counter[str]()
     message = _PARSER.parsebytes(body)
     has_list = any(closed_paths([_file_name(entity)]) for entity in message.walk())

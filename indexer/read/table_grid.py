@@ -41,7 +41,7 @@ class Cell(NamedTuple):
 def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     """Return the grid of a table, with the text of a cell at every place that it spans.
 
-    The only cell of a row, and a long text, is not repeated. The last cell of a row adds no columns that other rows
+    Long texts, and the only cell of a row, are not repeated. The last cell of a row adds no columns that other rows
     lack. After `_MAX_REPEATS` repeated cells, the rest is not spread, and a note says so.
     """
     grid: list[list[str]] = []

@@ -125,7 +125,7 @@ def _is_box(tag: Element) -> bool:
 
 
 def is_menu(tag: Element, share: float = _MIN_LINK_SHARE) -> bool:
-    """Return whether at least this share of an element's letters is in links."""
+    """Return whether at least `share` of an element's letters is in links."""
     letters = linked = 0
     for text, is_link in tag.leading_texts():
         count = len(LETTER.findall(text))

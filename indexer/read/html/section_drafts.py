@@ -43,7 +43,7 @@ class Block:
     tight: bool = False
 
     def is_linked(self, share: float) -> bool:
-        """Return whether more than this share of the text is in links."""
+        """Return whether more than `share` of the text is in links."""
         return self.link_length > share * self.length
 
     @property

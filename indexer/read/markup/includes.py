@@ -130,7 +130,7 @@ class _Document:
         self._attributes = INTRINSIC | {"docdir": f"/{dirname(path)}"}
 
     def lines(self, lines: Sequence[str], paths: tuple[str, ...]) -> Iterator[str]:
-        """Yield the lines of a file whose conditions are true. `paths` has the files that include it, then its own."""
+        """Yield the lines of a file whose conditions are true. `paths` has the including files, then this one."""
         hidden = list[bool]()
         for line in lines:
             if condition := _CONDITION.match(line):

@@ -52,7 +52,7 @@ _SETTINGS = {
 
 
 class _Unknown(Directive):
-    """A directive that docutils does not know. Its content is read as text or code, or left out if it is `HIDDEN`."""
+    """A directive unknown to docutils. Its content is read as text or code, or left out if its name is in `HIDDEN`."""
 
     has_content = True
     optional_arguments = 1

@@ -16,7 +16,7 @@ _SHOWN = frozenset(
     "title subtitle label header heading headline caption cap summary desc description question answer alt alt_text "
     "text content message tooltip term name children tabName filename file".split()
 )
-_TITLES = _SHOWN - {"name", "header"}  # these two may also be names in fields
+_TITLES = _SHOWN - {"name", "header"}  # these two may have the name of a field
 _TECHNICAL = re.compile(
     r"(?:.*(?:id|key|class|className|style|colou?r|icon|href|src|source|url|link|width|height|size|lang|language|value)"
     r"|to|as|is|ref|rel|variant|theme|mode|slot|method|role|align|target|cols?|position)",
@@ -47,7 +47,7 @@ Tag = tuple[int, str]
 
 
 def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
-    """Return the end and the visible text of the tag, comment or expression at `start`, or None if `end` is before it.
+    """Return the end and visible text of the tag, comment or expression at `start`; None if there is none before `end`.
 
     The parser's `environment` counts the characters of failed searches, to keep the time linear for hostile texts.
     """
@@ -111,7 +111,7 @@ def element_at(source: str, start: int, end: int, environment: Environment) -> T
 
 
 def shown_words(inside: str, *, is_positional: bool = False) -> str:
-    """Return the arguments of a tag that readers see, separated by commas.
+    """Return the arguments of a tag that a page shows, separated by commas.
 
     Args:
         inside: the tag without the signs around it.

@@ -203,7 +203,7 @@ def _running_lines(
 
 def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
     """Return whether a row recurs. `candidates` are the rows of other pages, each with its distance in pages."""
-    if edge.depth and not edge.is_apart:  # it may begin the text, which is equal on many forms
+    if edge.depth and not edge.is_apart:  # the text itself may begin alike, as on forms
         return False
     near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE_POINTS]
     if is_short and any(map(str.isalpha, edge.text)):
@@ -241,7 +241,7 @@ _INDENT_EM = 0.6
 
 
 class Hyphens:
-    """Decides which hyphens at line ends to keep, by the spellings in a document."""
+    """Decide which hyphens at line ends to keep, by the spellings in a document."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         """Count the spellings with and without a hyphen of words divided at line ends."""
@@ -383,7 +383,7 @@ def _ends_sentence(line: PdfLine) -> bool:
 
 
 def _is_wrapped(line: PdfLine, after: PdfLine, right: float) -> bool:
-    """Return whether a line was wrapped: the first word of the next line would not have fitted."""
+    """Return whether a line was wrapped: the next word would not have fitted, or is in the middle of a sentence."""
     word = after.words[0]
     if line.is_row or after.is_row:
         return False

@@ -82,7 +82,7 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
 
 
 def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[Any, int, Matrix]]:
-    """Yield the objects of a page and of its groups, each with its kind and the matrix of its container."""
+    """Yield the objects of a page and of its form objects, each with its kind and the matrix of its container."""
     todo: list[tuple[Any, Any, int, Matrix]] = []
     todo.append((page.raw, pdfium.FPDFPage_GetObject, pdfium.FPDFPage_CountObjects(page.raw), matrix))
     while todo:
@@ -383,7 +383,7 @@ def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style)
 def _join_words(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: float, b: float) -> list[Word]:
     """Join words that PDFium divides at wide gaps between letters, as in `Nort h`."""
     joined: list[Word] = []
-    start, spaced = 0, (0.0, 0.0)  # first word of this run; base line and letter gap of the last run of several
+    start, spaced = 0, (0.0, 0.0)  # first word of this run; base line and letter gap of the last run of several words
     for end in range(1, len(words) + 1):
         if end < len(words) and _may_be_one(text_page, words[end - 1 : end + 1], spans[end - 1 : end + 1]):
             continue
