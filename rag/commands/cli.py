@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from rag.settings_file import SettingsFile
 
 HELP = click.help_option("-h", "--help", help="show this help message and exit")
-Result = tuple[dict[str, Any], str]  # JSON-ready, and for a terminal
+Result = tuple[dict[str, Any], str]  # data for --json, text for a terminal
 PATH = click.Path(readable=False, path_type=Path)
 VERBS = {  # module and function below `rag.commands`, and summary
     "index": ("index.index", "read sources and publish a new generation of the index"),
     "remove": ("index.remove", "remove sources from the index, without reading anything again"),
     "serve": ("serve.serve", "serve the search page and the REST API"),
-    "mcp": ("serve.mcp", "offer the tools of agents over the Model Context Protocol"),
+    "mcp": ("serve.mcp", "offer search tools to agents over the Model Context Protocol"),
     "search": ("search.search", "answer one query on the command line"),
     "eval": ("search.evaluate", "measure search quality on a dataset in BEIR format"),
     "compare": ("search.compare", "show which of two generations or settings answers questions better"),
     "verify": ("generations.verify", "check the manifest, files and counts of a generation"),
-    "rollback": ("generations.rollback", "verify an older generation and make it live, or list them"),
+    "rollback": ("generations.rollback", "verify an older generation and make it live, or list all"),
     "export": ("generations.export", "write a generation to an archive"),
     "import": ("generations.import_", "publish the generation in an archive"),
     "collections": ("generations.collections", "list the collections of the index, or delete one"),
@@ -109,7 +109,7 @@ class Verb(click.Command):
 def verb(
     *reads: str, without: Sequence[str] = (), prints: bool = True
 ) -> Callable[[Callable[..., Result | None]], Verb]:
-    """Make a verb of a function that takes the settings and the parameters of click's decorators below.
+    """Return a decorator that makes a verb of a function of the settings and of the parameters that click adds.
 
     Args:
         reads: groups of settings, or single settings, that become flags.
@@ -121,7 +121,7 @@ def verb(
 
     def declare(function: Callable[..., Result | None]) -> Verb:
         params = list(reversed(getattr(function, "__click_params__", [])))
-        config = "read settings, and sources for index, from this file"
+        config = "read settings, and for index also sources, from this file"
         params.append(click.Option(["--config"], metavar="FILE", type=PATH, help=config))
         if prints:
             params.append(click.Option(["--json"], is_flag=True, help="print the result as one JSON object"))

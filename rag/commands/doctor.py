@@ -1,4 +1,4 @@
-"""`doctor`: the machine, the model and the index in use, with warnings of slow and broken parts."""
+"""`doctor`: the machine, the model and the index in use, with warnings about slow and broken parts."""
 
 import json
 import os
@@ -35,7 +35,7 @@ _OTHER_VARIABLES = (cpu.ISA_VARIABLE, TOKEN, "PILOTLIGHT_KEY", "PILOTLIGHT_DOCS_
 
 @verb("index", "embedder", "rerank", "ocr", "render", "users")
 def doctor(settings: Settings) -> Result:
-    """Show the machine, the model and the index in use, and warn of slow and broken parts."""
+    """Show the machine, the model and the index in use, and warn about slow and broken parts."""
     warnings, processor = _misspelled(), cpu.detect()
     report: dict[str, Any] = {
         "cpu": {name: getattr(processor, name) for name in ("name", "machine", "isa", "isas", "cores")}
@@ -73,7 +73,7 @@ def doctor(settings: Settings) -> Result:
         rules = len(AccessRules(settings.rules_path).rules()) if settings.rules else None
         report["users"] = {"header": settings.user_header, "proxies": settings.user_proxies, "rules": rules}
         if settings.user_header and rules is None:
-            warnings.append("users have no access without [[access]] in the file of --config")
+            warnings.append("users have no access until the file of --config has [[access]]")
     lines = []
     for name, facts in report.items():
         words = {name: fact if isinstance(fact, str) else json.dumps(fact) for name, fact in facts.items()}
@@ -86,9 +86,9 @@ def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
     """Describe how one model runs, and warn if it is slow."""
     key = plan.package_key
     if key is None:
-        warnings.append(f"engine {plan.engine} is slower than native and aot, several times for single queries")
+        warnings.append(f"engine {plan.engine} is slower than native and aot, for single queries several times slower")
     elif not is_built(plan):
-        warnings.append(f"{plan.spec.name} is not compiled yet: the first index or serve does it")
+        warnings.append(f"{plan.spec.name} is not compiled yet: the first run of index or serve compiles it")
     if find_compiler() is None and needs_compiler(plan):
         warnings.append("there is no C++ compiler: apt-get install g++")
     facts = {name: getattr(plan, name) for name in ("engine", "precision", "threads")}

@@ -69,7 +69,7 @@ def rollback(settings: Settings, generation: str | None, *, only_list: bool = Fa
 def export(settings: Settings, *, file: Path, generation: str | None, jsonl: bool) -> Result:
     """Write a generation into an archive, or its documents into a file of JSON Lines."""
     if not jsonl and file.suffix.lower() in {".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"}:
-        raise SettingsError(f"cannot export to {file}: archives are plain tar: use a name that ends in .tar")
+        raise SettingsError(f"cannot export to {file}: archives are plain tar files; use a name that ends in .tar")
     manifest = (export_documents if jsonl else export_archive)(published_folder(settings), file, generation)
     size = file.stat().st_size
     report = {"file": str(file), "file_bytes": size, **_summary(manifest)}

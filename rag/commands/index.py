@@ -22,7 +22,7 @@ from rag.settings import Settings
 )
 @click.option("--add", is_flag=True, help="add these sources to those of the live index")
 @click.option(
-    "--watch", is_flag=True, help="keep running and re-read folders and files when they change; others are read once"
+    "--watch", is_flag=True, help="keep running and re-read folders and files that change; other sources are read once"
 )
 @click.option("--full", is_flag=True, help="reprocess unchanged pages too")
 @click.option("--allow-shrink", is_flag=True, help="accept that a source has lost most of its documents")
@@ -46,7 +46,7 @@ def index(
 
 
 @verb("index", "store", "keep_generations")
-@click.argument("source", nargs=-1, required=True, help="the source, spelled as for index")
+@click.argument("source", nargs=-1, required=True, help="sources, spelled as for index")
 def remove(settings: Settings, *, source: Sequence[str]) -> Result:
     """Publish a generation without the documents of these sources; nothing is fetched or embedded."""
     from indexer.pipeline.build import remove_sources

@@ -39,7 +39,7 @@ RETRY_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class IndexRequest:
-    """The sources to index, and the way to do it.
+    """The sources to index, and the options of the builds.
 
     Args:
         sources: named sources; if empty, those of the configuration file, or else of the live generation.
@@ -65,7 +65,7 @@ class IndexRequest:
 def index_sources(
     request: IndexRequest, settings: Settings, progress: Callable[[], Progress], *, quiet: bool = False
 ) -> Result:
-    """Index the sources, and publish a generation if anything has changed. Each build calls `progress`."""
+    """Index the sources, and publish a generation if anything has changed. `progress` makes one for each build."""
     sources = _sources(request, settings)
     config = settings.build_config()  # refuses bad values before the model is loaded
     limits_by_source = {one.source: one.limits for one in sources}
@@ -165,7 +165,7 @@ class SourceBuilds:
                 due, full, is_first = (), False, False
             while True:
                 failed = self._try(due, totals, full=full, keeps_others=not is_first) if due else []
-                full = is_first = False  # other commands may then have added sources to the index
+                full = is_first = False  # later builds keep sources that other commands have added
                 changed = watcher.wait(RETRY_SECONDS if failed else None)
                 due = [source for source in self.sources if source in changed or source in failed]
         return totals

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def published_folder(settings: Settings) -> Path:
-    """Return the folder of the collection. Raises IndexMissing, or CollectionMissing if only others exist."""
+    """Return the folder of the collection. Raises IndexMissing, or CollectionMissing if only other ones exist."""
     folders = list_collections(settings.index_dir)
     folder = settings.collection_dir
     if folder in folders.values():
@@ -67,7 +67,7 @@ class LazyEmbedder:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer. Using it starts to load the embedder. Raises the error of a failed load."""
+        """The tokenizer. Starts to load the embedder. If loading has failed, raises its error."""
         loading = self._start_loading()
         if loading.done():
             loading.result()
@@ -109,7 +109,7 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
 
     def load() -> Any:
         prepare(plan, queries, quiet=quiet)
-        title = f"compiling {plan.spec.name} (compile, {plan.precision}), as every start does"
+        title = f"compiling {plan.spec.name} (compile, {plan.precision}), which every start does again"
         with step_timer(sys.stderr, title, quiet=quiet or plan.engine != "compile"):
             return load_embedder(settings)
 
@@ -166,7 +166,7 @@ def check_model(settings: Settings, fingerprint: dict[str, Any]) -> None:
 
 
 def sources_of_index(settings: Settings) -> list[str]:
-    """Return the full names of the sources of the settings' live generation; none without one."""
+    """Return the full names of the sources of the collection's live generation, or an empty list without one."""
     if settings.collection_dir not in list_collections(settings.index_dir).values():
         return []
     return next((list(manifest.sources) for manifest in _live_manifests(settings)), [])

@@ -35,7 +35,7 @@ _MODE = click.option(
     default=MODES[0],
     help="how to search: hybrid (default), dense or lexical",
 )
-_RERANK = click.option("--rerank", is_flag=True, help="rerank the best candidates by the cross-encoder of rerank_model")
+_RERANK = click.option("--rerank", is_flag=True, help="rerank the best candidates with the cross-encoder rerank_model")
 
 
 @verb("index", "store", "embedder", "rerank", "serve", without=("host", "port", "workers", "log_format"))
@@ -98,7 +98,7 @@ def _rerank_queue(settings: Settings) -> "RerankQueue | None":
 
 
 def read_filter(pairs: Sequence[str]) -> Filter | None:
-    """Parse texts KEY=VALUE to a filter, with the names of REST's query strings. Raises FilterError."""
+    """Parse KEY=VALUE texts into a filter. Keys are those of query strings in the REST API. Raises FilterError."""
     parameters: dict[str, list[str]] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -125,12 +125,12 @@ def read_filter(pairs: Sequence[str]) -> Filter | None:
 @click.option(
     "--from-insights",
     is_flag=True,
-    help="write this folder from opened and judged hits of the live index, without measuring",
+    help="write questions from opened and judged hits of the live index to this folder, measuring nothing",
 )
 @click.option(
     "--from-index",
     is_flag=True,
-    help="write this folder with questions from headings, comments, links and references of the index, unmeasured",
+    help="write questions from headings, comments, links and references of the index to this folder, measuring nothing",
 )
 @_RERANK
 def evaluate(
@@ -191,7 +191,7 @@ def _write_dataset(settings: Settings, folder: Path, *, from_index: bool) -> dic
 @click.argument(
     "a",
     required=False,
-    help="live or the id of a generation, and settings after it, such as live,mode=dense; with --documents also a day, "
+    help="live or the id of a generation, perhaps with settings, such as live,mode=dense; with --documents also a day, "
     "30d for the last 30 days, or a version of the manual (default: the generation before the live one)",
 )
 @click.argument("b", required=False, help="the other generation or settings, in the same form")
@@ -201,7 +201,7 @@ def _write_dataset(settings: Settings, folder: Path, *, from_index: bool) -> dic
     metavar="DIR",
     help="BEIR folder with the questions and their answers; corpus-id is the address of a document",
 )
-@click.option("--documents", is_flag=True, help="show sections that differ; with --queries questions whose hits differ")
+@click.option("--documents", is_flag=True, help="show sections that differ; --queries adds questions whose hits differ")
 @click.option(
     "--asked", "adds_asked", is_flag=True, help="with --documents, also show frequent questions whose first hits differ"
 )
@@ -299,7 +299,7 @@ def _search_index(
     documents = relevant(judgements)
     if all(facts["missing"] == len(documents) for facts, _ in searched):
         raise DatasetError(
-            f"neither generation has a document that is judged relevant, such as {(documents or ['none'])[0]}: "
-            "corpus-id in qrels/test.tsv must be the address of a document, as hits have it"
+            f"no document judged relevant in qrels/test.tsv (for example {(documents or ['none'])[0]}) is in either "
+            "generation: each corpus-id must be the url that search hits show"
         )
     return searched

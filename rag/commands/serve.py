@@ -41,7 +41,7 @@ _INDEXING = ("build", "crawl", "chunk", "ocr")
     "source",
     nargs=-1,
     type=click.Path(readable=False),
-    help="site, repository, bucket, folder or file to index first, as index does, unless the index has it already; "
+    help="site, repository, bucket, folder or file to index first, unless the index already has exactly these sources; "
     "folders and files are watched (default: serve the index as it is)",
 )
 @click.pass_obj
@@ -137,7 +137,7 @@ def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bo
         return 2
     except KeyboardInterrupt:
         return 130
-    except Exception:  # noqa: BLE001 - this fork has the frames of its parent
+    except Exception:  # noqa: BLE001 - it must not reach the parent's frames, which this fork has too
         traceback.print_exc()
         return 1
     return 0
@@ -205,7 +205,7 @@ def _several(name: str, help: str, metavar: str = "") -> Callable[[Command], Com
 
 @verb("index", "keys", without=("collection",))
 @click.argument("action", type=click.Choice(("add", "list", "remove")), metavar="ACTION", help="add, list or remove")
-@click.argument("name", required=False, help="name of the key, such as that of its user")
+@click.argument("name", required=False, help="name of the key, such as its user's name")
 @click.option(
     "--role", metavar="ROLE", default="read", help="role of the key: read (default), or write, which includes read"
 )
@@ -221,8 +221,8 @@ def _several(name: str, help: str, metavar: str = "") -> Callable[[Command], Com
     "not with the role write",
     "KEY=VALUE",
 )
-@_several("user", "user whose access to documents with access lists the key has; may be repeated", "NAME")
-@_several("group", "group, in the same way; may be repeated", "NAME")
+@_several("user", "user for whom access lists are applied to the key; may be repeated", "NAME")
+@_several("group", "group for which access lists are applied to the key; may be repeated", "NAME")
 @click.option("--stdin", "from_stdin", is_flag=True, help="read the key from standard input instead of generating one")
 def keys(
     settings: Settings, *, action: str, name: str | None, role: str, from_stdin: bool, **of_key: tuple[str, ...]
@@ -251,7 +251,7 @@ def keys(
     grant = Grant(frozenset(of_key["collection"]) or None, read_filter(of_key["filter"]), readers)
     shown = file.add(name, role, secret, of_key["origin"], grant)
     key = next(key for key in file.read() if key.name == name)
-    text = f"{shown}\nkey {name} ({role}) is in {file.path}; it will not be shown again"
+    text = f"{shown}\nkey {name} ({role}) will not be shown again; {file.path} has only its digest"
     return {**_facts(key), "key": shown}, text
 
 

@@ -124,8 +124,8 @@ def evaluate(
     """Return the mean of each measure over the judged queries, ranked by the code that serves queries.
 
     Without a mode, one embedding of the documents serves all modes. `modes` then has the figures of dense, lexical and
-    hybrid search without tokens, and of hybrid search with tokens if they are kept; its top level has those of the last
-    one, the default of a search. `worst` has the queries that lose most against dense or lexical search alone.
+    hybrid search without tokens, and of hybrid search with tokens if they are kept. The top level of the result has the
+    figures of the last of these. `worst` has the queries on which it loses most to dense or lexical search alone.
 
     Args:
         dataset: documents, queries and judgements.
@@ -303,12 +303,12 @@ def read_side(text: str, settings: Settings, name: str) -> Side:
     """Parse a side, such as `live,mode=dense`; `name` is A or B. Raises SettingsError with the allowed forms."""
     generation, *rest = _NEXT_OPTION.split(text)
     if generation != LIVE and not is_generation_id(generation):
-        raise SettingsError(f"{name} is {LIVE} or the id of a generation, then ,NAME=VALUE…; not {text[:80]!r}")
+        raise SettingsError(f"{name} must be {LIVE} or a generation's id, perhaps with ,NAME=VALUE…: {text[:80]!r}")
     values: dict[str, Any] = {}
     for pair in rest:
         key, _, value = pair.partition("=")
         if key not in _OF_SIDE:
-            raise SettingsError(f"{name} cannot have {key[:40]!r}; it can have {', '.join(_OF_SIDE)}")
+            raise SettingsError(f"{name} cannot set {key[:40]!r}; it can set {', '.join(_OF_SIDE)}")
         where = f"{key} in {name}"
         values[key] = read_value(value, where, *_OPTIONS[key]) if key in _OPTIONS else BY_NAME[key].read(value, where)
     options = {key: values.pop(key) for key in _OPTIONS if key in values}
@@ -413,7 +413,7 @@ def modes_as_text(result: dict[str, Any]) -> str:
     facts = f"{result['precision']}, queries {result['query_precision']}, {result['engine']}"
     lines += ["", f"{result['queries']:,} queries; {facts}"]
     if result["worst"]:
-        lines += ["", f"hybrid is worse than one search, {NDCG}:", f"{'':>9}{'dense':>8}{'words':>8}{'hybrid':>8}"]
+        lines += ["", f"hybrid has less {NDCG} than one search:", f"{'':>9}{'dense':>8}{'lexical':>8}{'hybrid':>8}"]
     for each in result["worst"]:
         figures = "".join(f"{each[mode]:>8.4f}" for mode in ("dense", "lexical", "hybrid"))
         lines.append(f"  {each['difference']:+.4f}{figures}  {_shortened(each['query'])}")

@@ -1,8 +1,8 @@
 """Make judged questions from the documents of an index, without people: from headings, comments, links and references.
 
-A heading asks for its section, the comment of a function for the function, the text of a link for the linked page, and
-a sentence that cites the heading of another section for that section. Each question is removed from the searched texts,
-because any search would find a passage that repeats it word for word.
+A heading is answered by its section, the comment of a function by the function, the text of a link by the linked page,
+and a sentence that cites the heading of another section by that section. Each question is removed from the searched
+texts, because any search would find a passage that repeats it word for word.
 """
 
 import random
@@ -64,7 +64,7 @@ class TargetPassage(NamedTuple):
 def write_questions(folder: Path, documents: Documents, facts: Mapping[str, Any], links: Links = ()) -> dict[str, Any]:
     """Write the passages of an index and questions to them in BEIR's layout; return the report.
 
-    The same index gives the same folder. Raises as `write_beir` does, and DatasetError if there are no questions.
+    The same index gives the same files. Raises as `write_beir` does, and DatasetError if there are no questions.
     """
     rows, questions = make_dataset(documents, links)
     if not questions:
@@ -156,7 +156,7 @@ def _references(passages: Iterable[TargetPassage], headings: Mapping[str, Questi
 
 
 def _links(passages: Iterable[TargetPassage], links: Links) -> Iterator[Question]:
-    """Yield the texts of links to only one target, without its title and headings, as questions that it answers."""
+    """Yield each link text that has one target and is not in its title or headings, as a question that it answers."""
     uses: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for page, target, text in links:
         uses[text].add((target, page))
@@ -170,8 +170,8 @@ def _links(passages: Iterable[TargetPassage], links: Links) -> Iterator[Question
         section = [each for each in document if each.id == target or each.id.startswith(f"{target}~")]
         answers = section if section and "#" in target else document
         is_named = any(text.casefold() in f"{target} {each.title} {each.headings}".casefold() for each in answers)
-        is_furniture = rivals or len(ends) > len(documents) / 2
-        if answers and not (is_named or is_furniture) and len(terms_in(text, None)) > _MIN_TERMS:
+        is_common = rivals or len(ends) > len(documents) / 2
+        if answers and not (is_named or is_common) and len(terms_in(text, None)) > _MIN_TERMS:
             repeats = [each.id for _, page in ends for each in documents[page] if text in each.text]
             yield Question("link", text, [each.id for each in answers], answers[0].title, text, repeats)
 

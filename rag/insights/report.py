@@ -121,7 +121,7 @@ class JudgedQuestion(NamedTuple):
 
 @_reading()
 def judged_questions(folder: Path, collection: str, least: int = MIN_OPENED) -> list[JudgedQuestion]:
-    """Return questions with a hit judged good or opened in `least` searches, most asked first. Raises InsightsError."""
+    """Return questions with a hit judged good, or opened `least` times, most asked first. Raises InsightsError."""
     judged = []
     with closing(open_to_read(folder)) as connection:
         rows = connection.execute(_JUDGED, (MAX_QUERY_CHARS, collection))
@@ -143,7 +143,7 @@ def write_dataset(
     """Write judged questions in BEIR's layout; return the report. Raises InsightsError, also if there are none."""
     judged = list(judged)
     if not judged:
-        raise InsightsError("no question has a hit that was judged good, or opened by at least two searches")
+        raise InsightsError("no question has a hit that was judged good, or opened in at least two searches")
     judged_ids = {id for one in judged for id in one.documents}
     address_of: dict[str, str] = {}
 

@@ -131,7 +131,7 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
         raise InsightsError(f"{folder} has no record of searches: serve with --insights to keep one")
     connection = _open(folder)
     connection.execute("PRAGMA query_only = ON")
-    # the common form of the spellings of a question
+    # the same key for all spellings of a question
     connection.create_function("question_key", 1, lambda query: fold(query).strip(" ?!."), deterministic=True)
     return connection
 
@@ -147,7 +147,7 @@ def _open(folder: Path) -> sqlite3.Connection:
             connection.execute(f"PRAGMA {pragma}")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version not in (0, _VERSION):
-            raise InsightsError(f"{path} is of version {version}, not {_VERSION}: delete it to start again")
+            raise InsightsError(f"{path} has version {version}, not {_VERSION}: delete the file to start again")
         if version == 0:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")

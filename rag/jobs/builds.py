@@ -41,7 +41,7 @@ class PushedBuilder:
         make_embedder: Callable[[Settings], Embedder],
         on_published: Callable[[Path], object] | None = None,
     ) -> None:
-        """Take the settings, the loader of the embedder, and a callback for the folder of each published build."""
+        """Take the settings, the loader of the embedder, and a callback that gets the folder after each build."""
         self._settings = settings
         self._make_embedder = make_embedder
         self._embedder: Embedder | None = None
@@ -50,7 +50,7 @@ class PushedBuilder:
         self._pause = threading.Event()
 
     def run_until_idle(self, is_needed: Callable[[], bool], idle: float = _IDLE_SECONDS) -> None:
-        """Index waiting changes until there are none for `idle` seconds, or there are none and `is_needed` is false."""
+        """Index waiting changes until no build succeeds for `idle` seconds, or none waits and `is_needed` is false."""
         last_success, builds = time.monotonic(), 0
         while time.monotonic() < last_success + idle and builds < _MAX_BUILDS:
             due = [

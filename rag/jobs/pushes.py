@@ -67,8 +67,8 @@ class PushedQueue:
     def put(self, push: Push) -> dict[str, Any]:
         """Store a document, which replaces an earlier one at its address, and return the change.
 
-        Raises RequestRefused for an invalid document, JobConflict if this server does not build the collection or the
-        address has a document and `replace` is false, QueueFull or StorageFull.
+        Raises RequestRefused for an invalid document, JobConflict if this server does not build the collection, or if
+        the address has a document and `replace` is false, and QueueFull or StorageFull.
         """
         store, settings = self._store(push.collection), self._settings
         content_type, _, parameter = push.content_type.lower().partition(";")
@@ -97,7 +97,7 @@ class PushedQueue:
                 raise StorageFull(f"the documents of this collection would have more than {MAX_PUSHED_BYTES:,} bytes")
             change = store.put(page, replace=push.replace)
             if change is None:
-                raise JobConflict(f"{page.url} has a document, which this one may not replace")
+                raise JobConflict(f"{page.url} already has a document, and `replace` is false")
         self._wake.set()
         return _described(change, push.collection)
 
@@ -107,7 +107,7 @@ class PushedQueue:
         with writing(self._settings.index_dir, folder_of(self._settings, collection)):
             if not store.has(address):
                 text = f"no document was pushed to collection {collection!r} for {address[:200]}"
-                raise NotThere(f"{text}; remove the source of a crawled document instead", "url")
+                raise NotThere(f"{text}; to remove a crawled document, remove its source", "url")
             change = store.remove(address)
         self._wake.set()
         return _described(change, collection)
@@ -183,7 +183,7 @@ def _address(url: str) -> str:
     """Return the normalised address of a document. Raises RequestRefused."""
     address = normalise("", url)
     if address is None or has_user(url):
-        raise RequestRefused("url", "must be an http or https address of at most 2,000 characters, without a user")
+        raise RequestRefused("url", "must be an http or https address of at most 2,000 characters, without a user name")
     if "#" in url:
         raise RequestRefused("url", "must not have a fragment: hits add anchors to the address of a document")
     return address

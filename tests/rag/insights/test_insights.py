@@ -83,7 +83,7 @@ def test_a_store_that_cannot_be_read_says_so(tmp_path: Path) -> None:
         with closing(sqlite3.connect(tmp_path / DATABASE)) as connection:
             connection.execute(f"PRAGMA user_version = {version}")
         for opened in (open_to_read, InsightsStore):
-            with pytest.raises(InsightsError, match=f"is of version {version}, .* delete it"):
+            with pytest.raises(InsightsError, match=f"has version {version}, .* delete the file"):
                 opened(tmp_path)
     (tmp_path / DATABASE).write_bytes(b"not a database" * 100)
     for read in (lambda: report(tmp_path, 1), lambda: judged_questions(tmp_path, "default")):

@@ -205,7 +205,7 @@ def test_of_two_writers_of_a_new_address_one_is_told(queue: PushedQueue, setting
         for number in range(60):
             url = f"https://wiki.test/{number}"
             said = sorted(pool.map(push, (queue, other), (url, url)))
-            assert said == ["accepted", f"{url} has a document, which this one may not replace"]
+            assert said == ["accepted", f"{url} already has a document, and `replace` is false"]
     queue.put(Push("https://wiki.test/0", "In its place."))
     queue.delete("https://wiki.test/1")
     assert push(other, "https://wiki.test/1") == "accepted"
