@@ -107,17 +107,17 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
     if engine is None:
         raise ParseError("no OCR engine is loaded")
     lines = [line for line in engine.lines(image, dots) if _WORD.search(line.text)]
-    sure = [line for line in lines if line.confidence >= MIN_OCR_CONFIDENCE]
+    certain = [line for line in lines if line.confidence >= MIN_OCR_CONFIDENCE]
     # an empty line before each paragraph; words divided at line ends are joined
-    text = "".join(f"\n\n{line.text}" if line.begins_paragraph else f"\n{line.text}" for line in sure).strip()
+    text = "".join(f"\n\n{line.text}" if line.begins_paragraph else f"\n{line.text}" for line in certain).strip()
     text = LINE_END_IN_SENTENCE.sub(" ", _LINE_END_HYPHEN.sub("", text))
-    length = sum(len(line.text) for line in sure)
+    length = sum(len(line.text) for line in certain)
     return {
         "text": text,
         "language": detect_language(text),
         "lines": len(lines),
-        "left_out": len(lines) - len(sure),
-        "confidence": sum(len(line.text) * line.confidence for line in sure) / max(1, length),
+        "left_out": len(lines) - len(certain),
+        "confidence": sum(len(line.text) * line.confidence for line in certain) / max(1, length),
     }
 
 

@@ -137,7 +137,7 @@ def _is_markup(cell: dict[str, Any], source: str, blocks: list[str]) -> bool:
 
 def _outputs(cell: dict[str, Any]) -> Iterator[str]:
     """Yield the visible texts of a cell's outputs as Markdown, without pictures and widgets."""
-    room = _MAX_OUTPUT_CHARS
+    characters_left = _MAX_OUTPUT_CHARS
     for output in _dicts(cell, "outputs"):
         data = output.get("data")
         if not isinstance(data, dict):  # a stream, or an output of format 2 or 3
@@ -154,9 +154,9 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
         elif _replaces_media(data):
             continue
         elif text and not ("<" in text and _OBJECT_REPR.fullmatch(text)):
-            lines = _COLOUR_ESCAPES.sub("", text[: 2 * room]).split("\n")
-            shown = "\n".join(map(_last_state, lines))[:room]
-            room -= len(shown)
+            lines = _COLOUR_ESCAPES.sub("", text[: 2 * characters_left]).split("\n")
+            shown = "\n".join(map(_last_state, lines))[:characters_left]
+            characters_left -= len(shown)
             yield _fenced(shown)
         elif not _DRAWN_BY_SCRIPTS.search(html):
             yield f"<div>\n{' '.join(html.split())}\n</div>"

@@ -77,7 +77,7 @@ class _Reader:
         self.attributes: dict[str, str] = {}
         self.titles: dict[str, str] = {}
         self.is_old = False
-        self._room = _MAX_EXPANDED_CHARACTERS
+        self._characters_left = _MAX_EXPANDED_CHARACTERS
 
     def blocks(self, lines: list[str], depth: int = 0) -> str:
         """Return the HTML of lines."""
@@ -149,8 +149,8 @@ class _Reader:
 
         def value_of(match: re.Match[str]) -> str:
             value = self.attributes.get(match[1].lower(), match[0])
-            self._room -= len(value)
-            return value if self._room > 0 else match[0]
+            self._characters_left -= len(value)
+            return value if self._characters_left > 0 else match[0]
 
         return re.sub(r"(?<!\\)\{(\w[\w-]*)\}", value_of, text)
 

@@ -195,9 +195,9 @@ def _running_lines(
         near = [(pages, edge) for pages, edge in rivals if edge.is_top == is_top]
         deepest = max((edge.depth for edge in rows if _recurs(edge, near, is_short)), default=-1)
         # rows further out than a running head belong to it, as in a letterhead
-        gone = [edge for edge in rows if edge.depth <= deepest]
+        head_rows = [edge for edge in rows if edge.depth <= deepest]
         # the head is kept on the first page, so that the document has it once
-        heads |= {line for edge in gone if page or _DIGITS.search(edge.text) for line in edge.line_ids}
+        heads |= {line for edge in head_rows if page or _DIGITS.search(edge.text) for line in edge.line_ids}
     return heads
 
 

@@ -71,7 +71,7 @@ def find_boxed_tables(
     free = _join_strokes([line for line in drawn if isinstance(line, Rule)])
     ordered = sorted(lines, key=lambda line: -_middle(line))
     middles = [-_middle(line) for line in ordered]
-    gone: set[int] = set()
+    used: set[int] = set()
     for rules, uprights in _connected_lines(free, _join_strokes([line for line in drawn if isinstance(line, Upright)])):
         ys = _cluster_positions(
             [*(line.y for line in rules), *(y for line in uprights for y in (line.bottom, line.top))]
@@ -83,15 +83,15 @@ def find_boxed_tables(
             continue
         boxes = _find_cells(rules, uprights, xs, ys)
         near = ordered[bisect_left(middles, -ys[0]) : bisect_right(middles, -ys[-1])]
-        inside = _fill_cells(boxes, [line for line in near if id(line) not in gone], xs, ys) if boxes else []
+        inside = _fill_cells(boxes, [line for line in near if id(line) not in used], xs, ys) if boxes else []
         texts = [box.text for box in boxes]
         if not inside or sum(map(bool, texts)) < 0.4 * len(boxes):
             continue
-        gone.update(map(id, rules))
+        used.update(map(id, rules))
         if max(map(len, texts)) <= 2_000:  # longer texts are columns of prose in boxes
             tables.append(_grid_table(boxes, len(ys) - 1, inside))
-            gone.update(map(id, inside))
-    return tables, [line for line in lines if id(line) not in gone], [rule for rule in free if id(rule) not in gone]
+            used.update(map(id, inside))
+    return tables, [line for line in lines if id(line) not in used], [rule for rule in free if id(rule) not in used]
 
 
 def _middle(line: PdfLine) -> float:
@@ -236,10 +236,10 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) ->
 def find_ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[Table], list[PdfLine]]:
     """Return the tables between horizontal lines of the same width, and the lines of text outside of them."""
     tables: list[Table] = []
-    free = sorted(lines, key=lambda line: -line.base)
+    remaining = sorted(lines, key=lambda line: -line.base)
     for stack in _rule_stacks(rules):
         west, east = stack[0].x0 - _TOLERANCE_POINTS, stack[0].x1 + _TOLERANCE_POINTS
-        inside = [line for line in free if west <= line.x0 and line.x1 <= east and _is_below(line, stack[0])]
+        inside = [line for line in remaining if west <= line.x0 and line.x1 <= east and _is_below(line, stack[0])]
         groups: list[list[PdfLine]] = []
         begin = end = 0
         for rule in stack[1:]:
@@ -248,8 +248,8 @@ def find_ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[
             if begin < end:
                 groups.append(inside[begin:end])
             begin = end
-        sure = [line for group in groups if _are_cells(group) for line in group]
-        borders = _column_borders(group_rows(sure), max(line.size for line in sure)) if sure else []
+        cell_lines = [line for group in groups if _are_cells(group) for line in group]
+        borders = _column_borders(group_rows(cell_lines), max(line.size for line in cell_lines)) if cell_lines else []
         bands: list[list[list[PdfLine]]] = [[]]
         for group in groups:
             if _are_cells(group) or _keep_within(group, borders):
@@ -260,9 +260,9 @@ def find_ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[
             used = [line for group in band for line in group]
             if table := _spaced_table(used, band):
                 tables.append(table)
-                gone = set(map(id, used))
-                free = [line for line in free if id(line) not in gone]
-    return tables, free
+                used_ids = set(map(id, used))
+                remaining = [line for line in remaining if id(line) not in used_ids]
+    return tables, remaining
 
 
 def _is_below(line: PdfLine, rule: Rule) -> bool:
