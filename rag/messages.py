@@ -176,9 +176,8 @@ class Citation(Struct, frozen=True):
 
 
 _VERDICT = (
-    "`found`: the passage has the quotation word for word, or all facts; `elsewhere`: a passage that is not cited has "
-    "them; `altered`: it has most words of the quotation in order, or differs in a fact or subject; `not there`: no "
-    "passage has them; `unchecked`: there is nothing to compare"
+    "`found`: the cited passage has the quotation word for word, or all facts; `elsewhere`: another passage has them; "
+    "`altered`: a passage has most words, but differs; `not there`: none has them; `unchecked`: nothing to compare"
 )
 
 

@@ -186,7 +186,7 @@ class Settings:
     synonyms: str = setting("", "file of synonyms, one rule a line: a, b or a => b; empty = none")
     close: float = setting(
         0.4,
-        "lowest cosine of a hit close to the query (unrelated texts: 0); half of it for a hit with all words; 0 = any",
+        "lowest cosine of a close hit, where unrelated texts have 0; a hit with all words needs half; 0 = any is close",
         limits=(0, 1),
     )
     log_format: str = setting("text", "format of the log", choices=("text", "json"))
@@ -206,7 +206,7 @@ class Settings:
     )
     rate_limit: float = setting(
         0.0,
-        "requests per second of a key or user, or of an address without one; bursts of twice as many; 0 = no limit",
+        "requests per second of each key or user, else each address; bursts of twice as many; 0 = no limit",
         limits=(0, 1_000_000),
     )
     query_cache: int = setting(
@@ -218,7 +218,7 @@ class Settings:
     )
     groups_header: str = setting("X-Forwarded-Groups", "header for the user's groups, separated by commas")
     user_proxies: str = setting(
-        "", "networks that such proxies connect from, such as 10.0.0.5,fd00::/64; empty = any, by the secret"
+        "", "networks that such proxies connect from, such as 10.0.0.5,fd00::/64; empty = any with the secret"
     )
     proxy_secret: str = setting(
         "", "secret that such proxies send; safer in the variable than in the flag", secret=True
@@ -355,7 +355,7 @@ def load(
 
 
 def own_limits(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse the limits of one source that are written as texts."""
+    """Parse the limits of one source, some of which are lists written as text."""
     read: dict[str, Callable[[str], Any]] = {"include": patterns, "exclude": patterns, "allow_private": _networks}
     return {name: read[name](value) if name in read else value for name, value in values.items()}
 

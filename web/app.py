@@ -165,7 +165,7 @@ def close_app(app: Flask | None) -> None:
 
 
 def _protected(inner: Wsgi) -> Wsgi:
-    """Return an application that adds the security headers unless a route sets stricter ones, and ignores some."""
+    """Return an application that ignores request headers in _IGNORED, and adds security headers that a route lacks."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
@@ -192,7 +192,7 @@ def _behind_proxy(app: Flask, settings: Settings) -> Wsgi:
         fixed = f"/{fixed}"
         if not is_prefix(fixed):
             raise SettingsError(
-                f"--path-prefix {fixed[:80]!r} must be a path such as /search, and no route may begin with it"
+                f"--path-prefix {fixed[:80]!r} is not a path such as /search, or a route of this server begins with it"
             )
 
     def below_prefix(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -83,7 +83,7 @@ class _Job(NamedTuple):
 
 
 class _Turns:
-    """Queues of jobs by the address of the caller, and below that by key. The queues take turns."""
+    """Queues of jobs by the address of the caller, and within an address by key. The queues take turns."""
 
     def __init__(self) -> None:
         self._queues: dict[bytes, _Turns | deque[_Job]] = {}

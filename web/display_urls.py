@@ -16,7 +16,7 @@ from web.guards.access import caller
 # Other schemes, such as javascript:, are shown as text. White space and control characters can hide a scheme.
 SAFE_URL = re.compile(r"(?:(?:git\+)?https?://|(?:git\+)?file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
 BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}  # the next character
+_AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}  # characters that may follow
 
 
 class Link(NamedTuple):

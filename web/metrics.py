@@ -220,7 +220,7 @@ def number_worker(server: Any, worker: Any) -> None:
 
 
 def note_search(counted: Metrics, answer: Answer, search: SearchRequest) -> None:
-    """Count a search, and keep its facts for the log."""
+    """Count a search, and store its details for the log."""
     names, mode = answer.collections, search.mode
     for stage in STAGES:
         if milliseconds := answer.took_ms.get(stage):

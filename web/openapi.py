@@ -57,8 +57,8 @@ HTML = Content("text/html", {"type": "string"})
 class Operation:
     """The request and responses of one method of a route; the summary is the docstring of the view.
 
-    `role` is None for probes. `errors` adds to the common statuses. `operator` also requires the role write, but takes
-    the key as a browser's password. `needs_everything` refuses keys that see only some documents.
+    `role` is None for probes. `errors` adds to the common statuses. `operator` also requires the role write, but
+    accepts the key as a password from browsers. `needs_everything` refuses callers who see only some documents.
     """
 
     role: Role | None
@@ -139,8 +139,8 @@ def document(app: Flask) -> dict[str, Any]:
         "components": {
             "schemas": schemas.components,
             "securitySchemes": {
-                "key": {"type": "http", "scheme": "bearer", "description": "A key of `pilotlight keys add`."},
-                "browser": {"type": "http", "scheme": "basic", "description": "The key as password, to read."},
+                "key": {"type": "http", "scheme": "bearer", "description": "A key from `pilotlight keys add`."},
+                "browser": {"type": "http", "scheme": "basic", "description": "The key as the password; only to read."},
             },
         },
     }

@@ -47,8 +47,8 @@ DETAILS = {
     404: "There is nothing at this address.",
     405: "This address does not support that method; see the Allow header.",
     413: "The body is too large.",
-    415: "Send the search as application/json.",
-    500: "The search failed; see the server's log.",
+    415: "Send the body as application/json.",
+    500: "The request failed; see the server's log.",
 }
 
 log = logging.getLogger("pilotlight")

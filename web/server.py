@@ -43,7 +43,7 @@ OPTIONS = {
     "timeout": 120,
     "graceful_timeout": 30,
     "keepalive": 65,  # seconds; longer than in nginx, which then never uses a closing connection
-    "forwarder_headers": "",  # else a client could change its path behind the proxy's rules
+    "forwarder_headers": "",  # else a client could change the path after the proxy's checks
     "loglevel": "warning",
     "logger_class": logs.ServerLogger,
     "proc_name": "pilotlight",
@@ -218,7 +218,7 @@ def main() -> NoReturn:
         _refuse(str(error))
     logs.configure(settings.log_format)
     if not is_loopback(settings.host) and not settings.proxies:
-        message = "without a reverse proxy (--proxies 0), clients that are slow or many can hold all threads: serve %s "
+        message = "without a reverse proxy (--proxies 0), slow or numerous clients can occupy all threads: serve %s "
         log.warning(message + "to a trusted network only", settings.host)
     serve(settings)
 

@@ -23,7 +23,7 @@ class Searcher(Protocol):
 class PilotlightRetriever(BaseRetriever):
     """A retriever of LangChain, which raises the errors of its searcher.
 
-    The documents' own metadata keep their names, except for names in `FACTS`. Chains cite `source`.
+    Names in `FACTS`, and `source`, replace metadata of the documents with the same names. Chains cite `source`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

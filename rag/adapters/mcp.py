@@ -67,7 +67,7 @@ def answer_post(call: Call, headers: Iterable[tuple[str, str]], message: Any) ->
     """Answer one POST of streamable HTTP without sessions.
 
     Args:
-        call: answers calls of tools.
+        call: runs a tool.
         headers: names and values; each character is a byte (WSGI).
         message: body of the request, decoded.
 

@@ -147,7 +147,7 @@ class DocumentExcerpt:
         return f"{self.heading(rows[0])} ({self._headings[rows[0]][0]})"
 
     def block(self, number: int, rows: Sequence[int], text: str | None = None, **facts: str) -> str:
-        """Enclose passages of a run, or `text` instead of them, in marks. An ellipsis marks gaps between passages."""
+        """Enclose passages of a run, or `text` instead of them, in delimiters. An ellipsis marks each gap."""
         if text is None:
             stretches = groupby(enumerate(rows), key=lambda each: each[1] - each[0])
             text = "\n…\n".join("\n".join(self.text(row) for _, row in stretch) for _, stretch in stretches)

@@ -1,6 +1,6 @@
 """The tools of agents, independent of a protocol. Each call returns one text, within a budget of tokens.
 
-Everything from documents, headings too, is enclosed in marks that a document cannot imitate.
+All text from documents, including headings, is between delimiters that no document can imitate.
 """
 
 import re
@@ -57,7 +57,7 @@ class SearchCall(Struct, forbid_unknown_fields=True):
 
 
 class ReadCall(Struct, forbid_unknown_fields=True):
-    """Read a document, or the section that an address with #anchor names. A long document gives its outline."""
+    """Read a document, or the section that an address with #anchor names. Outlines a long document."""
 
     address: Annotated[str, Meta(min_length=1, max_length=10_000, description="as in results, or id")]
     max_tokens: Tokens = 6000
@@ -334,7 +334,7 @@ class Tools:
             for each in (address, address.rstrip("/"), f"{address}/"):
                 if document := self._open(each if is_document_id(each) else document_id(each), name):
                     return document
-        raise NotThere("there is no document at this address: search gives addresses")
+        raise NotThere("there is no document at this address: use an address from search results")
 
 
 def _within(room: int, blocks: Iterable[str]) -> tuple[list[str], int]:
@@ -364,7 +364,7 @@ def _change_block(number: int, document: DocumentChange) -> str:
 
 
 def _renamed(kind: type[Struct], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments under the names that a tool has for them."""
+    """Rename arguments that have a synonym to the field names of a tool."""
     fields: dict[str, str] = {}
     for field in kind.__struct_fields__:
         fields |= dict.fromkeys((field.replace("_", ""), *_SYNONYMS.get(field, ())), field)

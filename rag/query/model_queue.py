@@ -84,8 +84,8 @@ class FairLock:
 class QueryCache:
     """A cache of values by kind and key that drops the least recently used ones. Safe to share between threads.
 
-    Callers do not share values, because the time of a response would tell a caller about the queries of others. Callers
-    without a name count as one.
+    Callers do not share values, because the time of a response would tell a caller about the queries of others. All
+    callers without a name count as one caller.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -152,7 +152,7 @@ class QueryEncoder:
         return embedded
 
     def embed_query(self, query: str, *, with_tokens: bool) -> QueryTokens:
-        """Return the vector of a query, and with `with_tokens` its tokens, cached or new. Raises as `encode` does."""
+        """Return the vector of a query, perhaps cached, and its tokens if `with_tokens`. Raises as `encode` does."""
         result: QueryTokens | None = self._cache.get("vectors", query, with_tokens)
         if result is None:
             ids, broken = self.embedder.tokenize_query(query)
@@ -181,7 +181,7 @@ class RerankQueue:
         return self._score(self.model.pairs(query, texts), end, urgent=True)
 
     def score(self, rows: Sequence[list[int]]) -> Vector:
-        """Return the logits of pairs, float32 (n,), after all searches. Raises DeadlinePassed."""
+        """Return the logits of pairs, float32 (n,), once no search waits for the model. Raises DeadlinePassed."""
         logits = self._score(rows, deadline.end(), urgent=False)
         if len(logits) < len(rows):
             raise DeadlinePassed

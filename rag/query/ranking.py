@@ -45,11 +45,11 @@ class Ranking(Struct, frozen=True):
     scores: Scores
     columns: Mapping[str, Scores]
     """Scores by part, NaN where a passage has none: dense (cosine), lexical (BM25, 0 where no word matches), tokens
-    (MaxSim), rerank. Rankings that are to be explained have more, see `explain`."""
+    (MaxSim), rerank. `fuse` adds more for explanations."""
     first: int | None = None  # number of candidates before a deeper search; None without one
 
     def ordered(self, order: npt.NDArray[np.integer], scores: Scores, **columns: Scores) -> "Ranking":
-        """Return the candidates in another order (n,). New scores and columns (n,) are in the present order."""
+        """Return the candidates in another order (n,). New scores and columns (n,) are in the current order."""
         reordered = {name: values[order] for name, values in {**self.columns, **columns}.items()}
         return Ranking(self.rows[order], scores[order], reordered)
 
@@ -94,7 +94,7 @@ def fuse(
     """
     reasons: dict[str, float] = {}
     if dense is None:
-        assert lexical is not None  # noqa: S101 - for the type checker; one of both was searched
+        assert lexical is not None  # noqa: S101 - for the type checker; one of the two was searched
         scores, rows = lexical
         by_search, weights, scaled = {"lexical": scores}, {"lexical": 1.0}, [scores]
     elif lexical is None:
@@ -205,7 +205,7 @@ class Choice(Struct, frozen=True):
     documents: list[int]
     """The document of each candidate of the ranking."""
     folded: dict[int, list[int]]
-    """Near-duplicates by index."""
+    """Near-duplicates of each candidate to show, by its index."""
     left_out: dict[int, int]
     """Number of passages above the limit, by document."""
     older: dict[int, dict[str, int]]
@@ -225,10 +225,10 @@ def choose(
 
     Args:
         ranking: the candidates.
-        facts: of all candidates.
+        facts: facts of all candidates.
         k: number of candidates to choose.
         per_document: maximum number of passages of one document; 0 for no limit.
-        editions: of all candidates, in a collection that has versions.
+        editions: editions of all candidates; empty if the collection has no versions.
         twins: the documents to show in place of a document, see `indexer.generation.editions`.
     """
     documents: list[int] = facts.documents.tolist()
@@ -261,7 +261,7 @@ def choose(
 
 
 def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], set[int]]:
-    """Fold the versions of a page into the newest with at least half the best score.
+    """Fold the versions of a page into the newest version that has at least half the best score.
 
     Returns the best passage of each other version, by the shown passage; and all passages to hide.
     """
@@ -323,7 +323,7 @@ def is_close(cosines: Sequence[float | None], coverages: Iterable[float], close:
     """Return whether one of the best hits is close to a query, by its cosine and its share of the query's words.
 
     Args:
-        cosines: of the hits; None for a hit that only the search by words found.
+        cosines: cosines of the hits; None for a hit that only the search by words found.
         coverages: share of the query's words in each hit; read only if needed.
         close: lowest cosine of a close hit without words of the query, scaled so that unrelated texts have 0; a hit
             with all of them needs half.

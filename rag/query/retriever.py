@@ -89,7 +89,7 @@ class Retriever:
         synonyms: str = "",
         close: float = CLOSE,
     ) -> None:
-        """Open the query path. Retrievers with the same embedder share an encoder and a reranker. See also `Settings`.
+        """Open the query path. Retrievers of one embedder share its encoder and a reranker. See also `Settings`.
 
         Raises:
             FingerprintMismatch: another embedder built the generation.
@@ -260,8 +260,8 @@ class Retriever:
         began = perf_counter()
         best = np.array(self._choose(search, ranking, k=RERANKED).indices, np.int64)
         chunks = self.generation.chunks(ranking.rows[best])
-        headed = ["\n\n".join(filter(None, [full_heading(one.title, one.section), one.text])) for one in chunks]
-        logits = self._reranker.score_best(search.terms.meaning, headed)
+        passages = ["\n\n".join(filter(None, [full_heading(one.title, one.section), one.text])) for one in chunks]
+        logits = self._reranker.score_best(search.terms.meaning, passages)
         search.reranked = RerankCounts(len(best), len(logits))
         ranking = rerank(ranking, best[: len(logits)], logits, self._reranker.model.to_scores(logits))
         search.seconds["rerank"] += perf_counter() - began
@@ -394,7 +394,7 @@ def shorten(
     measure: Callable[[Sequence[str]], Vector],
     read: Callable[[str], LexicalQuery],
 ) -> LexicalQuery:
-    """Reduce a query that is too long for the model to the sentences nearest to passages, as `measure` finds."""
+    """Reduce a query that is too long for the model to the sentences nearest to passages by `measure`."""
     if embedder.count_tokens([terms.meaning], role="query")[0] <= embedder.max_length:
         return terms
     query = read(nearest_sentences(terms.meaning, measure))

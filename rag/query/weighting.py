@@ -17,7 +17,7 @@ from indexer.generation.languages import Spoken
 from indexer.generation.rows import ScoredRows, TermHits
 
 REASON = "_reason"  # suffix of the columns of a ranking that are named after signals
-# One word in a thousand is a call in prose, one in 200 in a manual, one in 30 or more in code.
+# In prose, one word in a thousand is a function call; in a manual, one in 200; in code, at least one in 30.
 _CALL = re.compile(r"\w\(")
 _CODE_CALLS = 0.05
 _CODE_CALLS_WITHOUT_COMMENTS = 0.1
@@ -108,7 +108,7 @@ def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> f
 
     Args:
         query: the number of broken pieces, and of all pieces.
-        languages: those of the collection.
+        languages: the languages of the collection.
     """
     broken, pieces = query
     shares = [max(0.01, min(0.99, each.broken)) for each in languages]

@@ -41,7 +41,7 @@ def load_embedder(settings: Settings) -> Embedder:
 
 
 def load_reranker(settings: Settings) -> CrossEncoder | None:
-    """Load the cross-encoder that the settings describe, if they do."""
+    """Load the cross-encoder that the settings name, or return None if they name none."""
     config = settings.reranker_config()
     return CrossEncoder(config) if config else None
 
@@ -58,7 +58,7 @@ class ServedModel:
     """A warm embedder with two queues, for queries and for texts that can wait. Safe to share between threads."""
 
     def __init__(self, name: str, load: Callable[[], Embedder], cache: QueryCache | None = None) -> None:
-        """Load the model, and run it once in each way that queries do. Raises RagError, and as `load` does."""
+        """Load the model, and run it once in each way that queries do. Raises RagError and the errors of `load`."""
         self.name = name
         try:
             self.embedder = load()

@@ -46,8 +46,8 @@ LOADING_SECONDS = 20.0  # maximum wait of a query while the process starts
 class LiveRetriever:
     """Answers from the live generation of every collection. A query keeps the generation it started with.
 
-    `within` restricts the documents to the scope of a caller, as if no other documents existed. Texts of callers
-    (`embed`, `embed_queries`, `rerank`) have no scope.
+    `within` restricts the documents to the scope of a caller; scores still depend on all documents. A scope does not
+    concern `embed`, `embed_queries` and `rerank`, which process texts of the caller.
     """
 
     follower: Follower

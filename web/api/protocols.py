@@ -1,4 +1,4 @@
-"""The protocols of others: embedding, reranking and models as OpenAI and Cohere do; MCP and `/llms.txt` for agents."""
+"""Routes in the formats of others: OpenAI (embeddings, models), Cohere (reranking), MCP and `/llms.txt` (agents)."""
 
 import base64
 import uuid
@@ -26,7 +26,7 @@ _ANSWER = Content("application/json", {"type": "object", "description": "result 
 _REFUSED = [Content(MEDIA_TYPE, {"$ref": f"{REF}Problem"}), _ANSWER]
 _LINK_TEXT = str.maketrans("[]()<>\n", " " * 7)
 TOKENS = (
-    "input has numbers of tokens, which mean nothing to the model here: send texts. LangChain's OpenAIEmbeddings sends "
+    "input has token ids, which this server cannot embed: send texts. LangChain's OpenAIEmbeddings sends "
     "texts with check_embedding_ctx_length=False."
 )
 
@@ -41,7 +41,7 @@ mcp = Blueprint("mcp", __name__)
     role="read", body=messages.EmbeddingRequest, responses={200: messages.EmbeddingList}, errors=(404,), takes_long=True
 )
 def embed() -> Response:
-    """Embed texts, as OpenAI does."""
+    """Embed texts, in OpenAI's format."""
     fields = read_object(MAX_BODY_BYTES)
     texts = fields.get("input")
     if isinstance(texts, list) and texts and all(isinstance(each, int | list) for each in texts):
@@ -66,14 +66,14 @@ def embed() -> Response:
 @openai.get("/models")
 @Operation(role="read", responses={200: messages.Models})
 def models() -> Response:
-    """List the models, as OpenAI does."""
+    """List the models, in OpenAI's format."""
     return jsonify(messages.Models([messages.Model(name) for name in _model_names()]))
 
 
 @openai.get("/models/<path:id>")
 @Operation(role="read", responses={200: messages.Model}, errors=(404,))
 def model(id: str) -> Response:
-    """Describe a model, as OpenAI does."""
+    """Describe a model, in OpenAI's format."""
     if id not in _model_names():
         raise NotFound(f"There is no model {id[:80]!a}; this server has {', '.join(_model_names())}.")
     return jsonify(messages.Model(id))
@@ -89,7 +89,7 @@ def _model_names() -> list[str]:
     role="read", body=messages.RerankRequest, responses={200: messages.Reranking}, errors=(404, 501), takes_long=True
 )
 def rerank() -> Response:
-    """Rank texts by relevance to a query, as Cohere and Jina do, the best first."""
+    """Rank texts by relevance to a query, best first, in the format of Cohere and Jina."""
     rerank_request = read_json(messages.RerankRequest, MAX_BODY_BYTES)
     texts: list[str] = []
     for place, each in enumerate(rerank_request.documents):
@@ -127,7 +127,7 @@ def exchange() -> Response:
     except ModuleNotFoundError as error:
         raise NotConfigured("MCP is not installed on this server: pip install 'pilotlight[mcp]'.") from error
     if is_from_another_site():
-        raise Forbidden("A page of another site may not use this.")
+        raise Forbidden("Pages of other sites may not use MCP.")
     message = read_object(MAX_SEARCH_BYTES)
     decode(message, ToolMessage, "a message")
     tools = Tools(retriever(), partial(run, via="mcp"))

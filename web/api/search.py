@@ -46,14 +46,14 @@ answers = Blueprint("answers", __name__, url_prefix="/api/v1")
 @blueprint.get("/search")
 @Operation(role="read", query=SearchRequest, has_filter=True, responses={200: Answer}, errors=(404,))
 def search_by_query_string() -> Response:
-    """Search by a query string; metadata by `meta.NAME=VALUE`. Fields of a filter may repeat."""
+    """Search by a query string. `meta.NAME=VALUE` filters by metadata; the fields of a filter may repeat."""
     return jsonify(requests.run(requests.search_of_parameters(requests.parse_query_string(request.query_string))))
 
 
 @blueprint.post("/search")
 @Operation(role="read", body=SearchRequest, responses={200: Answer}, errors=(404,))
 def search_by_body() -> Response:
-    """Search."""
+    """Search by a JSON body."""
     return jsonify(requests.run(requests.search_of_object(requests.read_object(MAX_SEARCH_BYTES), SearchRequest)))
 
 
@@ -113,7 +113,7 @@ def add_feedback() -> Response:
     recorder = requests.service("insights")
     feedback = requests.read_json(messages.FeedbackRequest, MAX_SEARCH_BYTES, "feedback")
     if not feedback.hit and feedback.feedback != "seen":
-        raise FieldError("hit", "hit is missing: only the feedback seen is for a whole search.")
+        raise FieldError("hit", "hit is missing: only feedback `seen` needs no hit.")
     recorder.add_feedback(feedback.search_id, feedback.feedback, feedback.hit or "")
     return Response(status=204)
 

@@ -146,7 +146,7 @@ class AccessControl:
             client = g.caller = self._caller(http_request, route.role)
             _check_role(client, route.role)
             if route.operator and not (client.role == "write" and client.writable.is_all):
-                detail = "This is for operators: it requires a key with the role write, for everything."
+                detail = "This is for operators: it requires a key that may write everything."
                 if client.name and not wants_page():
                     raise Forbidden(detail)
                 raise _unauthorized(detail, "read")
@@ -170,8 +170,8 @@ class AccessControl:
 
     def _caller(self, http_request: Request, role: str) -> Caller:
         header = http_request.environ.get("HTTP_AUTHORIZATION")
-        if self._users and (found_user := self._users.caller(role)):
-            return found_user
+        if self._users and (user := self._users.caller(role)):
+            return user
         # Some clients always send a key. If no keys are configured, ignore it for reading.
         if header is None or (role == "read" and self._keys.current() is None):
             if not self._is_open(http_request):
@@ -214,7 +214,7 @@ class AccessControl:
         # Otherwise a site whose name resolves to this machine could read the index through a visitor's browser.
         if not is_loopback(_PORT.sub("", http_request.environ.get("HTTP_HOST", ""))):
             raise Forbidden(
-                "This server only answers to names of this machine. To serve it under another, behind a proxy, "
+                "This server only answers to names of this machine. To serve it under another name, behind a proxy, "
                 "start it with --anonymous read, or make keys."
             )
         return True
@@ -239,7 +239,7 @@ class Users:
         if not self._networks and not self._secret:
             raise SettingsError(
                 "--user-header needs --user-proxies, the networks that proxies connect from, or a proxy_secret that "
-                "they send: anybody else could write that header"
+                "they send: otherwise anybody could send that header"
             )
         if self._secret and len(self._secret) < _MIN_SECRET_CHARS:
             raise SettingsError(f"proxy_secret needs at least {_MIN_SECRET_CHARS} characters, preferably random")
@@ -296,16 +296,16 @@ def _check_role(client: Caller, role: str) -> None:
     if client.role in ("write", role):
         return
     if client.name and client.role is None:
-        raise Forbidden(f"{client.display_name} has no access: no [[access]] is for this user or a group of theirs.")
+        raise Forbidden(f"{client.display_name} has no access: no [[access]] names this user or one of their groups.")
     if client.name:
         raise Forbidden(f"{client.display_name} has the role read; this requires the role write.")
     if role == "write":
         raise _unauthorized("This requires a key with the role write: send Authorization: Bearer KEY.", role)
-    raise _unauthorized("A key is required: send Authorization: Bearer KEY, or give it as the password.", role)
+    raise _unauthorized("A key is required: send Authorization: Bearer KEY, or the key as the password.", role)
 
 
 def _key_of(header: str, role: str) -> str | None:
-    """Return the key in an Authorization header; None if the role does not accept it."""
+    """Return the key in an Authorization header; None if it is invalid, or if the role does not accept its scheme."""
     scheme, _, credentials = header.partition(" ")
     if len(header) > MAX_AUTHORIZATION:
         return None

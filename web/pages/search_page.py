@@ -64,7 +64,7 @@ class PageFields(Request):
     q: Annotated[str, Meta(description="what to search for")] = ""
     mode: Mode = "hybrid"
     collection: Collection = DEFAULT_COLLECTION
-    collections: Annotated[str | None, Meta(description="several of them: names with commas, or `*`")] = None
+    collections: Annotated[str | None, Meta(description="several collections: names with commas, or `*`")] = None
     offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET, description="hits to skip")] = 0
     per_document: Annotated[int, Meta(ge=0, le=MAX_K)] | None = None
     explain: bool = False

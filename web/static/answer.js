@@ -289,7 +289,7 @@
     if (!hitOf(id)) await showHits(turn.query);
     const hit = hitOf(id);
     if (!hit) {
-      status.textContent = `Passage ${number} is not among the hits any more.`;
+      status.textContent = `Passage ${number} is no longer among the hits.`;
       return;
     }
     cited?.hit.classList.remove("cited");
