@@ -1,6 +1,6 @@
 """Text in, unit vectors out, on a CPU.
 
-`Embeddings` is loaded on first use, so that importing `embedder.errors` costs no LangChain import.
+`Embeddings` is loaded on first use, so that importing `embedder.errors` does not import LangChain.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -39,7 +39,7 @@ class EmbedderConfig:
     threads: int = 0  # 0: all physical cores
     cache_dir: Path = field(default_factory=default_folder)
     query_precision: str = "same"
-    pairs: bool = False  # a cross-encoder
+    pairs: bool = False  # true for a cross-encoder
 
 
 def locate(model: str, revision: str = "") -> Path:
@@ -58,8 +58,8 @@ def locate(model: str, revision: str = "") -> Path:
         raise ModelError(f"no model at {model!r}: give {packaged}, an existing folder, or a hub name like owner/model")
     if not re.fullmatch(r"[0-9a-f]{40}", revision):
         raise ModelError(
-            f"the hub model {model!r} needs a pinned revision, a 40-digit commit hash, and got {revision!r}: "
-            "write NAME@COMMIT; a branch or tag can change under an index"
+            f"the hub model {model!r} needs a pinned revision, a 40-digit commit hash, not {revision!r}: "
+            "write NAME@COMMIT, because a branch or tag can change"
         )
     try:
         from huggingface_hub import snapshot_download

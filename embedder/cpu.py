@@ -15,7 +15,7 @@ from pathlib import Path
 from embedder.errors import EmbedderError
 
 ISA_VARIABLE = "PILOTLIGHT_ISA"  # not a setting, because the processor is detected before flags are read
-# machine → variables that torch reads when it is imported; for Arm, from the AWS Graviton technical guide
+# machine, "" for all → variables that torch reads at import; for Arm, from the AWS Graviton technical guide
 _FOR_TORCH = {
     "": {
         "TOKENIZERS_PARALLELISM": "true",  # any value also silences the warning after a fork

@@ -1,8 +1,8 @@
 """Late interaction: the comparison of texts token by token, with the tokens of documents stored as signs.
 
 Passages are scored by MaxSim, as in ColBERT (Khattab and Zaharia 2020): the mean, over the tokens of a query, of the
-similarity to the best matching token of a passage. Tokens are states of an embedding model's last layer, which was not
-trained for this. Tokens of passages are stored as signs, one bit for each dimension, as in binary quantisation.
+similarity to the best matching token of a passage. Tokens are states of the last layer of an embedding model that was
+not trained for this. Tokens of passages are stored as signs, one bit for each dimension, as in binary quantisation.
 """
 
 import math
@@ -48,7 +48,7 @@ class DocumentTokens(NamedTuple):
 
 
 def spread(starts: npt.NDArray[np.integer], counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Return the concatenated ranges of `counts` numbers from each of `starts`."""
+    """Return, in one array, the ranges that begin at `starts` and have `counts` numbers each."""
     ends = np.cumsum(counts)
     places: npt.NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(starts - (ends - counts), counts)
     return places
@@ -69,7 +69,7 @@ def distinct_places(ids: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
 
 
 def to_signs(states: Floats) -> Signs:
-    """Return the signs of states, float32 (tokens, width), as bits, uint8 (tokens, width / 8). A bit is 1 above 0."""
+    """Return the signs of states, float32 (tokens, width), as uint8 (tokens, width / 8). A bit is 1 for positive."""
     return np.packbits(states > 0, axis=1, bitorder="little")
 
 
@@ -105,6 +105,6 @@ def check_passages(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], c
         raise ValueError(f"the tokens of passages have shape {signs.shape}, not (n, {query.shape[1]} / 8)")
     for array, kind in ((starts, np.int64), (counts, np.int32)):
         if array.dtype != kind or array.shape != (len(counts),) or not array.flags.c_contiguous:
-            raise ValueError("starts are int64, counts int32, of one length and contiguous")
+            raise ValueError("starts must be int64 and counts int32, contiguous and of one length")
     if len(counts) and (starts.min() < 0 or counts.min() < 0 or int((starts + counts).max()) > len(signs)):
-        raise ValueError(f"a passage has tokens that are not among the {len(signs):,}")
+        raise ValueError(f"a passage has tokens outside the {len(signs):,} of `signs`")

@@ -142,7 +142,7 @@ class _Packed:
         blocks = (tensor[start : start + rows] for start in range(0, len(tensor), rows))
         self._write(block if precision == "fp32" else _bf16(block) for block in blocks)
 
-    def linear(self, weight: Array, bias: Array, precision: str, together: int) -> None:
+    def linear(self, weight: Array, bias: Array, precision: str, interleave: int) -> None:
         """Write the panels of a weight (n, k), its bias, and for int8 the scales and the scaled sums of columns."""
         (n, k), scale, sums = weight.shape, None, None
         values: npt.NDArray[Any] = _bf16(weight) if precision == "bf16" else weight
@@ -150,7 +150,7 @@ class _Packed:
             scale = np.maximum(np.abs(weight).max(1), 1e-12) / 127
             codes = np.rint(weight / scale[:, None]).clip(-127, 127)
             values, sums = codes.astype(np.int8), scale * codes.sum(1)
-        self.add(values.reshape(n // PANEL, PANEL, k // together, together).transpose(0, 2, 1, 3))
+        self.add(values.reshape(n // PANEL, PANEL, k // interleave, interleave).transpose(0, 2, 1, 3))
         for tensor in (bias, scale, sums):
             self.add(tensor)
 

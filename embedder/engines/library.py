@@ -2,7 +2,7 @@
 
 Each instruction set is compiled with its own flags, and selected at run time. The library of a wheel has all sets of an
 architecture. A library that a machine compiles for itself has only one. Both run every model in every precision. The
-interface is native/interface.h in ctypes. The build of the wheel imports this module, so it needs no other packages.
+interface repeats native/interface.h in ctypes. The wheel's build imports this module, so it needs no other packages.
 """
 
 import ctypes
@@ -83,7 +83,7 @@ def sources_digest() -> str:
 def has_built() -> bool:
     """Return whether the wheel has a library for this architecture, built from the present sources."""
     path = built_library(architecture())
-    return path.exists() and _made_of(path) == sources_digest()
+    return path.exists() and _digest_in(path) == sources_digest()
 
 
 def layout_of_weights() -> str:
@@ -130,7 +130,7 @@ def _run(line: list[str]) -> None:
         raise PackageError(f"{line[0]} cannot compile the native encoder ({message}): install g++ 11 or newer")
 
 
-def _made_of(path: Path) -> str:
+def _digest_in(path: Path) -> str:
     try:
         library = ctypes.CDLL(str(path))
         library.pl_sources.restype = ctypes.c_char_p

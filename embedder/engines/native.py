@@ -43,7 +43,7 @@ def find_obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
     """Return the reason why the native engine cannot run a model on this instruction set, or ""."""
     shape = spec.shape
     if shape is None:
-        return f"its architecture, {spec.config.get('model_type')}, is not supported by native"
+        return f"its architecture is {spec.config.get('model_type')}"
     if isa not in ISAS.get(architecture(), {}):
         return f"there are no kernels for {isa}"
     if precision == "int8" and isa == "neon":
@@ -76,7 +76,7 @@ class NativeEngine:
             ) from error
         shape = spec.shape
         if shape is None:
-            raise PackageError(f"the package {folder} is of a model the native engine does not run: use the engine aot")
+            raise PackageError(f"the native engine cannot run the model in the package {folder}: use the engine aot")
         self._dimension, self._positions = spec.dimension, shape.positions - shape.first_position
         self._hidden, self._tokenizer = shape.hidden, spec.tokenizer
         base = self._weights.ctypes.data
@@ -144,8 +144,8 @@ class NativeEngine:
             raise ModelError(f"{self._tokenizer} has tokens that the model has no weights for: fetch the model again")
         if refused == Refusal.TOO_LONG:
             raise ModelError(
-                f"a text of {len(rows[order[0]])} tokens is longer than the {self._positions} that "
-                f"{self._tokenizer.parent} has positions for: truncate it"
+                f"a text has {len(rows[order[0]])} tokens, but {self._tokenizer.parent} has positions for only "
+                f"{self._positions}: truncate it"
             )
         if count == 1:
             return vectors, [states]

@@ -251,6 +251,6 @@ def build_error(error: Exception, subject: str) -> PackageError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     reason = next(filter(_ERROR.search, lines), lines[0])[:MAX_REASON_CHARACTERS]
     return PackageError(
-        f"cannot build {subject} ({reason}): free space or memory, set cache_dir if files are the cause, or choose the "
-        "engine eager"
+        f"cannot build {subject} ({reason}): free disk space or memory, set cache_dir if its disk is the cause, or "
+        "choose the engine eager"
     )

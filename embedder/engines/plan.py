@@ -49,7 +49,7 @@ class Plan:
 
     def __init__(self, config: EmbedderConfig) -> None:
         if config.engine not in ENGINES:
-            raise EmbedderError(f"no engine {config.engine!r}: one of {', '.join(ENGINES)}")
+            raise EmbedderError(f"unknown engine {config.engine!r}: choose one of {', '.join(ENGINES)}")
         self.config = config
         self.precision = resolve_precision(config.precision)
         self.spec: ModelSpec = _read(config)
@@ -57,7 +57,7 @@ class Plan:
         self.engine = self._engine()
         if self.precision == "int8" and self.engine != "native":
             why = f", which does not run {self.spec.name}, as {self.obstacle}" if self.obstacle else ""
-            raise PrecisionError(f"int8 needs the engine native{why}: choose fp32 or bf16, and for queries same")
+            raise PrecisionError(f"int8 needs the engine native{why}: choose fp32 or bf16, and query precision same")
         self.queries = self._plan_queries()
 
     @property
@@ -105,7 +105,7 @@ class Plan:
         """Return the plan for queries: this plan, or the same in int8."""
         query_precision, shape = self.config.query_precision, self.spec.shape
         if query_precision not in QUERY_PRECISIONS:
-            raise PrecisionError(f"no query precision {query_precision!r}: one of {', '.join(QUERY_PRECISIONS)}")
+            raise PrecisionError(f"unknown query precision {query_precision!r}: choose {' or '.join(QUERY_PRECISIONS)}")
         is_measured = shape is not None and shape.hidden <= MAX_MEASURED_WIDTH and not shape.modern
         is_fast = self.engine == "native" and cpu.detect().has_int8
         if (
@@ -162,7 +162,7 @@ def torch_version() -> str:
 def resolve_precision(precision: str) -> str:
     """Resolve `auto` to bf16 if the processor supports it in hardware, else to fp32. Raises PrecisionError."""
     if precision not in PRECISIONS:
-        raise PrecisionError(f"no precision {precision!r}: one of {', '.join(PRECISIONS)}")
+        raise PrecisionError(f"unknown precision {precision!r}: choose one of {', '.join(PRECISIONS)}")
     if precision != "auto":
         return precision
     return "bf16" if cpu.detect().has_bf16 else "fp32"

@@ -210,7 +210,7 @@ def read_head(spec: ModelSpec) -> Callable[[Array], Array]:
     names = _HEADS.get(kind)
     if names is None:
         raise ModelError(
-            f"{spec.folder} has model_type {kind!r}, whose head is not known: use one of {', '.join(_HEADS)}"
+            f"{spec.folder} has model_type {kind!r}, whose head is not known: choose one of {', '.join(_HEADS)}"
         )
 
     def take(name: str, *shape: int) -> Array:

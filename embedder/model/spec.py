@@ -203,7 +203,7 @@ class ModelSpec:
     def fingerprint(self) -> dict[str, Any]:
         """Return a flat mapping of all inputs to a vector or score. Hashes every weight file (about 2 GB/s).
 
-        Models without further modules have no fields for these, so that their older indexes stay valid.
+        Models without Dense modules have no fields for modules, so that their older indexes stay valid.
         """
         fields: dict[str, Any] = {
             "weights_sha256": _sha256(*self.weights),

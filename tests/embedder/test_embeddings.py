@@ -158,7 +158,7 @@ def test_auto_leaves_models_as_they_are_that_are_wider_than_those_measured(make_
 
 
 def test_queries_in_int8_need_the_native_engine():
-    with pytest.raises(PrecisionError, match="int8 needs the engine native: choose fp32 or bf16, and for queries same"):
+    with pytest.raises(PrecisionError, match="the engine native: choose fp32 or bf16, and query precision same"):
         Plan(EmbedderConfig(engine="eager", precision="fp32", query_precision="int8"))
-    with pytest.raises(PrecisionError, match="no query precision 'fp8': one of auto, same, int8"):
+    with pytest.raises(PrecisionError, match="unknown query precision 'fp8': choose auto or same or int8"):
         Plan(EmbedderConfig(query_precision="fp8"))

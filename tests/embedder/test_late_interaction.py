@@ -49,9 +49,9 @@ def test_the_kernel_scores_as_defined(engine, width):
     ("change", "said"),
     [
         ({"signs": np.zeros((3, 3), np.uint8)}, "shape"),
-        ({"starts": np.array([2], np.int64)}, "not among the 3"),
-        ({"starts": np.array([-1], np.int64)}, "not among the 3"),
-        ({"counts": np.array([-1], np.int32)}, "not among the 3"),
+        ({"starts": np.array([2], np.int64)}, "outside the 3"),
+        ({"starts": np.array([-1], np.int64)}, "outside the 3"),
+        ({"counts": np.array([-1], np.int32)}, "outside the 3"),
         ({"counts": np.array([1, 1], np.int32)}, "of one length"),
         ({"starts": np.array([0], np.int32)}, "int64"),
         ({"signs": np.zeros((3, 4), np.uint8)[:, ::2]}, "shape"),

@@ -61,7 +61,7 @@ def test_it_indexes_searches_and_serves(bare: Path, index: Path) -> None:
     [
         (["--engine", "aot"], "engine aot needs PyTorch, which is not installed: pip install pilotlight"),
         (["--engine", "eager"], "or choose the engine native"),
-        (["--model", "ELECTRA"], "electra, is not supported by native, and engine aot needs PyTorch"),
+        (["--model", "ELECTRA"], "its architecture is electra, and engine aot needs PyTorch"),
         (["--model", f"owner/model@{'0' * 40}"], "No module named 'huggingface_hub'"),
     ],
 )

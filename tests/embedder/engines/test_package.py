@@ -111,7 +111,7 @@ def test_a_full_disk_leaves_the_package_before_it_usable(small_disk):
     def build(folder):
         (folder / "model.bin").write_bytes(bytes(1 << 20))
 
-    with pytest.raises(PackageError, match=r"\(.*No space left on device.*\): free space or memory, set cache_dir"):
+    with pytest.raises(PackageError, match=r"\(.*No space left on device.*\): free disk space or memory"):
         ensure(small_disk / "cache", dataclasses.replace(KEY, threads=3), build)
     assert [path.name for path in before.parent.iterdir()] == [before.name]
     assert ensure(small_disk / "cache", KEY, build) == before

@@ -66,7 +66,7 @@ def test_fingerprint_changes_with_weights_and_prompts(folder):
         (
             "modules.json",
             '[{"type": "sentence_transformers.sparse_encoder.models.SpladePooling.SpladePooling", "path": ""}]',
-            "choose a model with one vector for a text",
+            "choose a model that gives one vector for a text",
         ),
         ("config_sentence_transformers.json", '{"model_type": "SparseEncoder"}', "the model is a SparseEncoder"),
         ("sentence_bert_config.json", '{"transformer_task": "fill-mask"}', "a model for fill-mask"),
