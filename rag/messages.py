@@ -96,7 +96,7 @@ class FilterFields(Request):
     content_type: Annotated[_Values | None, Meta(description="media type of the documents")] = None
     version: Annotated[_Values | None, Meta(description="version: `17`, `17.x`, or `latest` for the newest")] = None
     date: Annotated[Days | None, Meta(description="days within which the documents are dated")] = None
-    metadata: Annotated[_MetadataFilter | None, Meta(description="for each name, one of its values")] = None
+    metadata: Annotated[_MetadataFilter | None, Meta(description="by name, values of which one must match")] = None
 
 
 class SearchBatch(Request):
@@ -440,7 +440,7 @@ _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"  # unch
 
 
 class Push(Request):
-    """A document as text, or as bytes in base64. The other fields override the values in the document."""
+    """A document as text, or as bytes in base64. Title, language, date and metadata override those in it."""
 
     url: Url
     text: str | None = None

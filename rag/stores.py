@@ -141,7 +141,7 @@ def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> Non
     """
     stores = stores_of(settings)
     if not stores:
-        current_id(settings.index_dir)  # raises the error that tells how to make an index
+        current_id(settings.index_dir)  # raises the error that says how to build an index
     wrong: list[PilotlightError] = []
     try:
         for store in stores.values():

@@ -193,6 +193,6 @@ def _is_fact(term: Term, prose: str, language: str | None) -> bool:
         before -= 1
     is_first = not before or prose[before - 1] in _SENTENCE_START or bool(_LIST_MARK.fullmatch(prose, 0, before))
     is_item = is_first and term.text.isdecimal() and prose[term.end : term.end + 1] in (".", ")")
-    is_owner = prose[term.end : term.end + 2] in ("'s", "’s")
-    is_name = (is_owner or not is_first) and language not in _CAPITALISING
+    is_possessive = prose[term.end : term.end + 2] in ("'s", "’s")
+    is_name = (is_possessive or not is_first) and language not in _CAPITALISING
     return (is_sure or is_name) and not is_item

@@ -16,8 +16,8 @@ from rag.query.results import Hit, Span, link_to_text, text_of
 MIN_SAME_WORDS = 0.85  # an altered quotation has at least this share of the words in order
 _DRIFT = 12  # tokens
 MAX_MISSING = 1.0  # the weight of one rare word
-_REACH = 2  # neighbouring sentences on each side that are read with a sentence
-_NEXT = 4  # words on each side of a number
+_NEIGHBOURS = 2  # sentences on each side of a sentence
+_NEAR = 4  # words on each side of a number
 _MAX_LINE = 70  # characters
 _BULLETS = ("- ", "* ", "• ", "· ", "– ")
 _STOPS = tuple(".!?:;")
@@ -27,7 +27,7 @@ _UNIT_END = re.compile(
 _CELL_END = re.compile(r"\S(?: \||\t| {3})")
 _GAP = "\0"
 _start_of = attrgetter("start")
-_SIGNS = str.maketrans(
+_QUOTES_AND_DASHES = str.maketrans(
     dict.fromkeys("“”„‟«»″＂", '"') | dict.fromkeys("‘’‚‛‹›′`´", "'") | dict.fromkeys("‐‑‒–—―−", "-")
 )
 _SPACELESS = "\u0e00-\u11ff\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uac00-\ud7ff"
@@ -74,7 +74,7 @@ _make_term = partial(tuple.__new__, Term)  # three times as fast as the class
 
 def tokens_of(text: str) -> list[str]:
     """Split a text into words and punctuation, with all quotation marks and dashes in one form."""
-    return _TOKEN.findall(text.translate(_SIGNS))
+    return _TOKEN.findall(text.translate(_QUOTES_AND_DASHES))
 
 
 def join(tokens: Iterable[str]) -> str:
@@ -145,7 +145,7 @@ def read_numbers(content: Sequence[Term]) -> list[NumberContext]:
     runs = [(False, []), *runs, (False, [])]
     places = [at for at, (is_number, _) in enumerate(runs) if is_number]
     words = [keys for _, keys in runs]
-    return [NumberContext(key, words[at - 1][-_NEXT:], words[at + 1][:_NEXT]) for at in places for key in words[at]]
+    return [NumberContext(key, words[at - 1][-_NEAR:], words[at + 1][:_NEAR]) for at in places for key in words[at]]
 
 
 def _is_numeric(term: Term) -> bool:
@@ -255,7 +255,7 @@ class Evidence:
                 unit.window |= lead
             else:
                 lead = keys
-                for other in takewhile(_is_sentence, units[: -_REACH - 1 : -1]):
+                for other in takewhile(_is_sentence, units[: -_NEIGHBOURS - 1 : -1]):
                     other.window |= keys
                     unit.window |= other.keys
             last = kind
@@ -368,7 +368,7 @@ class Evidence:
 
     def _span(self, first: int, stop: int) -> Span | None:
         """Return the characters of some tokens, or None if the tokens are in the heading."""
-        places = [match.span() for match in _TOKEN.finditer(self._all.translate(_SIGNS))][first:stop]
+        places = [match.span() for match in _TOKEN.finditer(self._all.translate(_QUOTES_AND_DASHES))][first:stop]
         return (places[0][0], places[-1][1]) if places[-1][1] <= len(self.text) else None
 
     def link(self, span: Span | None) -> str | None:

@@ -22,7 +22,7 @@ def read_synonyms(path: str) -> Synonyms:
 
 
 def parse_synonyms(text: str, name: str) -> Synonyms:
-    """Read the text of a file; raises SynonymsError naming the file and line."""
+    """Read the text of a file of rules; raises SynonymsError, which names the file and line."""
     rules: dict[tuple[str, ...], dict[str, None]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         rule, where = line.partition("#")[0].strip(), f"{name} line {number}"
@@ -47,5 +47,5 @@ def _members(side: str, where: str) -> list[str]:
     members = [" ".join(re.sub(r"\\(.)", r"\1", member).split()) for member in _COMMA.split(side)]
     for member in members:
         if not 1 <= len(folded_words(member)) <= MAX_SYNONYM_WORDS:
-            raise SynonymsError(f"{where}: {member!r} is not one to {MAX_SYNONYM_WORDS} words")
+            raise SynonymsError(f"{where}: {member!r} must have one to {MAX_SYNONYM_WORDS} words")
     return members

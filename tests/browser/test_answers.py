@@ -116,7 +116,7 @@ def test_asking_further(page, retriever, endpoint):
     ask(page)
     written(page)
     endpoint.answers("Snow falls on hills in winter [1]. It is not short.")
-    field = region(page).get_by_label("Ask further")
+    field = region(page).get_by_label("Ask a follow-up question")
     field.fill(FOLLOW)
     field.press("Enter")
     expect(reply(page)).to_have_count(2)

@@ -124,9 +124,9 @@ class PageSearch:
         facets: list[dict[str, Any]] = []
         for name in FACETS:
             other_pairs = [pair for pair in self.pairs if pair[0] != name]
-            set_already = len(other_pairs) < len(self.pairs) and name != "path"
+            is_set = len(other_pairs) < len(self.pairs) and name != "path"
             shares = [share for share in counts.get(name, ()) if (name, share["value"]) not in self.pairs]
-            if len(shares) > 1 and not set_already:
+            if len(shares) > 1 and not is_set:
                 choices = [
                     {
                         "label": _label(name, share["value"], self.places),
@@ -152,7 +152,7 @@ def _label(name: str, value: str, places: DisplayNames) -> str:
 @Operation(role="read", query=PageFields, has_filter=True, responses={200: HTML}, errors=(404,))
 def index() -> str:
     """Show the search page; empty and unknown fields are ignored."""
-    # Ignore other parameters, because shared links often gain tracking parameters.
+    # Ignore unknown parameters, because shared links often gain tracking parameters.
     parameters = {
         name: values
         for name, values in requests.parse_query_string(request.query_string).items()

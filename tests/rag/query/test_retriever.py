@@ -365,8 +365,8 @@ def test_synonyms_are_those_of_the_settings(titles, tmp_path):
         (r"c\,d, e", {("c", "d"): ["c,d", "e"], ("e",): ["e", "c,d"]}),
         ("a => b => c", r"f line 1: a rule has one =>, not 2\Z"),
         ("\na", r"f line 2: 'a' has no synonym: write a, b or a => b\Z"),
-        ("a, ,b", r"f line 1: '' is not one to \d+ words\Z"),
-        (" ".join(["a"] * (MAX_SYNONYM_WORDS + 1)) + ", b", rf"is not one to {MAX_SYNONYM_WORDS} words\Z"),
+        ("a, ,b", r"f line 1: '' must have one to \d+ words\Z"),
+        (" ".join(["a"] * (MAX_SYNONYM_WORDS + 1)) + ", b", rf"must have one to {MAX_SYNONYM_WORDS} words\Z"),
         (" ".join(["a"] * MAX_SYNONYM_WORDS) + " => b", {("a",) * MAX_SYNONYM_WORDS: ["b"]}),
     ],
 )
