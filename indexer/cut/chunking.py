@@ -107,7 +107,7 @@ class Chunker:
             longest = max((len(passage.token_ids) for passage in passages), default=0)
             if budget <= _MIN_TEXT_TOKENS or longest <= self._embedder.max_length:
                 return passages
-            budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # a piece can have more tokens than the sum of its units
+            budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # a piece can have more tokens than its units together
 
     def _tokenize(self, text: str, tokens: TextTokens, piece: Piece, context: str) -> _Passage:
         """Return the passage of a piece; if possible, join the tokens of its parts instead of tokenizing it again."""

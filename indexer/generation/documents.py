@@ -129,7 +129,7 @@ class DocumentWriter:
         self.chunks += len(chunks)
 
     def remember(self, page: PageRecord) -> None:
-        """Store the record of a page for the next build."""
+        """Store the record of a page, which the next build reads."""
         before = page.url, page.source, page.requested, page.etag, page.last_modified, page.content_hash
         links, reasons = (json.dumps(texts, ensure_ascii=False) for texts in (page.links, page.outcome.reasons))
         self._insert("pages", [(*before, links, page.noindex, page.outcome.state, reasons)])

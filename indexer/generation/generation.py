@@ -1,4 +1,4 @@
-"""Open a published generation for searching, or those of several collections. Imports no modules of builds."""
+"""Open one published generation for searching, or those of several collections as one. Imports no modules of builds."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from indexer.generation.manifest import DOCUMENTS, GENERATIONS, LEXICAL, RESTRIC
 from indexer.generation.rows import ROW, RowFacts, RowSet, ScoredRows, TermHits, TokenReader, read_array
 from indexer.generation.vectors import VectorReader
 
-MANY_CHUNKS = 300_000  # from this number, a search by words takes longer than waking a thread
+MANY_CHUNKS = 300_000  # a search by words among so many takes longer than waking a thread
 MAX_CACHED_FILTERS = 64
 
 Rows = npt.NDArray[np.int64]

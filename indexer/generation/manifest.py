@@ -68,7 +68,7 @@ class Counts:
 
 
 class _Crawl(TypedDict, total=False):
-    own: dict[str, dict[str, Any]]
+    own: dict[str, dict[str, Any]]  # source → the settings that differ for it
 
 
 class _Settings(TypedDict, total=False):
@@ -141,8 +141,8 @@ def parse_manifest(
     if version not in (SCHEMA_VERSION, RESTRICTED_VERSION) or content.get("analysis") != ANALYSIS:
         raise corrupt(
             where,
-            f"has schema version {version!r} and analysis {content.get('analysis')!r}; this program reads "
-            f"{SCHEMA_VERSION} and {RESTRICTED_VERSION}, of analysis {ANALYSIS}",
+            f"has schema version {version!r} and analysis {content.get('analysis')!r}; this program reads schema "
+            f"versions {SCHEMA_VERSION} and {RESTRICTED_VERSION} with analysis {ANALYSIS}",
         )
     checksum = content.pop("checksum", None)
     if checksum != _checksum(content) or raw != _dump({"checksum": checksum, **content}):

@@ -141,12 +141,12 @@ class PreviousGeneration:
         return self._page("url = ?", url)
 
     def reusable_page(self, url: str) -> PageRecord | None:
-        """Return the record of a page if the same content would give the same result again."""
+        """Return the record of a page if its content, while unchanged, would give the same result again."""
         record = self.page(url) if self.is_trusted else None
         return record if record is not None and not record.noindex else None
 
     def page_behind(self, requested: str) -> PageRecord | None:
-        """Return the record of the page to which this address led, with or without a redirect."""
+        """Return the record of the page that a request for this address led to, with or without a redirect."""
         return self._page("requested = ?1 AND requested != url", requested) or self.page(requested)
 
     def _page(self, condition: str, url: str) -> PageRecord | None:

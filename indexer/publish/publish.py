@@ -274,7 +274,7 @@ def verify(folder: Path) -> list[Check]:
 
 
 def problems_of(checks: list[Check]) -> list[str]:
-    """Return the faults, one line each."""
+    """Return a line for each check that failed."""
     return [check.detail for check in checks if not check.ok]
 
 
@@ -350,7 +350,7 @@ def size_of(manifest: Manifest) -> int:
 
 
 class Published(NamedTuple):
-    """Facts of a published generation from its manifest."""
+    """A published generation, as its manifest describes it."""
 
     id: str
     live: bool

@@ -92,7 +92,7 @@ def records_of(collection: str) -> str:
 
 
 class _NotLoaded(StoreUnreachable):
-    """A collection that Milvus has not loaded into memory."""
+    """Milvus has not loaded a collection into memory."""
 
 
 class MilvusConnection:

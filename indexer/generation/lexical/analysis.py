@@ -1,4 +1,4 @@
-"""Split passages and queries into terms; find stop words, and the words to highlight.
+"""Split passages and queries into terms; find stop words, and the words of a text to highlight.
 
 A word is folded (case, accents, compatibility forms) and stemmed by the rules of the language of its document. If the
 language is unknown or has no rules, an ASCII word is stemmed by the rules of English. A name such as getUserById,
@@ -374,7 +374,7 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
         if is_spaceless(match[0]):
             matches += _spans_within(marked, text, match)
         elif has_sign(match[0]) and sign_name(match[0]) not in marked:
-            # the marked words within a name with signs, such as --no-cache, or single pictures
+            # only part of the match is marked: words within a name with signs, such as --no-cache, or single pictures
             pattern = bare_words(text)
             if not pattern.search(match[0]):
                 pattern = re.compile("|".join(words_within(match[0])))

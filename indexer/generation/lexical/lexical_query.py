@@ -75,7 +75,7 @@ def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> Pa
     return ParsedQuery(words, tuple(phrases), tuple(excluded), without_joiners(meaning or text))
 
 
-# folded words → texts to search for instead, including the words themselves if they are searched for too
+# folded words → texts to search for instead; they include the words themselves if these are searched for too
 Synonyms = Mapping[tuple[str, ...], Sequence[str]]
 # term → the languages whose rules give it; a term that the rules of all languages give is not listed
 Rules = Mapping[str, frozenset[str]]
@@ -256,8 +256,8 @@ def _has_word(lookups: Lookups, languages: Languages, word: str) -> bool:
 def _names(text: str) -> list[list[str]]:
     """Return the words of each compound name. One with hyphens, as in prose, counts only if it is the whole query."""
     names = [name[0] for name in islice(_NAME.finditer(text), _MAX_CLAUSES)]
-    alone = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
-    return [analysis.find_words(name)[:_MAX_PHRASE_WORDS] for name in alone]
+    likely = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
+    return [analysis.find_words(name)[:_MAX_PHRASE_WORDS] for name in likely]
 
 
 def _joined_neighbours(
