@@ -257,7 +257,7 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
 
     Raises:
         CredentialsError: a source was read with credentials before and has none now, so login pages would replace its
-            pages. To permit this, give a credential that has only an origin.
+            pages. A credential that has only an origin permits this.
     """
     before = set(live.settings.get("credentials", ())) if live is not None else set()
     credentials = {source: credential_for(source, config.credentials) for source in sources}
@@ -271,7 +271,7 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
 
 
 def config_of(manifest: Manifest) -> BuildConfig:
-    """Return a config with the settings of a generation, except `keep_generations`. Raises ConfigError if invalid."""
+    """Return the settings of a generation but `keep_generations`. Raises ConfigError or msgspec.ValidationError."""
     settings = manifest.settings
     limits = {  # an index written by a later version may have unknown limits
         source: {name: value for name, value in limits.items() if name in SOURCE_SETTINGS}

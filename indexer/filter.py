@@ -59,7 +59,7 @@ Condition = HasTerm | LacksTerm | Dated | AnyOf
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A condition on documents: each field must match with one of its values. Filters are hashable.
+    """A condition on documents: each field that is set must match one of its values. Filters are hashable.
 
     `path` is like `url_prefix`, without scheme and host. `versions.resolve_versions` replaces `version` with addresses.
     `metadata` has names and values, and their case matters. `readers` are names of the caller, and each access list of
@@ -152,7 +152,7 @@ class Filter:
         return replace(self, readers=None, also=also)
 
     def conditions(self) -> tuple[Condition, ...]:
-        """Return the conditions that all must hold for a document."""
+        """Return conditions, all of which must hold for a document."""
         groups = [
             [_term(name, value) for value in getattr(self, name)]
             for name in ("source", "language", "content_type", "version")

@@ -234,7 +234,7 @@ def anchor_at(section: Section, place: int) -> str | None:
 
 
 class ScanCounts(NamedTuple):
-    """Results of OCR on the scanned pages of a document. `left_out` counts lines that were recognised with doubt."""
+    """Results of OCR on the scanned pages of a document. `left_out` counts lines that are left out as uncertain."""
 
     pages: int = 0
     lines: int = 0

@@ -293,7 +293,7 @@ class _Tab:
         return RenderedDocument(str(html).encode("utf-8", "replace"), tuple(self._navigations), timed_out)
 
     async def clear(self) -> None:
-        """Remove the last document with its scripts; if that fails, close the page."""
+        """Remove the last document with its scripts. If that fails, or after 50 documents, close the page."""
         job, self._job = self._job, None
         self._documents_left -= 1
         with suppress(self._running.error, TimeoutError):

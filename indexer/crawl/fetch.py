@@ -223,7 +223,7 @@ class Fetcher:
         if proxy is not None:
             url_parts = urlsplit(proxy)
             if url_parts.scheme not in ("http", "https"):
-                raise FetchError(f"a proxy with {url_parts.scheme}: is not supported, use http or https")
+                raise FetchError(f"{url_parts.scheme}:// proxies are not supported, use an http or https proxy")
             login = (unquote(url_parts.username), unquote(url_parts.password or "")) if url_parts.username else None
             address = f"{url_parts.scheme}://{url_parts.netloc.rpartition('@')[2]}"
             via, backend = httpcore.Proxy(address, auth=login), self._proxy_backend

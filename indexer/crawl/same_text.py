@@ -117,7 +117,7 @@ class SiteTexts:
         self._url_by_name.setdefault(_base_name(url), url)
 
     def has_text(self, url: str, text: Collection[int]) -> bool:
-        """Return whether a page contains a text, given as shingles. Also True if the page was not read."""
+        """Return whether a page contains a text, given as shingles, or was not read."""
         sample = self._sample(url)
         return sample is None or _is_in(Sample.of(text), sample)
 

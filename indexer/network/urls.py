@@ -92,7 +92,7 @@ def with_anchor(url: str, anchor: str | None) -> str:
 
 
 def normalise_escapes(path: str) -> str:
-    """Write reserved characters as upper-case escapes, and others as themselves."""
+    """Replace the escapes of unreserved characters by the characters, and write other escapes in upper case."""
 
     def spell(escape: re.Match[str]) -> str:
         character = chr(int(escape[0][1:], 16))

@@ -52,8 +52,8 @@ def build(
 ) -> BuildReport:
     """Index the sources, and make the result the live generation of `index_dir`.
 
-    Pushed documents are always included. If a source lost most of its documents, the index keeps them. If nothing
-    changed, or the build fails or is stopped, the live generation does not change.
+    Pushed documents are always included. If a source lost most of its documents, the index keeps the previous ones. If
+    nothing changed, or the build fails or is stopped, the live generation does not change.
 
     Args:
         sources: addresses, repositories, buckets, folders and files; the index will contain nothing else.
@@ -372,10 +372,10 @@ class _Build:
         for page, reason in scans.unread:
             self._report.skip(Skip(f"{document.url}#page={page}", f"a page without text: {reason}"))
         if NOBODY in document.access:
-            self._skip(document.url, "an access list that is empty or cannot be read: hidden from all")
+            self._skip(document.url, "no one can find it: an access list of it is empty or cannot be read")
         if len(chunks) > MAX_CHUNKS:
             del chunks[MAX_CHUNKS:]
-            self._skip(document.url, f"passages beyond the limit of {MAX_CHUNKS:,} in a document")
+            self._skip(document.url, f"its passages beyond the limit of {MAX_CHUNKS:,} per document")
         signature = self._draft.add(document, chunks)
         if self._unchecked and self._unchecked[0] == document.source:
             self._signatures[document.url] = signature

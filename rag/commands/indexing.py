@@ -129,7 +129,7 @@ class SourceBuilds:
     sources: Sequence[str]
     progress: Callable[[], Progress]
     cluster: "Cluster | None" = None
-    on_published: Callable[[Path], None] | None = None  # called with the folder
+    on_published: Callable[[Path], None] | None = None  # called with the folder after every build
 
     def build(self, refresh: Collection[str], *, full: bool = False, keeps_others: bool = False) -> BuildReport:
         """Index some of the sources. Raises as `indexer.pipeline.build.build` does.

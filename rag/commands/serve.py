@@ -147,8 +147,8 @@ def share_cores(settings: Settings, engine: str, cores: int) -> Settings:
     """Return settings with `workers` and `threads` chosen for serving, unless they are set.
 
     The native engine gets one thread for each worker, because threads of one call stall if they share cores, and Python
-    takes about as long as the model. Packages of other engines are compiled for a number of threads, so those engines
-    keep the package for all cores, with which the index was built.
+    takes about as long as the model. Packages of other engines are compiled for a fixed number of threads, so those
+    engines keep the package for all cores, which was used to build the index.
     """
     workers, threads = settings.workers, settings.threads
     if engine == "native":

@@ -167,7 +167,7 @@ def evaluate(
 
 
 def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybrid: Figure) -> list[dict[str, Any]]:
-    """Return the queries on which hybrid loses most nDCG@10, (n,), against the better of its two searches."""
+    """Return the queries on which hybrid loses most to the better of its two searches, by arrays of nDCG@10, (n,)."""
     losses = hybrid - np.maximum(dense, lexical)
     places = [place for place in np.argsort(losses, kind="stable")[:_MAX_SHOWN_QUERIES].tolist() if losses[place] < 0]
     ids, columns = list(queries), {"difference": losses, "dense": dense, "lexical": lexical, "hybrid": hybrid}

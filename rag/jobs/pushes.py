@@ -107,7 +107,7 @@ class PushedQueue:
         with writing(self._settings.index_dir, folder_of(self._settings, collection)):
             if not store.has(address):
                 text = f"no document was pushed to collection {collection!r} for {address[:200]}"
-                raise NotThere(f"{text}; to remove a crawled document, remove its source", "url")
+                raise NotThere(f"{text}; a crawled document is removed with its source", "url")
             change = store.remove(address)
         self._wake.set()
         return _described(change, collection)
