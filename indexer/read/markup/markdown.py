@@ -332,7 +332,7 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= MAX_FRONT_MATTER else {}  # noqa: S506 - safer
             except yaml.YAMLError:
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
-            is_front = isinstance(fields, dict) and not front.startswith("\n")  # in Pandoc, `---` is then a rule
+            is_front = isinstance(fields, dict) and not front.startswith("\n")  # `---` is then a rule in Pandoc
             is_front = is_front or not front.strip() or any(access_keys(visible(front)))  # mistyped lists too
             fields, end = (fields, match.end()) if is_front else (None, 0)
         elif match := _TOML.match(text):
