@@ -77,7 +77,7 @@ def decode(fields: Mapping[str, Any], kind: type[T], owner: str = "this request"
             refuse_unknown(fields, names, owner)
         raise _field_error(str(error), kind) from None
     for field, name in () if strict else zip(kind.__struct_fields__, names, strict=True):
-        if name in present and getattr(struct, field) is None:  # `null` in a query string
+        if name in present and getattr(struct, field) is None:  # the text `null` in a query string
             raise _field_error(f" - at `$.{name}`", kind)
     return struct
 

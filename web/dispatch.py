@@ -25,7 +25,7 @@ from web.problems import raw_problem
 
 SEARCH_THREADS, LONG_THREADS = 2, 16  # per worker
 PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
-NEXT_MS = 5  # wait for a connection's next request if no other request waits
+NEXT_MS = 5  # wait for the next request of a connection if no other request waits
 BUSY = "The server is overloaded: try again."
 _PEEK = 8192
 _LENGTH_DIGITS = 9

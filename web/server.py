@@ -180,7 +180,7 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
     folder = os.environ[SHARED_FOLDER] = tempfile.mkdtemp(prefix="pilotlight-server-")
     from prometheus_client.multiprocess import mark_process_dead
 
-    from web import app, metrics  # requires the folder
+    from web import app, metrics  # their import requires the folder
 
     sys.setswitchinterval(0.001)  # 5 ms, the default, would delay new requests
     gc.freeze()  # a collection would copy memory that workers share
