@@ -114,7 +114,7 @@ class Filter:
                 raise FilterError(f"filter.date.{name}", "must be a day, such as 2026-01-31")
         first, last = dates.get("from"), dates.get("to")
         if first and last and first > last:
-            raise FilterError("filter.date.from", "must not be later than filter.date.to")
+            raise FilterError("filter.date.from", "must not be later than `to`")
         if not isinstance(metadata, Mapping) or len(metadata) > MOST_VALUES:
             raise FilterError("filter.metadata", f"must be an object of at most {MOST_VALUES} names")
         pairs: dict[str, tuple[str, ...]] = {}

@@ -145,7 +145,7 @@ def test_as_dict_is_read_back() -> None:
         ({"date": {"since": "2026-01-01"}}, "filter.date", '"from", "to"'),
         ({"date": {"to": "2026-02-30"}}, "filter.date.to", "must be a day"),
         ({"date": {"to": "２０２６-01-01"}}, "filter.date.to", "must be a day"),
-        ({"date": {"from": "2026-02-01", "to": "2026-01-01"}}, "filter.date.from", "later than filter.date.to"),
+        ({"date": {"from": "2026-02-01", "to": "2026-01-01"}}, "filter.date.from", "later than `to`"),
         ({"metadata": "x"}, "filter.metadata", "must be an object"),
         ({"metadata": {str(i): "x" for i in range(33)}}, "filter.metadata", "at most 32"),
         ({"metadata": {"team": {"x": 1}}}, "filter.metadata.team", "must be a text"),
