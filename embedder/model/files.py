@@ -35,7 +35,8 @@ def errors_naming(path: Path) -> Iterator[None]:
     try:
         yield
     except FAULTS as error:
-        raise ModelError(f"{path} has no valid {str(error)[:200]}: fetch the model again") from error
+        fault = "has no valid" if isinstance(error, KeyError) else "has an invalid value:"
+        raise ModelError(f"{path} {fault} {str(error)[:200]}: fetch the model again") from error
 
 
 def read_json(path: Path) -> Any:

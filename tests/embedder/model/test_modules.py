@@ -133,7 +133,7 @@ def test_the_layout_of_older_versions(small, tmp_path):
         ({"in_features": 48}, "takes 48 numbers, and the step before gives 64"),
         ({"activation_function": "evil.Module"}, "the activation evil.Module, or use_residual, which is not supported"),
         ({"use_residual": True}, "or use_residual, which is not supported"),
-        ({"out_features": "many"}, "has no valid"),
+        ({"out_features": "many"}, "has an invalid value: .*'many'"),
         (None, "a pytorch_model.bin is a pickle"),
         ({"out_features": 24}, "does not fit its config.json"),
     ],
