@@ -127,7 +127,7 @@ def test_addresses_that_are_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ClusterError, match="cannot use the Ray cluster head: "), ray_session("head"):
         pass
     monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
-    with pytest.raises(ClusterError, match="must be auto, local or HOST:PORT"), ray_session("auto"):
+    with pytest.raises(ClusterError, match="must be auto, local, or the HOST:PORT"), ray_session("auto"):
         pass
 
 

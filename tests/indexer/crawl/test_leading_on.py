@@ -166,7 +166,7 @@ NOFOLLOW = '<a rel="nofollow" href="/a">a</a> <a rel="ugc nofollow" href="/b">b<
         ("<p>Words" + link("http://other.test/", "https://127.0.0.2:1/"), "it has only links to other hosts"),
         (f"<p>Words {NOFOLLOW}", "all its links are nofollow"),
         ('<meta name="robots" content="nofollow">' + link("/a", "/b", "/c"), "all its links are nofollow"),
-        ("<p>Words" + link("/private/a", "/private/b"), "its links are left out, or lead only to itself"),
+        ("<p>Words" + link("/private/a", "/private/b"), "all its links are left out or lead back to it"),
     ],
 )
 def test_a_start_page_that_leads_nowhere_says_why(site: Site, body: str, why: str) -> None:
