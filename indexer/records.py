@@ -223,7 +223,7 @@ class Section:
     path: tuple[str, ...]  # headings, outermost first
     anchor: str | None
     text: str
-    marks: tuple[tuple[int, str], ...] = ()  # (character, fragment) of each id in the text
+    marks: tuple[tuple[int, str], ...] = ()  # (offset, fragment) of each id in the text
     blocks: tuple[SectionBlock, ...] = ()
 
 

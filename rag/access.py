@@ -223,7 +223,7 @@ class KeyFile:
             name: name of the key, which no other key may have.
             role: `read` or `write`.
             key: the key, by default a new random one.
-            origins: sites whose pages may contain the key. It then only allows their searches.
+            origins: sites whose pages may contain the key. If there are any, the key only allows searches from them.
             grant: documents that the key may read.
 
         Raises:

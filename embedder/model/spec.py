@@ -170,7 +170,7 @@ class ModelSpec:
 
     @cached_property
     def shape(self) -> Shape | None:
-        """The shape of the encoder, or None for families that only transformers supports."""
+        """The shape of the encoder, or None for families that only `transformers` supports."""
         return shape_of(self.config, self.token_types)
 
     @property

@@ -293,7 +293,7 @@ class RequestPacer:
         return wait
 
     def pause(self, seconds: float) -> None:
-        """Make all threads wait, or make their requests fail at once if the pause is over `MAX_PAUSE_SECONDS`."""
+        """Make all threads wait, or make their requests fail at once if it is longer than `MAX_PAUSE_SECONDS`."""
         with self._lock:
             until = time.monotonic() + seconds
             if seconds > MAX_PAUSE_SECONDS:

@@ -207,6 +207,7 @@ def remove_old(index_dir: Path, keep: int) -> None:
 def remove(index_dir: Path, name: str) -> None:
     """Remove a generation. It first leaves `generations/`, so that no reader finds only part of it."""
     moved = index_dir / BUILDING / _new_id(index_dir)
+    moved.parent.mkdir(exist_ok=True)
     os.rename(index_dir / GENERATIONS / name, moved)
     shutil.rmtree(moved)
 

@@ -68,7 +68,7 @@ class Member:
 
 
 def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
-    """Yield an item of a source, and after a mail its attachments. In place of an archive, yield its members."""
+    """Yield an item. If it is a mail, yield its attachments too; if it is an archive, yield its members instead."""
     reader = reader_of(item.content_type) if isinstance(item, Page) else None
     if reader != CONTAINER:
         yield item

@@ -230,7 +230,7 @@ def _text_entries(body: bytes) -> Iterator[tuple[str, str]]:
         if word.lower().startswith(("http://", "https://", "/")):
             yield "url", word
         elif not number:
-            raise ParseError("neither a page nor a sitemap or feed")
+            raise ParseError("not a page, a sitemap or a feed")
 
 
 def _xml_entries(body: bytes) -> Iterator[tuple[str, str]]:
@@ -255,7 +255,7 @@ def _xml_entries(body: bytes) -> Iterator[tuple[str, str]]:
             if about.doctype and (defined or not about.public_id):  # RSS 0.91 has a public document type
                 raise ParseError("a list of pages with a document type is not read: it may define entities")
             if name not in _ROOTS:
-                raise ParseError(f"neither a page nor a sitemap or feed: its first element is {name[:40]}")
+                raise ParseError(f"not a page, a sitemap or a feed: its first element is {name[:40]}")
             continue
         if event == "start":
             has_address = has_address and name not in _ENTRIES

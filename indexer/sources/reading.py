@@ -254,7 +254,7 @@ def _read_one(context: SourceContext, reading: Reading, browser: Browser) -> Ite
 
 
 def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item]:
-    """Yield pushed documents, sorted by address, and then documents that only the index has, after an import."""
+    """Yield pushed documents, sorted by address, and then imported documents, which only the index has."""
     earlier, sent = context.earlier, set[str]()
     context.report_due(documents.facts().documents)
     for url, content_hash, is_there in documents.listed():
@@ -292,7 +292,7 @@ class _Unique:
         if not isinstance(item, Page | CarriedPage):
             return Skip(item.url, "already read") if item.url in self._copied_urls else item
         source = item.source if isinstance(item, Page) else item.record.source
-        # Pages that another source has read count here too, so that this source does not add copies of them.
+        # Pages of other sources are looked up too, so that this source does not add copies of them.
         is_copy = source != SOURCE and self._is_copy(item.url, (source, item.content_hash))
         if item.url in self._copied_urls or item.url in self._urls:
             return Skip(item.url, "already read")

@@ -204,7 +204,7 @@ _REFUSED = {"iso-2022-kr": "iso2022_kr", "csiso2022kr": "iso2022_kr", "hz-gb-231
 
 
 def encoding_name(label: str, *, is_page: bool = False) -> str | None:
-    """Return the name, for `decode_as`, of the encoding that a label means, or None if it is unknown."""
+    """Return the encoding that a label means, by its name for `decode_as`, or None if the label is unknown."""
     label = label.strip("\t\n\f\r \"'")
     try:
         if encoding := webencodings.lookup(label):

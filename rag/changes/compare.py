@@ -259,7 +259,7 @@ def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
 
 
 def _noise_keys(edit: Edit) -> set[tuple[str, str]]:
-    """Return the forms of an edit that others may share: unchanged, and without numbers if only numbers differ."""
+    """Return the keys to count equal edits by: both texts and, if only numbers differ, both without numbers."""
     old, new = edit.old or "", edit.new or ""
     frames = _DIGITS.sub("#", old), _DIGITS.sub("#", new)
     return {(old, new), frames} if frames[0] == frames[1] else {(old, new)}

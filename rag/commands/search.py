@@ -191,8 +191,8 @@ def _write_dataset(settings: Settings, folder: Path, *, from_index: bool) -> dic
 @click.argument(
     "a",
     required=False,
-    help="live or the id of a generation, perhaps with settings, such as live,mode=dense; with --documents also a day, "
-    "30d for the last 30 days, or a version of the manual (default: the generation before the live one)",
+    help="live or the id of a generation, optionally with settings, such as live,mode=dense. With --documents, also a "
+    "day, 30d (30 days ago) or a version of the manual; default: the generation before the live one",
 )
 @click.argument("b", required=False, help="the other generation or settings, in the same form")
 @click.option(

@@ -139,7 +139,7 @@ class Retriever:
         # embed
         if request.mode != "lexical":
             self._embed(search)
-        # dense search ∥ lexical search, fuse
+        # search by vectors while the thread searches by words, then fuse
         ranking = self._rank(search, depth)
         if request.rerank:
             ranking = self._rerank(search, ranking)

@@ -54,7 +54,7 @@ class _Signal(Struct, frozen=True):
 
 
 class _Table(Struct, frozen=True):
-    """The logits of each share if all signals are average, and the signals in the order of SIGNALS."""
+    """The logits of the searches' shares of the score if all signals are average, and the signals as in SIGNALS."""
 
     words: float
     words_with_tokens: float

@@ -249,7 +249,7 @@ class Users:
                 raise SettingsError(f"{name[:80]!r} is not the name of a header, such as X-Forwarded-User")
         self._user, self._groups = (f"HTTP_{name.upper().replace('-', '_')}" for name in names)
         if len({self._user, self._groups, _SECRET}) < 3:
-            raise SettingsError("user_header, groups_header and X-Proxy-Secret must differ")
+            raise SettingsError("user_header and groups_header must name two headers, neither of them X-Proxy-Secret")
         self._shown = settings.user_header
 
     def caller(self, role: str) -> Caller | None:

@@ -337,7 +337,7 @@ def distinctive_pairs(words: Sequence[str], distinctive: Sequence[bool]) -> list
 
 
 def quantities(words: Sequence[str]) -> list[list[str]]:
-    """Return the numbers of a query with their units, which must be adjacent in a text: 10 MB, 10MB, 2.4 GHz."""
+    """Return each number of a query with its unit, such as 10 MB or 2.4 GHz. A matching text has both side by side."""
     glued = [list(match.groups()) for word in words if (match := _WITH_UNIT.fullmatch(fold(word)))]
     apart = [
         [first, second]

@@ -71,7 +71,7 @@ class LexicalReader:
             self._tests(Filter(source=("",), date_from="2000-01-01"))
             self._find(self._any([("a",)], {}), 1)
         except ValueError as error:
-            raise corrupt(self.folder, "is a lexical index with other fields") from error
+            raise corrupt(self.folder, "does not have the fields of a lexical index") from error
         self.headings, vocabulary = Headings(folder), Vocabulary(folder)
         self.corrections_among = guarded(folder, vocabulary.corrections)
         self._corrections_of = Cache(_CORRECTION_CACHE, self.corrections_among)

@@ -266,7 +266,7 @@ def _joined_neighbours(
     """Return the neighbouring words of a query that the index has as one word: web hook, log in."""
     neighbours = []
     for first, second in islice(pairwise(typed), _MAX_LOOKED_UP_WORDS):
-        joined = (first + second).lower()  # capitals would make it a name of several words
+        joined = (first + second).lower()  # a capital inside would split it again, as in WebHook
         may_join = joined.isalpha() and len(first) > 1 < len(second) and (first in distinctive or second in distinctive)
         if may_join and _has_word(lookups, languages, joined):
             neighbours.append((first, second))
@@ -433,7 +433,7 @@ def _distinctive_words(
 
 
 def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
-    """Return, for each term of a word, its forms by the rules of these languages."""
+    """Split a word into terms, and return the forms of each term by the stemming rules of these languages."""
     if has_sign(word):
         return ((sign_name(word),),)
     if analysis.is_spaceless(word):  # pairs of characters are more distinctive than single ones

@@ -102,7 +102,7 @@ def _blocks(
         if text is not None and not WORD.search(text):
             continue
         block_place = _place(place, block)
-        is_linked = is_bar and (block or parent).name not in _ROWS  # rows of tables are no bars
+        is_linked = is_bar and (block or parent).name not in _ROWS  # a row of a table is not a bar of links
         if text is not None and bare <= _MAX_BARE_CHARS:
             yield place, block_place, _hash(block_place, f"{'' if is_linked else page}={text}"), is_linked
         if block is not None and depth < _MAX_DEPTH:
@@ -148,7 +148,7 @@ def _measure(unit: _Unit) -> tuple[str | None, int, bool]:
     pieces: list[str] = []
     bare: list[str] = []
     is_bar = True
-    begin = linked = linked_before = bare_length = 0  # `begin` is the index in `bare` of a line
+    begin = linked = linked_before = bare_length = 0  # `begin` is the index in `bare` where a line begins
     todo: list[tuple[Element | str | None, bool]] = [(None, False), *((node, False) for node in reversed(unit.nodes))]
     while todo:
         node, is_link = todo.pop()

@@ -328,7 +328,7 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
         if match := _YAML.match(text):
             front = match[1] or ""
             try:
-                # makes only strings and containers: aliases share an object, and merge keys are not expanded
+                # BaseLoader makes only strings and containers; aliases share an object, and merge keys stay as they are
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= MAX_FRONT_MATTER else {}  # noqa: S506 - safer
             except yaml.YAMLError:
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None

@@ -29,6 +29,7 @@ from indexer.errors import (
 from indexer.generation import manifest as manifests
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import check_files, collection_dir, current_id, read_manifest
+from indexer.pipeline import draft
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.publish import (
     SelfCheck,
@@ -38,6 +39,7 @@ from indexer.publish.publish import (
     list_collections,
     list_generations,
     prepare,
+    publish,
     start,
     verify,
     writer_lock,
@@ -54,6 +56,20 @@ def rebuild(index: Path, docs: Path, keep: int = 5) -> str:
 @pytest.fixture
 def index(tmp_path: Path) -> Path:
     return tmp_path / "index"
+
+
+def test_the_next_build_removes_what_killed_builds_left(
+    index: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def publish_and_die(*arguments: Any) -> None:
+        publish(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(draft, "publish", publish_and_die)
+    for _ in range(4):
+        with pytest.raises(KeyboardInterrupt):
+            rebuild(index, docs, keep=2)
+    assert len(generation_ids(index)) == 3
 
 
 # Collections

@@ -225,7 +225,7 @@ def test_with_users_no_one_is_let_in_for_being_near(rules):
         ({"user_proxies": ""}, "--user-proxies"),
         ({"user_proxies": "10.0.0.1/8"}, "is not an address or a network"),
         ({"user_header": "X_User"}, "not the name of a header"),
-        ({"groups_header": "X-Forwarded-user"}, "must differ"),
+        ({"groups_header": "X-Forwarded-user"}, "must name two headers"),
         ({"proxy_secret": "short"}, "at least 16"),
         ({"rules": ""}, "users need rules"),
         ({"rules": "/nowhere/x.toml"}, r"cannot read /nowhere/x.toml: No such file or directory\Z"),
