@@ -131,8 +131,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool = False) -> Iterator[Path]:
     """Hold the writer lock and yield the folder of a draft.
 
-    At the end, remove the folder, and the oldest generations so that at most `keep` are left. What
-    killed builds left is removed first, before free space is checked.
+    At the end, remove the folder, and the oldest generations so that at most `keep` are left.
 
     Raises:
         BuildLocked, IndexUnwritable: the index cannot be written.
@@ -140,8 +139,7 @@ def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool =
     with disk_errors(index_dir):
         prepare(index_dir)
         with writer_lock(index_dir, is_brief=is_brief):
-            remove_old(index_dir, keep)
-            folder = start(index_dir)
+            folder = start(index_dir, keep)
             try:
                 progress.phase("checking the live index" if live_id(index_dir) else "starting")
                 yield folder

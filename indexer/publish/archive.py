@@ -99,7 +99,7 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
         publish.prepare(index_dir)
         publish.prepare(target)
         with writer_lock(target):
-            folder = publish.start(target, generation_id, first.size)
+            folder = publish.start(target, keep_generations, generation_id, first.size)
             try:
                 _copy(raw, first.size, folder / MANIFEST)
                 try:

@@ -95,11 +95,12 @@ def prepare(index_dir: Path) -> None:
         )
 
 
-def start(index_dir: Path, generation_id: str | None = None, size: int | None = None) -> Path:
-    """Create the folder of a generation, and remove leftovers of killed writers.
+def start(index_dir: Path, keep: int, generation_id: str | None = None, size: int | None = None) -> Path:
+    """Create the folder of a generation, and remove leftovers of killed writers: drafts, and old generations.
 
     Args:
         index_dir: folder of the index.
+        keep: number of published generations to keep.
         generation_id: by default a new id.
         size: bytes that must be free on the disk, by default those of the live generation.
 
@@ -111,6 +112,7 @@ def start(index_dir: Path, generation_id: str | None = None, size: int | None = 
         shutil.rmtree(building)
     building.mkdir()
     (index_dir / GENERATIONS).mkdir(exist_ok=True)
+    remove_old(index_dir, keep)
     if size is None:
         with suppress(IndexMissing, IndexCorrupt):
             size = size_of(manifests.read_manifest(index_dir / GENERATIONS / manifests.current_id(index_dir)))
@@ -207,7 +209,6 @@ def remove_old(index_dir: Path, keep: int) -> None:
 def remove(index_dir: Path, name: str) -> None:
     """Remove a generation. It first leaves `generations/`, so that no reader finds only part of it."""
     moved = index_dir / BUILDING / _new_id(index_dir)
-    moved.parent.mkdir(exist_ok=True)
     os.rename(index_dir / GENERATIONS / name, moved)
     shutil.rmtree(moved)
 

@@ -197,7 +197,7 @@ def write_index(
     prepare(index)
     rng = np.random.default_rng(7)
     with writer_lock(index):
-        folder = start(index)
+        folder = start(index, 2)
         writer = GenerationWriter(folder, embedder.dimension)
         try:
             row = 0

@@ -210,7 +210,7 @@ def test_an_id_follows_the_newest_one_however_late_that_is(
     (index / "generations" / (newest if place == "generations" else "")).mkdir(parents=True)
     (index / "CURRENT").write_text(f"{newest}\n")
     with nullcontext() if following else pytest.raises(IndexUnwritable, match="no id follows"):
-        assert start(index).name == following
+        assert start(index, 2).name == following
 
 
 # Locks and disks
@@ -304,7 +304,7 @@ def test_a_generation_needs_its_size_and_a_reserve(
             nullcontext() if is_enough else pytest.raises(IndexUnwritable, match=words),
         ):
             patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
-            start(index, *arguments)
+            start(index, 2, *arguments)
 
     prepare(index)
     check(0)
