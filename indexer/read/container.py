@@ -76,7 +76,7 @@ def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterat
         yield from expand(item, max_bytes, no_images)
 
 
-def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Page | Skip | Failure]:
+def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
     """Yield the pages of an archive or the attachments of a mail, and a failure if it is damaged or a bomb.
 
     Members over `max_bytes` are not read. `no_images` is the reason not to read images, or empty to read them.
@@ -101,13 +101,12 @@ def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Pag
                 else:
                     urls.add(url)
                     member = replace(page, url=url, body=body, content_type=content_type, content_hash="")
-                    has_members = reader_of(content_type) in (CONTAINER, MAIL)
-                    if reader_of(content_type) != CONTAINER:
-                        yield member
-                    elif is_mail:
+                    if not is_mail:
+                        yield from with_members(member, max_bytes, no_images)
+                    elif reader_of(content_type) == CONTAINER:
                         yield Skip(url, _NESTED)
-                    if has_members and not is_mail:
-                        yield from expand(member, max_bytes, no_images)
+                    else:
+                        yield member
     except ParseError as error:
         yield Failure(page.url, f"its attachments cannot be read: {error}" if is_mail else str(error))
 

@@ -50,8 +50,9 @@ def type_by_content(name: str, body: bytes) -> str | None:
     suffix = PurePosixPath(name.lower()).suffix
     if suffix in _DATA_TYPES:
         return _DATA_TYPES[suffix] if is_openapi(body) else None
-    is_text = not has_format(name) and body and has_only_text(body)
-    content_type = content_type_of(name) or ("text/plain" if is_text else None)
+    content_type = content_type_of(name)
+    if content_type is None and body and not has_format(name) and has_only_text(body):
+        content_type = "text/plain"
     return "application/mbox" if content_type == "text/plain" and _MBOX.match(body) else content_type
 
 

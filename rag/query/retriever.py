@@ -157,7 +157,7 @@ class Retriever:
         """Parse the query and the filter of a request."""
         filter = self._effective_filter(request.parsed_filter) if request.filter else None
         terms = self.generation.read_query(request.query, self._synonyms, self.embedder.has_word, filter)
-        if embedded is not None and terms.meaning != request.meaning:  # in this index, a word after a dash is an option
+        if embedded is not None and terms.meaning != request.meaning:  # here, a word after a dash is an option
             embedded = None
         return _Search(request, filter, terms, *(embedded or ()))
 
