@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import selectors
 import shutil
+import signal
 import socket
 import struct
 import sys
@@ -38,6 +39,7 @@ from web.problems import raw_response
 CLIENT_TIMEOUT_S = 30
 MAX_ACCEPTS = 8
 LINGER_S = 0.5
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 OPTIONS = {
     "worker_connections": 2000,
     "timeout": 120,
@@ -66,6 +68,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def get_thread_pool(self) -> Dispatcher:
         """Return the threads that answer requests."""
         return Dispatcher(self.settings.deadline, self.settings.proxies)
+
+    def init_signals(self) -> None:
+        """Set the handlers of signals, and let the stop signals in that `serve` holds back at a fork."""
+        super().init_signals()
+        _unblock_stop_signals()
 
     def load_wsgi(self) -> None:
         """Load the application, and connect its routes and counters to the threads."""
@@ -159,6 +166,14 @@ def _backlog(listener: socket.socket) -> int:
     return int(struct.unpack_from("I", listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28), 24)[0])
 
 
+def _block_stop_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+
+
+def _unblock_stop_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+
+
 class Server(BaseApplication):  # type: ignore[misc]
     """A gunicorn server, whose workers get the application from `load` after the fork."""
 
@@ -199,6 +214,8 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
         "on_exit": lambda server: shutil.rmtree(folder, ignore_errors=True),
     }
     Worker.settings = settings
+    # Until a new worker has its own handlers, those of gunicorn's arbiter would lose a stop signal in it.
+    os.register_at_fork(before=_block_stop_signals, after_in_parent=_unblock_stop_signals)
     sys.exit(Server(factory or app.application, options).run())
 
 
