@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from indexer.stop_signal import raise_at
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads these variables when it is imported
 os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "5")  # another program may listen at the address
 os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
+os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # or a thread of a stopped build starts another cluster
 
 import ray
 from ray.exceptions import RayError, RayTaskError
@@ -101,9 +103,12 @@ class Cluster:
 
         Raises the error of the task, or ClusterError if no node is left to run it.
         """
-        task = self._encode.remote(list(texts), self._work, tokens)
+        # a thread in ray.wait may never return from it if another thread disconnects
+        task: Future[tuple[DocumentTokens, float]] = self._encode.remote(list(texts), self._work, tokens).future()
         last_seen = time.monotonic()
-        while not ray.wait([task], timeout=_POLL_SECONDS)[0]:
+        while not wait([task], timeout=_POLL_SECONDS).done:
+            if not ray.is_initialized():
+                raise ClusterError("the build was stopped before its tasks were done")
             if self._has_nodes():
                 last_seen = time.monotonic()
             elif time.monotonic() - last_seen > _MAX_SECONDS_WITHOUT_NODES:
@@ -112,8 +117,7 @@ class Cluster:
                     "and index again"
                 )
         try:
-            result: tuple[DocumentTokens, float] = ray.get(task)
-            return result
+            return task.result()
         except RayError as error:
             if isinstance(error, RayTaskError) and isinstance(error.cause, PilotlightError):
                 raise error.cause from None
