@@ -149,16 +149,17 @@ def is_running(pid: int) -> bool:
 def test_a_build_that_is_stopped_leaves_nothing_running(sent: signal.Signals, pages: Path, tmp_path: Path) -> None:
     line = [sys.executable, "-m", "tests.cluster.holding", str(pages), str(tmp_path)]
     environment = {name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", PATIENCE)}
-    build = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment)
-    try:
-        wait_for(lambda: list(tmp_path.glob("held-*")) or build.poll() is not None, 120)
-        # Ray's own helpers see a minute after their node was killed that it is gone
-        started = [pid for pid in descendants(build.pid) if b"Agent" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
-        assert len(started) > 4
-        build.send_signal(sent)
-        _, said = build.communicate(timeout=60)
-    finally:
-        build.kill()
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment) as build:
+        try:
+            wait_for(lambda: list(tmp_path.glob("held-*")) or build.poll() is not None, 120)
+            # Ray's own helpers see a minute after their node was killed that it is gone
+            commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(build.pid)}
+            started = [pid for pid, command in commands.items() if b"Agent" not in command]
+            assert len(started) > 4
+            build.send_signal(sent)
+            _, said = build.communicate(timeout=60)
+        finally:
+            build.kill()
     assert build.returncode == (-signal.SIGKILL if sent == signal.SIGKILL else 130), said
     wait_for(lambda: not any(map(is_running, started[1:])), 60)
     assert not (tmp_path / "index" / "CURRENT").exists()
