@@ -1,1 +1,1 @@
-"""Sources in, an immutable generation of an index out."""
+"""Read the documents of sources, and publish an immutable generation of their index."""

@@ -1,6 +1,6 @@
-"""The options of a build, and the limits of each source. An index stores them, and its next build inherits the limits.
+"""Options of a build, and limits of each source. An index stores both, and its next build inherits the limits.
 
-`rag.settings` checks the numbers that users give.
+`rag.settings` validates the numbers that users set.
 """
 
 import ipaddress
@@ -43,7 +43,7 @@ _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")
 
 
 def settings_of(source: str) -> list[str]:
-    """Return the names of the settings that a source can have."""
+    """Return the names of the settings that apply to a source, depending on its kind."""
     kind = address_kind(source) or ("site" if "://" in source else "path")
     return [name for name, kinds in _SETTINGS_OF_SOURCES.items() if kind in kinds]
 
@@ -60,7 +60,7 @@ def package_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class CrawlScope:
-    """Patterns of paths. Without `include`, all pages are read; `exclude` overrides `include`.
+    """Patterns for the paths of pages to crawl. An empty `include` means all pages. `exclude` overrides `include`.
 
     A pattern matches the beginning of a path, or the whole path if it ends with `$`. `*` matches any characters.
     """
@@ -76,7 +76,7 @@ class CrawlScope:
                 )
 
     def refusal(self, url: str) -> str | None:
-        """Return the rule that excludes an address, or None."""
+        """Return why an address is excluded, such as `excluded by /private`, or None if it is included."""
         parts = urlsplit(url)
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         is_wanted = not self.include or any(matches(pattern, path) for pattern in self.include)
@@ -86,11 +86,11 @@ class CrawlScope:
 
 @dataclass(frozen=True, slots=True)
 class CrawlLimits:
-    """Limits for reading one source, in seconds and in bytes after decompression.
+    """Limits for reading one source. Times are in seconds. Sizes are in bytes after decompression.
 
-    `max_depth` counts links from the start page. `timeout` is for one page with its redirects, and `max_bytes` for one
-    page or local file. `robots.txt` may ask for a longer delay between requests. `allow_private` permits all private
-    addresses, or those in some networks. `http_proxy` may be `http.ENVIRONMENT`. `own` has settings by source.
+    `max_depth` counts links from the start page. `timeout` limits one page with its redirects. `max_bytes` limits one
+    page or local file. A longer delay in robots.txt overrides `delay`. `allow_private` permits all private addresses,
+    or those in the listed networks. `http_proxy` may be `http.ENVIRONMENT`. `own` overrides the limits of a source.
     """
 
     max_pages: Annotated[int, Meta(ge=1)] = 10_000
@@ -137,7 +137,7 @@ class CrawlLimits:
             self.of(source)
 
     def of(self, source: str) -> "CrawlLimits":
-        """Return the limits of one source, with its settings in `own`. Raises ConfigError if they are not valid."""
+        """Return the limits of one source, including its settings in `own`. Raises ConfigError if one is not valid."""
         overrides = {name: value for name, value in self.own.get(source, {}).items() if value is not None}
         if unknown := overrides.keys() - set(SOURCE_SETTINGS):
             raise ConfigError(
@@ -166,12 +166,12 @@ class OcrConfig:
             raise ConfigError("ocr_languages must name a language, such as eng")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings that change the text, JSON-ready, for the manifest."""
+        """Return the settings that affect the recognised text, as a JSON object for the manifest."""
         return {"languages": ",".join(self.languages), "confidence": MIN_OCR_CONFIDENCE, "pages": MAX_OCR_PAGES}
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any] | None) -> Self:
-        """Return the config from the result of `as_dict`. None turns OCR off."""
+        """Create a config from a result of `as_dict`. If `settings` is None, OCR is off."""
         return cls(mode="off") if settings is None else cls(languages=tuple(settings["languages"].split(",")))
 
 
@@ -179,11 +179,11 @@ class OcrConfig:
 class BuildConfig:
     """Settings of a build.
 
-    `chunk_tokens` is the maximum length of a passage without its heading context. `keep_generations` counts the live
-    generation too. `tokens` decides whether tokens are kept for late interaction; None keeps them unless `no_tokens` or
-    `why_no_tokens` gives a reason not to. `full` reads, cuts and publishes everything again. `allow_shrink` accepts a
-    source that lost most of its documents. If `refresh` is not None, only the sources in it are read again. `model`
-    records the options of the embedder. `credentials` are not stored.
+    `chunk_tokens` is the maximum length of a passage without its heading context. `keep_generations` includes the live
+    generation. `tokens` decides whether token vectors are stored for late interaction. If it is None, they are stored
+    unless `no_tokens` or `why_no_tokens` returns a reason not to. `full` reuses nothing from the previous build.
+    `allow_shrink` accepts that a source has lost most of its documents. If `refresh` is not None, only the sources in
+    it are read again. `model` records the options of the embedder. `credentials` are not stored in the index.
     """
 
     crawl: CrawlLimits = field(default_factory=CrawlLimits)
@@ -201,12 +201,12 @@ class BuildConfig:
 
 
 def patterns(text: str) -> tuple[str, ...]:
-    """Return the patterns of a comma-separated list."""
+    """Split a comma-separated list into patterns, without blanks and duplicates."""
     return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Return whether a pattern of robots.txt matches the beginning of a path, or the whole path if it ends with `$`."""
+    """Return whether a robots.txt pattern matches a path from its beginning, and to its end if the pattern has `$`."""
     *_, last = pieces = pattern.removesuffix("$").split("*")
     if not path.startswith(pieces[0]):
         return False
@@ -214,7 +214,7 @@ def matches(pattern: str, path: str) -> bool:
     if len(pieces) == 1:
         return not ends or path == pieces[0]
     place = len(pieces[0])
-    for piece in pieces[1:-1]:  # the first match leaves the longest rest, so it is the only one to try
+    for piece in pieces[1:-1]:  # the first match of a piece leaves the most text for later pieces
         place = path.find(piece, place)
         if place < 0:
             return False
@@ -223,7 +223,7 @@ def matches(pattern: str, path: str) -> bool:
 
 
 def link_of(template: str, path: bytes, ref: str = "") -> str:
-    """Return the address of a file by a link template, without `#L{line}` if the template ends with it."""
+    """Return the web address of a file according to a link template. A final `#L{line}` of the template is dropped."""
     return template.removesuffix("#L{line}").replace("{path}", quote(path)).replace("{ref}", quote(ref))
 
 
@@ -231,7 +231,7 @@ Limits = Mapping[str, Mapping[str, Any]]
 
 
 def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
-    """Add the limits of sources in the live index that the config neither sets nor removes. Raises ConfigError."""
+    """Return the config with stored limits of its sources, if it does not set or remove them. Raises ConfigError."""
     stored = limits_of(live.settings if live is not None else {})
     limits: dict[str, dict[str, Any]] = {}
     for source in sources:
@@ -256,8 +256,8 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
     """Return the names of the sources that are read with credentials.
 
     Raises:
-        CredentialsError: a source was read with credentials before and has none now, so login pages would replace its
-            pages. A credential that has only an origin permits this.
+        CredentialsError: a source that was read with credentials has none now, so login pages would replace its pages.
+            To permit this, configure a credential that has only an origin.
     """
     before = set(live.settings.get("credentials", ())) if live is not None else set()
     credentials = {source: credential_for(source, config.credentials) for source in sources}
@@ -271,7 +271,7 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
 
 
 def config_of(manifest: Manifest) -> BuildConfig:
-    """Return the settings of a generation but `keep_generations`. Raises ConfigError or msgspec.ValidationError."""
+    """Return the stored config of a generation. Raises ConfigError or msgspec.ValidationError if it is not valid."""
     settings = manifest.settings
     limits = {  # an index written by a later version may have unknown limits
         source: {name: value for name, value in limits.items() if name in SOURCE_SETTINGS}
@@ -287,22 +287,22 @@ def config_of(manifest: Manifest) -> BuildConfig:
 
 
 def without_private_access(manifest: Manifest) -> Manifest:
-    """Return a manifest from another machine without its permissions to reach private addresses."""
+    """Return a copy of an imported manifest without the permissions to reach private addresses."""
     stored = limits_of(manifest.settings)
     limits = {source: {k: v for k, v in each.items() if k != "allow_private"} for source, each in stored.items()}
     return manifest if limits == stored else replace(manifest, settings=_with_limits(manifest.settings, limits))
 
 
 def without_sources(settings: Mapping[str, Any], sources: Collection[str]) -> dict[str, Any]:
-    """Return the settings of a build without the limits and templates of some sources."""
+    """Return the settings of a build without the limits and page templates of the listed sources."""
     limits = {source: each for source, each in limits_of(settings).items() if source not in sources}
     templates = {source: each for source, each in settings.get("templates", {}).items() if source not in sources}
     return _with_limits(settings, limits) | {"templates": templates}
 
 
 def limits_of(settings: Mapping[str, Any]) -> Limits:
-    """Return the limits of sources in the settings of a manifest."""
-    return settings.get("crawl", {}).get("own", {})  # type: ignore[no-any-return]  # JSON of a manifest
+    """Return the limits by source that the settings of a manifest contain."""
+    return settings.get("crawl", {}).get("own", {})  # type: ignore[no-any-return]  # JSON is untyped
 
 
 def _with_limits(settings: Mapping[str, Any], limits: Limits) -> dict[str, Any]:

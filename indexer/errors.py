@@ -23,7 +23,7 @@ class ConfigError(IndexerError):
 
 
 class SourceError(IndexerError):
-    """A source cannot be read: the site is unreachable, the folder missing or the address refused."""
+    """A source cannot be read, for example because a site is unreachable or a folder is missing."""
 
 
 class CredentialsError(SourceError):
@@ -59,15 +59,15 @@ class ParseError(IndexerError):
 
 
 class NothingToIndex(IndexerError):
-    """The sources have no text. The live generation does not change."""
+    """The sources have no text, so the live generation is not replaced."""
 
 
 class SynonymsError(IndexerError):
-    """A rule in a file of synonyms is not valid. The message names file and line."""
+    """A rule in a file of synonyms is not valid. The message names the file and the line."""
 
 
 class FilterError(IndexerError):
-    """A filter is not valid. `field` is the path of the error, such as "filter.language"."""
+    """A filter is not valid. `field` is the path of the invalid field, such as "filter.language"."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(f"{field} {detail}")
@@ -84,7 +84,7 @@ class VectorError(IndexerError):
 
 
 class IndexMissing(IndexerError):
-    """There is no published generation in the folder."""
+    """The index folder contains no published generation."""
 
 
 class IndexCorrupt(IndexerError):
@@ -96,7 +96,7 @@ class IndexUnreadable(IndexerError):
 
 
 class IndexUnwritable(IndexerError):
-    """The index folder cannot be written, or is not an index, or its disk is full."""
+    """The index folder cannot be written, is not an index, or is on a full disk."""
 
 
 class BuildLocked(IndexerError):
@@ -104,7 +104,7 @@ class BuildLocked(IndexerError):
 
 
 class ClusterError(IndexerError):
-    """The cluster cannot be reached, lost its machines, or would build a different index."""
+    """The Ray cluster cannot be reached, has lost its nodes, or would build a different index."""
 
 
 class ArchiveError(IndexerError):
@@ -128,7 +128,7 @@ class StoreRefused(StoreError):
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 page`, `2 pages`, `1,000 pages`."""
+    """Format a number with its noun: `1 page`, `2 pages`, `1,000 pages`."""
     if number == 1:
         return f"1 {noun}"
     if noun.endswith("y"):
@@ -137,5 +137,5 @@ def counted(number: int, noun: str) -> str:
 
 
 def plain(number: float) -> str:
-    """Return a number in digits, never in powers of ten: `100,000,000`, `0.01`."""
+    """Format a number without an exponent: `100,000,000`, `0.01`."""
     return f"{number:,.16g}"

@@ -1,3 +1,3 @@
-"""A site in, its pages out as bytes with headers. Applies robots.txt, limits, rendering and sessions.
+"""Fetch the pages of a site. Applies robots.txt and limits, renders pages and maintains login sessions.
 
-May import `read` for links and formats, and `generation` for the previous build."""
+This package may import `read` for links and formats, and `generation` for the previous build."""

@@ -1,8 +1,8 @@
-"""The browser of a build: started for the first page that needs rendering, and shared by all sites.
+"""Render documents in a browser, which is started for the first page that needs rendering and shared by all sites.
 
-The browser has no network: the crawler provides each document, and fetches the scripts and data that it requests. Other
-resources, such as images, are left out. Playwright drives the browser, with an event loop in a thread. When the build
-ends for any reason, the standard input of Playwright's driver is closed, and the driver ends the browser and itself.
+The browser has no network access. The crawler provides each document, and fetches the scripts and data that the
+document requests. Images and other resources are not loaded. Playwright controls the browser in an event loop, which
+runs in a thread. If the build is killed, Playwright's driver reads the end of its input, ends the browser and exits.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 _PACKAGE = "playwright"
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-_LAUNCHER = Path(__file__).with_name("chromium.sh")  # runs Chromium without network and with a memory limit
+_LAUNCHER = Path(__file__).with_name("chromium.sh")  # starts Chromium without network access and with a memory limit
 _FLAGS = [
     line for line in Path(__file__).with_name("chromium.flags").read_text("utf-8").splitlines() if line.startswith("-")
 ]
 _ERRORS_IN_LOG = ("FATAL", "No usable sandbox", "error while loading", "not permitted")
-_MAX_FOLDER_LENGTH = 48  # sockets need short paths
+_MAX_FOLDER_LENGTH = 48  # characters, because the path of a Unix socket must be short
 _START_TIMEOUT = 60.0
 _GRACE_SECONDS = 10.0
 _LOADER_THREADS = 6
@@ -59,7 +59,7 @@ _WAIT_SCRIPT, _READ_SCRIPT = (Path(__file__).with_name(name).read_text("utf-8") 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """The response to a request of a script."""
+    """The response to a request that a script in a page has made."""
 
     status: int
     content_type: str
@@ -69,10 +69,11 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class RenderJob:
-    """A document to render, its content type with the charset, and its limits in seconds and characters.
+    """A document to render. Times are in seconds, and `max_length` is in characters.
 
-    Before each request, the crawler waits for `delay`, which does not count towards the timeout. Other threads call
-    `load` with an address, whether it is a script, and the browser's headers with names in lower case.
+    `content_type` includes the charset. The crawler waits for `delay` before each request, and this time does not count
+    towards `timeout`. `load` is called from other threads to fetch a resource. Its arguments are the address, whether
+    the resource is a script, and the request headers with names in lower case. It returns None to refuse the request.
     """
 
     url: str
@@ -94,7 +95,7 @@ class RenderedDocument:
 
 
 def find_chromium() -> str:
-    """Return the path of the browser. Raises RendererMissing."""
+    """Return the path of Chromium. Raises RendererMissing if it is not installed."""
     program = next((path for name in _PROGRAMS if (path := shutil.which(name))), None)
     if program is None:
         raise RendererMissing("rendering pages needs Chromium: apt-get install chromium, or set render to off")
@@ -102,7 +103,7 @@ def find_chromium() -> str:
 
 
 def check_installed() -> None:
-    """Raise RendererMissing unless Playwright and Chromium are installed. Neither is started."""
+    """Raise RendererMissing if Playwright or Chromium is not installed. Does not start them."""
     if find_spec(_PACKAGE) is None:
         raise RendererMissing("rendering pages needs a package: pip install 'pilotlight[render]', or set render to off")
     find_chromium()
@@ -118,7 +119,7 @@ def installed_versions() -> dict[str, str | None]:
 
 
 class Browser:
-    """Renders a few documents at a time. Safe to share between threads."""
+    """Renders several documents at a time. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._slots = threading.BoundedSemaphore(memory.share(max(2, cpu.detect().cores)))
@@ -127,12 +128,12 @@ class Browser:
         self._is_closed = False
 
     def render(self, job: RenderJob, stop: threading.Event) -> RenderedDocument:
-        """Render one document, unless `stop` is set before it is rendered.
+        """Render one document. Waiting ends if `stop` is set.
 
         Raises:
             RendererMissing: the browser cannot be started.
             PageUnavailable: the browser was lost or did not answer, or the document cannot be rendered.
-            FetchError: the crawl is being stopped.
+            FetchError: `stop` is set, or the browser is closed.
         """
         with self._slots:
             lost = None
@@ -161,7 +162,7 @@ class Browser:
                 raise PageUnavailable("the browser was lost") from None
 
     def close(self) -> None:
-        """End the browser."""
+        """Close the browser if it is running. No document can be rendered after this."""
         with self._lock:
             self._is_closed = True
             running, self._running = self._running, None
@@ -170,10 +171,10 @@ class Browser:
 
 
 class _Running:
-    """One browser, and the thread with the event loop that drives it."""
+    """A running browser process, and the thread with the event loop that controls it."""
 
     def __init__(self) -> None:
-        """Start the browser; raises RendererMissing."""
+        """Start the browser. Raises RendererMissing if it does not start."""
         program, self.is_lost = find_chromium(), False
         self._task: asyncio.Task[None] | None = None
         self._idle: list[_Tab] = []
@@ -189,7 +190,7 @@ class _Running:
             raise RendererMissing(f"Chromium does not start ({reason}); repair it, or set render to off") from error
 
     async def _run(self, program: str) -> None:
-        """Run Chromium without the build's environment and network, until the task is cancelled."""
+        """Run Chromium until the task is cancelled. It has no network access, and few environment variables."""
         self.loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         folder = tempfile.gettempdir()
         environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
@@ -219,7 +220,7 @@ class _Running:
                             await self.chromium.close()
         except asyncio.CancelledError:
             return
-        except Exception as error:  # noqa: BLE001 - raised in the waiting thread
+        except Exception as error:  # noqa: BLE001 - raised again in the thread that starts the browser
             if not self._started.done():
                 self._started.set_exception(error)
 
@@ -237,7 +238,7 @@ class _Running:
             self._idle.append(tab)
 
     def close(self) -> None:
-        """End the browser, and wait until it is gone."""
+        """Close the browser, and wait until its thread has ended."""
         if self._task is not None:
             with suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self._task.cancel)
@@ -293,7 +294,7 @@ class _Tab:
         return RenderedDocument(str(html).encode("utf-8", "replace"), tuple(self._navigations), timed_out)
 
     async def clear(self) -> None:
-        """Remove the last document with its scripts. If that fails, or after 50 documents, close the page."""
+        """Remove the last document and its data. If that fails, or after `_DOCUMENTS_PER_PAGE`, close the tab."""
         job, self._job = self._job, None
         self._documents_left -= 1
         with suppress(self._running.error, TimeoutError):
@@ -315,7 +316,7 @@ class _Tab:
         with suppress(self._running.error):
             if not request.url.startswith(("http://", "https://")):
                 await route.abort()
-            elif job is None and kind == "document":  # requested by `clear`
+            elif job is None and kind == "document":  # `clear` navigates to an empty document
                 await route.fulfill(content_type="text/html", body="")
             elif job is None:
                 await route.abort()
@@ -327,7 +328,7 @@ class _Tab:
                     self._navigations.append(request.url)
                 await route.abort("aborted")
             elif kind == "stylesheet":
-                await route.fulfill(status=200, content_type="text/css", body="")  # scripts may await the style sheet
+                await route.fulfill(status=200, content_type="text/css", body="")  # scripts may wait for style sheets
             elif kind in _LOADED_TYPES and is_get and self._requests < _MAX_REQUESTS_PER_DOCUMENT:
                 await self._load(job, route, request)
             else:

@@ -1,7 +1,7 @@
 """Crawl one site, breadth first. The order of the pages depends only on the site, never on the timing of fetches.
 
-Threads fetch the first addresses of the frontier ahead of time. Pages are processed in the order of the frontier,
-and only then are their links added to it.
+The frontier is the queue of addresses to fetch. Threads fetch its first addresses in parallel, but pages are processed
+in its order. The links of a page are added to the frontier when the page is processed.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ from indexer.source_context import SourceContext
 _MIN_ADDRESS_LIMIT, _ADDRESSES_PER_PAGE = 100_000, 4
 _PAGES_AHEAD_PER_THREAD = 8
 _MAX_MOVES = 3
-_COLLECTION = "/llms-full.txt"  # read last: it may repeat all pages
+_COLLECTION = "/llms-full.txt"  # read last, because it may repeat the text of all pages
 _VIEW = "only another view of an indexed page, such as its source or print version"
 _MISTAKEN = "the page at its canonical address has other text or cannot be read: indexed under its own address"
 
@@ -35,30 +35,30 @@ _MISTAKEN = "the page at its canonical address has other text or cannot be read:
 class _Due(NamedTuple):
     url: str
     depth: int
-    referrer: str  # empty for sitemaps
+    referrer: str  # address of the page with the link, or empty
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The pages read from one address. `alias` is the page at the address itself if a canonical page replaced it."""
+    """The pages read for one address. If a canonical page replaced the requested page, `alias` is the latter."""
 
     visits: tuple[Visit, ...]
-    alias: Page | None = None  # only its links count
+    alias: Page | None = None  # its links are followed, but its text is not indexed
 
 
 def crawl(
     context: SourceContext, sessions: Mapping[str, Session] | None = None, browser: Browser | None = None
 ) -> Generator[Item, None, None]:
-    """Read every page of a site that can be reached by links from the start page, or is in a sitemap, feed or llms.txt.
+    """Crawl a site: yield the pages that links from its start page lead to, and the pages in its sitemaps and feeds.
 
-    The source of the context is the address of the start page. The crawl stays at its scheme, host and port. The
-    browser is started for the first page that needs rendering. Pages that are only followed, not indexed, are yielded
-    with `noindex`. Pages with the same content are all yielded, but the links of only one are followed. For an
-    unchanged or unavailable page, the record of the previous build is yielded.
+    `context.source` is the address of the start page. The crawl stays at its scheme, host and port. If the links of a
+    page are followed but its text is not indexed, the page is yielded with `noindex`. If several pages have the same
+    content, all are yielded, but only the links of the first are followed. If a page is unchanged or unavailable, its
+    record of the previous build is yielded.
 
     Raises:
-        SourceError: the start page or the site's robots.txt cannot be read, or forbids reading.
-        RendererMissing: pages need rendering, and the package or the browser for it is missing.
+        SourceError: the start page or robots.txt cannot be read, or robots.txt disallows the start page.
+        RendererMissing: the setting `render` is not off, and Playwright or Chromium is missing or does not start.
         CredentialsError, SessionEnded: the site cannot be read with its credentials.
     """
     start = normalise(context.source, "")
@@ -82,17 +82,17 @@ class _Frontier:
         self.requested = 0
 
     def pop(self, *, is_idle: bool) -> _Due | None:
-        """Return the next address, or None. Collections such as llms-full.txt come last, when no fetch is running."""
+        """Remove and return the next address, or None. Returns llms-full.txt last, if no fetch is running (idle)."""
         if is_idle and not self.queue:
             self.queue, self._collections = self._collections, self.queue
         return self.queue.popleft() if self.queue else None
 
     def remaining(self) -> list[str]:
-        """Return the addresses that are still due."""
+        """Return the addresses that are still queued."""
         return [due.url for due in (*self.queue, *self._collections)]
 
     def enqueue(self, links: Iterable[str], depth: int, referrer: str = "") -> list[Skip]:
-        """Add the new addresses that may be fetched, and return skips for the other new addresses."""
+        """Queue the links that may be fetched, and return a skip for each refused link. Ignores known addresses."""
         limits, skips = self._context.limits, list[Skip]()
         for url in links if self.follows_links or depth == 0 else ():
             if url in self.visited:
@@ -116,15 +116,15 @@ class _Frontier:
 
 
 class _CanonicalReader:
-    """Reads pages under their canonical addresses. Threads share the visits, so each address is fetched once."""
+    """Reads pages at their canonical addresses. Threads share results, so each canonical address is fetched once."""
 
     def __init__(self, reader: PageReader, texts: SiteTexts, yielded: Collection[str]) -> None:
         self._reader, self._texts, self._yielded_urls = reader, texts, yielded
-        self._doubted: set[str] = set()  # pages that are indexed although they name another canonical address
+        self._doubted: set[str] = set()  # addresses of pages whose canonical link was ignored
         self._visits: dict[str, Future[Visit]] = {}
 
     def read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> _Result:
-        """Read a page, or the page at its canonical address if that has the same text and names no third address."""
+        """Read a page, or the page at its canonical address if that has the same text and is canonical itself."""
         visit = self._reader.read(url, types)
         page, canonical = visit.page, visit.canonical
         if canonical is None or isinstance(page, CarriedPage):
@@ -149,7 +149,7 @@ class _CanonicalReader:
         return _Result((target.requested_as(url),), page)
 
     def forget(self, url: str) -> None:
-        """Drop the visit to an address after its page was yielded."""
+        """Remove the cached result of reading an address."""
         self._visits.pop(url, None)
 
     def _read_once(self, url: str) -> Visit:
@@ -158,7 +158,7 @@ class _CanonicalReader:
         if future is new:
             try:
                 new.set_result(self._reader.read(url))
-            except BaseException as error:  # noqa: BLE001 - raised in every thread that waits
+            except BaseException as error:  # noqa: BLE001 - raised again in every waiting thread
                 new.set_exception(error)
         return future.result()
 
@@ -178,13 +178,13 @@ class _Crawl:
         self._bytes = 0
 
     def close(self) -> None:
-        """Stop all fetches and readers."""
+        """Stop all fetches and reader processes."""
         self._reader.abort()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._reader.close()
 
     def fetch_start(self, start: str) -> list[Item]:
-        """Read robots.txt and the start page. If the start page is a sitemap, only the pages in it are crawled."""
+        """Read robots.txt and the start page. If the start page is a sitemap, crawl only the pages that it lists."""
         reader, url, moves = self._reader, start, 0
         try:
             while True:
@@ -212,10 +212,10 @@ class _Crawl:
             return [*listed.notes, *self._frontier.enqueue(listed.urls, 0)]
         if (refusal := reader.refusal(page.url)) is not None:
             return [Skip(page.url, refusal), *self._frontier.enqueue(page.links, 1)]
-        return self._take_result(_Due(url, 0, ""), result)
+        return self._process_result(_Due(url, 0, ""), result)
 
     def enqueue_sitemaps(self) -> list[Item]:
-        """Enqueue the pages in sitemaps: those of robots.txt, or a well-known one if the start page has no links."""
+        """Enqueue the pages of the sitemaps in robots.txt. If there are no sitemaps and links, try well-known names."""
         if not self._frontier.follows_links or not self._limits.max_depth:
             return []
         reader = self._reader
@@ -227,12 +227,12 @@ class _Crawl:
                 listed = guess
                 break
         skips = self._frontier.enqueue(listed.urls, 1)
-        if listed.unavailable is not None:  # pages of the previous build may still exist
+        if listed.unavailable is not None:  # use pages of the previous build, which may still exist
             skips += self._frontier.enqueue(self._earlier.requested(self._context.source, f"{site}/"), 1)
         return [*listed.notes, *skips]
 
     def explain(self, items: list[Item]) -> list[Item]:
-        """Add notes to the start page: that it is on another host, or why no page was found."""
+        """Add a note to the start page if it redirects to another site or has no links to follow."""
         reader, notes = self._reader, []
         if reader.moved_from:
             notes.append(f"{reader.moved_from} redirects to {reader.site}, which was read")
@@ -244,7 +244,7 @@ class _Crawl:
         return [replace(item, note="; ".join(notes)) if isinstance(item, Page) else item for item in items]
 
     def submit_fetches(self) -> bool:
-        """Keep the fetcher threads busy. Return False when no fetch is running or due."""
+        """Submit queued addresses to the fetcher threads. Returns whether any fetch is submitted or running."""
         window = memory.share(self._limits.concurrency * _PAGES_AHEAD_PER_THREAD)
         while len(self._fetches) < window and not self._limit_reached():
             due = self._frontier.pop(is_idle=not self._fetches)
@@ -261,12 +261,12 @@ class _Crawl:
         """Wait for the fetch that was submitted first, and return its items."""
         due, future = self._fetches.popleft()
         try:
-            return self._take_result(due, future.result())
+            return self._process_result(due, future.result())
         except FetchError as error:
             return [(Skip if isinstance(error, NotWanted) else Failure)(due.url, str(error))]
 
     def leftovers(self) -> list[Item]:
-        """Return skips for refused requests of scripts, for unread views of pages, and for addresses over a limit."""
+        """Return skips for refused requests of scripts, alternative views of pages, and addresses over a limit."""
         limit = self._limit_reached()
         rest = (Skip(url, limit) for url in self._frontier.remaining())
         return [*self._reader.refused_requests(), *self._unread_views, *rest]
@@ -277,7 +277,7 @@ class _Crawl:
         is_full = self._frontier.requested >= self._limits.max_pages
         return f"over the limit of {self._limits.max_pages:,} pages" if is_full else ""
 
-    def _take_result(self, due: _Due, result: _Result) -> list[Item]:
+    def _process_result(self, due: _Due, result: _Result) -> list[Item]:
         """Enqueue the links of fetched pages, and return the pages and the skips for their links."""
         items = list[Item]()
         self._frontier.visited.update(visit.page.url for visit in result.visits)
@@ -303,7 +303,7 @@ class _Crawl:
         return items
 
     def _repeat_reason(self, due: _Due, visit: Visit, page: Page) -> str:
-        """Return the reason to leave out a page that only repeats others, or "" if it has other text."""
+        """Return the reason to skip a page that repeats the text of other pages, or an empty string."""
         if page.noindex or page.content_hash in self._followed_hashes:
             return ""
         if page.url.endswith(_COLLECTION) and self._texts.is_collection(visit.text):
@@ -311,14 +311,14 @@ class _Crawl:
         return _VIEW if self._texts.is_view(page, visit.text, due.referrer) else ""
 
     def _follow(self, page: Page | CarriedPage, due: _Due) -> list[Skip]:
-        """Enqueue the links of a page, unless an equal page was followed: some sites return it for every address."""
+        """Enqueue the links of a page and return skips. Repeated content is ignored: a site may serve it everywhere."""
         if page.content_hash in self._followed_hashes:
             return []
         self._followed_hashes.add(page.content_hash)
         return self._frontier.enqueue(page.links, due.depth + 1, page.url)
 
     def _read_or_known(self, url: str) -> _Result:
-        """Read a page, or return its previous record if the page is unavailable. Runs in a fetcher thread."""
+        """Read a page. If it is unavailable, return its record of the previous build. Runs in a fetcher thread."""
         try:
             return self._canonicals.read(url)
         except PageUnavailable as error:

@@ -1,4 +1,4 @@
-"""Fetch one page over HTTP: redirects, a deadline, a limit on decoded bytes, retries, conditional requests."""
+"""Fetch pages over HTTP, with redirects, retries, a deadline, a size limit and conditional requests."""
 
 import ipaddress
 import re
@@ -47,9 +47,10 @@ _TEXT = re.compile(r"\s*(?:text/|[\w./-]+[+/](?:xml|json)\b)", re.IGNORECASE)
 class PageRequest:
     """Options of one request.
 
-    `check_redirect` raises NotWanted to refuse the target of a redirect. `validators` returns headers for an address,
-    such as If-None-Match. A body over `max_length` bytes is truncated. Without `max_length`, a body over the crawl's
-    limit is refused. Bodies of `long_types` may be as long as a sitemap. `types` and `long_types` may be None for all.
+    `check_redirect` raises NotWanted to refuse the target of a redirect. `validators` returns conditional headers for
+    an address, such as If-None-Match. A body over `max_length` bytes is truncated. If `max_length` is None, a body over
+    the crawl's limit is an error. `types` are the accepted media types. Bodies of `long_types` may be as long as a
+    sitemap. None means all types. `is_anonymous` omits the headers of the session.
     """
 
     check_redirect: Callable[[str], object] = str
@@ -65,7 +66,7 @@ ANY_PAGE = PageRequest()
 
 
 class Fetcher:
-    """A guarded HTTP client, shared by the fetcher threads of one crawl."""
+    """HTTP client of one crawl, shared by its threads. Connects to private addresses only if the limits permit it."""
 
     def __init__(self, limits: CrawlLimits, sessions: Mapping[str, Session] | None = None) -> None:
         self._limits = limits
@@ -78,7 +79,7 @@ class Fetcher:
         self._timeouts["connect"] = min(limits.timeout, _CONNECT_TIMEOUT)
         self._headers = {
             "User-Agent": limits.user_agent,
-            "Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1",  # some servers send Markdown if it is accepted
+            "Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1",  # not Markdown, so that servers send HTML
             "Accept-Encoding": ACCEPT_ENCODING,
             "Connection": "keep-alive",
         }
@@ -86,7 +87,7 @@ class Fetcher:
         self.failed_seconds = 0.0
 
     def abort(self) -> None:
-        """End all requests of all threads."""
+        """Abort the requests of all threads."""
         self.pacer.stopped.set()
         self._backend.abort()
         self._proxy_backend.abort()
@@ -97,7 +98,7 @@ class Fetcher:
             pool.close()
 
     def leave_site(self, site: str) -> None:
-        """Prepare for a redirect from a site to another host: if the site is public, forbid private addresses."""
+        """Forbid private addresses if the site is public. Call this if its start page redirects to another host."""
         url_parts = urlsplit(site)
         if self._backend.allow_private is True:
             with suppress(OSError, UnicodeError):
@@ -112,9 +113,9 @@ class Fetcher:
         """Fetch a normalised address.
 
         Raises:
-            NotWanted: the address, a redirect or the media type is refused.
+            NotWanted: the address, the target of a redirect, or the media type is refused.
             PageUnavailable: the page may be available later.
-            FetchError: another error, in one line.
+            FetchError: the request failed for another reason.
             CredentialsError: a secret for the origin cannot be read.
         """
         began = time.monotonic()
@@ -138,7 +139,7 @@ class Fetcher:
 
     def _follow_redirects(self, url: str, request: PageRequest) -> HttpResponse:
         for _ in range(MAX_REDIRECTS + 1):
-            self._backend.deadline.at += self.pacer.wait()  # waiting does not use up the deadline
+            self._backend.deadline.at += self.pacer.wait()  # the wait does not count towards the timeout
             result = self._send(url, request)
             if isinstance(result, HttpResponse):
                 return replace(result, url=without_session(result.url))
@@ -182,7 +183,7 @@ class Fetcher:
         if split.scheme not in ("http", "https"):
             raise NotWanted(f"{split.scheme}: is not supported, use http or https")
         target = f"{split.path}?{split.query}" if split.query else split.path
-        # not parsed by httpcore, which drops everything after a semicolon
+        # httpcore would drop everything after a semicolon if it parsed the address
         address = httpcore.URL(scheme=split.scheme, host=split.hostname or "", port=split.port, target=target)
         all_headers = [("Host", split.netloc), *headers.items()]
         pool, hint = self._pool_for(url), proxy_hint(url, self._limits.http_proxy)
@@ -197,7 +198,7 @@ class Fetcher:
         except (httpcore.ProtocolError, httpcore.NetworkError, ssl.SSLError) as error:
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             reason += hint if isinstance(error, httpcore.ConnectError) else ""
-            if has_secrets and isinstance(error, httpcore.ProtocolError):  # the error may quote headers
+            if has_secrets and isinstance(error, httpcore.ProtocolError):  # the message may quote secret headers
                 reason = "the response is not valid HTTP"
             raise PageUnavailable(reason, retry=not self.pacer.stopped.is_set()) from error
         except CutShort as error:
@@ -267,7 +268,7 @@ class Fetcher:
 
 
 class RequestPacer:
-    """Keeps `delay` seconds between the requests of all threads to one site, and pauses if the site demands it."""
+    """Delays the requests of all threads to one site: by `delay` seconds each, and by pauses that the site demands."""
 
     def __init__(self, delay: float) -> None:
         self.delay = delay
@@ -276,10 +277,10 @@ class RequestPacer:
         self._next_start = self._paused_until = 0.0
 
     def wait(self) -> float:
-        """Wait until the next request may start; return the seconds waited.
+        """Wait until the next request may start, and return the seconds waited.
 
         Raises:
-            PageUnavailable: the site has asked for a pause that is too long.
+            PageUnavailable: the site has demanded a pause that is longer than `MAX_PAUSE_SECONDS`.
             FetchError: the crawl is being stopped.
         """
         with self._lock:
@@ -293,7 +294,7 @@ class RequestPacer:
         return wait
 
     def pause(self, seconds: float) -> None:
-        """Make all threads wait, or make their requests fail at once if it is longer than `MAX_PAUSE_SECONDS`."""
+        """Delay all requests. If the pause is over `MAX_PAUSE_SECONDS`, they fail at once until it has ended."""
         with self._lock:
             until = time.monotonic() + seconds
             if seconds > MAX_PAUSE_SECONDS:

@@ -1,6 +1,6 @@
-"""The only way of the crawler to the network: TCP connections to addresses that have been checked.
+"""Open the TCP connections of the crawler, and refuse private IP addresses.
 
-A name is resolved once, and the connection goes to a checked address, so a second look-up cannot change it.
+A host name is resolved once, and the connection uses the checked address. A second look-up could return another one.
 """
 
 import ipaddress
@@ -20,23 +20,23 @@ import httpcore
 from indexer.errors import NotWanted
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# Networks that are not public although is_global accepts them, or that embed IPv4 addresses
-_NOT_PLAIN = [*map(ipaddress.ip_network, "192.88.99.0/24 2001::/23 2001:db8::/32 2002::/16 3fff::/20".split())]
+# Networks that is_global accepts, although they are not public or embed IPv4 addresses
+_EXCLUDED_NETWORKS = [*map(ipaddress.ip_network, "192.88.99.0/24 2001::/23 2001:db8::/32 2002::/16 3fff::/20".split())]
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
     """Return whether an address is public and unicast."""
-    if address.is_multicast or address.is_reserved or any(address in network for network in _NOT_PLAIN):
+    if address.is_multicast or address.is_reserved or any(address in network for network in _EXCLUDED_NETWORKS):
         return False
     return address.is_global and (isinstance(address, IPv4Address) or address in _GLOBAL_UNICAST)
 
 
 def resolve_checked(host: str, port: int, *, allow_private: bool | tuple[str, ...]) -> list[str]:
-    """Return the addresses of a host after checking all of them.
+    """Return the IP addresses of a host. `allow_private` permits all private addresses, or those in some networks.
 
     Raises:
-        NotWanted: an address is not public, and `allow_private` is not True and has no network that contains it.
-        OSError: the name does not resolve.
+        NotWanted: an address is not public, and `allow_private` does not permit it.
+        OSError: the host name cannot be resolved.
     """
     entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
@@ -55,7 +55,7 @@ class _Deadline(threading.local):
 
 
 class GuardedBackend(httpcore.NetworkBackend):
-    """Opens TCP connections only to checked addresses. Reads and writes end at the deadline of their thread."""
+    """Opens TCP connections only to permitted addresses. Reads and writes time out at the deadline of their thread."""
 
     def __init__(self, *, allow_private: bool | tuple[str, ...], deadline: _Deadline | None = None) -> None:
         self.allow_private = allow_private
@@ -66,14 +66,14 @@ class GuardedBackend(httpcore.NetworkBackend):
         self._is_aborted = False
 
     def remaining(self, timeout: float | None = None) -> float:
-        """Return the seconds that this thread has left, at most `timeout`. Raises httpcore.ReadTimeout if none."""
+        """Return the seconds until this thread's deadline, at most `timeout`. Raises ReadTimeout after the deadline."""
         seconds = self.deadline.at - time.monotonic()
         if seconds <= 0:
             raise httpcore.ReadTimeout("the page took too long")
         return seconds if timeout is None else min(seconds, timeout)
 
     def abort(self) -> None:
-        """Wake every thread that waits on a connection, and open no more connections."""
+        """Shut down all connections, which wakes the threads that wait on them, and refuse new connections."""
         with self._lock:
             self._is_aborted = True
             for stream in self._open:
@@ -88,7 +88,7 @@ class GuardedBackend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        """Connect to a checked address of the host, or to the next one if it does not answer."""
+        """Check all addresses of the host, and connect to the first address that answers."""
         try:
             addresses = resolve_checked(host, port, allow_private=self.allow_private)
         except OSError as error:
@@ -113,7 +113,7 @@ class GuardedBackend(httpcore.NetworkBackend):
 
 
 class _Stream(httpcore.NetworkStream):
-    """A stream whose reads and writes end at the deadline of their thread."""
+    """A stream whose reads and writes time out at the deadline of the calling thread."""
 
     def __init__(self, inner: httpcore.NetworkStream, backend: GuardedBackend) -> None:
         self._inner, self._backend = inner, backend
@@ -138,7 +138,7 @@ class _Stream(httpcore.NetworkStream):
 
 
 def _has_no_headers(record: logging.LogRecord) -> bool:
-    """Return whether a record of httpcore's debug log is without response headers, since these may contain cookies."""
+    """Return False for records of httpcore's debug log that have response headers, which may contain cookies."""
     text = record.getMessage()
     return not text.startswith("receive_response_headers.") or text.startswith("receive_response_headers.started")
 

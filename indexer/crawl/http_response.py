@@ -1,4 +1,4 @@
-"""Responses of web servers: their headers, the media type of their body, and the links of a page to its own site."""
+"""Parse responses of web servers: headers, the media type of the body, and the links of a page to its own site."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ from indexer.text.cleaning import one_line
 
 _MAX_HEADER_LENGTH = 1_000
 HEAD_LENGTH = 1_024
-# headers that describe the page, or limit what its scripts may do with it
+# headers that describe the page, and CORS headers, which the browser checks before a script reads the response
 _PAGE_HEADERS = frozenset(
     b"etag last-modified content-language x-robots-tag refresh "
     b"access-control-allow-origin access-control-allow-credentials".split()
@@ -31,7 +31,7 @@ _PAGE_HEADERS = frozenset(
 _AGENT_TOKEN = re.compile(r"\s*([\w-]+|\*(?=\s|$))")
 _WITH_VALUES = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+*-]+")
-# types that servers use for any content: application/octet-stream, binary/octet-stream, application/force-download, …
+# media types that do not identify the content, such as application/octet-stream or application/force-download
 _VAGUE = re.compile(
     r"$|(?!(?:application|audio|font|image|message|model|multipart|text|video)/)|.*(?:octet|download|unknown|binary)"
 )
@@ -48,16 +48,16 @@ _ADDRESS = re.compile(rb"https?://\S+$", re.IGNORECASE)
 
 
 class PageUnavailable(FetchError):
-    """A page that may be available later: no connection, no complete response in time, HTTP 429 or 5xx."""
+    """A page may be available later: there was no connection, no complete response in time, or HTTP 429 or 5xx."""
 
     def __init__(self, reason: str, *, status: int | None = None, retry: bool = False, pause: float = 0.0) -> None:
         super().__init__(reason, status=status, retry=retry)
-        self.pause = pause  # seconds
+        self.pause = pause  # seconds to wait before the next request
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """The response of a server after redirects, with its decoded body and its `page_headers`."""
+    """The final response after redirects. `body` is decompressed, and `headers` has only the `page_headers`."""
 
     url: str
     body: bytes
@@ -68,7 +68,7 @@ class HttpResponse:
     is_unchanged: bool = False  # HTTP 304
 
     def as_page(self, source: str, requested: str) -> Page:
-        """Return the response as a page of a source; `requested` is the address before redirects."""
+        """Return the response as a page of a source. `requested` is the address before redirects."""
         return Page(
             url=self.url,
             source=source,
@@ -84,7 +84,7 @@ class HttpResponse:
 
 
 def page_headers(headers: httpx.Headers, redact: Callable[[bytes], bytes]) -> httpx.Headers:
-    """Return the headers that describe the page, without secrets."""
+    """Return the headers that are in `_PAGE_HEADERS`. `redact` removes secrets from their values."""
     return httpx.Headers([(name, redact(value)) for name, value in headers.raw if name.lower() in _PAGE_HEADERS])
 
 
@@ -97,30 +97,30 @@ def refresh_target(url: str, headers: httpx.Headers) -> str | None:
 
 
 def content_language(headers: httpx.Headers) -> str | None:
-    """Return the language in Content-Language, or None for a list, which describes the audience and not the text."""
+    """Return the language in Content-Language, or None. A list of languages is ignored: it describes the audience."""
     languages = headers.get("Content-Language", "")[:_MAX_HEADER_LENGTH]
     return language_of(languages) if "," not in languages else None
 
 
 def retry_after(headers: httpx.Headers) -> float | None:
-    """Return the seconds that Retry-After (a number or a date) asks to wait, or None if it is missing or invalid."""
+    """Return the seconds to wait by a Retry-After header (a number or a date). None if it is missing or invalid."""
     text = headers.get("Retry-After", "")[:_MAX_HEADER_LENGTH].strip()
     if text.isdecimal():
         return float(text[:10])
     try:
         return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError, OverflowError):  # no valid date, or one without a time zone
+    except (ValueError, TypeError, OverflowError):  # no valid date, or a date without a time zone
         return None
 
 
 def x_robots_directives(headers: httpx.Headers) -> set[str]:
-    """Return the directives of X-Robots-Tag headers in lower case, without those for other crawlers."""
+    """Return the directives of X-Robots-Tag headers in lower case. Directives for other crawlers are left out."""
     directives: set[str] = set()
     for value in headers.get_list("X-Robots-Tag"):
         is_ours = True
         for word in value.lower().split(","):
             agent, colon, rest = map(str.strip, word.partition(":"))
-            if colon and agent[:1].isalpha() and agent not in _WITH_VALUES:  # not the colon of a time
+            if colon and agent[:1].isalpha() and agent not in _WITH_VALUES:  # not the colon of a directive or time
                 is_ours, word = product_token(agent) == "pilotlight", rest
             if is_ours:
                 directives.add(word.strip())
@@ -128,13 +128,13 @@ def x_robots_directives(headers: httpx.Headers) -> set[str]:
 
 
 def product_token(agent: str) -> str | None:
-    """Return the name of a user agent in lower case without its version, or `*`. None if there is no name."""
+    """Return the name of a user agent in lower case, without its version, or `*`, or None if it has no name."""
     token = _AGENT_TOKEN.match(agent)
     return token[1].lower() if token else None
 
 
 def parse_content_type(header: str) -> tuple[str, str | None]:
-    """Return the media type of a Content-Type header, or an empty string, and its charset."""
+    """Return the media type and the charset of a Content-Type header. A missing type is "", a missing charset None."""
     match = _MEDIA_TYPE.match(header.strip().lower())
     return match[0] if match else "", _parameter(header, "charset") or None
 
@@ -147,9 +147,9 @@ def file_names(url: str, disposition: str) -> tuple[str, ...]:
 
 
 def detect_media_type(declared: str, names: tuple[str, ...], body: bytes) -> str:
-    """Return the media type of a body. If the declared type is vague or wrong, detect it by names and first bytes."""
+    """Return the media type of a body. A vague or wrong declared type is corrected by file names and first bytes."""
     named_type = next(filter(None, map(content_type_of, names)), "")
-    if (registered := declared.replace("/x-", "/", 1)) in CONTENT_TYPES:  # text/x-markdown
+    if (registered := declared.replace("/x-", "/", 1)) in CONTENT_TYPES:  # such as text/x-markdown
         declared = registered if declared not in CONTENT_TYPES else declared
     head, is_vague = body[:HEAD_LENGTH], _VAGUE.match(declared) is not None
     if head.lstrip(b"\xef\xbb\xbf\x00" + _BLANKS).startswith(b"%PDF-"):
@@ -162,7 +162,7 @@ def detect_media_type(declared: str, names: tuple[str, ...], body: bytes) -> str
         return named_type if named_type in MARKDOWN else "text/markdown"
     is_mislabelled = not is_page and (is_markup or (has_text and reader_of(declared) in _BINARY_READERS))
     if declared in CONTENT_TYPES and not is_mislabelled:
-        # a server that knows no media types sends pages as plain text
+        # some servers declare HTML pages as plain text
         return "text/html" if declared == "text/plain" and named_type == "text/html" and is_markup else declared
     if not (is_vague or declared.startswith("application/") or declared == "text/xml"):
         return declared
@@ -177,7 +177,7 @@ def detect_media_type(declared: str, names: tuple[str, ...], body: bytes) -> str
 
 
 def looks_like_sitemap(body: bytes) -> bool:
-    """Return whether a body begins like a sitemap or feed, or has an address on each line."""
+    """Return whether a body begins like a sitemap or feed, or has only an address on each line."""
     head = body[:HEAD_LENGTH].lstrip(b"\xef\xbb\xbf" + _BLANKS)
     if head.startswith(b"<"):
         return _begins_with(_LIST, head)
@@ -190,12 +190,12 @@ def _parameter(header: str, name: str) -> str:
     message["Content-Type"] = header[:_MAX_HEADER_LENGTH]
     try:
         return collapse_rfc2231_value(message.get_param(name, ""))
-    except (LookupError, TypeError, ValueError):  # an unknown charset, or pieces without numbers
+    except (LookupError, TypeError, ValueError):  # an unknown charset, or continuations without numbers
         return ""
 
 
 def _begins_with(element: re.Pattern[bytes], body: bytes) -> bool:
-    """Return whether the first element of a body matches. XML declarations, comments and blanks are skipped."""
+    """Return whether the first element of a body matches a pattern. XML declarations and comments are skipped."""
     head = body[:HEAD_LENGTH].lstrip(b"\xef\xbb\xbf" + _BLANKS)
     while end := next((end for begin, end in ((b"<?", b"?>"), (b"<!--", b"-->")) if head.startswith(begin)), None):
         head = head.partition(end)[2].lstrip(_BLANKS)
@@ -210,10 +210,10 @@ _MAX_KIND_LENGTH = 50
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The links of one page, in order and without duplicates; all addresses are normalised and on the page's site.
+    """The links and robots directives of one page. All addresses are normalised and on the site of the page.
 
-    `refresh` is the target of an immediate redirect in the page. `followed_kind` is the kind of a page that is only
-    followed, not indexed, such as a frameset. It is empty for other pages.
+    `urls` is in document order, without duplicates. `refresh` is the target of an immediate redirect in the markup. If
+    only the links of a page are of use, `followed_kind` names its kind, such as a frameset, and the page is noindex.
     """
 
     urls: tuple[str, ...]
@@ -228,9 +228,9 @@ class Links:
 
 
 def read_links(page: Page, lend: Lend = borrowed, requested: PageParts = ONLY_LINKS, *, former_site: str = "") -> Links:
-    """Read the links of a page and other requested parts. Links to the site's former host count as links to the site.
+    """Read the links of a page, and the `requested` parts. Links to the host of `former_site` become links to the site.
 
-    Raises FetchError: the markup cannot be read, or takes too much time or memory.
+    Raises FetchError if the markup cannot be parsed, or if parsing takes too much time or memory.
     """
     if page.content_type not in MARKUP | MARKDOWN:
         return Links(())

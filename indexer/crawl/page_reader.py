@@ -1,4 +1,4 @@
-"""Read one page of a site: redirects, refreshes, rendering, session and robots directives."""
+"""Read a page of a site: follow redirects and refreshes, render it, check the session, and obey robots directives."""
 
 import secrets
 import threading
@@ -32,17 +32,17 @@ from indexer.records import CarriedPage, Page, PageRecord
 from indexer.source_context import SourceContext
 
 _REFUSED = (401, 403)
-_MAX_SOFT_404 = 100  # shingles
+_SHORT_PAGE = 100  # shingles
 _MAX_FOLDERS = 10
 SOFT_404 = "the site gives the same answer, with HTTP 200, for an address that does not exist"
 
 
 class RedirectRefused(NotWanted):
-    """A redirect that is not followed."""
+    """The target of a redirect may not be fetched."""
 
 
 class Moved(RedirectRefused):
-    """The start page is on another site: `url`."""
+    """The start page redirects to `url`, which is on another site."""
 
     def __init__(self, url: str) -> None:
         super().__init__(f"moved to {url}")
@@ -51,14 +51,14 @@ class Moved(RedirectRefused):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A page that was read, its canonical address if that differs, and the shingles of its text."""
+    """A page that was read, its canonical address (None if it is the same), and the shingles of its text."""
 
     page: Page | CarriedPage
     canonical: str | None = None
     text: frozenset[int] = frozenset()
 
     def requested_as(self, url: str) -> "Visit":
-        """Return the visit of the same page with `url` as the requested address."""
+        """Return a copy of the visit with `url` as the requested address of the page."""
         page = self.page
         if isinstance(page, CarriedPage):
             return replace(self, page=CarriedPage(replace(page.record, requested=url)))
@@ -66,17 +66,17 @@ class Visit:
 
 
 class LoginCheck:
-    """Notices when a site has ended the session of the crawler."""
+    """Detects that a site has ended the session of the crawler."""
 
     def __init__(self, fetcher: Fetcher, source: str, read_links: Callable[[Page], Links]) -> None:
         self._fetcher, self._source, self._read_links = fetcher, source, read_links
 
     def check_page(self, url: str, links: Links) -> None:
-        """Check a page that was read with the session, and remember it as a witness if it asks for no password.
+        """Check that a page does not ask for a password, and store its address for later checks of the session.
 
         Raises:
             SessionEnded: the page asks for a password, and the session has ended.
-            NotWanted: the page asks for a password although the session is alive.
+            NotWanted: the page asks for a password although the session is valid.
         """
         session = self._fetcher.session(url)
         if session and session.kinds and links.asks_password:
@@ -98,7 +98,7 @@ class LoginCheck:
             raise SessionEnded(f"{origin(url)} asks to log in at {url}: its {kinds} must be renewed")
 
     def _is_refused(self, url: str, is_anonymous: bool) -> bool:
-        """Return whether a previously readable page requires a login now. Raises FetchError."""
+        """Return whether the site requires a login for an address. Raises FetchError if it cannot be fetched."""
 
         def refuse(_: str) -> None:
             raise RedirectRefused("a redirect")
@@ -113,7 +113,7 @@ class LoginCheck:
 
 
 class PageReader:
-    """Reads pages of one site; can be used by many threads once `enter_site` has been called."""
+    """Reads pages of one site. Safe to share between threads after a call of `enter_site`."""
 
     def __init__(self, context: SourceContext, sessions: Mapping[str, Session], browser: Browser) -> None:
         """Prepare to read pages of a source. Raises RendererMissing if pages cannot be rendered."""
@@ -121,24 +121,24 @@ class PageReader:
         self._renderer = Renderer(context, browser)
         self.refused_requests = self._renderer.refused_requests
         self._fetcher = Fetcher(context.limits, sessions)
-        self.close = self._fetcher.close  # call it when no thread uses the reader
+        self.close = self._fetcher.close  # to be called after all threads have stopped
         self._readers = ReaderPool()
         self._logins = LoginCheck(self._fetcher, context.source, partial(read_links, lend=self._readers.borrowed))
         self.site = ""  # scheme://host:port
         self.moved_from = ""
         self.has_read_start = False
-        self.why_no_links: str | None = None  # empty if the start page has links; None before it is read
-        self._soft_404: dict[str, frozenset[int]] = {}  # shingles by address of a folder
+        self.why_no_links: str | None = None  # "" if the start page has links; None before it is read
+        self._soft_404: dict[str, frozenset[int]] = {}  # by folder: shingles of the page for missing pages
         self._soft_404_lock = threading.Lock()
 
     def abort(self) -> None:
-        """Stop all fetchers and readers."""
+        """Abort all requests, and stop the browser and the reader processes."""
         self._fetcher.abort()
         self._renderer.close()
         self._readers.close()
 
     def enter_site(self, start: str) -> None:
-        """Read robots.txt of the start page's site; called again if the start page has moved. Raises FetchError."""
+        """Fetch robots.txt of the start page's site. Call this again if the start page has moved. Raises FetchError."""
         if self.site and urlsplit(self.site).hostname != urlsplit(start).hostname:
             self.moved_from = self.moved_from or self.site
             self._fetcher.leave_site(self.site)
@@ -153,16 +153,16 @@ class PageReader:
             raise NotWanted(f"{site}/robots.txt disallows it")
 
     def refusal(self, url: str) -> str | None:
-        """Return the reason to leave out an address of the site, or None."""
+        """Return the reason to skip an address of the site, or None. Does not check robots.txt."""
         refusal = self._limits.scope.refusal(url)
         session = self._fetcher.session(url)
         return refusal or (session.refusal(url) if session else None)
 
     def read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> Visit:
-        """Fetch one page with its links and text. A refresh to another page is followed like a redirect.
+        """Fetch one page, and read its links and text. A refresh to another page is followed like a redirect.
 
         Raises:
-            NotWanted: the page is left out.
+            NotWanted: the page is excluded by its type, its address or robots.txt.
             PageUnavailable: the page cannot be read now.
             FetchError: the page cannot be read.
             SourceError: no page of the site can be read.
@@ -188,7 +188,7 @@ class PageReader:
             raise
 
     def _unchanged_visit(self, response: HttpResponse, requested: str) -> Visit | None:
-        """Return the visit of a page that has not changed since the previous build, or None if it must be read."""
+        """Return the visit if the page has not changed since the previous build, or None if it must be read."""
         noindex, _ = indexing_rules(x_robots_directives(response.headers))
         record, session = self._reusable_record(response.url), self._fetcher.session(response.url)
         if record is None:
@@ -203,7 +203,7 @@ class PageReader:
         return Visit(replace(page, links=record.links, noindex=noindex)) if is_same else None
 
     def _read_changed(self, response: HttpResponse, requested: str, hops: list[str]) -> Visit | str:
-        """Read a response and return the visit. For a refresh, add the page to `hops` and return the target."""
+        """Read a response and return the visit. If it refreshes to another page, return that address instead."""
         noindex, nofollow = indexing_rules(x_robots_directives(response.headers))
         page = response.as_page(self._context.source, requested)
         selection = ONLY_LINKS if noindex else self._renderer.parts_of(page, self._context.parts_of(page))
@@ -234,17 +234,17 @@ class PageReader:
         return Visit(page, links.canonical, text)
 
     def _reusable_record(self, url: str) -> PageRecord | None:
-        """Return the record of a page, or None if the rendering mode has changed and all pages are read again."""
+        """Return the record of a page in the previous build, or None. A new rendering mode invalidates all records."""
         return None if self._renderer.mode_changed else self._earlier.reusable_page(url)
 
     def _is_soft_404(self, page: Page) -> bool:
-        """Return whether a page is the site's response for missing pages. A made-up address is requested to compare.
+        """Return whether a page is the response of the site for a missing page, which a random address returns.
 
-        A short page is also compared with the response in its top folder, which may belong to another application.
+        If the page is short, a random address in its top folder is tried too: another application may serve the folder.
         """
         text = shingles_without_address(page)
         top, _, rest = urlsplit(page.requested).path[1:].partition("/")
-        folders = [self._start, f"{self.site}/{top}/"] if rest and len(text) <= _MAX_SOFT_404 else [self._start]
+        folders = [self._start, f"{self.site}/{top}/"] if rest and len(text) <= _SHORT_PAGE else [self._start]
         with self._soft_404_lock:
             for folder in folders:
                 if folder not in self._soft_404 and len(self._soft_404) < _MAX_FOLDERS:
@@ -268,8 +268,8 @@ class PageReader:
         """Check the target of a redirect or refresh.
 
         Raises:
-            Moved: the start page is on another site, and the crawl may continue there.
-            RedirectRefused: the target is not followed.
+            Moved: the start page redirects to another site, and the crawl may continue there.
+            RedirectRefused: the target may not be fetched.
         """
         if origin(url) != self.site:
             source, target, session = urlsplit(self.site), urlsplit(url), self._fetcher.session(self.site)

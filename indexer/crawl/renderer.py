@@ -1,7 +1,7 @@
-"""Render the pages of one site that need it: decide which, render them in the browser, and read the documents.
+"""Decide which pages of a site need rendering, render them in the browser, and read the rendered documents.
 
-Scripts load resources by GET if robots.txt and the guard allow it, without credentials of other origins. The browser
-has no secrets and no network: the crawler sends its requests.
+The browser has no secrets and no network access, so the crawler sends the requests of scripts: only GET requests that
+robots.txt and the limits permit. It sends credentials only to the site itself, and not to other origins.
 """
 
 import threading
@@ -30,7 +30,7 @@ _MAX_REFUSED = 100
 
 @dataclass(slots=True)
 class RenderBudget:
-    """The bytes that one page may still load, and a resource that was unavailable, with the reason."""
+    """The number of bytes that one page may still load, and the last unavailable resource with the reason."""
 
     bytes: int
     unavailable: str = ""
@@ -40,11 +40,11 @@ class Renderer:
     """Renders pages of one site according to its `render` setting. Safe to share between threads."""
 
     def __init__(self, context: SourceContext, browser: Browser) -> None:
-        """Prepare to render pages of a source. Raises RendererMissing if the browser is needed but not installed."""
+        """Prepare to render pages of a source. Raises RendererMissing if rendering is on but not installed."""
         limits, live = context.limits, context.earlier.manifest
         self._limits, self._mode = limits, limits.render
         self._browser, self._stop, self._lock = browser, threading.Event(), threading.Lock()
-        self._site = ""  # empty if nothing is rendered
+        self._site = ""  # scheme://host:port; empty if rendering is off
         self._robots: dict[str, Robots | FetchError] = {}
         self._scripts: dict[str, Resource] = {}
         self._cache_left = _SCRIPT_CACHE_BYTES
@@ -56,7 +56,7 @@ class Renderer:
             self.mode_changed = self._mode != (own_settings.get("render") or before.get("render") or "off")
         if self._mode != "off":
             check_installed()
-            # on other sites, private addresses are allowed only in networks that the user names
+            # on other sites, private addresses are permitted only in networks that the user lists
             private = limits.allow_private if isinstance(limits.allow_private, tuple) else False
             self._resource_fetcher = Fetcher(replace(limits, allow_private=private))
 
@@ -68,31 +68,31 @@ class Renderer:
             self._resource_fetcher.pacer = fetcher.pacer
 
     def close(self) -> None:
-        """Stop all rendering at once."""
+        """Stop all rendering immediately."""
         self._stop.set()
         if self._mode != "off":
             self._resource_fetcher.abort()
             self._resource_fetcher.close()
 
     def refused_requests(self) -> list[Skip]:
-        """Return the requests of scripts that were refused."""
+        """Return a skip for each request of a script that was refused."""
         return [*self._refused.values()]
 
     def parts_of(self, page: Page, requested: PageParts) -> PageParts:
-        """Return the parts of a page to read before it is rendered."""
+        """Return the parts of a page to read before rendering. In the mode `on`, most are read after rendering."""
         if not self._site or page.content_type not in MARKUP:
             return requested
         return PageParts() if self._mode == "on" else replace(requested, needs_rendering=_has_script(page))
 
     def render_if_needed(self, page: Page, links: Links, parts_of: Callable[[Page], PageParts]) -> tuple[Page, Links]:
-        """Render a page if it needs that, and return the page and its links.
+        """Render a page if necessary, and return the page and its links.
 
-        A rendered page has no validators, because it depends on other resources. The next build renders it again.
-        `parts_of` returns the parts to read of the rendered page.
+        A rendered page has no ETag and Last-Modified, because it depends on other resources. So the next build renders
+        it again. `parts_of` returns the parts to read from the rendered page.
 
         Raises:
-            PageUnavailable: the page has no text without a resource that was unavailable, or cannot be rendered now.
-            FetchError: the document cannot be read, or the crawl is being stopped.
+            PageUnavailable: the browser failed, or the page has no text because a resource was unavailable.
+            FetchError: the rendered document cannot be read or is too long, or the crawl is being stopped.
             SourceError: the browser does not start, or the session with the site has ended.
         """
         if not (self._site and page.content_type in MARKUP and (self._mode == "on" or links.needs_rendering)):
@@ -123,7 +123,7 @@ class Renderer:
         return rendered, replace(rendered_links, urls=urls, asks_password=asks_password)
 
     def load(self, budget: RenderBudget, address: str, is_script: bool, headers: Mapping[str, str]) -> Resource | None:
-        """Return a resource that the browser requests, or None if it is refused. Raises CredentialsError."""
+        """Fetch a resource for the browser. Returns None if it is refused or unavailable. Raises CredentialsError."""
         url = normalise(address, "")
         if url is None:
             return None

@@ -1,8 +1,8 @@
-"""Find pages of one site with the same text, to detect wrong canonical addresses and other views of a page.
+"""Compare the texts of pages of one site, to detect wrong canonical addresses and alternative views of a page.
 
-Texts are compared by samples of their shingles of three words: the lowest hashes (A. Broder, "On the resemblance and
-containment of documents", 1997). A view of a page is its source, its print version, or similar. It has the text of the
-page, and its address follows from the page's address by a pattern that is common on the site.
+The shingles of a text are the hashes of its runs of three words. Two texts are compared by samples, which contain the
+lowest hashes (A. Broder, "On the resemblance and containment of documents", 1997). A view of a page, such as its source
+or print version, has the same text. A pattern that is common on the site turns the page's address into the view's.
 """
 
 import re
@@ -19,12 +19,12 @@ from indexer.generation.previous import PreviousGeneration
 from indexer.read.formats import HTML, effective_type, reader_of
 from indexer.records import CarriedPage, Extraction, Page
 
-_WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|[^\W_\u3040-\u9fff\uac00-\ud7a3]+")  # CJK by character
+_WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|[^\W_\u3040-\u9fff\uac00-\ud7a3]+")  # each CJK character is a word
 _WITH_DIGIT = re.compile(r"\b[^\W\d]*+\d\w*+")
 _MAX_CHARACTERS = 200_000
 _SHORT_TEXT = 30  # shingles
 _SAMPLE_SIZE = 128
-_SCATTER = 0x9E3779B1  # spreads the CRCs of similar words
+_SCATTER = 0x9E3779B1  # a multiplier that spreads the CRCs of similar words
 _MIN_TEXT_SHARE, _MIN_LINK_SHARE = 0.8, 0.95
 _MIN_SHARE_WITH_NOTE = 0.65
 _MAX_DIFFERENT, _MAX_DIFFERENT_SHARE = 8, 0.25
@@ -35,7 +35,7 @@ _PLAIN_READERS = frozenset({"plain", "restructured"})
 
 
 def text_of(page: Page) -> str:
-    """Return the text of a page, or an empty string if the page was not read."""
+    """Return the text of a page, or an empty string if the page was not parsed."""
     if page.reading is None:
         reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
         return page.body[: 4 * _MAX_CHARACTERS].decode("utf-8", "replace") if reader in _PLAIN_READERS else ""
@@ -47,7 +47,7 @@ def text_of(page: Page) -> str:
 
 
 def shingles(text: str) -> frozenset[int]:
-    """Return the 32-bit hashes of all runs of three words, without case and punctuation."""
+    """Return a 32-bit hash of each run of three words. Case and punctuation are ignored."""
     words = _WORD.findall(text[:_MAX_CHARACTERS].casefold())
     triples = (f"{first} {second} {third}" for (first, second), (_, third) in pairwise(pairwise(words)))
     runs = triples if len(words) > 2 else words
@@ -55,7 +55,7 @@ def shingles(text: str) -> frozenset[int]:
 
 
 def shingles_without_address(page: Page) -> frozenset[int]:
-    """Return the shingles of a page without its address and without numbers, which soft 404 pages repeat or invent."""
+    """Return the shingles of a page, without its address and words with digits, which differ between soft 404 pages."""
     text, path = text_of(page), urlsplit(page.requested).path
     for name in (page.requested, path, path.strip("/")) if len(path) > _MAX_WORD_LIKE_PATH else ():
         text = text.replace(name, " ")
@@ -67,30 +67,30 @@ def _words_of(page: Page) -> frozenset[str]:
 
 
 def is_same_answer(page: Collection[int], missing: Collection[int]) -> bool:
-    """Return whether a response is almost the same as the response for a missing page. Both are given as shingles."""
+    """Return whether a page is almost the same as the response for a missing page. The arguments are shingles."""
     different = len({*page}.difference(missing))
     return bool(page) and different <= _MAX_DIFFERENT and different <= _MAX_DIFFERENT_SHARE * len(page)
 
 
 def is_within(text: Collection[int], other: Collection[int]) -> bool:
-    """Return whether a text is empty or part of another. Both are given as shingles."""
+    """Return whether `text` is empty or mostly contained in `other`. The arguments are shingles."""
     return _is_in(Sample.of(text), Sample.of(other))
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The lowest hashes of a set in ascending order, and whether these are all its hashes."""
+    """The lowest hashes of a set in ascending order. `is_all` is True if the set has no other hashes."""
 
     lowest: "array[int]"
     is_all: bool
 
     @classmethod
     def of(cls, hashes: Collection[int]) -> Self:
-        """Take the sample of a set of 32-bit hashes."""
+        """Return the sample of a set of 32-bit hashes."""
         return cls(array("I", sorted(hashes)[:_SAMPLE_SIZE]), len(hashes) <= _SAMPLE_SIZE)
 
     def share_in(self, other: "Sample") -> float | None:
-        """Estimate the share of this set that is also in the other, or return None if the samples do not overlap."""
+        """Estimate the share of this set that `other` contains. Returns None if the ranges of hashes do not overlap."""
         end = len(self.lowest) if other.is_all else bisect_right(self.lowest, other.lowest[-1])
         return len({*self.lowest[:end]}.intersection(other.lowest)) / end if end else None
 
@@ -102,12 +102,12 @@ class SiteTexts:
         self._earlier = earlier
         self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
-        self._words: dict[str, frozenset[str]] = {}  # short pages, as markup changes most of their shingles
+        self._words: dict[str, frozenset[str]] = {}  # of short pages: markup changes most of their shingles
         self._url_by_name: dict[str, str] = {}
         self._pattern_votes: dict[str, int] = {}
 
     def add(self, page: Page | CarriedPage, text: Collection[int]) -> None:
-        """Add an indexed page, with the shingles of its text."""
+        """Add an indexed page. `text` contains the shingles of its text."""
         url = page.url
         if text:
             self._texts[url] = Sample.of(text)
@@ -117,12 +117,12 @@ class SiteTexts:
         self._url_by_name.setdefault(_base_name(url), url)
 
     def has_text(self, url: str, text: Collection[int]) -> bool:
-        """Return whether a page contains a text, given as shingles, or was not read."""
+        """Return whether the page at an address contains a text (as shingles). True if the page is unknown."""
         sample = self._sample(url)
         return sample is None or _is_in(Sample.of(text), sample)
 
     def is_view(self, page: Page, text: Collection[int], referrer: str) -> bool:
-        """Return whether a page is only another view of its referrer, or of a page with the same name."""
+        """Return whether a page is an alternative view of its referrer, or of a page with the same base name."""
         if not text:
             return False
         sample = Sample.of(text)
@@ -134,7 +134,7 @@ class SiteTexts:
         return is_same
 
     def has_view_address(self, url: str, referrer: str) -> bool:
-        """Return whether the address of a link follows a pattern that enough views have confirmed."""
+        """Return whether the address of a link matches an address pattern that enough views have confirmed."""
         return bool(self._pattern_votes) and self._pattern_votes.get(view_pattern(referrer, url) or "", 0) >= _MIN_VOTES
 
     def is_collection(self, text: Collection[int]) -> bool:
@@ -158,12 +158,12 @@ class SiteTexts:
         has_pattern = original in self._links and view_pattern(original, page.url) is not None
         if not has_pattern or not has_all or not _is_in(sample, original_sample):
             return False
-        # other versions and translations of a page link to each other; a view has only the links of its page
+        # a view has only the links of its page; other versions and translations have more, as they link to each other
         share = _sample_links({*page.links} - {page.url, original}).share_in(self._links[original])
         return share is None or share >= _MIN_LINK_SHARE
 
     def _sample(self, url: str) -> Sample | None:
-        """Return the sample of a page's text in this build or the previous one, or None if neither has the page."""
+        """Return the sample of a page's text in this build or the previous build. None if neither has the page."""
         if url not in self._texts and (record := self._earlier.page(url)) and record.outcome.is_indexed:
             _, chunks, _ = self._earlier.read(self._earlier.document(url)[0])
             self._texts[url] = Sample.of(shingles("\n".join(f"{chunk.section}\n{chunk.text}" for chunk in chunks)))
@@ -174,7 +174,7 @@ def view_pattern(page: str, link: str) -> str | None:
     """Return the pattern that turns the address of a page into the address of a link on it, or None.
 
     For example, `>_sources/*.rst.txt` adds a folder, `blob>raw/*` replaces a folder, `*/print` adds a segment, `?plain`
-    adds a query, and `/edit?page=*` has the name of the page in its query.
+    adds a query, and `/edit?page=*` passes the name of the page in the query.
     """
     page_url, link_url = urlsplit(page), urlsplit(link)
     query = parse_qsl(link_url.query, keep_blank_values=True)
@@ -205,7 +205,7 @@ def _steps(path: str) -> list[str]:
 
 
 def _page_paths(path: str) -> list[list[str]]:
-    """Return the segments of a path without its suffix. A folder has two results, with `index` and without it."""
+    """Return the segments of a path, without a file suffix. A folder has two results: with and without `index`."""
     *folder, last = [*_steps(path), *([""] if path.endswith("/") else [])]
     name = _SUFFIX.sub("", last) or "index"
     return [[*folder, name], folder] if name == "index" else [[*folder, name]]

@@ -1,4 +1,4 @@
-"""The files that guide crawlers: robots.txt (RFC 9309), sitemaps, feeds, llms.txt and other lists of pages."""
+"""Read the files of a site for crawlers: robots.txt (RFC 9309), sitemaps, feeds, llms.txt and other lists of pages."""
 
 import re
 from collections import deque
@@ -16,24 +16,24 @@ from indexer.read.formats import LISTING, MAX_ENTRIES
 from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Failure, Page, Skip
 
-_MAX_BYTES = 500 * 1024  # RFC 9309, 2.5
+_ROBOTS_BYTES = 500 * 1024  # maximum by RFC 9309, section 2.5
 _MAX_DELAY_SECONDS = 60.0
 _MAX_WILDCARDS = 300
 _LINE = re.compile(r"(user[ -]agent|crawl[ -]delay|[\w-]+)\s*:?\s*(.*)", re.IGNORECASE)
-_DISALLOW = frozenset("disallow dissallow dissalow disalow diasllow disallaw".split())  # usual misspellings
+_DISALLOW = frozenset("disallow dissallow dissalow disalow diasllow disallaw".split())  # and common misspellings
 _OTHER_RULES = frozenset({"crawl-delay", "request-rate", "visit-time"})
 _UNESCAPED = "!$%&'()*+,-./:;=?@[\\]^_|~"
 
 
 class Robots:
-    """The rules of a robots.txt for one crawler. Memory and time are linear in its length."""
+    """The rules of a robots.txt file for one crawler. Parsing takes memory and time linear in the file's length."""
 
     def __init__(self, text: str, user_agent: str) -> None:
         rules, sitemaps = _rules_for(product_token(user_agent), text)
         self.sitemaps = tuple(sitemaps)
         self.delay = 0.0
         self._allowed_by_prefix: dict[str, bool] = {}
-        self._patterns: list[tuple[int, bool, str]] = []  # length, whether it allows, pattern
+        self._patterns: list[tuple[int, bool, str]] = []  # (length, whether it allows, pattern)
         wildcards_left = _MAX_WILDCARDS
         for key, value in rules:
             if key == "crawl-delay" and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
@@ -47,13 +47,13 @@ class Robots:
                 self._allowed_by_prefix[pattern] = allows or self._allowed_by_prefix.get(pattern, False)
             elif wildcards_left >= 0:
                 self._patterns.append((len(pattern), allows, pattern))
-            elif not allows:  # too many wildcards to match, so forbid all paths up to the first one
+            elif not allows:  # too many wildcards, so disallow the whole prefix before the first one
                 self._allowed_by_prefix.setdefault(pattern.removesuffix("$").partition("*")[0], False)
         self._lengths = sorted({*map(len, self._allowed_by_prefix)}, reverse=True)
         self._patterns.sort(reverse=True)
 
     def allows(self, url: str) -> bool:
-        """Return whether an address may be fetched: the longest matching rule decides, and `allow` wins a tie."""
+        """Return whether an address may be fetched. The longest matching rule decides, and `allow` wins a tie."""
         url_parts = urlsplit(url)
         path = normalise_escapes(f"{url_parts.path}?{url_parts.query}" if url_parts.query else url_parts.path)
         length = next((n for n in self._lengths if n <= len(path) and path[:n] in self._allowed_by_prefix), 0)
@@ -67,7 +67,7 @@ class Robots:
 
 
 def _rules_for(name: str | None, text: str) -> tuple[list[tuple[str, str]], Iterable[str]]:
-    """Return the rules for a crawler, or the rules for `*` if there are none, and the addresses of sitemaps."""
+    """Return the rules for a crawler (or else the rules for `*`), and the addresses of sitemaps."""
     groups: dict[str | None, list[tuple[str, str]]] = {}
     sitemaps: dict[str, None] = {}
     current, in_agents = set[str | None](), False
@@ -90,7 +90,7 @@ def _rules_for(name: str | None, text: str) -> tuple[list[tuple[str, str]], Iter
 
 
 def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
-    """Fetch the rules of a site (`scheme://host:port`). Raises FetchError if the site may not be crawled."""
+    """Fetch robots.txt of a site (`scheme://host:port`). Raises FetchError if the site may not be crawled."""
 
     def check_redirect(url: str) -> None:
         source, target = urlsplit(site), urlsplit(url)
@@ -100,7 +100,7 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
             raise NotWanted(f"robots.txt redirects to another site ({origin(url)})")
 
     try:
-        response = fetcher.get(f"{site}/robots.txt", PageRequest(check_redirect, types=None, max_length=_MAX_BYTES))
+        response = fetcher.get(f"{site}/robots.txt", PageRequest(check_redirect, types=None, max_length=_ROBOTS_BYTES))
     except FetchError as error:
         if error.status is not None and 400 <= error.status < 500:
             return Robots("", user_agent)
@@ -108,7 +108,7 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
             raise FetchError(f"robots.txt answers {error}, so the site may not be crawled until that ends") from error
         raise
     text = response.body.decode("utf-8-sig", "replace")
-    if len(response.body) == _MAX_BYTES:  # a truncated path would match, and so forbid, more addresses
+    if len(response.body) == _ROBOTS_BYTES:  # a truncated path would disallow too many addresses
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
     return Robots(text, user_agent)
 
@@ -123,16 +123,16 @@ MAX_SITEMAPS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SitemapPages:
-    """The addresses in several sitemaps, and the sitemaps and pages that were left out."""
+    """The addresses of pages in several sitemaps, with a note for each sitemap or page that was left out."""
 
     urls: tuple[str, ...]
     notes: tuple[Skip | Failure, ...]
-    unavailable: PageUnavailable | None  # the first error, if any; some addresses are then missing
+    unavailable: PageUnavailable | None  # the first error; `urls` is then incomplete
 
 
 @dataclass(frozen=True, slots=True)
 class SitemapReader:
-    """Reads the sitemaps of one site (`scheme://host:port`), up to `max_pages` but at least one whole sitemap."""
+    """Reads the sitemaps of one site (`scheme://host:port`), up to `max_pages` or `MAX_ENTRIES`, whichever is more."""
 
     site: str
     robots: Robots
@@ -146,11 +146,11 @@ class SitemapReader:
 
         Args:
             urls: addresses of sitemaps.
-            first: a sitemap that has been fetched already, and is read before the others.
+            first: a sitemap that has already been fetched. It is read before `urls`.
 
         Raises:
             FetchError: `first` cannot be read.
-            PageUnavailable: a sitemap that `first` refers to is unavailable.
+            PageUnavailable: `first` is passed, and a sitemap that it lists is unavailable.
         """
         due, visited, pages = deque(urls), set[str](), dict[str, None]()
         notes, unavailable = list[Skip | Failure](), None
@@ -183,7 +183,7 @@ class SitemapReader:
         return SitemapPages(tuple(url for url in pages if origin(url) == self.site), tuple(notes), unavailable)
 
     def _with_site_scheme(self, url: str) -> str:
-        """Move an address on the site's present or former host to `site`, because sitemaps mix http and https."""
+        """Replace the origin of an address on the site's host or former host by `site`: sitemaps mix http and https."""
         hosts = (urlsplit(self.site).netloc, urlsplit(self.former_site).netloc)
         return self.site + url.removeprefix(origin(url)) if urlsplit(url).netloc in hosts else url
 
@@ -204,7 +204,7 @@ def is_sitemap(page: Page) -> bool:
 
 
 def read_sitemap(page: Page, lend: Lend = borrowed) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the addresses of pages and of sitemaps in a sitemap, on any site. Raises FetchError if it is not valid."""
+    """Return the addresses of pages and those of sitemaps in a sitemap. Raises FetchError if it is not valid."""
     if page.url.endswith(LLMS):
         return read_links(replace(page, content_type="text/markdown"), lend).urls, ()
     pages: dict[str, None] = {}
