@@ -1,6 +1,6 @@
-"""Filters for searches: conditions on the terms and the date of a document.
+"""Filters of searches: conditions on the terms and the date of a document.
 
-A term is a field with a value, such as `language:en`; see `terms_of`. Every store translates `Filter.conditions`.
+A term combines a field and a value, such as `language:en`, see `terms_of`. Each store evaluates `Filter.conditions`.
 """
 
 import hashlib
@@ -30,26 +30,26 @@ _LANGUAGE = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")
 
 
 class HasTerm(NamedTuple):
-    """A document has one of these terms. Without terms, no document matches."""
+    """Matches documents that have at least one of the terms. If `terms` is empty, no document matches."""
 
     terms: tuple[str, ...]
 
 
 class LacksTerm(NamedTuple):
-    """A document does not have this term."""
+    """Matches documents that do not have the term."""
 
     term: str
 
 
 class Dated(NamedTuple):
-    """A document has a date from the first to the last day, inclusive. None means no limit."""
+    """Matches documents with a date from `first` to `last`, inclusive. None means no limit."""
 
     first: str | None
     last: str | None
 
 
 class AnyOf(NamedTuple):
-    """All conditions of at least one alternative hold."""
+    """Matches documents that meet all conditions of at least one alternative."""
 
     alternatives: tuple[tuple["Condition", ...], ...]
 
@@ -59,11 +59,12 @@ Condition = HasTerm | LacksTerm | Dated | AnyOf
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A condition on documents: each field that is set must match one of its values. Filters are hashable.
+    """A condition on documents. For each field that is set, a document must have one of its values. Hashable.
 
     `path` is like `url_prefix`, without scheme and host. `versions.resolve_versions` replaces `version` with addresses.
-    `metadata` has names and values, and their case matters. `readers` are names of the caller, and each access list of
-    a document must have one of them; None ignores access lists. At least one filter of each set in `also` must match.
+    `metadata` has case-sensitive names and values. `readers` are the names of the caller, and each access list of a
+    document must have one of them. If it is None, access lists are ignored. `also` has sets of filters: a document must
+    match at least one filter of each set.
     """
 
     source: tuple[str, ...] = ()
@@ -83,7 +84,7 @@ class Filter:
 
     @classmethod
     def parse(cls, fields: object) -> "Filter":
-        """Read a JSON-ready mapping of FIELDS: texts or lists of texts, date {"from", "to"}, metadata {name: texts}.
+        """Parse a JSON object with FIELDS: strings or lists of them, date {"from", "to"}, metadata {name: strings}.
 
         Raises:
             FilterError: a field is not valid.
@@ -128,16 +129,16 @@ class Filter:
 
     @classmethod
     def any_of(cls, filters: "Iterable[Filter]") -> "Filter":
-        """Return the union of filters. The union of no filters allows nothing."""
+        """Return the union of filters. The union of no filters matches no document."""
         alternatives = frozenset(filters)
         return next(iter(alternatives)) if len(alternatives) == 1 else cls(also=frozenset([alternatives]))
 
     def __and__(self, other: "Filter") -> "Filter":
-        """Return the intersection of two filters. Its `as_dict` is that of the first filter."""
+        """Return the intersection of two filters. `as_dict` of the result has only the fields of the first filter."""
         return replace(self, also=self.also | {frozenset([other])})
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form for `parse`, without empty fields."""
+        """Return the filter as a JSON object for `parse`, without empty fields, `readers` and `also`."""
         fields: dict[str, Any] = {name: list(getattr(self, name)) for name in LISTS if getattr(self, name)}
         dates = {"from": self.date_from, "to": self.date_to}
         if any(dates.values()):
@@ -147,12 +148,12 @@ class Filter:
         return fields
 
     def without_readers(self) -> "Filter":
-        """Return the filter without its conditions on readers, for indexes without access lists."""
+        """Return a copy of the filter without conditions on readers, for indexes without access lists."""
         also = frozenset(frozenset(each.without_readers() for each in alternatives) for alternatives in self.also)
         return replace(self, readers=None, also=also)
 
     def conditions(self) -> tuple[Condition, ...]:
-        """Return conditions, all of which must hold for a document."""
+        """Return the conditions of the filter. A document must meet all of them."""
         groups = [
             [_term(name, value) for value in getattr(self, name)]
             for name in ("source", "language", "content_type", "version")
@@ -169,29 +170,29 @@ class Filter:
             tests.append(AnyOf(((LacksTerm(kind),), (names,))))
         for alternatives in self.also:
             each = tuple(one.conditions() for one in alternatives)
-            if () not in each:  # an alternative without conditions allows every document
+            if () not in each:  # an alternative without conditions matches every document
                 tests += each[0] if len(each) == 1 else (AnyOf(each),)
         return tuple(tests)
 
 
 @dataclass(frozen=True, slots=True)
 class EachFilter(Filter):
-    """A filter for each of several collections; None allows all documents. As a single filter, it is their union."""
+    """Filters for several collections, in their order. None matches all documents of a collection."""
 
     parts: tuple[Filter | None, ...] = ()
 
     def conditions(self) -> tuple[Condition, ...]:
-        """Return the conditions for a document of any collection."""
+        """Return the conditions of the union of all filters."""
         return Filter.any_of(part or Filter() for part in self.parts).conditions()
 
 
 def parts_of(filter: Filter | None, count: int) -> Sequence[Filter | None]:
-    """Return the filter of each of `count` collections."""
+    """Return one filter for each of `count` collections."""
     return filter.parts if isinstance(filter, EachFilter) else [filter] * count
 
 
 def terms_of(document: Document) -> list[str]:
-    """Return the distinct terms of a document. All but those of access lists are under 300 bytes of UTF-8."""
+    """Return the distinct terms of a document. Only terms of access lists may be longer than 300 bytes of UTF-8."""
     top, path = _split(document.url)
     terms = [_term("source", document.source), _term("content_type", document.content_type)]
     if document.language is not None:
@@ -201,7 +202,7 @@ def terms_of(document: Document) -> list[str]:
     terms += [_term("metadata", value, name) for name, values in document.metadata.items() for value in values]
     for lists, names in document.access._asdict().items():
         if names is not None:
-            # The first term marks that there is a list. Names are not hashed: the next build reads them from the terms.
+            # The first term, without a name, says that the list exists. The next build reads names, so none is hashed.
             terms += [f"{ACCESS_PREFIX}{lists}:{name}" for name in ("", *names)]
     return list(dict.fromkeys(terms))
 
@@ -217,7 +218,7 @@ def access_of(terms: Iterable[str]) -> AccessLists:
 
 
 def folded(text: str) -> str:
-    """Normalise a name or value of metadata: NFC, single spaces, no joiners."""
+    """Normalise a name or value of metadata to NFC, with single spaces and without joiners."""
     return unicodedata.normalize("NFC", " ".join(without_joiners(text).split()))
 
 
@@ -239,7 +240,7 @@ def is_day(value: object) -> bool:
 
 
 def _term(field: str, value: str, name: str = "") -> str:
-    # the length tells where the name ends; `#` marks a digest, `:` a value
+    # the length shows where the name ends; `:` is followed by the value, `#` by the hash of a long value
     value = f"{len(name)}:{name}={value}" if field == "metadata" else value
     data = value.encode("utf-8", "replace")
     if len(data) <= _MAX_TERM_BYTES:
@@ -248,7 +249,7 @@ def _term(field: str, value: str, name: str = "") -> str:
 
 
 def _levels(top: str, path: str) -> list[str]:
-    """Return the folders of an address, outermost first, and the address, unquoted and without slashes at the end."""
+    """Return the prefixes of an address by folder, shortest first, then the address. All are unquoted."""
     path, mark, query = path.partition("?")
     folders = unquote(path).strip("/").split("/") if path.strip("/") else []
     levels = [top]

@@ -1,4 +1,4 @@
-"""Memory limits of a build: `ulimit -v` and cgroups."""
+"""Adapt a build to memory limits: `ulimit -v` and cgroups."""
 
 import ctypes
 import math
@@ -15,26 +15,26 @@ from indexer.errors import MemoryShort
 
 MIN_BUILD_BYTES = 600 << 20
 _PLENTY_BYTES = 4 << 30
-_BUILD_BYTES = 450 << 20  # needed by the process of the build
+_BUILD_BYTES = 450 << 20  # needed by the main process of a build
 _READER_BYTES = 350 << 20  # needed by each reader process
-_MIN_FREE_BYTES = 96 << 20  # a batch, and buffers of libraries
+_MIN_FREE_BYTES = 96 << 20  # enough for one batch and the buffers of libraries
 _STACK_BYTES = 1 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_M_ARENA_MAX, _MAX_ARENAS = -8, 2  # glibc would allow eight heaps of 64 MB for each processor
+_M_ARENA_MAX, _MAX_ARENAS = -8, 2  # the default is eight heaps of 64 MB for each processor
 _CGROUPS = Path("/sys/fs/cgroup")
 SHORT = "out of memory; an interrupted build publishes nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The lowest memory limit of this process: of a cgroup, or of the address space if `cgroup` is None."""
+    """A memory limit of this process, set by a cgroup, or by `ulimit -v` if `cgroup` is None."""
 
     bytes: int
     name: str
     cgroup: Path | None = None
 
     def used(self) -> int:
-        """Return the bytes in use, without caches of the kernel."""
+        """Return the bytes in use, without the caches of the kernel."""
         if self.cgroup is None:
             return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE_BYTES
         return int(dict(map(str.split, (self.cgroup / "memory.stat").read_text().splitlines()))["anon"])
@@ -42,7 +42,7 @@ class Limit:
 
 @cache
 def limit() -> Limit | None:
-    """Return the lowest memory limit, or None if there is none below 4 GB."""
+    """Return the lowest memory limit of this process, or None if it is 4 GB or more."""
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
     limits = [] if space == resource.RLIM_INFINITY else [Limit(space, "ulimit -v")]
     with suppress(OSError):
@@ -81,7 +81,7 @@ def prepare() -> None:
 
 
 def check() -> None:
-    """Raise MemoryShort if too little memory is free for the next step."""
+    """Raise MemoryShort if too little memory is free to continue."""
     lowest = limit()
     if lowest is not None and lowest.bytes - (used := lowest.used()) < _MIN_FREE_BYTES:
         raise MemoryShort(
@@ -98,12 +98,12 @@ def readers(maximum: int) -> int:
 
 
 def share(maximum: int) -> int:
-    """Return the number of items to keep in memory: `maximum`, or less under a limit, down to an eighth."""
+    """Return the number of items to hold in memory: `maximum`, or down to an eighth of it if memory is limited."""
     lowest = limit()
     return maximum if lowest is None else max(1, maximum // 8, int(maximum * lowest.bytes / _PLENTY_BYTES))
 
 
 def trim() -> None:
-    """Return freed memory to the system (glibc). Takes a few milliseconds without the GIL."""
+    """Return freed memory to the system if the C library is glibc. Takes a few milliseconds, and releases the GIL."""
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""The records that flow through a build: Page → Document → Chunk, and Skip and Failure for pages left out."""
+"""Data classes of a build: a Page becomes a Document with Chunks, or else a Skip or a Failure."""
 
 import hashlib
 import json
@@ -17,11 +17,11 @@ from indexer.text.cleaning import one_line
 
 SEPARATOR = " › "  # separates the headings of a path
 COLUMNS = " | "  # separates the cells of a row
-Readers = tuple[str, ...] | None  # names of an access list; None: everyone
+Readers = tuple[str, ...] | None  # names in an access list; None means everybody
 
 
 class AccessLists(NamedTuple):
-    """The readers of a document, as `user:NAME` and `group:NAME`. A reader must be in each list that is not None."""
+    """Access lists of a document, with `user:NAME` and `group:NAME`. A reader must be in each list that is not None."""
 
     external: Readers = None
     declared: Readers = None
@@ -31,7 +31,7 @@ EVERYBODY = AccessLists()
 
 
 class SenderFacts(NamedTuple):
-    """Fields that the sender of a document has set. They override the fields in the document itself."""
+    """Fields that a client has sent with a pushed document. They override the fields in the document itself."""
 
     title: str = ""
     language: str | None = None
@@ -55,7 +55,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The readable part of a document."""
+    """The text and metadata that were extracted from a page or file."""
 
     title: str | None
     sections: tuple["Section", ...]
@@ -68,17 +68,17 @@ class Extraction:
 
 
 class PageBlocks(NamedTuple):
-    """Hashes of the headings and blocks of a page, from which the template of its site is learnt."""
+    """Hashes of the headings and blocks of a page. The template of a site is derived from these hashes."""
 
     headings_hash: int
-    blocks: tuple[tuple[int, int, int, bool], ...]  # hashes of parent's path, path and text; whether mostly links
+    blocks: tuple[tuple[int, int, int, bool], ...]  # (hash of parent's path, of path, of text, is mostly links)
 
 
 @dataclass(frozen=True, slots=True)
 class PageReading:
-    """The text and blocks of a page that was read together with its links. The text is without the site's template."""
+    """The text and blocks of a page, which were parsed with its links. The site's template is removed from the text."""
 
-    content: Extraction | ParseError | None  # None if only the blocks were read
+    content: Extraction | ParseError | None  # None if only the blocks were parsed
     template: str = ""
     blocks: PageBlocks | None = None
 
@@ -87,9 +87,9 @@ class PageReading:
 class Page:
     """One fetched resource, as bytes.
 
-    Local files have an address with `file://`. `requested` is the address before redirects, and empty for files.
-    `links` are on the same site. `note` is for `indexer.text.reader_notes`. `language` is the primary subtag of the
-    Content-Language header. `content_hash` covers everything that parsing uses.
+    The address of a local file begins with `file://`. `requested` is the address before redirects, and empty for files.
+    `links` are on the same site. `note` appears in the report of the build. `language` is the primary subtag of the
+    Content-Language header. `content_hash` depends on all data that the parser uses.
     """
 
     url: str  # final address, normalised, without fragment
@@ -122,7 +122,7 @@ class Page:
 
 
 class PageState(StrEnum):
-    """Result of a build for one page."""
+    """The result of a build for one page."""
 
     INDEXED = "indexed"
     SKIPPED = "skipped"
@@ -130,7 +130,7 @@ class PageState(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """The state of a page after a build. `reasons` are notes if it is indexed, or else why it is not."""
+    """The state of a page after a build. `reasons` are notes on an indexed page, or why another page is not indexed."""
 
     state: PageState
     reasons: tuple[str, ...] = ()
@@ -143,13 +143,13 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageRecord:
-    """The record of a page for the next build."""
+    """Data about a page that an index stores for the next build."""
 
     url: str
     source: str
     requested: str
     etag: str | None
-    last_modified: str | None  # None if too recent to identify a version
+    last_modified: str | None  # None if it is too recent to identify a version
     content_hash: str
     links: tuple[str, ...]
     noindex: bool
@@ -189,7 +189,7 @@ class _SkippedOrFailed:
 
 
 class Skip(_SkippedOrFailed):
-    """A page or file that was left out on purpose."""
+    """A page or file that is not indexed on purpose."""
 
 
 class Failure(_SkippedOrFailed):
@@ -201,7 +201,7 @@ Item = Page | CarriedPage | Skip | Failure
 
 
 class TextBlock(NamedTuple):
-    """A block of code or a table in a text, by its characters [start, end)."""
+    """The position of a code block or table in a text: characters `start` to `end`, exclusive."""
 
     start: int
     end: int
@@ -209,7 +209,7 @@ class TextBlock(NamedTuple):
 
 
 class SectionBlock(NamedTuple):
-    """A code block, table or row of a section, by its characters [start, end), to be kept in one passage."""
+    """A code block, table or row of a section, at [start, end). A passage should contain all of it."""
 
     start: int
     end: int
@@ -227,14 +227,14 @@ class Section:
     blocks: tuple[SectionBlock, ...] = ()
 
 
-def anchor_at(section: Section, place: int) -> str | None:
-    """Return the fragment of the nearest anchor before a character of a section."""
-    before = bisect_right(section.marks, place, key=itemgetter(0))
+def anchor_at(section: Section, offset: int) -> str | None:
+    """Return the fragment of the last anchor before an offset in the text of a section."""
+    before = bisect_right(section.marks, offset, key=itemgetter(0))
     return section.marks[before - 1][1] if before else section.anchor
 
 
 class ScanCounts(NamedTuple):
-    """Results of OCR on the scanned pages of a document. `left_out` counts lines that are left out as uncertain."""
+    """Results of OCR on the scanned pages of a document. `left_out` counts discarded lines with low confidence."""
 
     pages: int = 0
     lines: int = 0
@@ -247,7 +247,7 @@ NO_SCANS = ScanCounts()
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A page as text: its title, sections and metadata."""
+    """The text of a page in sections, with its title and metadata."""
 
     url: str
     source: str
@@ -259,7 +259,7 @@ class Document:
     fetched_at: str
     content_type: str = "text/html"  # media type in lower case, without parameters
     language: str | None = None  # primary subtag in lower case: "en", not "en-GB"
-    date: str | None = None  # YYYY-MM-DD of the last change, else of publication
+    date: str | None = None  # YYYY-MM-DD of the last change, or else of publication
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scans: ScanCounts = NO_SCANS
     access: AccessLists = EVERYBODY
@@ -269,7 +269,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage short enough for the model. Its content hash and number of tokens are those of `embedded_text`."""
+    """A passage that the model can embed as a whole. `content_hash` and `tokens` are computed from `embedded_text`."""
 
     id: str  # hash of document url, text and repetition number
     url: str
@@ -277,7 +277,7 @@ class Chunk:
     title: str
     section: str
     text: str
-    embedded_text: str  # heading context + text; empty if the vector is carried over
+    embedded_text: str  # heading context and text; empty if the vector is copied
     content_hash: str
     tokens: int
     position: int

@@ -12,12 +12,12 @@ from indexer.records import Page
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """One source of a build."""
+    """A source of a build, with its limits and the previous generation."""
 
     source: str
     limits: CrawlLimits
     report_due: Callable[[int], None] = lambda _: None
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
     no_images: str = OCR_OFF  # reason why images are not read, or empty
-    # returns the parts of a page to read together; any thread may call it
+    # returns the parts to read of a page; called from several threads
     parts_of: Callable[[Page], PageParts] = lambda _: PageParts(links=True)

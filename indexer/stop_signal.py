@@ -1,4 +1,4 @@
-"""Raise an exception for a stop signal, again and again until it is not swallowed."""
+"""Raise an exception when a stop signal arrives, and raise it again if other code swallows it."""
 
 import signal
 import weakref
@@ -9,15 +9,15 @@ REPEAT_SECONDS = 1.0
 
 
 class Stopped(KeyboardInterrupt):
-    """A stop signal. Unlike its base class, it allows weak references."""
+    """A stop signal has arrived. Unlike KeyboardInterrupt, this class allows weak references."""
 
 
 @contextmanager
 def raise_at(number: int) -> Iterator[None]:
     """Raise Stopped in the block when the signal arrives. Requires the main thread.
 
-    Destructors and callbacks of C code swallow exceptions, so another is raised every second until one ends the block.
-    While the last exception object is alive, it is still propagating or being handled, so no other is raised.
+    Destructors and callbacks from C code swallow exceptions, so Stopped is raised every second until the block ends.
+    While the last exception object is alive, it is still propagating or being handled, so no new one is raised.
     """
     earlier, earlier_alarm = signal.getsignal(number), signal.getsignal(signal.SIGALRM)
     last: Callable[[], Stopped | None] | None = None
@@ -32,7 +32,7 @@ def raise_at(number: int) -> Iterator[None]:
             try:
                 raise error
             finally:
-                del error  # the traceback refers to this frame
+                del error  # the traceback refers to this frame, and would keep `error` alive
 
     signal.signal(number, stop)
     try:

@@ -157,7 +157,7 @@ class Fetcher:
             status, headers = response.status, httpx.Headers(response.headers)
             redact: Callable[[bytes], bytes] = bytes
             if session is not None:
-                session.take_cookies(url, headers.get_list("Set-Cookie"))
+                session.store_cookies(url, headers.get_list("Set-Cookie"))
                 redact = session.redact
             fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
             if status == _NOT_MODIFIED and validators:

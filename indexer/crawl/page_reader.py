@@ -121,14 +121,14 @@ class PageReader:
         self._renderer = Renderer(context, browser)
         self.refused_requests = self._renderer.refused_requests
         self._fetcher = Fetcher(context.limits, sessions)
-        self.close = self._fetcher.close  # to be called after all threads have stopped
+        self.close = self._fetcher.close  # call it after all threads have stopped
         self._readers = ReaderPool()
         self._logins = LoginCheck(self._fetcher, context.source, partial(read_links, lend=self._readers.borrowed))
         self.site = ""  # scheme://host:port
         self.moved_from = ""
         self.has_read_start = False
         self.why_no_links: str | None = None  # "" if the start page has links; None before it is read
-        self._soft_404: dict[str, frozenset[int]] = {}  # by folder: shingles of the page for missing pages
+        self._soft_404: dict[str, frozenset[int]] = {}  # shingles of the response for a missing page, by folder
         self._soft_404_lock = threading.Lock()
 
     def abort(self) -> None:

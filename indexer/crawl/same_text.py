@@ -102,7 +102,7 @@ class SiteTexts:
         self._earlier = earlier
         self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
-        self._words: dict[str, frozenset[str]] = {}  # of short pages: markup changes most of their shingles
+        self._words: dict[str, frozenset[str]] = {}  # words of short pages: markup changes most of their shingles
         self._url_by_name: dict[str, str] = {}
         self._pattern_votes: dict[str, int] = {}
 

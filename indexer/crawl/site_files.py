@@ -20,7 +20,7 @@ _ROBOTS_BYTES = 500 * 1024  # maximum by RFC 9309, section 2.5
 _MAX_DELAY_SECONDS = 60.0
 _MAX_WILDCARDS = 300
 _LINE = re.compile(r"(user[ -]agent|crawl[ -]delay|[\w-]+)\s*:?\s*(.*)", re.IGNORECASE)
-_DISALLOW = frozenset("disallow dissallow dissalow disalow diasllow disallaw".split())  # and common misspellings
+_DISALLOW = frozenset("disallow dissallow dissalow disalow diasllow disallaw".split())  # common misspellings
 _OTHER_RULES = frozenset({"crawl-delay", "request-rate", "visit-time"})
 _UNESCAPED = "!$%&'()*+,-./:;=?@[\\]^_|~"
 

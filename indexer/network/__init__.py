@@ -1,3 +1,3 @@
-"""Addresses, proxies, credentials and content codings, for crawlers and clients.
+"""Parse addresses, select proxies, decode content codings and manage credentials, for crawlers and clients.
 
-May import only `text`."""
+This package may import only `text`."""

@@ -1,9 +1,10 @@
-"""Credentials of origins, as a user writes them, and sessions with these origins during a build.
+"""Credentials that a user configures for origins, and login sessions with these origins during a build.
 
-A credential says where each secret is. Secrets are read just before they are sent, and redacted from every response.
+A credential names the files and variables with its secrets. Secrets are read just before they are sent, and redacted
+from every response.
 
-One page cannot show whether a session has ended: it may be for other users, or have a password form. So a few readable
-pages are remembered as witnesses. A witness that can be read only with the session shows whether the session is alive.
+A refused page does not prove that a session has ended: it may be for other users, or have a password form. So the
+session stores a few witnesses: pages that it could read. If a witness needs a login and is refused, the session ended.
 """
 
 import base64
@@ -34,7 +35,7 @@ _HTTP_ONLY = "#HttpOnly_"
 _COOKIE_FIELDS = 7
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]+")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
-_MIN_SECRET_CHARS, _MIN_COOKIE_CHARS = 8, 16  # shorter values may be words, and are not redacted
+_MIN_SECRET_CHARS, _MIN_COOKIE_CHARS = 8, 16  # shorter values are not redacted, because they may be words
 _MAX_COOKIE_VALUES = 200
 _MAX_WITNESSES = 3
 # path segments and query words, such as logout, sign_out, Logout.action and Special:UserLogout
@@ -43,7 +44,7 @@ _LOGOUT = re.compile(r"(?:special:)?(?:user)?[-_]?(?:log|sign)[-_]?(?:out|off)(?
 
 @dataclass(frozen=True, slots=True)
 class InEnvironment:
-    """An environment variable with a secret."""
+    """An environment variable that contains a secret."""
 
     name: str
 
@@ -60,14 +61,14 @@ class InEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class InFile:
-    """A file with a secret. It must belong to this user or root, and only its owner may read it."""
+    """A file that contains a secret. Its owner must be this user or root, and only the owner may read it."""
 
     path: Path
 
     def read(self) -> str:
         """Return the secret. Raises CredentialsError."""
         try:
-            handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
+            handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # do not block on a pipe
             with open(handle, "rb") as file:
                 status = os.fstat(handle)
                 if not stat.S_ISREG(status.st_mode):
@@ -104,7 +105,7 @@ class Basic:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Credentials of one origin. Without a secret, only cookies that the site has set are sent."""
+    """Credentials for one origin. If there are no secrets, only cookies that the site has set are sent."""
 
     origin: str
     bearer: SecretPlace | None = None
@@ -113,14 +114,14 @@ class Credential:
     cookies: SecretPlace | None = None
 
     def kinds(self) -> tuple[str, ...]:
-        """Return the kinds of its secrets, such as headers."""
+        """Return the names of the kinds of secrets, such as "headers"."""
         values = (self.bearer, self.basic, self.headers, self.cookies)
         names = ("bearer token", "user name and password", "headers", "cookies")
         return tuple(name for name, value in zip(names, values, strict=True) if value)
 
 
 def credential_for(source: str, credentials: Iterable[Credential]) -> Credential | None:
-    """Return the credential of a source's origin, or of the same host over https."""
+    """Return the credential for the origin of a source, or for the same host over https, or None."""
     url = normalise(source.removeprefix("git+"), "") if "://" in source else None
     host = urlsplit(url).netloc if url else ""
     origins = (origin(url), f"https://{host}") if url else ()
@@ -128,9 +129,9 @@ def credential_for(source: str, credentials: Iterable[Credential]) -> Credential
 
 
 def parse_origin(text: str) -> str:
-    """Return the origin that a user specifies.
+    """Normalise an origin that a user has configured.
 
-    Raises ConfigError unless it has only scheme, host and port, and uses https or is this machine.
+    Raises ConfigError if it has more than scheme, host and port, or uses http for a host other than this machine.
     """
     url = normalise(text, "")
     if url is None or urlsplit(url).path != "/" or "?" in text or "#" in text or has_user(text):
@@ -141,7 +142,7 @@ def parse_origin(text: str) -> str:
 
 
 class Session:
-    """A session with one origin. Safe to share between threads."""
+    """A login session with one origin. Safe to share between threads."""
 
     def __init__(self, credential: Credential) -> None:
         self.kinds = credential.kinds()
@@ -156,7 +157,7 @@ class Session:
         self._certain_witness = ""
 
     def headers(self, url: str) -> dict[str, str]:
-        """Return the headers of a request to an address of the origin. Raises CredentialsError, naming the origin."""
+        """Return the secret headers and the cookies for a request to an address. Raises CredentialsError."""
         with self._lock:
             if self._headers is None:
                 try:
@@ -164,13 +165,13 @@ class Session:
                     self._load_cookies()
                 except CredentialsError as error:
                     raise CredentialsError(f"credentials of {self._credential.origin}: {error}") from None
-                self._learn_cookies()
-        request = Request(url)  # noqa: S310 - nothing is fetched: a cookie jar reads addresses from requests
+                self._redact_cookies()
+        request = Request(url)  # noqa: S310 - not sent: a cookie jar reads the address from a request
         self._cookies.add_cookie_header(request)
         cookie = request.get_header("Cookie")
         return {**self._headers, "Cookie": cookie} if cookie else self._headers
 
-    def take_cookies(self, url: str, lines: Iterable[str]) -> None:
+    def store_cookies(self, url: str, lines: Iterable[str]) -> None:
         """Store the cookies of Set-Cookie headers, except cookies that the origin may not set."""
         message = Message()
         for line in islice(lines, _MAX_COOKIES):
@@ -180,29 +181,30 @@ class Session:
             answer: Any = SimpleNamespace(info=lambda: message)
             with self._lock:
                 self._cookies.extract_cookies(answer, Request(url))  # noqa: S310 - as above
-                self._learn_cookies()
+                self._redact_cookies()
 
     def redact(self, text: bytes) -> bytes:
-        """Remove the secrets of the origin from a response, because a site may repeat them."""
+        """Remove the secrets of the session from a response, because a site may repeat them."""
         for secret in self._redacted_texts:
             text = text.replace(secret, b"")
         return text
 
     def refusal(self, url: str) -> str | None:
-        """Return the reason not to fetch an address with the session, such as that it logs out, or None."""
+        """Return a reason not to fetch an address if it would end the session, or None."""
         url_parts = urlsplit(url)
         words = [*url_parts.path.split("/"), *(word for pair in parse_qsl(url_parts.query) for word in pair)]
         return "a link that logs out" if self.kinds and any(map(_LOGOUT.fullmatch, words)) else None
 
     def add_witness(self, url: str) -> None:
-        """Remember a page that was read with the session."""
+        """Store the address of a page that was read with the session, for `is_alive`."""
         if url not in self._witnesses:
             self._witnesses.append(url)
 
     def is_alive(self, is_refused: Callable[[str, bool], bool]) -> bool | None:
-        """Return whether a page that needs the session can still be read, or None if no such page is known.
+        """Return whether the session is still valid, or None if no witness needs the session.
 
-        `is_refused` fetches an address, without the session if its second argument is True. Its errors are passed on.
+        `is_refused` fetches an address, and returns whether the site requires a login. If the second argument is True,
+        it sends the request without the session. Its errors are not caught.
         """
         for url in [self._certain_witness] if self._certain_witness else [*self._witnesses]:
             if self._certain_witness or is_refused(url, True):
@@ -226,11 +228,11 @@ class Session:
         return headers
 
     def _load_cookies(self) -> None:
-        """Load the cookies of a cookies.txt that belong to the origin. Raises CredentialsError, without values."""
+        """Load the cookies for the origin from a cookies.txt. Raises CredentialsError, which quotes no values."""
         place, host = self._credential.cookies, urlsplit(self._credential.origin).hostname or ""
         if place is None:
             return
-        for number, line in enumerate(place.read().split("\n"), start=1):  # splitlines would also split within values
+        for number, line in enumerate(place.read().split("\n"), start=1):  # splitlines would split values
             line = line.removesuffix("\r").removeprefix(_HTTP_ONLY)
             if not line.strip() or line.startswith("#"):
                 continue
@@ -252,8 +254,8 @@ class Session:
             lacks = f"{place} has no valid cookie for {self._credential.origin}"
             raise CredentialsError(f"{lacks}: export the cookies again, or check the host")
 
-    def _learn_cookies(self) -> None:
-        """Add the values of cookies to the redacted texts. The last 200 values remain: pages may still contain them."""
+    def _redact_cookies(self) -> None:
+        """Add cookie values to the redacted texts. Previous values remain, because pages may still contain them."""
         for cookie in self._cookies:
             if cookie.value and len(cookie.value) >= _MIN_COOKIE_CHARS:
                 self._cookie_values.pop(cookie.value, None)
@@ -264,7 +266,7 @@ class Session:
 
 
 def make_sessions(credentials: Iterable[Credential]) -> dict[str, Session]:
-    """Return a session with each origin, by origin."""
+    """Create a session for each credential, and return the sessions by origin."""
     return {credential.origin: Session(credential) for credential in credentials}
 
 

@@ -1,6 +1,6 @@
-"""Content codings of HTTP, and the proxies and the trusted certificates of requests.
+"""Decode content codings of HTTP, and select the proxy and the trusted certificates of a request.
 
-Codings are undone in steps of limited size, so that a caller can stop at its own limit.
+Bodies are decoded in pieces of limited size, so that a caller can stop at its own limit.
 """
 
 import ssl
@@ -19,27 +19,27 @@ from indexer.network.urls import is_loopback
 
 ACCEPT_ENCODING = "gzip, deflate"
 _MAX_CODINGS = 3
-_MAX_RATIO = 200  # decoded to encoded bytes; prose has less than 50
+_MAX_RATIO = 200  # decoded bytes per encoded byte; prose has less than 50
 _MIN_BYTES_FOR_RATIO = 1_000_000
 _MAX_DECODED_BYTES = 1 << 18
 _SLICE_BYTES = 1 << 14
 GZIP = b"\x1f\x8b"
 _BINARY_SIGNATURES = (b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _BOMS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
-_TEXT = bytes({*range(0x20, 0x100), *b"\t\n\f\r\x1b"})  # MIME Sniffing Standard
+_TEXT = bytes({*range(0x20, 0x100), *b"\t\n\f\r\x1b"})  # bytes of text by the MIME Sniffing Standard
 _SAMPLE_BYTES = 512
 
 
 class CutShort(FetchError):
-    """A body that is truncated."""
+    """The body of a response is truncated."""
 
 
 def decode_body(pieces: Iterable[bytes], encoding: str, *, is_text: bool = False) -> Iterator[bytes]:
-    """Undo the codings that a Content-Encoding header names, at most 256 KiB at a time.
+    """Decode a body according to its Content-Encoding header. Yields at most 256 KiB at a time.
 
-    A body whose first bytes show no compression is returned unchanged. With `is_text`, gzip that the header does not
-    name is undone too. Raises CutShort if the body is truncated, and FetchError if its coding is unknown, or if it is
-    damaged or grows more than 200-fold.
+    If the first bytes show that the body is not compressed, it is yielded unchanged. If `is_text` is True, gzip is also
+    decoded without the header. Raises CutShort if the body is truncated. Raises FetchError if the coding is unknown, or
+    if the body is damaged or grows more than 200-fold.
     """
     names = [name for word in encoding.lower().split(",") if (name := word.strip()) not in ("", "identity")]
     if len(names) > _MAX_CODINGS:
@@ -67,7 +67,7 @@ def decode_body(pieces: Iterable[bytes], encoding: str, *, is_text: bool = False
 
 
 def decode_limited(pieces: Iterable[bytes], encoding: str, max_length: int) -> bytes:
-    """Return a decoded body. Raises FetchError if it cannot be decoded or is longer than `max_length` bytes."""
+    """Return a decoded body. Raises FetchError if decoding fails or yields more than `max_length` bytes."""
     body = bytearray()
     for piece in decode_body(pieces, encoding):
         body += piece
@@ -110,11 +110,11 @@ def _window_bits(name: str, head: bytes, is_plain: bool) -> int:
         return 0
     if head[0] & 0x8F == 8 and int.from_bytes(head[:2]) % 31 == 0:
         return 15
-    return -15 if name == "deflate" else 0  # raw deflate, which some servers send
+    return -15 if name == "deflate" else 0  # -15: raw deflate, which some servers send
 
 
 def _inflate(pieces: Iterator[bytes], wbits: int) -> Iterator[bytes]:
-    """Decode zlib, raw deflate or gzip. Gzip may have several members and padding."""
+    """Decode zlib, raw deflate or gzip. A gzip body may have several members, and padding after them."""
     decoder = zlib.decompressobj(wbits)
     slices = (piece[start : start + _SLICE_BYTES] for piece in pieces for start in range(0, len(piece), _SLICE_BYTES))
     for data in slices:
@@ -133,7 +133,7 @@ ENVIRONMENT = "environment"
 
 
 def proxy_for(url: str, setting: str) -> str | None:
-    """Return the address of the proxy for a URL, or None. This machine is always reached without a proxy."""
+    """Return the address of the proxy for a URL, or None. No proxy is used for this machine."""
     url_parts = urlsplit(url)
     if not setting or is_loopback(url_parts.hostname or ""):
         return None
@@ -156,7 +156,7 @@ def _is_in_network(host: str | None, exceptions: str) -> bool:
 
 
 def proxy_hint(url: str, setting: str) -> str:
-    """Return a hint for a connection error, naming the proxy of the request or the environment's unused proxy."""
+    """Return a hint about the proxy to append to a connection error, or an empty string."""
     if proxy := proxy_for(url, setting):
         return f"; the request went to the proxy {urlsplit(proxy).netloc.rpartition('@')[2]}"
     is_unused = not setting and proxy_for(url, ENVIRONMENT)
@@ -164,7 +164,7 @@ def proxy_hint(url: str, setting: str) -> str:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return a context that trusts the authorities of certifi, and those of this machine or of SSL_CERT_FILE."""
+    """Return a TLS context that trusts the certificates of certifi, and of SSL_CERT_FILE or else of this machine."""
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     return context

@@ -1,7 +1,7 @@
-"""Addresses in one normal form, so that each page has only one address, and the names of sources.
+"""Normalise addresses, so that each page has only one address, and parse the names of sources.
 
-Addresses are parsed and serialised by the URL standard, as in browsers. `normalise` also removes parts that never lead
-to another page: fragment, user name, tracking parameters, session ids, an empty query, the root dot, needless escapes.
+Addresses are parsed and serialised by the URL standard, as in browsers. `normalise` also removes parts that do not
+change the page: fragment, user name, tracking parameters, session ids, an empty query, the root dot, needless escapes.
 """
 
 import ipaddress
@@ -24,7 +24,7 @@ _IN_FRAGMENT = "!$&'()*+,;=:@/?-._~"
 _MAX_LENGTH = 2_000
 _DROPPED = str.maketrans("", "", "\t\r\n")
 
-# parameters that always hold a session id, and parameters that do if their value looks random
+# _SESSION: names of parameters with a session id; _LIKELY: names that may have one, if the value matches _RANDOM
 _SESSION = re.compile(
     r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid|cfid|cftoken", re.IGNORECASE
 )
@@ -67,7 +67,7 @@ def origin(url: str) -> str:
 
 
 def on_site(url: str, site: str) -> str:
-    """Return a normalised address, over https if the site (`scheme://host:port`) of the address has moved to https."""
+    """Return a normalised address. If `site` (`scheme://host:port`) is its site over https, change http to https."""
     is_plain = url.startswith("http://") and site.startswith("https://") and origin(url)[7:] == site[8:]
     return f"https{url[4:]}" if is_plain else url
 
@@ -79,7 +79,7 @@ def has_user(url: str) -> bool:
 
 @lru_cache(256)
 def is_loopback(host: str) -> bool:
-    """Return whether a host is a loopback address or localhost. No name is resolved."""
+    """Return whether a host is a loopback address or `localhost`. Host names are not resolved."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -92,7 +92,7 @@ def with_anchor(url: str, anchor: str | None) -> str:
 
 
 def normalise_escapes(path: str) -> str:
-    """Replace the escapes of unreserved characters by the characters, and write other escapes in upper case."""
+    """Decode percent escapes of unreserved characters, and convert other escapes to upper case."""
 
     def spell(escape: re.Match[str]) -> str:
         character = chr(int(escape[0][1:], 16))
@@ -127,7 +127,7 @@ _KINDS: dict[str, AddressKind] = {
     **dict.fromkeys(("s3", "gs", "az"), "bucket"),
 }
 _MAX_REF_CHARACTERS = 250
-# like `git check-ref-format`, without options, ranges, patterns, and characters of shells and refspecs
+# like `git check-ref-format`, but also excludes options, ranges, patterns and refspecs
 _REF = re.compile(r"(?![-/.])(?!.*(?:\.\.|@\{|//|/\.|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+(?<![/.])")
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{1,221}")  # $web and $root are containers of Azure
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -140,17 +140,17 @@ def address_kind(source: str) -> AddressKind | None:
 
 
 def full_name(source: str) -> str:
-    """Return a source with an absolute path. Addresses are not changed."""
+    """Return the absolute path of a source. An address is returned unchanged."""
     if SCHEME.match(source) or not source.strip():
         return source
     try:
         return str(Path(source).expanduser().absolute())
-    except RuntimeError:  # unknown user
+    except RuntimeError:  # `~name` of an unknown user
         return source
 
 
 def refuse_secret(source: str) -> None:
-    """Raise SourceError for an address with a user name or password, without quoting it."""
+    """Raise SourceError if an address has a user name or password. The message does not quote it."""
     if SCHEME.match(source) and has_user(source):
         raise SourceError(
             "a source has a user name or password in its address, which everybody could read: "
@@ -159,7 +159,7 @@ def refuse_secret(source: str) -> None:
 
 
 class GitAddress(NamedTuple):
-    """`git+https://HOST/PATH@REF` or `git+file:///FOLDER@REF`; the ref is a branch, tag or commit, by default HEAD."""
+    """`git+https://HOST/PATH@REF` or `git+file:///FOLDER@REF`. REF is a branch, tag or commit, by default HEAD."""
 
     source: str
     remote: str

@@ -1,3 +1,3 @@
-"""Sources in, a published generation out, with a report: the steps of a build in their order.
+"""Build an index: read sources, embed their passages, and publish a generation with a report.
 
-May import every room but `stores`."""
+This package may import all packages of `indexer` except `stores`."""

@@ -1,6 +1,6 @@
 """Build a generation from sources. Unchanged pages, documents and vectors are copied from the live generation.
 
-The stages are `fetch → read → cut → embed → write → publish`. The first two are iterators, see `read_ahead`.
+The stages are `fetch → read → cut → embed → write → publish`. The first two run ahead of the others, see `read_ahead`.
 """
 
 import shutil
@@ -52,16 +52,16 @@ def build(
 ) -> BuildReport:
     """Index the sources, and make the result the live generation of `index_dir`.
 
-    Pushed documents are always included. If a source lost most of its documents, the index keeps the previous ones. If
-    nothing changed, or the build fails or is stopped, the live generation does not change.
+    Pushed documents are always included. If a source has lost most of its documents, its previous documents are kept.
+    If nothing has changed, or if the build fails or is stopped, no generation is published.
 
     Args:
-        sources: addresses, repositories, buckets, folders and files; the index will contain nothing else.
-        index_dir: folder of the index; created if missing.
-        embedder: used only for new texts.
-        config: the settings.
-        progress: shows the progress; closed at the end.
-        cluster: machines that embed, by default this machine.
+        sources: sites, repositories, buckets, folders and files. Documents of other sources leave the index.
+        index_dir: folder of the index. It is created if it is missing.
+        embedder: embeds new texts. The vectors of unchanged texts are copied.
+        config: settings of the build.
+        progress: displays the progress. It is closed at the end.
+        cluster: cluster that embeds. By default, this machine embeds.
         is_brief: see `writer_lock`.
 
     Raises:
@@ -107,15 +107,15 @@ def build(
 def remove_sources(
     sources: Sequence[str], index_dir: Path, *, keep_generations: int, progress: Progress
 ) -> BuildReport:
-    """Publish the live generation without the documents of these sources. Nothing is fetched or embedded.
+    """Publish a copy of the live generation without the documents of some sources. Nothing is fetched or embedded.
 
-    A page that is also in another source is missing until the next build.
+    A page that another source also contains is missing until the next build.
 
     Args:
         sources: sources of the index, spelled as for `build`.
         index_dir: folder of the collection.
         keep_generations: number of generations to keep, including the live one.
-        progress: shows the progress; closed at the end.
+        progress: displays the progress. It is closed at the end.
 
     Raises:
         SourceError: the index has no such source.
@@ -124,7 +124,7 @@ def remove_sources(
         BuildLocked, IndexUnwritable: the index cannot be written.
     """
     removed = {full_name(source) for source in sources}
-    current_id(index_dir)  # raises IndexMissing before a folder is created
+    current_id(index_dir)  # raises IndexMissing before `drafting` creates a folder
     store = PushedStore(index_dir)
     last = store.last()
     with (
@@ -146,7 +146,7 @@ def remove_sources(
                 if source in removed:
                     plan.report.gone.add(url)
                 else:
-                    draft.carry(number, source)
+                    draft.copy_document(number, source)
                     plan.report.unchanged += 1
                 progress.page()
             if not draft.writer.counts.documents:
@@ -169,7 +169,7 @@ class _Shrunk(Exception):
 
 
 def _without_shrunk(plan: BuildPlan, shrunk: _Shrunk) -> BuildPlan:
-    """Return a plan that copies a source from the live generation. Raises SourceError if no source is left to read."""
+    """Return a plan that copies the shrunken source. Raises SourceError if no other source is to be read."""
     reason = f"{shrunk.observed}; the previous documents are kept; to remove them, index it with --allow-shrink"
     unchanged = {**plan.copy_reasons, shrunk.source: reason}
     if not {*plan.sources}.intersection(plan.config.refresh or ()) - {SOURCE, *unchanged}:
@@ -185,7 +185,7 @@ def _without_shrunk(plan: BuildPlan, shrunk: _Shrunk) -> BuildPlan:
 
 
 class _Build:
-    """The stages of a build, and the decision for each page: read, copy, skip or fail."""
+    """Runs a build: reads, copies or skips each page, and publishes the draft."""
 
     def __init__(self, draft: Draft, embedder: Embedder, plan: BuildPlan, pushed: PushedStore) -> None:
         self._plan, self._earlier, self._report = plan, plan.earlier, plan.report
@@ -201,7 +201,7 @@ class _Build:
         self._templates = Templates(templates, self._is_new)
 
     def run(self, index_dir: Path) -> BuildReport:
-        """Read the sources into the draft, and publish it unless nothing has changed; see `build`."""
+        """Write the documents of all sources to the draft. If anything has changed, publish the draft; see `build`."""
         plan, live, report = self._plan, self._earlier.manifest, self._report
         plan.progress.phase(READING)
         with closing(self._pages()) as pages:
@@ -235,7 +235,7 @@ class _Build:
         return self._draft.publish(index_dir, dict(self._embedder.fingerprint), settings)
 
     def _pages(self) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
-        """Yield the items of all sources with their documents. Copied sources come first, without documents."""
+        """Yield each item of the sources with its document or None. Pages of copied sources come first, with None."""
         plan, copied_sources = self._plan, self._copied
         copied_urls: set[str] = set()
         pushed = {url for url, _, is_there in self._pushed.listed() if is_there} if copied_sources else ()
@@ -260,7 +260,7 @@ class _Build:
             yield from ahead
 
     def _check_before(self, source: str | None) -> None:
-        """Compare the sources before `source` with the live generation, or all sources for None. Raises _Shrunk."""
+        """Raise _Shrunk if a completely read source has shrunk: a source before `source`, or any source if None."""
         config, live = self._plan.config, self._earlier.manifest
         while self._unchecked and source in {None, *self._unchecked} and self._unchecked[0] != source:
             complete_source = self._unchecked.popleft()
@@ -296,11 +296,11 @@ class _Build:
         elif page.noindex or record is None:
             outcome = self._skip(page.url, page.skip_reason)
         else:
-            outcome = self._repeat(replace(record, source=page.source))
+            outcome = self._copy_previous(replace(record, source=page.source))
         self._draft.remember(record_of(page, outcome))
 
     def _add_read(self, page: Page, result: Document | ParseError) -> Outcome:
-        """Index the document that was read from a page, and return the outcome."""
+        """Index the document of a fetched page, or record why it has none, and return the outcome."""
         if page.source == SOURCE:
             self._draft.mark_changed()
         if isinstance(result, Unwanted):
@@ -317,7 +317,7 @@ class _Build:
         if record is None or not record.outcome.is_indexed:
             self._report.new.add(page.url)
             return outcome
-        self._keep(page.url)
+        self._mark_remaining(page.url)
         if record.content_hash == page.content_hash:
             self._report.unchanged += 1
         else:
@@ -325,7 +325,7 @@ class _Build:
         return outcome
 
     def _add_carried(self, page: CarriedPage) -> None:
-        """Copy a page that is unchanged or could not be read."""
+        """Copy a page of the previous build that is unchanged or could not be read."""
         record = page.record
         if page.failure is not None:
             self._report.fail(Failure(record.url, page.failure), is_kept=True)
@@ -333,17 +333,17 @@ class _Build:
             is_new = record.outcome.is_indexed  # the previous response had no noindex
             outcome = self._skip(record.url, "noindex" if is_new else record.outcome.reasons[0])
         elif record.outcome.is_indexed and not self._earlier.is_trusted:
-            number, _ = self._keep(record.url)
+            number, _ = self._mark_remaining(record.url)
             document, chunks, _ = self._earlier.read(number)
             notes = record.outcome.reasons
             outcome = self._index(replace(document, source=record.source, sections=sections_of(chunks), notes=notes))
         else:
-            outcome = self._repeat(record, is_kept=page.failure is not None)
-        if not self._earlier.is_trusted:  # makes the next build read the page again
+            outcome = self._copy_previous(record, is_kept=page.failure is not None)
+        if not self._earlier.is_trusted:  # make the next build read the page again
             record = replace(record, etag=None, last_modified=None, content_hash=record.url)
         self._draft.remember(replace(record, outcome=outcome))
 
-    def _repeat(self, record: PageRecord, *, is_kept: bool = False) -> Outcome:
+    def _copy_previous(self, record: PageRecord, *, is_kept: bool = False) -> Outcome:
         """Copy the outcome and the document of a page from the previous build, and return the outcome."""
         state, reasons = record.outcome
         if state == PageState.FAILED:
@@ -353,10 +353,10 @@ class _Build:
         else:
             self._report.note(record.url, reasons)
             self._report.unchanged += not is_kept
-            number, source = self._keep(record.url)
+            number, source = self._mark_remaining(record.url)
             if source != record.source:
                 self._draft.mark_changed()
-            self._draft.carry(number, record.source)
+            self._draft.copy_document(number, record.source)
         return record.outcome
 
     def _index(self, document: Document) -> Outcome:
@@ -386,8 +386,8 @@ class _Build:
         self._report.skip(Skip(url, reason))
         return Outcome(PageState.SKIPPED, (reason,))
 
-    def _keep(self, url: str) -> tuple[int, str]:
-        """Record that a document of the previous generation remains, and return its number and source."""
+    def _mark_remaining(self, url: str) -> tuple[int, str]:
+        """Record that a document of the previous generation remains in the index. Returns its number and source."""
         number, source = self._earlier.document(url)
         self._remaining_ids.add(number)
         return number, source
@@ -401,13 +401,13 @@ class _Build:
 def read_ahead(
     items: Iterator[Item], is_new: Callable[[Page], bool], report: BuildReport, ocr: Ocr = NO_OCR
 ) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
-    """Yield every item in order, with the document of each new page. Reader processes parse the pages.
+    """Parse new pages in reader processes. Yield every item in order, with the document or error of a new page.
 
     Args:
         items: items of the sources.
-        is_new: returns whether a page must be read.
-        report: receives the seconds of waiting for pages as `fetch`, and of all reader processes as `read`.
-        ocr: the engine for scanned pages.
+        is_new: returns whether a page must be parsed.
+        report: records the seconds of waiting for items as `fetch`, and those of all reader processes as `read`.
+        ocr: engine for scanned pages.
     """
     queue: deque[tuple[Item, Future[Document] | None]] = deque()
     limit = memory.share(_MAX_ITEMS_AHEAD)

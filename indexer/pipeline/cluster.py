@@ -1,7 +1,7 @@
 """A Ray cluster that embeds for a build. Needs the extra `ray`.
 
-Each block of texts is a task, which Ray repeats on another node if its node is lost. A task has no effect except its
-result, and the build takes results in order, so nothing is duplicated or missing.
+Each block of texts is a task. If a node is lost, Ray runs its tasks on other nodes. Tasks have no side effects, and the
+build stores the results in the order of the texts, so no vector is duplicated or missing.
 """
 
 import logging
@@ -23,9 +23,9 @@ from indexer.errors import ClusterError
 from indexer.stop_signal import raise_at
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads these variables when it is imported
-os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "5")  # another program may listen at the address
+os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "5")  # fail soon if another program listens at the address
 os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
-os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # or a thread of a stopped build starts another cluster
+os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # otherwise a thread of a stopped build could start a cluster
 
 import ray
 from ray.exceptions import RayError, RayTaskError
@@ -39,10 +39,10 @@ _embedder_by_work_id: dict[str, Embedder] = {}
 
 @contextmanager
 def ray_session(address: str) -> Iterator[None]:
-    """Connect to a cluster. At the end of the block, disconnect, and stop the cluster if this call started it.
+    """Connect to a cluster. At the end of the block, disconnect, and stop the cluster if this call has started it.
 
-    This machine must be a node of the cluster at HOST:PORT or `auto`; `local` starts a cluster here. Raises
-    ClusterError if the cluster does not answer.
+    `address` is HOST:PORT or `auto`, and this machine must be a node of that cluster. `local` starts a cluster on this
+    machine. Raises ClusterError if the cluster does not answer.
     """
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or address
@@ -70,7 +70,7 @@ def ray_session(address: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The instructions for a node: how to load an embedder, and the fingerprint and version that it must have."""
+    """Data for a node: a function that loads the embedder, and the expected fingerprint and package version."""
 
     id: str
     load: Callable[[], Embedder]
@@ -84,9 +84,9 @@ class Cluster:
         """Find the nodes that can run tasks.
 
         Args:
-            load: loads the embedder on a node, which must be able to import the function, also if it is in a `partial`.
-            fingerprint: fingerprint of the embedder on this machine, required of all nodes.
-            cores: cores of one task.
+            load: loads the embedder on a node. The node must be able to import the function, or its `partial`.
+            fingerprint: fingerprint of the embedder on this machine. It must be the same on all nodes.
+            cores: number of cores for each task.
 
         Raises:
             ClusterError: no node has enough cores for a task.
@@ -99,11 +99,11 @@ class Cluster:
             raise ClusterError(f"no node of the cluster has {cores} cores for a task: lower --threads")
 
     def encode(self, texts: Sequence[str], *, tokens: bool = False) -> tuple[DocumentTokens, float]:
-        """Embed texts on a node, and with `tokens` also their tokens. Return the vectors and the seconds.
+        """Embed texts on a node, and their tokens if `tokens` is True. Returns the vectors and the seconds of the task.
 
         Raises the error of the task, or ClusterError if no node is left to run it.
         """
-        # a thread in ray.wait may never return from it if another thread disconnects
+        # uses a future, because ray.wait may never return if another thread disconnects
         task: Future[tuple[DocumentTokens, float]] = self._encode.remote(list(texts), self._work, tokens).future()
         last_seen = time.monotonic()
         while not wait([task], timeout=_POLL_SECONDS).done:
@@ -133,7 +133,7 @@ class Cluster:
 
 
 def _encode_texts(texts: Sequence[str], work: Work, tokens: bool) -> tuple[DocumentTokens, float]:
-    """Embed texts on this node, and load its model before the first task. Raises ClusterError or EmbedderError."""
+    """Embed texts on this node. The first task loads the embedder. Raises ClusterError or EmbedderError."""
     if work.id not in _embedder_by_work_id:
         where = f"the node {ray.util.get_node_ip_address()} ({ray.get_runtime_context().get_node_id()[:8]})"
         try:

@@ -34,12 +34,12 @@ from indexer.sources.pushed_store import SOURCE
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
-_EMBEDDED_CHUNKS = 512  # embedded together; sorted by length, their batches have under 5 % padding
-_BLOCK_CHUNKS = 4096  # limits the vectors in memory if most are carried over
+_EMBEDDED_CHUNKS = 512  # per call of the embedder: batches sorted by length then have under 5 % padding
+_BLOCK_CHUNKS = 4096  # limits the vectors in memory if most are copied
 _TO_EMBED = -1
 _REPEATED = -2  # _REPEATED - n: same text as row n of this generation
 _MIN_SAMPLE_TEXTS = 8
-Embedded = tuple[DocumentTokens, float]  # vectors of a block, seconds
+Embedded = tuple[DocumentTokens, float]  # vectors of a block, seconds of embedding
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """The sources, settings and objects of a build. `copy_reasons` says why each source in it is copied, not read."""
+    """The sources, settings and services of a build. `copy_reasons` has a reason for each source that is not read."""
 
     config: BuildConfig
     earlier: PreviousGeneration
@@ -69,7 +69,7 @@ class BuildPlan:
 
 
 def complete(plan: BuildPlan) -> BuildPlan:
-    """Return a plan with complete settings, and print changed settings that force a build to read or embed again."""
+    """Complete the settings of a plan, and print changed settings that force the build to read or embed again."""
     config, sources, live = plan.config, plan.sources, plan.earlier.manifest
     refresh = {SOURCE, *(sources if config.refresh is None else map(full_name, config.refresh))}
     metadata = {
@@ -92,10 +92,10 @@ def complete(plan: BuildPlan) -> BuildPlan:
 
 
 def _reuse(plan: BuildPlan, live: Manifest) -> Reuse:
-    """Return the data of the live generation that a build can reuse, and print the settings that differ."""
+    """Return the data of the live generation that a build can reuse, and print the settings that prevent reuse."""
     config, settings = plan.config, plan.settings
     models = _differences(live.fingerprint, plan.embedder.fingerprint if plan.embedder else {})
-    cuts = _differences(_cutting(live.settings), _cutting(settings))
+    cuts = _differences(_passage_settings(live.settings), _passage_settings(settings))
     if config.tokens and TOKENS not in live.files:
         models.append("tokens no -> yes")
     if models or cuts:
@@ -109,8 +109,8 @@ def _reuse(plan: BuildPlan, live: Manifest) -> Reuse:
     return Reuse(not models, passages, passages and has_same)
 
 
-def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that change passages, by the names of their options."""
+def _passage_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that affect passages, by the names of their options."""
     ocr = settings.get("ocr") or {}
     return {
         "chunk_tokens": settings.get("chunk", {}).get("tokens"),
@@ -122,16 +122,16 @@ def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return differences as `name old -> new`, with at most 12 characters of each value."""
+    """Describe each difference as `name old -> new`, with at most 12 characters of each value."""
     values = {name: (old.get(name), new.get(name)) for name in [*new, *old]}
     return [f"{name} {before!s:.12} -> {now!s:.12}" for name, (before, now) in values.items() if before != now]
 
 
 @contextmanager
 def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool = False) -> Iterator[Path]:
-    """Hold the writer lock and yield the folder of a draft.
+    """Acquire the writer lock, and yield a folder for a draft.
 
-    At the end, remove the folder, and the oldest generations so that at most `keep` are left.
+    At the end of the block, remove the folder. Also remove the oldest generations, so that at most `keep` remain.
 
     Raises:
         BuildLocked, IndexUnwritable: the index cannot be written.
@@ -150,7 +150,7 @@ def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool =
 
 
 def open_earlier(index_dir: Path, progress: Progress) -> PreviousGeneration:
-    """Return the live generation, or an empty one if there is none or if it is damaged."""
+    """Open the live generation. If it is missing or damaged, return an empty one."""
     try:
         return PreviousGeneration.open(index_dir)
     except IndexMissing:
@@ -161,7 +161,7 @@ def open_earlier(index_dir: Path, progress: Progress) -> PreviousGeneration:
 
 
 class Draft:
-    """Writes the documents of a new generation and, block by block, their vectors.
+    """Writes the documents of a new generation, and their vectors in blocks.
 
     A block of passages is embedded while the next block is read and cut. A cluster embeds several blocks at once.
     """
@@ -177,13 +177,13 @@ class Draft:
         """
         self.folder, self._plan, self._earlier = folder, plan, earlier
         self._created = datetime.now(UTC)
-        plan.report.tokens = self._tokens_so_far()
+        plan.report.tokens = self._initial_token_use()
         self.writer = GenerationWriter(folder, dimension, tokens=plan.report.tokens.kept)
         self.remember = self.writer.documents.remember
-        self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None after a change
+        self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None if the draft differs
         self._together = memory.share(_EMBEDDED_CHUNKS)
         self._to_embed: list[Chunk] = []
-        self._rows: list[int] = []  # rows of the earlier generation, _TO_EMBED or _REPEATED
+        self._rows: list[int] = []  # rows of the previous generation, _TO_EMBED, or _REPEATED - n
         self._placed = 0
         self._row_of: dict[int, int] = {}
         self._pending: deque[tuple[list[int], int, Future[Embedded] | None]] = deque()  # rows, number of texts, vectors
@@ -197,22 +197,22 @@ class Draft:
         return self._to_copy is not None and (bool(self._to_copy) or (live is not None and not live.counts.documents))
 
     def mark_changed(self) -> None:
-        """Record that the draft differs from the live generation, and copy the postponed documents."""
+        """Record that the draft differs from the live generation, and copy the documents that were postponed."""
         unchanged, self._to_copy = self._to_copy, None
         for document_id, source in unchanged or ():
-            self.carry(document_id, source)
+            self.copy_document(document_id, source)
 
     def add(self, document: Document, chunks: Sequence[Chunk]) -> int:
-        """Add a document, reuse vectors of the previous generation, and return the signature of the first passage."""
+        """Add a document, and reuse the vectors of known passages. Returns the signature of the first passage."""
         self.mark_changed()
         with self._plan.report.timed("write"):
             signature = self.writer.add(document, chunks)
             rows = [self._earlier.row_of(chunk.content_hash) for chunk in chunks]
-        self._put(chunks, rows)
+        self._append(chunks, rows)
         return signature
 
-    def carry(self, document_id: int, source: str) -> None:
-        """Add a document of the previous generation to a source, perhaps a different source than before."""
+    def copy_document(self, document_id: int, source: str) -> None:
+        """Copy a document of the previous generation. `source` may differ from its previous source."""
         if self._to_copy is not None:
             self._to_copy.append((document_id, source))
             return
@@ -220,7 +220,7 @@ class Draft:
             document, chunks, rows = self._earlier.read(document_id)
             carried = self._earlier.signatures(rows), self._earlier.sketch(document_id)
             self.writer.add(replace(document, source=source), chunks, carried)
-        self._put(chunks, rows)
+        self._append(chunks, rows)
 
     def publish(self, index_dir: Path, fingerprint: dict[str, Any], settings: Mapping[str, Any]) -> BuildReport:
         """Complete the files, make the draft the live generation, and return the report. Raises VectorError."""
@@ -231,7 +231,7 @@ class Draft:
         self._note_languages(str(settings.get("model", {}).get("model", "")))
         self._plan.progress.phase("writing the index")
         with report.timed("write"):
-            self._judge_tokens()
+            self._check_tokens()
             files = self.writer.finish()
             report.tokens.bytes = sum(files[name].size for name in (TOKENS, TOKEN_OFFSETS) if name in files)
         self._plan.progress.phase("publishing")
@@ -253,7 +253,7 @@ class Draft:
         return report.finish(self.folder.name, counts)
 
     def _note_languages(self, model: str) -> None:
-        """Report the languages of the documents, and which of them the model does not know."""
+        """Add the languages of the documents to the report, and the languages that the model does not know."""
         report, embedder, samples = self._plan.report, self._plan.embedder, self.writer.documents.languages(SAMPLE)
         if embedder is not None and report.embedded:
             report.languages = measure_languages(samples, embedder.count_broken)
@@ -264,12 +264,12 @@ class Draft:
         report.unknown = unknown_languages(report.languages, model)
 
     def close(self) -> None:
-        """Close the files. A thread still completes the block that it is embedding."""
+        """Close the files. Does not wait for a thread that is embedding a block."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.writer.close()
 
-    def _put(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
-        """Append chunks with their rows in the previous generation. A text without such a row is embedded once."""
+    def _append(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
+        """Append chunks. `rows` has their rows in the previous generation, or None for texts to embed."""
         for chunk, row in zip(chunks, rows, strict=True):
             if row is None:
                 key = int(chunk.content_hash[:16], 16)
@@ -288,13 +288,13 @@ class Draft:
             self._store_oldest()
         if self._rows:
             chunks = self._to_embed
-            self._judge_tokens([chunk.embedded_text for chunk in chunks])
+            self._check_tokens([chunk.embedded_text for chunk in chunks])
             embedding = self._pool.submit(self._encode, chunks, self.writer.tokens is not None) if chunks else None
             self._pending.append((self._rows, len(chunks), embedding))
             self._to_embed, self._rows = [], []
 
-    def _tokens_so_far(self) -> TokenUse:
-        """Return the decision on tokens, from the setting and the live generation."""
+    def _initial_token_use(self) -> TokenUse:
+        """Decide by the setting and the live generation whether to store tokens."""
         config, live, tokens = self._plan.config, self._plan.earlier.manifest, self._plan.report.tokens
         before = tokens if live is None else token_use(live)
         if config.tokens is not None:
@@ -307,13 +307,13 @@ class Draft:
         return replace(before, by_hand=False, reason=reason)
 
     def _no_tokens(self, passages: int, broken: tuple[int, int]) -> str:
-        """Return the reason not to keep tokens, or an empty string."""
+        """Return the reason not to store tokens, or an empty string."""
         embedder = self._plan.embedder
         is_multilingual = embedder is not None and embedder.is_multilingual
         return self._plan.config.no_tokens or why_no_tokens(passages, broken, is_multilingual=is_multilingual)
 
-    def _judge_tokens(self, texts: Sequence[str] = ()) -> None:
-        """Drop the tokens if the texts so far, including `texts`, give a reason to, unless a setting decides."""
+    def _check_tokens(self, texts: Sequence[str] = ()) -> None:
+        """Sample `texts`. If all samples are a reason not to store tokens, drop them unless a setting requires them."""
         tokens, embedder = self._plan.report.tokens, self._plan.embedder
         if texts and embedder is not None:
             broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _MIN_SAMPLE_TEXTS)])
@@ -353,7 +353,7 @@ class Draft:
         report.carried += len(rows) - count
 
     def _in_order(self, rows: npt.NDArray[np.int64], embedded: DocumentTokens | None) -> DocumentTokens:
-        """Return the vectors of a block: new ones, those of the previous generation, and those of repeated texts."""
+        """Return the vectors of a block in the order of `rows`: new, copied and repeated vectors."""
         stored, before = self.writer.tokens, self.writer.vectors.count
         if embedded is not None and stored is None:
             embedded = DocumentTokens.without(embedded.vectors)

@@ -1,4 +1,4 @@
-"""The progress of a build, and its report."""
+"""Display the progress of a build, and report its results."""
 
 import shutil
 import threading
@@ -23,7 +23,7 @@ _MIN_ESTIMATE_SECONDS = 2.0
 _CLEAR = "\r\x1b[K"
 _MAX_EXAMPLES = 3
 _MAX_FAILURES_SHOWN, _MAX_FAILURES = 10, 1_000
-_MAX_REASONS = 300  # a hostile site can give every page its own reason
+_MAX_REASONS = 300  # a hostile site could cause a different reason for each page
 _MAX_REASON_CHARACTERS = 300
 BY_HAND = "as the setting says"
 WITHOUT = "the index has none; --tokens yes adds them, and embeds every passage again"
@@ -35,10 +35,10 @@ _FIELDS = (
 
 
 class Progress:
-    """Counts the pages and chunks of a build, and shows them in one line. Threads may share it.
+    """Counts the pages and chunks of a build, and shows them in one line. Safe to share between threads.
 
-    On a terminal, the line is updated five times a second; in other outputs it is printed after one second and then
-    every ten seconds. During a crawl, the expected total grows as links are found.
+    On a terminal, the line is updated five times a second. In other outputs, it is printed after one second, and then
+    every ten seconds. During a crawl, the expected total increases with the links in the fetched pages.
     """
 
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
@@ -60,18 +60,18 @@ class Progress:
             self._thread.start()
 
     def raise_total(self, pages: int) -> None:
-        """Raise the number of known pages to `pages`."""
+        """Set the expected number of pages to `pages`, unless it is already higher."""
         with self._lock:
             self._due = max(self._due, pages)
 
     def page(self) -> None:
-        """Count a page as done."""
+        """Count one processed page."""
         with self._lock:
             self._pages += 1
             self._due = max(self._due, self._pages)
 
     def chunks(self, *, waiting: int = 0, embedded: int = 0) -> None:
-        """Count chunks that wait, and chunks that were embedded."""
+        """Count chunks that are waiting for the embedder, and chunks that it has embedded."""
         with self._lock:
             self._waiting += waiting - embedded
             self._embedded += embedded
@@ -88,7 +88,7 @@ class Progress:
             self._thread.join()
 
     def line(self) -> str:
-        """Return the phase, the counts, the time so far and the estimated remaining time."""
+        """Return the phase, the counts, the elapsed time and the estimated remaining time."""
         with self._lock:
             text, seconds = self._phase, time.monotonic() - self._began
             if text == READING:
@@ -141,7 +141,7 @@ def _print(stream: TextIO, text: str) -> None:
 
 @dataclass(slots=True)
 class Tally:
-    """Number of pages with one reason, and examples of them."""
+    """The number of pages that have the same reason, with examples."""
 
     reason: str
     count: int = 0
@@ -156,7 +156,7 @@ class Tally:
 
 @dataclass(slots=True)
 class TokenUse:
-    """The decision whether to keep the tokens of passages for late interaction."""
+    """The decision whether to store the tokens of passages for late interaction."""
 
     kept: bool
     by_hand: bool
@@ -169,12 +169,12 @@ class TokenUse:
 
 
 def token_use(manifest: Manifest) -> TokenUse:
-    """Return the decision in the report of a generation."""
+    """Return the decision on tokens from the report of a generation."""
     return msgspec.convert(manifest.report["tokens"], TokenUse)
 
 
 class BuildReport:
-    """The summary of a build. New, changed, gone and unchanged documents are counted against the previous build."""
+    """The summary of a build. Counts of new, changed, gone and unchanged documents refer to the previous build."""
 
     def __init__(self) -> None:
         self.generation = ""
@@ -184,21 +184,21 @@ class BuildReport:
         self.unchanged = 0
         self.embedded = self.carried = 0  # chunks with new vectors, chunks with vectors of the previous build
         self.languages: list[Spoken] = []
-        self.unknown = ""  # sentence on languages that the model does not know
+        self.unknown = ""  # sentence about languages that the model does not know
         self.tokens = TokenUse(kept=True, by_hand=False, reason="the model knows the language")
         self.new, self.changed, self.gone = Tally("new"), Tally("changed"), Tally("gone")
         self.failed: list[Failure] = []
-        self.kept: list[Failure] = []  # failed pages, with their previous version in the index
+        self.kept: list[Failure] = []  # failed pages whose previous version remains in the index
         self.sections: dict[str, int] = {}
         self.ocr = {"pages": 0, "lines": 0, "left_out": 0}
-        self.seconds = dict.fromkeys(STAGES, 0.0)  # stages overlap
+        self.seconds = dict.fromkeys(STAGES, 0.0)  # stages overlap, so their sum exceeds the total
         self._started = time.perf_counter()
         self._skips: dict[str, Tally] = {}
         self._notes: dict[str, Tally] = {}
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
-        """Add the seconds of the block to a stage."""
+        """Add the duration of the `with` block to the seconds of a stage."""
         began = time.perf_counter()
         try:
             yield
@@ -249,7 +249,7 @@ class BuildReport:
         return self
 
     def problems(self) -> str:
-        """Return the most frequent notes and reasons for skipped and failed pages, in brackets, or ""."""
+        """Return the most frequent notes, skips and failures as a text in brackets, or an empty string."""
         reasons = [group.reason for group in self.notes[:2]]
         reasons += [f"{group.count:,} skipped ({group.reason})" for group in self.skipped[:3]]
         reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failed[:2]]
@@ -262,7 +262,7 @@ class BuildReport:
         return f"nothing to index in {', '.join(sources)}: {reasons}{rest}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form."""
+        """Return the report as a JSON object."""
         report = {name: msgspec.to_builtins(getattr(self, name)) for name in _FIELDS}
         for tally in self.new, self.changed, self.gone:
             report[tally.reason] = {"count": tally.count, "examples": tally.examples}
@@ -277,7 +277,7 @@ class BuildReport:
         return f"{counts}, {self.unchanged:,} unchanged{problems}: generation {self.generation}"
 
     def table(self) -> str:
-        """Return the summary in several lines."""
+        """Return a summary of the build in several lines."""
         lines = [
             f"generation   {self.generation}{'' if self.published else ' (live; nothing has changed)'}",
             f"documents    {self.documents:,}",

@@ -1,3 +1,3 @@
-"""A written generation in, a live generation out: locks, swaps, rollbacks, archives, and checks of files.
+"""Publish written generations. Provides the writer lock, rollbacks, archives and checks of files.
 
-May import `generation`."""
+This package may import `generation`."""

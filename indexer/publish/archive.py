@@ -53,7 +53,7 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
             except OSError as error:
                 raise manifests.unreadable(folder / member, error) from error
         target = stack.enter_context(_replacing(file))
-        # the GNU format needs no extended header for files over 8 GB
+        # in the GNU format, files over 8 GB need no extended headers, which `_read_headers` refuses
         tar = stack.enter_context(tarfile.open(fileobj=target, mode="w|", format=tarfile.GNU_FORMAT))
         for member, source in sources.items():
             info = tarfile.TarInfo(f"{name}/{member}")
@@ -121,7 +121,7 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
 
 
 def _admit(index_dir: Path, folder: Path) -> None:
-    """Publish an extracted generation. If the index has an intact generation with its id, make that live instead."""
+    """Publish an extracted generation. If the index already has an intact copy, make that copy live instead."""
     published = index_dir / GENERATIONS / folder.name
     if published.exists():
         if not problems_of(verify(published)):
@@ -132,7 +132,7 @@ def _admit(index_dir: Path, folder: Path) -> None:
 
 
 def _read_headers(raw: BufferedReader) -> Iterator[tarfile.TarInfo]:
-    """Yield each header, with `raw` at the content of the member. `tarfile.open` has no limit for extended headers."""
+    """Yield the header of each member, with `raw` at its content. Refuses extended headers, as they have no limit."""
     while (block := raw.read(tarfile.BLOCKSIZE)).strip(b"\0"):
         info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         if info.type != tarfile.REGTYPE or info.size < 0:
@@ -144,7 +144,7 @@ def _read_headers(raw: BufferedReader) -> Iterator[tarfile.TarInfo]:
 
 @contextmanager
 def _reading(file: Path) -> Iterator[BufferedReader]:
-    """Open an archive. Raises ArchiveError, also for errors while members are read."""
+    """Open an archive. Raises ArchiveError if it cannot be opened, or if the block raises tarfile.TarError."""
     try:
         raw = file.open("rb")
     except OSError as error:
@@ -190,7 +190,7 @@ def _wrong(file: Path, problem: str) -> ArchiveError:
 
 @contextmanager
 def _replacing(file: Path) -> Iterator[BufferedWriter]:
-    """Yield a temporary file, and rename it to `file` at the end of the block."""
+    """Yield a temporary file, and rename it to `file` at the end of the block. Raises ArchiveError."""
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
     try:
         try:

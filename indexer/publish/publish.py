@@ -1,8 +1,8 @@
-"""Publish, verify and remove generations; the writer lock; collections.
+"""Publish, verify and remove generations and collections, and lock an index for writing.
 
 A generation is written, flushed and checked in `building/`, moved to `generations/`, and then named in `CURRENT`. So
-even after a crash or a power cut, `CURRENT` names a complete generation or none. Callers of functions that write must
-hold the writer lock, except for `roll_back` and `drop_collection`, which acquire it.
+even after a crash or a power cut, `CURRENT` names a complete generation or none. A caller of a function that writes
+must hold the writer lock. `roll_back` and `drop_collection` acquire the lock themselves.
 """
 
 import errno
@@ -34,12 +34,13 @@ _POLL_SECONDS = 0.05
 
 @contextmanager
 def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
-    """Hold the writer lock of an index; the end of the process releases it too. The lock file is not deleted.
+    """Acquire the writer lock of an index for the block. It is also released if the process ends.
 
-    If the lock is held, a brief writer fails at once. Others wait up to 30 s for a brief writer, but not for another.
+    If another process holds the lock, a brief writer (`is_brief`) fails at once. Other writers wait for a brief writer
+    for up to 30 s, and fail at once otherwise. The lock file is not deleted.
 
     Raises:
-        BuildLocked: another process holds the lock; the message names it.
+        BuildLocked: another process holds the lock. The message names the process.
     """
     path, began = index_dir / LOCK, time.monotonic()
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -72,7 +73,7 @@ def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
 
 
 def _holder(handle: int) -> dict[str, object]:
-    """Return the note that the holder of the lock wrote, or an empty dictionary if there is none yet."""
+    """Return the data in the lock file about the process that holds the lock, or an empty dictionary."""
     try:
         note = json.loads(os.pread(handle, 1_000, 0))
         return {name: note[name] for name in ("pid", "host", "since")} | {"brief": note.get("brief", False)}
@@ -81,7 +82,7 @@ def _holder(handle: int) -> dict[str, object]:
 
 
 def prepare(index_dir: Path) -> None:
-    """Create the index folder if it is missing. Raises IndexUnwritable if it is a file or a folder with other files."""
+    """Create the index folder if it is missing. Raises IndexUnwritable for a file or a folder with other files."""
     if index_dir.exists() and not index_dir.is_dir():
         raise IndexUnwritable(f"{index_dir} is a file; name a folder for the index")
     missing = [folder for folder in (index_dir, *index_dir.parents) if not folder.is_dir()]
@@ -96,13 +97,13 @@ def prepare(index_dir: Path) -> None:
 
 
 def start(index_dir: Path, keep: int, generation_id: str | None = None, size: int | None = None) -> Path:
-    """Create the folder of a generation, and remove leftovers of killed writers: drafts, and old generations.
+    """Create a folder for a new generation. Removes drafts and old generations that killed processes have left.
 
     Args:
         index_dir: folder of the index.
         keep: number of published generations to keep.
-        generation_id: by default a new id.
-        size: bytes that must be free on the disk, by default those of the live generation.
+        generation_id: id of the generation, by default a new id.
+        size: bytes that must be free on the disk, by default the size of the live generation.
 
     Raises:
         IndexUnwritable: the disk is too full.
@@ -123,7 +124,7 @@ def start(index_dir: Path, keep: int, generation_id: str | None = None, size: in
 
 
 def check_space(folder: Path, size: int) -> None:
-    """Raise IndexUnwritable unless the disk has `size` bytes and a reserve."""
+    """Raise IndexUnwritable if the free space of the disk is less than `size` bytes plus a reserve."""
     free = shutil.disk_usage(folder).free
     if free < size + _MIN_FREE_BYTES:
         needed = (size + _MIN_FREE_BYTES) / 1e6
@@ -134,7 +135,7 @@ def check_space(folder: Path, size: int) -> None:
 
 
 def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
-    """Write the manifest of a generation, and make it live. Raises IndexUnwritable if files cannot be read back."""
+    """Write the manifest of a generation, and make it live. Raises IndexUnwritable if its files cannot be read."""
     (folder / MANIFEST).write_bytes(manifest.to_bytes())
     flush(folder, manifest)
     try:
@@ -145,16 +146,16 @@ def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
 
 
 def flush(folder: Path, manifest: Manifest) -> None:
-    """Flush the files and folders of a generation to the disk; raises OSError."""
+    """Flush the files and folders of a generation to the disk. Raises OSError."""
     paths = [folder / name for name in (*manifest.files, MANIFEST)]
     for path in (*paths, *sorted({path.parent for path in paths}, reverse=True)):
         sync(path)
 
 
 def install(index_dir: Path, folder: Path) -> None:
-    """Move a checked and flushed generation to `generations/`, and make it the live one; raises OSError.
+    """Move a checked and flushed generation to `generations/`, and make it live. Raises OSError.
 
-    Also remove the generations between the previous live generation and this one, which a rollback had left.
+    After a rollback, generations that are newer than the previous live generation are removed.
     """
     before = live_id(index_dir)
     os.rename(folder, index_dir / GENERATIONS / folder.name)
@@ -186,7 +187,7 @@ def roll_back(index_dir: Path, generation_id: str) -> None:
 
 @contextmanager
 def disk_errors(index_dir: Path) -> Iterator[None]:
-    """Raise IndexUnwritable for errors of the disk or the database."""
+    """Raise IndexUnwritable if the block raises an error of the disk or of SQLite."""
     try:
         yield
     except OSError as error:
@@ -207,14 +208,14 @@ def remove_old(index_dir: Path, keep: int) -> None:
 
 
 def remove(index_dir: Path, name: str) -> None:
-    """Remove a generation. It first leaves `generations/`, so that no reader finds only part of it."""
+    """Remove a generation. It is first moved out of `generations/`, so that no reader opens an incomplete one."""
     moved = index_dir / BUILDING / _new_id(index_dir)
     os.rename(index_dir / GENERATIONS / name, moved)
     shutil.rmtree(moved)
 
 
 def _new_id(index_dir: Path) -> str:
-    """Return an id above all others in an index: the time in UTC and a random digit, or the newest id plus one."""
+    """Return an id greater than all others in an index: the UTC time, or the newest id plus one if that is greater."""
     now = datetime.now(UTC)
     by_clock = f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{secrets.randbelow(16):x}"
     building = filter(manifests.is_generation_id, os.listdir(index_dir / BUILDING))
@@ -230,7 +231,7 @@ def _new_id(index_dir: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk. Raises OSError."""
+    """Flush a file, or the directory entries of a folder, to the disk. Raises OSError."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -239,7 +240,7 @@ def sync(path: Path) -> None:
 
 
 class Check(NamedTuple):
-    """The result of one check."""
+    """The result of one check of a generation."""
 
     name: str
     ok: bool
@@ -247,7 +248,7 @@ class Check(NamedTuple):
 
 
 def verify(folder: Path) -> list[Check]:
-    """Check a generation; open its files only if all checksums match. Raises IndexUnreadable if one cannot be read."""
+    """Check the files of a generation. If all checksums match, also check that it opens. Raises IndexUnreadable."""
     try:
         manifest = manifests.read_manifest(folder)
     except IndexCorrupt as error:
@@ -276,12 +277,12 @@ def verify(folder: Path) -> list[Check]:
 
 
 def problems_of(checks: list[Check]) -> list[str]:
-    """Return a line for each check that failed."""
+    """Return the details of the checks that have failed."""
     return [check.detail for check in checks if not check.ok]
 
 
 class SelfCheck:
-    """Checks the files of a generation in use. The files stay open, so they can be deleted or replaced meanwhile."""
+    """Checks the files of a generation in use. The files stay open, so they can be checked after they are deleted."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         """Open all files that can be read."""
@@ -307,11 +308,8 @@ class SelfCheck:
                 raise manifests.corrupt(self._folder / name, "differs from its checksum")
 
 
-# Collections, and lists of generations
-
-
 def list_collections(index_dir: Path) -> dict[str, Path]:
-    """Return the folders of the published collections by name: the default collection, then the others in order."""
+    """Return the folders of the published collections by name. The default collection is first."""
     folder, names = index_dir / manifests.COLLECTIONS, list[str]()
     with suppress(FileNotFoundError, NotADirectoryError):
         names = sorted(filter(manifests.is_collection_name, os.listdir(folder)))
@@ -327,7 +325,7 @@ def drop_collection(index_dir: Path, name: str) -> None:
     if not folder.is_dir():
         raise IndexMissing(f"there is no collection {name!r} in {index_dir}")
     with writer_lock(folder):
-        (folder / CURRENT).unlink(missing_ok=True)  # first, so that no reader finds part of it
+        (folder / CURRENT).unlink(missing_ok=True)  # first, so that no reader opens an incomplete collection
         shutil.rmtree(folder)
 
 
@@ -339,7 +337,7 @@ def generation_ids(index_dir: Path) -> list[str]:
 
 
 def live_id(index_dir: Path) -> str | None:
-    """Return the id of the live generation, or None."""
+    """Return the id of the live generation, or None if there is none or if the index is damaged."""
     try:
         return manifests.current_id(index_dir)
     except (IndexMissing, IndexCorrupt):
@@ -347,7 +345,7 @@ def live_id(index_dir: Path) -> str | None:
 
 
 def size_of(manifest: Manifest) -> int:
-    """Return the total bytes of a generation."""
+    """Return the total size of the files of a generation in bytes."""
     return sum(record.size for record in manifest.files.values())
 
 
@@ -364,7 +362,7 @@ class Published(NamedTuple):
 
 
 def list_generations(index_dir: Path) -> list[Published]:
-    """Describe the published generations of a collection, newest first, without checking files."""
+    """Describe the published generations of a collection, newest first. Does not check their files."""
     live, generations = live_id(index_dir), list[Published]()
     for name in generation_ids(index_dir):
         try:

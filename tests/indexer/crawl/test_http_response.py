@@ -181,7 +181,7 @@ HEADER_READERS: dict[str, Callable[[str], object]] = {
     "X-Robots-Tag": lambda text: x_robots_directives(httpx.Headers({"X-Robots-Tag": text})),
     "Location": lambda text: normalise("http://a.test/", text),
     "Content-Encoding": lambda text: list(decode_body([b"x"], text)),
-    "Set-Cookie": lambda text: Session(Credential("http://a.test")).take_cookies("http://a.test/", text.split(",")),
+    "Set-Cookie": lambda text: Session(Credential("http://a.test")).store_cookies("http://a.test/", text.split(",")),
     "body": lambda text: (looks_like_sitemap(text.encode()), detect_media_type("", (text,), text.encode())),
 }
 

@@ -142,10 +142,10 @@ def test_secrets_are_taken_out_of_answers_in_every_spelling_and_late(monkeypatch
     session = Session(Credential("https://a.test", headers={"X-Key": SECRET}))
     session.headers("https://a.test/")
     for value in ("first-value-of-a-cookie", *(f"value-{number}-of-a-cookie-that-changes" for number in range(199))):
-        session.take_cookies("https://a.test/", [f"sid={value}"])
+        session.store_cookies("https://a.test/", [f"sid={value}"])
     told = b"|first-value-of-a-cookie|a secret &amp; more|a+secret+%26+more|value-7-of-a-cookie-that-changes|short|"
     assert session.redact(told) == b"|||||short|", "as many as answers may be under way"
-    session.take_cookies("https://a.test/", ["sid=the-last-value-of-a-cookie"])
+    session.store_cookies("https://a.test/", ["sid=the-last-value-of-a-cookie"])
     assert session.redact(told) == b"|first-value-of-a-cookie||||short|"
 
 
