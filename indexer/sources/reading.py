@@ -139,7 +139,7 @@ class Templates:
 def _may_have(reading: PageReading, template: str) -> bool:
     if reading.template or reading.blocks is None or len(reading.blocks.blocks) == MAX_BLOCKS:
         return True
-    texts, places = read_template(template).texts, read_template(template).link_places
+    texts, places = read_template(template).texts, read_template(template).link_paths
     blocks = reading.blocks.blocks
     return any(text in texts or (is_linked and place in places) for _, place, text, is_linked in blocks)
 

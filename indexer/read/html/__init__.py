@@ -1,1 +1,1 @@
-"""An HTML page in, the sections of its text out, without furniture: navigation, controls and boxes around it."""
+"""Extract the text of HTML pages as sections, without furniture: navigation, controls and boxes around the text."""

@@ -1,4 +1,4 @@
-"""Recognise articles by the metadata of a page, and boxes of furniture by their class names."""
+"""Recognise articles by the metadata of a page, and furniture, such as adverts and menus, by class names."""
 
 import re
 from functools import lru_cache
@@ -6,7 +6,7 @@ from functools import lru_cache
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 
 _MAX_NAME_CHARS = 300
-# each matches at the start of a word in a class name
+# each alternative matches only at the start of a word in a class name
 _STRONG = (
     r"comments\b|comment.?(?:list|area|form|section|wrap|thread|block|container)|kommentare|commentaires|comentarios"
     r"|related|recommend|recirc|taboola|outbrain|trending|popular|most.?(?:read|viewed|shared)|similar|you.?may|zergnet"
@@ -38,7 +38,7 @@ _FEEDS = frozenset({"application/rss+xml", "application/atom+xml", "application/
 
 
 def is_published(tree: HtmlTree) -> bool:
-    """Return whether a page has metadata for sharing or for feeds."""
+    """Return whether a page has Open Graph or Twitter metadata, JSON-LD, or a link to a feed."""
     keys = (meta.get("property") or meta.get("name") for meta in tree.find_all("meta"))
     types = (element.get("type") for name in ("link", "script") for element in tree.find_all(name))
     return any(key.startswith(("og:", "article:", "fb:", "twitter:")) for key in keys) or not _FEEDS.isdisjoint(types)
@@ -59,7 +59,7 @@ def declares_article(tree: HtmlTree, markup: str) -> bool:
 
 
 def kind_of(element: Element) -> str:
-    """Return the kind of furniture in the class or id of an element: strong, weak, poster or ""."""
+    """Return the kind of furniture that the class or id of an element suggests. See `kind_named`."""
     attributes = element.attributes
     if element.name in _NEVER_NAMED or not ("class" in attributes or "id" in attributes):
         return ""
@@ -71,7 +71,7 @@ def kind_of(element: Element) -> str:
 
 @lru_cache(maxsize=4_096)
 def kind_named(names: str) -> str:
-    """Return the kind of furniture that class names suggest, or an empty string."""
+    """Return "strong" or "weak" if class names suggest furniture, "poster" for the author of a post, or else ""."""
     kinds = [match.lastgroup or "" for match in _FURNITURE_NAME.finditer(_WORD_BREAKS.sub("-", names).lower())]
     return "" if "hentry" in names or not kinds else "strong" if "strong" in kinds else kinds[0]
 

@@ -1,4 +1,4 @@
-"""Read code with its white space, formulas as one line of TeX, and alternative texts of images."""
+"""Extract code with its white space, formulas as lines of TeX, and alternative texts of images."""
 
 import re
 from functools import lru_cache
@@ -13,7 +13,7 @@ MAY_BE_CODE = _PREFORMATTED | {"div"}
 _LINE_ELEMENTS = frozenset({"div", "p", "li", "tr", "ol", "ul", "table"})
 _TOKEN_ATTRIBUTES = {"class"}
 _NOT_IN_LINES = frozenset("p pre ul ol dl table section h1 h2 h3 h4 h5 h6".split())
-_PILCROWS = PERMALINKS - {"#"}  # "#" may be code
+_PILCROWS = PERMALINKS - {"#"}  # "#" may be an operator in code
 
 
 def is_code(tag: Element) -> bool:
@@ -25,7 +25,7 @@ def code_of(tag: Element) -> str:
     """Return the text of a block of code, or "" for a block of line numbers."""
     pieces: list[str] = []
     is_fragment = tag.name != "pre" and _is_fragment(tag)
-    # children that are not lines are tooltips
+    # in a fragment, children other than lines are tooltips
     lines_only = [node for node in tag.tags if _is_line(node)] if is_fragment else None
     todo: list[Element | str | tuple[int]] = list(reversed(lines_only or tag.children))
     while todo:
@@ -61,7 +61,7 @@ def _is_operator(tag: Element) -> bool:
 
 
 def _is_fragment(tag: Element) -> bool:
-    """Return whether an element is code as Doxygen writes it, with one child element for each line of code."""
+    """Return whether an element is a code fragment by Doxygen, which has one child element per line of code."""
     first = next((child for child in tag.children if isinstance(child, Element)), None)
     if first is None or not _is_line(first) or first.holds(_NOT_IN_LINES):
         return False
@@ -73,7 +73,7 @@ def _is_line(tag: Element) -> bool:
 
 
 def _numbers_lines(tag: Element, words: list[str]) -> bool:
-    """Return whether a block has only the line numbers of the code in another cell of its row."""
+    """Return whether a block has only line numbers, and another cell of the table row has the code."""
     first = int(words[0]) if words and words[0].isdecimal() and len(words[0]) < 9 else -1
     cell = next((parent for parent in tag.parents() if parent.name in ("td", "th")), None) if first >= 0 else None
     if cell is None or cell.parent is None or words != [str(first + offset) for offset in range(len(words))]:
@@ -100,7 +100,7 @@ def replace_formulas(tree: HtmlTree, markup: str) -> None:
         if element.name != "script":
             rendered.add(id(element))
         elif element.parent is not None and len(element.parent.children) <= 500:
-            siblings = element.parent.children  # MathJax 2 puts its rendering before the source
+            siblings = element.parent.children  # MathJax 2 inserts the rendered formula before its script
             index = next(index for index, node in enumerate(siblings) if node is element)
             for node in reversed(siblings[:index]):
                 if isinstance(node, Element) and id(node) in rendered:
@@ -134,7 +134,7 @@ def _is_rendered(names: str) -> bool:
 
 
 def _unhide(formula: Element, text: str) -> None:
-    """Show the hidden ancestors of a formula that contain nothing else, and remove its image."""
+    """Show hidden ancestors that contain only the formula, and remove an image of the same formula."""
     around, content = formula, "".join(text.split())
     for parent in formula.parents(3):
         if len(parent.children) < 12:
@@ -172,7 +172,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def alternative_text(image: Element) -> str:
-    """Return the alternative text of an image if that belongs to the text of the page, else ""."""
+    """Return the alternative text of an image, or "" if the image is an icon, decoration or a link to a page."""
     attributes = image.attributes
     alt = fold(attributes.get("alt", ""))
     if not alt or len(alt) > 1_000:

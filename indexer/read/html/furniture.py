@@ -1,4 +1,4 @@
-"""Clear furniture that is recognised by its position or neighbours: bars of links, footers, messages of controls."""
+"""Empty furniture that is recognised by its position or neighbours: bars of links, footers, messages of controls."""
 
 import re
 from collections import defaultdict
@@ -33,7 +33,7 @@ _FOOTER_ELEMENTS = frozenset({"address", "small", "font"})
 
 
 def drop_furniture(tree: HtmlTree) -> None:
-    """Clear bars of links, footers, labels of navigation, messages of controls, and interface links at line ends."""
+    """Empty bars of links, footers, labels of navigation, messages of controls, and repeated links at line ends."""
     links = [tag for tag in tree.find_all("a") if "href" in tag.attributes and tag.depth < MAX_SEARCH_DEPTH]
     _drop_bars(tree, links)
     _drop_last_links(links)
@@ -62,12 +62,12 @@ def drop_furniture(tree: HtmlTree) -> None:
 
 @lru_cache(maxsize=4_096)
 def _kinds_named(names: str) -> tuple[bool, bool]:
-    """Return whether class names mean a footer, and whether they mean a popup."""
+    """Return `(is_footer, is_popup)` of an element according to its class names."""
     return _FOOTER.search(names) is not None, POPUP.search(names) is not None
 
 
 def _drop_last_links(links: Iterable[Element]) -> None:
-    """Clear links at the ends of lines that lead to several other pages by the same short text, such as "source"."""
+    """Empty links at line ends if links with the same short text, such as "source", have different targets."""
     by_text: dict[str, list[Element]] = defaultdict(list)
     for link in links:
         text = link.short_text(_MAX_CONTROL_CHARS)
@@ -81,7 +81,7 @@ def _drop_last_links(links: Iterable[Element]) -> None:
 
 
 def _ends_line(link: Element) -> bool:
-    """Return whether a link is after all other text of a line, and is not a value after a name such as "Author:"."""
+    """Return whether a link is the last text of a line, but not the value of a label such as "Author:"."""
     line = next((around for around in link.parents(6) if around.name not in INLINE), link)
     before, is_after, inside = "", False, set(map(id, link.nodes()))
     for node in islice(line.nodes(), MAX_NODES):
@@ -100,7 +100,7 @@ def _ends_line(link: Element) -> bool:
 
 
 def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
-    """Clear short bars of links that are marked as navigation, or repeated at both ends of the page."""
+    """Empty short bars of links that are marked as navigation, or repeated at both ends of the page."""
     marked = {link.get("href") for link in (*tree.find_all("link"), *links) if _is_relation(link)} - {""}
     first, last = links[:_MAX_LINKS_AT_END], links[-_MAX_LINKS_AT_END:]
     twice = {link.get("href") for link in first} & {link.get("href") for link in last}
@@ -125,7 +125,7 @@ def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
 
 
 def _is_repeated(bar: Element, targets: Collection[str], targets_of_others: Iterable[Collection[str]]) -> bool:
-    """Return whether a bar has only links, and another bar repeats at least half of the pages that they lead to."""
+    """Return whether a bar has only links, and another bar links to at least half of the same pages."""
     pages = {target for target in targets if not target.startswith("#")}
     repeats = max((len(pages.intersection(other)) for other in targets_of_others), default=0)
     if repeats < 2 or 2 * repeats < len(pages):
@@ -139,9 +139,9 @@ def _is_relation(link: Element) -> bool:
 
 
 def _is_bar(tag: Element, marked: set[str]) -> bool:
-    """Return whether an element is a short line of links, with at most as many other words as links.
+    """Return whether an element is a short line of links, with no more words outside links than links.
 
-    If all its links are `marked`, a part of a table may also have the titles of the linked pages.
+    A table or cell whose link targets are all in `marked` may have more words, such as titles of the linked pages.
     """
     if tag.name in _NO_BARS or tag.short_text(_MAX_BAR_CHARS) is None:
         return False
@@ -154,7 +154,7 @@ def _is_bar(tag: Element, marked: set[str]) -> bool:
 
 
 def _ends_page(tag: Element) -> bool:
-    """Return whether an element is the last text of a page, outside of its main part."""
+    """Return whether an element is the last text of a page, and is not within an element such as <main>."""
     for around in (tag, *tag.parents()):
         parent = around.parent
         if around.name in ("main", "article", "section", "td", "li"):
@@ -169,7 +169,7 @@ def _ends_page(tag: Element) -> bool:
 
 
 def _is_state_message(tag: Element) -> bool:
-    """Return whether an element has only a few words, and an element without text, such as an icon, before them."""
+    """Return whether an element has only a short text, and an icon or another empty element precedes this text."""
     if tag.short_text(MAX_LABEL_CHARS) is None or tag.holds(("a", *PAGE_ELEMENTS)) or tag.parent is None:
         return False
     before = next((other for other, node in pairwise(tag.parent.tags) if node is tag), None)
@@ -178,7 +178,7 @@ def _is_state_message(tag: Element) -> bool:
 
 
 def _hidden_states(placeholder: Element) -> list[Element]:
-    """Return the messages, such as "Loading", next to an empty element. A script would show one of them."""
+    """Return sibling messages, such as "Loading", of an empty element. A script would show one message at a time."""
     siblings = placeholder.parent.tags if placeholder.parent is not None else []
     states = [tag for tag in siblings if tag is not placeholder]
     alike = len({(tag.name, tag.classes) for tag in states}) == 1 and all("id" in tag.attributes for tag in states)
@@ -187,7 +187,7 @@ def _hidden_states(placeholder: Element) -> list[Element]:
 
 
 def drop_trail(tree: HtmlTree) -> None:
-    """Remove the breadcrumbs before the first main heading, if they end with its text."""
+    """Remove breadcrumbs before the first <h1> or <h2> if the breadcrumbs end with the text of this heading."""
     heading = next((tag for tag in tree.elements if tag.name in ("h1", "h2")), None)
     title = _TITLE_ENDS.sub("", fold(heading.text())) if heading is not None else ""
     if heading is None or not title:

@@ -1,4 +1,4 @@
-"""Read tables of HTML, with merged cells and column names, and grids that look like tables."""
+"""Convert HTML tables, including merged cells, to lines of text. Grids of <div> are treated as tables."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,14 +9,14 @@ from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.table_grid import Cell, column_names, find_head, spread_cells
 from indexer.records import COLUMNS
 
-_MAX_SPAN = 65_534  # HTML's limit for rows
+_MAX_SPAN = 65_534  # limit of `rowspan` in the HTML standard
 _SAMPLE_ROWS = 30
 _DIGITS = re.compile(r"[\s+]*(\d{1,6})")
 
 
 @dataclass(slots=True)
 class _HtmlCell:
-    """A cell while it is being filled."""
+    """A table cell under construction. `blocks` are its paragraphs."""
 
     tag: Element | None = None
     rowspan: int = 1
@@ -26,18 +26,18 @@ class _HtmlCell:
 
 @dataclass(slots=True)
 class Row:
-    """A table row while it is being filled. Its anchor is the nearest id, in the row or before it."""
+    """A table row under construction. `anchor` is the last id before the text of the row."""
 
     tag: Element
     anchor: str | None
     has_inner_anchor: bool = False
-    group: Element | None = None  # <thead> or <tbody>, which limits the spans of cells
+    group: Element | None = None  # <thead> or <tbody>; no cell spans rows of two groups
     cells: list[_HtmlCell] = field(default_factory=list)
     length: int = 0
     link_length: int = 0
 
     def add(self, text: str, length: int, link_length: int) -> None:
-        """Add a block to the last cell."""
+        """Append a paragraph to the last cell. The lengths count characters of all text and of linked text."""
         if not self.cells:
             self.cells.append(_HtmlCell())
         self.cells[-1].blocks.append(text)
@@ -45,18 +45,18 @@ class Row:
         self.link_length += link_length
 
     def open_cell(self, tag: Element) -> None:
-        """Begin a cell."""
+        """Append an empty cell for a <td> or <th>."""
         spans = (_span(tag, "rowspan", _MAX_SPAN), _span(tag, "colspan", 1)) if tag.attributes else (1, 1)
         self.cells.append(_HtmlCell(tag, *spans))
 
 
 def table_lines(rows: Sequence[Row]) -> Iterator[tuple[Row, str, str]]:
-    """Yield each row of a table, its text, and its line of column names, which may be empty.
+    """Yield each row of a table, the text of the row, and a line with the column names, which may be empty.
 
-    In a row with only one cell, every block is a line. Consecutive rows of column names are joined.
+    If a row has only one cell, each paragraph of the cell is a line. Consecutive header rows are merged.
     """
     grid = _grid(rows)
-    if any("(" in texts for texts in grid):  # a function signature laid out in cells
+    if any("(" in texts for texts in grid):  # the cells are parts of a function signature
         for row in rows[1:]:
             rows[0].length, rows[0].link_length = rows[0].length + row.length, rows[0].link_length + row.link_length
         yield rows[0], " ".join(text for texts in grid for text in texts if text), ""
@@ -82,7 +82,7 @@ def table_lines(rows: Sequence[Row]) -> Iterator[tuple[Row, str, str]]:
 
 
 def _grid(rows: Sequence[Row]) -> list[list[str]]:
-    """Return the texts of the cells by row. A merged cell repeats its text."""
+    """Return the cell texts of each row. The text of a merged cell is repeated in all the rows and columns it spans."""
     if all(cell.rowspan == cell.colspan == 1 for row in rows for cell in row.cells):
         return [[" ".join(cell.blocks) for cell in row.cells] for row in rows]
     cells: list[list[Cell]] = []
@@ -94,7 +94,7 @@ def _grid(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _heads(rows: Sequence[Row], grid: Sequence[Sequence[str]]) -> dict[int, int]:
-    """Find the runs of rows with column names. Map the first row of each run to the row after it."""
+    """Find runs of header rows. Map the index of the first row of each run to the index after its last row."""
     heads_by_row: dict[int, int] = {}
     filled = [sum(map(bool, texts)) > 1 for texts in grid]
     are_heads = [full and _is_head(row) for full, row in zip(filled, rows, strict=True)]
@@ -114,7 +114,7 @@ def _heads(rows: Sequence[Row], grid: Sequence[Sequence[str]]) -> dict[int, int]
 
 
 def _is_head(row: Row) -> bool:
-    """Return whether a row is in <thead>, or all its filled cells are header cells."""
+    """Return whether a row is in <thead>, or all its cells with text are <th>."""
     if row.group is not None and row.group.name == "thead":
         return True
     filled = [cell.tag for cell in row.cells if cell.blocks]
@@ -140,7 +140,7 @@ _MAX_GRID_COLUMNS = 6
 
 
 def build_tables(tree: HtmlTree) -> None:
-    """Turn elements with ARIA roles of tables, and grids with a class for each column, into tables."""
+    """Rename elements with ARIA table roles, and <div> grids with one class per column, to HTML table elements."""
     for element in tree.elements:
         if element.attributes and "role" in element.attributes:
             element.name = _TAGS_BY_ROLE.get(element.attributes["role"], element.name)
@@ -168,7 +168,7 @@ def _make_rows(grid: Element) -> None:
 
 
 def _is_width(names: Sequence[frozenset[str]], width: int) -> bool:
-    """Return whether each of `width` columns has a class that all its cells share and no other column has."""
+    """Return whether a grid has `width` columns, so that the cells of each column share a class with no other cell."""
     if len(names) % width or len(names) < 2 * width:
         return False
     for column in range(width):

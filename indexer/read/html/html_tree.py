@@ -24,11 +24,11 @@ _MAX_DEPTH = 200_000
 _SHADOW_ROOT = re.compile("shadowrootmode", re.IGNORECASE)
 _HEADING_TAG = re.compile(r"<(/?)h([1-6])\b", re.IGNORECASE)
 NOT_TEXT = frozenset({"script", "style", "template"})
-_NO_ATTRIBUTES: Mapping[str, str] = {}  # faster than the empty mapping of lxml
+_NO_ATTRIBUTES: Mapping[str, str] = {}  # look-ups are faster than in lxml's empty mapping
 
 
 class Element:
-    """An element of a page. Its reference to the parent is weak, so that trees need no garbage collector."""
+    """An HTML element. It refers to its parent weakly, so that reference counting alone can free a tree."""
 
     __slots__ = ("__weakref__", "_parent", "attributes", "children", "depth", "name")
 
@@ -62,7 +62,7 @@ class Element:
 
     @property
     def anchor(self) -> str | None:
-        """Return the id or name by which a URL fragment can refer to the element."""
+        """Return the id, or the `name` of an <a>, that URL fragments can refer to, or None."""
         attributes = self.attributes
         if "id" in attributes and (anchor := attributes["id"].strip()):
             return anchor
@@ -73,35 +73,35 @@ class Element:
         """Return the class names."""
         return _class_names(self.get("class"))
 
-    def nodes(self, without: Collection[str] = ()) -> Iterator["Element | str"]:
-        """Yield the descendants in document order, without elements named in `without` and their content."""
+    def nodes(self, excluded_names: Collection[str] = ()) -> Iterator["Element | str"]:
+        """Yield the descendants in document order. Skip elements with an excluded name and their descendants."""
         todo = self.children[::-1]
         while todo:
             node = todo.pop()
             if isinstance(node, str):
                 yield node
-            elif node.name not in without:
+            elif node.name not in excluded_names:
                 yield node
                 todo += reversed(node.children)
 
     def elements(self, limit: int | None = None) -> Iterator["Element"]:
-        """Yield the elements among the first `limit` descendants, in document order."""
+        """Yield descendant elements in document order. `limit` is the number of nodes to visit, including texts."""
         return (node for node in islice(self.nodes(), limit) if isinstance(node, Element))
 
     def first_elements(self) -> Iterator["Element"]:
-        """Yield the elements among the first few thousand descendants. For a deep element, only among the first 20."""
+        """Yield the elements among the first 5,000 descendant nodes, or 20 if the element is nested deeply."""
         return self.elements(5_000 if self.depth < MAX_SEARCH_DEPTH else MAX_FIRST_NODES)
 
     def holds(self, names: Collection[str]) -> bool:
-        """Return whether one of the `first_elements` has one of these names."""
+        """Return whether `first_elements` yields an element with one of these tag names."""
         return any(node.name in names for node in self.first_elements())
 
     def leading_texts(self) -> Iterator[tuple[str, bool]]:
-        """Yield each text among the first few hundred descendants, with whether it is in a link."""
+        """Yield `(text, is_in_link)` pairs for the texts among the first 300 descendant nodes."""
         return texts([self], lambda node: node.name in NOT_TEXT, MAX_NODES)
 
     def fill(self, children: Sequence["Element | str"]) -> None:
-        """Replace the children. Former children that did not move elsewhere leave the tree with their descendants."""
+        """Replace the children. Detach previous children and their descendants, unless they have a new parent."""
         before, self.children = self.children, [*children]
         ids = set(map(id, children))
         for node in before:
@@ -114,7 +114,7 @@ class Element:
                 node._parent = reference
 
     def remove(self, ids: Collection[int]) -> None:
-        """Remove the children with these Python `id()`s."""
+        """Remove the children whose Python `id()` is in `ids`."""
         self.fill([node for node in self.children if id(node) not in ids])
 
     def text(self) -> str:
@@ -122,7 +122,7 @@ class Element:
         return "".join([node for node in self.nodes(NOT_TEXT) if isinstance(node, str)])
 
     def short_text(self, limit: int) -> str | None:
-        """Return all text, or None if it has more than `limit` characters or 200 nodes."""
+        """Return the same as `text`, or None if the element has more than `limit` characters or 200 nodes."""
         pieces: list[str] = []
         for index, node in enumerate(self.nodes(NOT_TEXT)):
             if index > _MAX_SHORT_TEXT_NODES:
@@ -141,22 +141,22 @@ def _class_names(value: str) -> frozenset[str]:
 
 
 def texts(
-    nodes: Sequence[Element | str], is_left_out: Callable[[Element], bool], limit: int = sys.maxsize
+    nodes: Sequence[Element | str], is_excluded: Callable[[Element], bool], limit: int = sys.maxsize
 ) -> Iterator[tuple[str, bool]]:
-    """Yield each text among the first `limit` nodes, with whether it is in a link."""
+    """Yield `(text, is_in_link)` pairs for texts among the first `limit` nodes, except texts of excluded elements."""
     todo = [(node, False) for node in reversed(nodes)]
     while todo and limit > 0:
         node, is_link = todo.pop()
         limit -= 1
         if isinstance(node, str):
             yield node, is_link
-        elif not is_left_out(node):
+        elif not is_excluded(node):
             is_link = is_link or node.name == "a"
             todo += [(child, is_link) for child in reversed(node.children[:limit])]
 
 
 class HtmlTree:
-    """A parsed page: its elements, and the length of all text, including scripts."""
+    """A parsed page: its elements, and the number of characters of its text, including scripts."""
 
     def __init__(self) -> None:
         self.root = Element("", {}, None)
@@ -165,7 +165,7 @@ class HtmlTree:
 
     @property
     def elements(self) -> Iterator[Element]:
-        """Yield the elements in document order, without removed ones."""
+        """Yield the elements in document order, except removed elements."""
         return (element for element in self.parsed if element._parent is not None)
 
     @cached_property
@@ -176,11 +176,11 @@ class HtmlTree:
         return by_name
 
     def find_all(self, name: str) -> list[Element]:
-        """Return the elements with this name in document order, except elements renamed to it after the first call."""
+        """Return the elements with this name in document order. Elements renamed after the first call are missing."""
         return [tag for tag in self._by_name[name] if tag.name == name and tag._parent is not None]
 
     def first(self, name: str) -> Element | None:
-        """Return the first element that `find_all` finds, or None."""
+        """Return the first element that `find_all` returns, or None."""
         return next(iter(self.find_all(name)), None)
 
     @property
@@ -190,20 +190,20 @@ class HtmlTree:
 
     @property
     def redirects(self) -> bool:
-        """Return whether the page redirects a browser immediately."""
+        """Return whether the page redirects a browser by <meta http-equiv="refresh"> without a delay."""
         metas = (tag.get("content") for tag in self.find_all("meta") if tag.get("http-equiv").lower() == "refresh")
         return (refresh_in(next(metas, "")) or (1, ""))[0] == 0
 
 
 def _show_shadow_roots(elements: Sequence[Element]) -> None:
-    """Replace the children of each shadow host by its declarative shadow root, with these children in its slots."""
+    """Replace the content of each shadow host by its declarative shadow root, and move the content into its slots."""
     roots = {id(tag): tag for tag in elements if tag.name == "template" and "shadowrootmode" in tag.attributes}
-    slots: dict[int, list[Element]] = defaultdict(list)  # grouped by the root that contains them
+    slots: dict[int, list[Element]] = defaultdict(list)  # keys are ids of shadow roots
     for slot in elements:
         if slot.name == "slot":
             root = next((around for around in slot.parents(MAX_SEARCH_DEPTH) if id(around) in roots), None)
             slots[id(root)].append(slot)
-    hosts = {id(root.parent): root for root in reversed(roots.values())}  # the first root of a host counts
+    hosts = {id(root.parent): root for root in reversed(roots.values())}  # the first root wins
     for root in hosts.values():
         host = root.parent
         if host is None:
@@ -221,7 +221,7 @@ def _show_shadow_roots(elements: Sequence[Element]) -> None:
 
 
 def _close_headings(markup: str) -> str:
-    """Let an end tag of any level close the open heading, as HTML5 does and libxml2 does not."""
+    """Change the end tags of headings to the open level. In HTML5, but not in libxml2, any level closes a heading."""
     open_level = ""
 
     def match_level(tag: re.Match[str]) -> str:
@@ -272,7 +272,7 @@ def parse_html(markup: str) -> HtmlTree:
             open_elements.pop()
 
     target = SimpleNamespace(start=start, end=end, data=pieces.append, comment=end_text, close=end_text)
-    # "huge" lifts the limits of depth and length, because the size of the page is already limited
+    # huge_tree disables the limits of libxml2, because the size of the page is already limited
     parser = etree.HTMLParser(target=target, huge_tree=True, no_network=True, encoding="utf-8")
     try:
         etree.fromstring(_close_headings(markup).encode("utf-8", "replace"), parser)

@@ -1,4 +1,4 @@
-"""Find the main part of a page, and read its sections, title and metadata."""
+"""Extract the sections, title and metadata of an HTML page."""
 
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.class_names import declares_article, is_published
@@ -18,7 +18,7 @@ _MIN_SHARE_READ = 0.5
 
 
 def read(body: bytes, argument: str | None) -> Extraction:
-    """Read a page with `extract`. `argument` is the charset and, on a second line, the template of the site."""
+    """Decode a page and `extract` its text. `argument` has the charset on line 1 and the site's template on line 2."""
     charset, _, template = (argument or "").partition("\n")
     markup = decode(body, charset or None, markup=True)
     return extract(markup, read_template(template) if template else None, is_page=True)
@@ -33,9 +33,9 @@ def extract(
 
     Args:
         markup: the page.
-        template: the template of its site. Its text is left out, unless the page has no other text.
+        template: the template of the site. Its text is removed from the page, unless the page has no other text.
         tree: the tree that `prepare` returned for the markup.
-        is_page: whether the markup is a page of a site, which may have furniture.
+        is_page: whether the markup is a whole page of a site, which may have navigation around its text.
 
     Raises:
         lxml.etree.LxmlError, ValueError: the markup cannot be parsed.
@@ -68,7 +68,7 @@ def extract(
 
 
 def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
-    """Turn formulas into text, drop furniture, mark tables, and unfold hidden panels."""
+    """Modify and return the tree: replace formulas by TeX, remove furniture, build tables and show hidden panels."""
     replace_formulas(tree, markup)
     drop_furniture(tree)
     build_tables(tree)
@@ -77,7 +77,7 @@ def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
 
 
 def _title(tree: HtmlTree, headings: list[str]) -> str | None:
-    """Return the title of the page. If it is like `Heading - Site name`, return the heading."""
+    """Return the title of a page, or None. A <title> such as `Heading - Site name` is shortened to the heading."""
     title = tree.first("title")
     page_title = fold(title.text()) if title is not None else ""
     for heading in headings[:3]:
@@ -87,7 +87,7 @@ def _title(tree: HtmlTree, headings: list[str]) -> str | None:
 
 
 METADATA_PREFIX = "pilotlight:"  # <meta name="pilotlight:KEY" content="VALUE">
-# Names and properties of <meta>, by precedence: dates of modification, then of publication.
+# Names and properties of <meta> elements with a date. The first one wins, so modification dates precede publication.
 _DATES = (
     "article:modified_time og:updated_time dcterms.modified last-modified "
     "article:published_time dcterms.date dc.date date"
@@ -95,7 +95,7 @@ _DATES = (
 
 
 def declared(tree: HtmlTree) -> Declared:
-    """Read the language, date and metadata that a page declares."""
+    """Return the language, date and metadata that the <html>, <meta> and <time> elements of a page declare."""
     head = list((tree.first("head") or tree.root).elements())
     metas: list[tuple[str, str]] = []
     for tag in head:

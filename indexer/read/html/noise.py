@@ -21,7 +21,7 @@ _MIN_LINK_SHARE = 0.8
 _METHOD_NAME = re.compile(r"\s*(?:\(|#[^\s#])")
 PERMALINKS = frozenset("¶ # § 🔗".split())
 _CONTEXTUAL = frozenset({"a", "ul", "ol", "header", "aside", "form", "label", "summary"})
-MAY_BE_NOISE = _NEVER | _CONTEXTUAL  # even without attributes
+MAY_BE_NOISE = _NEVER | _CONTEXTUAL  # other elements are noise only because of an attribute
 TITLES = frozenset({"dt", *HEADINGS})
 HEADING_CONTAINERS = TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
 _FLOW = frozenset("p pre ul ol dl table blockquote figure".split())
@@ -45,7 +45,7 @@ LETTER = re.compile(r"[^\W\d_]")
 
 
 def is_noise(tag: Element) -> bool:
-    """Return whether an element is hidden, navigation, decoration, or otherwise no text."""
+    """Return whether an element is noise: it is hidden, a control, navigation or decoration."""
     name = tag.name
     if name in _NEVER:
         parent = tag.parent if name == "footer" else None
@@ -65,7 +65,7 @@ def is_noise(tag: Element) -> bool:
         return _is_control(tag)
     if name in ("ul", "ol"):
         return _is_contents(tag)
-    if name == "header":  # except the header of an article, or a title with its lead
+    if name == "header":  # a header of an article, or one with title and lead, is text
         is_in_article = any(around.name in ("main", "article", "section") for around in tag.parents())
         return not (is_in_article or _is_title_block(tag))
     if name == "aside":
@@ -78,13 +78,13 @@ def is_noise(tag: Element) -> bool:
             return False
         controls = [node for node in tag.elements() if node.name in FIELDS or node.name == "button"]
         return bool(controls or tag.get("for")) and all("disabled" not in node.attributes for node in controls)
-    # a short summary of open <details> is only a button to close them
+    # a short <summary> of an open <details> is only a button
     is_open = tag.parent is not None and "open" in tag.parent.attributes
     return is_open and is_brief(tag) and not tag.holds(HEADINGS | _CODE | {"div", "p", "a"})
 
 
 def _is_title_block(header: Element) -> bool:
-    """Return whether a header has a main heading and a lead, but no links except in sentences, and no controls."""
+    """Return whether a header has an <h1>, a paragraph, no controls, and no links outside sentences."""
     if not header.holds(("h1",)) or not header.holds(("p",)) or header.holds(("nav", "form", "button", *FIELDS)):
         return False
     links = [tag for tag in header.elements() if tag.name == "a"]
@@ -97,7 +97,7 @@ def is_brief(tag: Element) -> bool:
 
 
 def _is_contents(tag: Element) -> bool:
-    """Return whether a list is a table of contents with links to fragments of the page."""
+    """Return whether a list is a table of contents that links to fragments of the same page."""
     first = next((node for node in tag.elements(MAX_FIRST_NODES) if node.name == "a"), None)
     if tag.depth > MAX_SEARCH_DEPTH or first is None or not first.get("href").startswith("#"):
         return False
@@ -125,7 +125,7 @@ def _is_box(tag: Element) -> bool:
 
 
 def is_menu(tag: Element, share: float = _MIN_LINK_SHARE) -> bool:
-    """Return whether at least `share` of an element's letters is in links."""
+    """Return whether at least `share` of an element's letters are in links."""
     letters = linked = 0
     for text, is_link in tag.leading_texts():
         count = len(LETTER.findall(text))
@@ -134,7 +134,7 @@ def is_menu(tag: Element, share: float = _MIN_LINK_SHARE) -> bool:
 
 
 def is_permalink(link: Element) -> bool:
-    """Return whether a link is a sign such as "#" that refers to the element around it."""
+    """Return whether a link is only a symbol, such as "#", that links to the element around it."""
     sign = link.short_text(_MAX_BUTTON_CHARS)
     if sign is None or WORD.search(sign) or _METHOD_NAME.match(sign):
         return False
@@ -155,7 +155,7 @@ def _is_control(link: Element) -> bool:
 
 
 def _is_alone(link: Element) -> bool:
-    """Return whether a link is the whole text of a heading, term or cell, or of a line of several words."""
+    """Return whether a link is the whole text of a heading, term or table cell, or of a line of three or more words."""
     line = link
     for parent in link.parents(3):
         if any(node is not line and not (isinstance(node, str) and node.isspace()) for node in parent.children):
@@ -181,7 +181,7 @@ def is_in_sentence(link: Element) -> bool:
 
 
 def content_of(tag: Element) -> list[Element | str]:
-    """Return the children of an element, without short links and badges next to a heading or code."""
+    """Return the children of an element, except edit links, badges of a heading, and the language label of code."""
     children = tag.children
     if tag.name in TITLES:
         words = [position for position, node in enumerate(children) if not _is_edit_link(node)] or [0]
@@ -192,7 +192,7 @@ def content_of(tag: Element) -> list[Element | str]:
     is_frame = "pre" in names or (names <= _HEADING_FRAME and not names.isdisjoint(HEADINGS))
     if not is_frame or any(isinstance(node, str) and not node.isspace() for node in children):
         return children
-    if "pre" in names:  # drop the name of the language, which is also in a class
+    if "pre" in names:  # drop the label with the language, which is also in a class name
         near = (tag, *tag.elements(MAX_FIRST_NODES))
         languages = {name.rpartition("-")[2] for element in near for name in element.classes if "-" in name}
         return [
@@ -217,7 +217,7 @@ def _is_badge(tag: Element) -> bool:
     text = tag.short_text(MAX_LABEL_CHARS) if tag.name in _LABELS else None
     if not text or text.isspace() or CALL.search(text) or tag.holds(_NOT_IN_LABELS):
         return False
-    # a linked type in a function signature is not a badge, because other words surround it
+    # a <div> with many letters outside links may be a function signature with a linked type
     return not LETTER.search(text) or (is_menu(tag) if tag.name == "div" else _has_link(tag))
 
 
@@ -226,12 +226,12 @@ def _has_link(tag: Element) -> bool:
 
 
 def has_noise_class(tag: Element) -> bool:
-    """Return whether a class of an element is a name of furniture."""
+    """Return whether an element has a class of navigation or decoration, such as "breadcrumbs"."""
     return not tag.classes.isdisjoint(_NOISE_CLASSES)
 
 
 def is_folded(tag: Element) -> bool:
-    """Return whether an element is hidden."""
+    """Return whether the `hidden`, `aria-hidden` or `style` attribute hides an element."""
     attributes = tag.attributes
     if "hidden" in attributes or attributes.get("aria-hidden") == "true":
         return True

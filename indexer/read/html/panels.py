@@ -1,7 +1,7 @@
-"""Unfold hidden panels, such as tabs, accordions and carousels, and keep their titles.
+"""Show hidden panels of tabs, accordions and carousels, and convert their controls to titles.
 
-A panel is recognised by a control that refers to it, a title before it, or similar siblings. Menus, dialogs,
-tooltips and messages stay hidden.
+A hidden element is a panel if a control refers to it, a title precedes it, or it resembles visible siblings. Menus,
+dialogs, tooltips and messages stay hidden.
 """
 
 import re
@@ -51,7 +51,7 @@ _MAX_TITLE_CHARS = 200
 
 
 def unfold_panels(tree: HtmlTree) -> None:
-    """Show the hidden panels of a page, and turn their controls into text."""
+    """Show the hidden panels of a page, and convert their controls to text."""
     shallow = (tag for tag in tree.elements if tag.depth < MAX_SEARCH_DEPTH)
     marked = [tag for tag in shallow if tag.name in _CONTROLS or not _CONTROL_ATTRIBUTES.isdisjoint(tag.attributes)]
     hidden = [element for element in marked if not HIDING.isdisjoint(element.attributes) and is_folded(element)]
@@ -61,7 +61,7 @@ def unfold_panels(tree: HtmlTree) -> None:
         names = {name for element in hidden for name in _ids_of(element)}
         naming = (tag for name in _CONTROL_ELEMENTS for tag in tree.find_all(name)) if names else ()
         panels = _show_panels(hidden, _named_by_controls((*controls, *naming), names))
-    for element in controls:  # an element around a heading or panel is not a control
+    for element in controls:  # an element that contains a heading or panel is not a control
         inside = element.elements(MAX_NODES) if element.get("role") in _CONTROL_ROLES else ()
         is_around = any(tag.name in HEADINGS or tag.get("role") == "tabpanel" for tag in inside)
         if is_around or element.name in _TITLES:
@@ -94,7 +94,7 @@ def _is_opener(element: Element) -> bool:
 
 
 def _is_content(control: Element) -> bool:
-    """Return whether a button is a word of a sentence, or holds a sentence, a heading, code, an operation or blocks."""
+    """Return whether a button is in a sentence, or contains a sentence, a heading, code, an API operation or blocks."""
     if "button" not in (control.name, control.get("role")) or control.name == "a" or _opens_popup(control):
         return False
     texts = [text for text, _ in control.leading_texts()]
@@ -108,7 +108,7 @@ def _is_content(control: Element) -> bool:
 
 
 def _name_panels(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
-    """Put the name of each tab before its panel: the element it refers to, or the one at its index after the tabs."""
+    """Insert each tab's text before its panel: the target of the tab, or the element at its index after the tab bar."""
     bars: dict[int, tuple[Element, list[Element]]] = {}
     for tab in controls:
         if (tab.name == "label" or tab.get("role") == "tab") and tab.parent is not None:
@@ -136,10 +136,10 @@ def _name_panels(controls: Sequence[Element], ids: Mapping[str | None, Element])
         holder.fill([node for child in holder.children for node in (titles.get(id(child), ""), child)])
 
 
-def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> list[Element]:
-    """Show the hidden elements that are panels, and return them.
+def _show_panels(hidden: Sequence[Element], targets: Collection[str]) -> list[Element]:
+    """Show the hidden elements that are panels, and return these elements.
 
-    `shown` has the ids and classes that controls refer to.
+    `targets` are the ids and classes that controls refer to.
     """
     folded = {id(element) for element in hidden}
     panels: list[Element] = []
@@ -148,7 +148,7 @@ def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> list[Elem
         children = parent.tags if parent is not None else []
         open_ones = [child for child in children if id(child) not in folded]
         if parent is not None and parent.name == "span" and len(children) == len(parent.children) > 1 and not open_ones:
-            panels.append(children[-1])  # a script shows one of these variants of a word
+            panels.append(children[-1])  # a script would show one of these variants of a word
             continue
         kinds = {kind for child in open_ones for kind in _kinds(child)}
         texts = {_leading_words(child) for child in open_ones} if kinds else set()
@@ -169,8 +169,8 @@ def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> list[Elem
                 prose.add(id(child))
             is_panel = is_panel or (role == "region" and "aria-labelledby" in child.attributes)
             is_like_open_ones = words > 1 and text not in texts and not kinds.isdisjoint(_kinds(child))
-            is_titled = before is not None and words >= 5 and _is_title(before)  # messages have fewer words
-            if is_panel or is_like_open_ones or is_titled or not _ids_of(child).isdisjoint(shown):
+            is_titled = before is not None and words >= 5 and _is_title(before)  # messages have fewer than 5 words
+            if is_panel or is_like_open_ones or is_titled or not _ids_of(child).isdisjoint(targets):
                 panels.append(child)
                 texts.add(text)
     if not prose <= {id(panel) for panel in panels}:
@@ -191,13 +191,13 @@ def _kinds(element: Element) -> set[tuple[str, str]]:
 
 
 def _named_by_controls(controls: Iterable[Element], names: Collection[str]) -> set[str]:
-    """Return the ids and classes of the elements that controls open, except popups."""
-    shown: set[str] = set()
+    """Return the ids and classes among `names` that controls refer to, except controls of popups."""
+    targets: set[str] = set()
     for control in controls:
-        new_ids = [name for name in _referenced_ids(control) if name in names and name not in shown]
+        new_ids = [name for name in _referenced_ids(control) if name in names and name not in targets]
         if new_ids and not _opens_popup(control):
-            shown.update(new_ids)
-    return shown
+            targets.update(new_ids)
+    return targets
 
 
 def _ids_in(key: str, value: str) -> Iterable[str]:
@@ -234,7 +234,7 @@ def _leading_words(element: Element) -> str:
 
 
 def _is_title(element: Element) -> bool:
-    """Return whether an element is a heading or control, or a short text that contains one."""
+    """Return whether an element is a heading or a control, or is short and contains a heading or a control."""
     if "onclick" in element.attributes:
         return True
     inside = element.elements(MAX_FIRST_NODES) if element.short_text(_MAX_TITLE_CHARS) is not None else ()
@@ -242,9 +242,9 @@ def _is_title(element: Element) -> bool:
 
 
 def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element], unfolded: Collection[int]) -> None:
-    """Turn a control into text if it is the whole text of a title, opens a panel, or precedes one of similar panels.
+    """Convert controls to text if they are the only text of a title, open a panel, or precede several similar panels.
 
-    `unfolded` has the Python `id()`s of the panels that were hidden.
+    `unfolded` has the Python `id()` of each panel that was hidden before.
     """
     next_siblings: dict[int, Element] = {}
     for parent in {id(control.parent): control.parent for control in controls}.values():
@@ -268,7 +268,7 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element],
     openers = [control for key, group in alike.items() if len(group) > 1 or key[-1] for control in group]
     counts = Counter(_leading_words(control) for control in openers)
     for control in openers:
-        if counts[_leading_words(control)] == 1:  # repeated labels are commands, such as "Show", not titles
+        if counts[_leading_words(control)] == 1:  # a repeated label, such as "Show", is not a title
             _make_text(control, "p")
 
 

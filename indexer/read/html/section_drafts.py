@@ -1,6 +1,6 @@
-"""Gather blocks of text into drafts of sections, and turn the drafts into sections.
+"""Collect blocks of text in drafts of sections, and convert the drafts to sections.
 
-Long lists of links are left out. Short blocks of links are left out if they are repeated, or before or after all text.
+Long lists of links are dropped. Short links are dropped if they are repeated, or precede or follow all other text.
 """
 
 import re
@@ -13,7 +13,7 @@ from indexer.read.html.noise import CALL
 from indexer.records import COLUMNS, Section, SectionBlock
 from indexer.text.cleaning import fold
 
-BREAK = "\x00"  # a <br>
+BREAK = "\x00"  # replaces <br>
 _MAX_SHORT_CHARS = 200
 _MIN_POINTER_SHARE = 0.8
 _MAX_LABEL_CHARS = 60
@@ -27,10 +27,10 @@ _FLOW = frozenset({"p", "li", "dd", "dt", "blockquote", "figcaption", "caption",
 
 @dataclass(slots=True)
 class Block:
-    """A paragraph, list item, table row or block of code, and the last id before it.
+    """A paragraph, list item, table row or block of code. `anchor` is the last id before its text.
 
-    `kind` is the name of the innermost block element, and `head` the line of column names of a table row. A tight block
-    follows the block before it without a blank line.
+    `kind` is the name of the innermost block element. `head` is the line of column names of a table row. No blank line
+    separates a tight block from the previous block.
     """
 
     text: str
@@ -48,33 +48,33 @@ class Block:
 
     @property
     def is_pointer(self) -> bool:
-        """Return whether the block has only links, unlike a signature `f(x: int)`, which has words or signs."""
+        """Return whether over 80 % of the text is in links, and the remaining text is no code as in `f(x: int)`."""
         return self.is_linked(_MIN_POINTER_SHARE) and not _SIGNATURE.search(self.unlinked_text)
 
     @property
     def is_loose_link(self) -> bool:
-        """Return whether the block has only links, outside paragraphs, lists and tables, and no call or address."""
+        """Return whether the block is a pointer outside paragraphs, lists and tables, and no function call or URL."""
         return self.kind not in _FLOW and self.is_pointer and not (CALL.search(self.text) or "://" in self.text)
 
     @property
     def is_row_of_links(self) -> bool:
-        """Return whether the block has several links with signs such as "|" between them."""
+        """Return whether the text outside links is two or more separators, such as "|"."""
         return len(self.unlinked_text.split()) > 1 and not _SIGNATURE.search(self.unlinked_text)
 
 
 @dataclass(slots=True)
 class Line:
-    """The text of a line while it is being read."""
+    """A line of text under construction."""
 
     pieces: list[str] = field(default_factory=list)
     length: int = 0
     link_length: int = 0
     unlinked_pieces: list[str] = field(default_factory=list)
     anchor: str | None = None
-    link_start: int = 0  # index of a piece
+    link_start: int = 0  # index in `pieces` of the last link's text
 
     def block(self, kind: str) -> Block:
-        """Return the line as a block."""
+        """Return the line as a block, with normalised white space."""
         text = "\n".join(filter(None, map(fold, "".join(self.pieces).split(BREAK))))
         unlinked = " ".join(self.unlinked_pieces) if self.link_length else ""
         return Block(text, kind, self.anchor, self.length, self.link_length, unlinked)
@@ -82,10 +82,11 @@ class Line:
 
 @dataclass(slots=True)
 class SectionDraft:
-    """A section while it is being filled.
+    """A section under construction.
 
-    In a list or table, `list_path` is the path of the section around it. A draft that `resumes` continues
-    that section after the list or table. A draft that `leads` is a summary that belongs to the next section.
+    For an entry of a list or table, `list_path` is the path of the section that contains the list or table. If
+    `resumes` is true, the draft continues that section after the list or table. If `leads` is true, the draft is
+    a summary, which is prepended to the next section.
     """
 
     path: tuple[str, ...]
@@ -98,7 +99,7 @@ class SectionDraft:
     blocks: list[Block] = field(default_factory=list)
 
     def section(self) -> Section:
-        """Return the section with its text, the ids within it, and the ranges of code and tables."""
+        """Return the finished section: its text, the offsets of ids, and the ranges of code and tables."""
         anchor = last_anchor = self.anchor or self.blocks[0].anchor
         text = ""
         marks: list[tuple[int, str]] = []
@@ -118,7 +119,7 @@ class SectionDraft:
 
 
 def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> list[SectionDraft]:
-    """Drop labels of the interface and long lists of links. A short page with nothing else is not changed."""
+    """Drop navigation labels and long lists of links. A short page without other text is not changed."""
     linked_blocks = (block for draft in drafts for block in draft.blocks if block.link_length)
     label_counts = Counter(block.text for block in linked_blocks if len(block.text) <= _MAX_LABEL_CHARS)
 
@@ -142,14 +143,14 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> l
             if not is_listed or length <= max_length or link_length <= max_share * length:
                 draft.blocks += run
         if is_mostly_links:
-            draft.heading = None  # the heading is a letter of an index
+            draft.heading = None  # headings of an index are single letters
     if is_mostly_links and all(block.is_linked(_LINK_LIST_SHARE) for draft in drafts for block in draft.blocks):
         return []
     return _keep_headings(drafts)
 
 
 def _drop_ends(drafts: Sequence[SectionDraft], block_lists: Sequence[list[Block]]) -> None:
-    """Drop links before the first heading, such as breadcrumbs, and links after the text."""
+    """Drop short links before the first heading, such as breadcrumbs, and short links after the last text."""
     first = next((index for index, draft in enumerate(drafts) if draft.path), 0)
     texts_at_start: set[str] = set()
     for blocks in block_lists[:first]:
@@ -167,14 +168,14 @@ def _drop_ends(drafts: Sequence[SectionDraft], block_lists: Sequence[list[Block]
 
 
 def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
-    """Return the drafts that have text. A heading without text becomes a line of the draft before it."""
+    """Return the drafts with text. A heading without text becomes a draft that continues the previous section."""
     filled: list[SectionDraft] = []
     next_path: tuple[str, ...] = ()
     first = next((draft for draft in drafts if draft.path), None)
     for draft in reversed(drafts):
         heading = draft.heading
         is_above = len(next_path) > len(draft.path) and next_path[: len(draft.path)] == draft.path
-        # an empty last heading of the same level as the first waits for content that a script would add
+        # drop an empty last section on the level of the first section: a script would add its text, such as comments
         ends = first and first is not draft and not filled and len(draft.path) == len(first.path) == 1 and first.blocks
         if draft.blocks:
             filled.append(draft)
@@ -189,7 +190,7 @@ def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
 
 
 def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
-    """Turn drafts into sections, and join short drafts with their neighbours."""
+    """Convert drafts to sections. Join short entries of lists, and short text after lists, to the section around."""
     filled = [draft for draft in drafts if draft.blocks]
     joined: list[SectionDraft] = []
     homes: dict[tuple[str, ...], SectionDraft] = {}
@@ -200,14 +201,14 @@ def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
             following.anchor = following.anchor or draft.anchor
             continue
         is_short = size < _MAX_SHORT_CHARS
-        # The id of a section may have a longer name, such as `dict.get` for `get()`, which must not be lost.
+        # Keep a separate section if its name is longer than in its text, such as `dict.get` for `get()`.
         has_name = draft.blocks[0].text.replace("\n", " ").startswith(draft.path[-1:])
         is_item = is_short and not draft.resumes and has_name
         path = draft.list_path if is_item and draft.list_path is not None else draft.path
-        introduces = following is not None and following.list_path == path  # the next list of the same section
+        introduces = following is not None and following.list_path == path  # the text is above another list
         home = homes.get(path) if draft.resumes and is_short and draft.heading is None and not introduces else None
         if draft.resumes and draft.heading is not None and joined and joined[-1].path[: len(path)] == path:
-            home = joined[-1]  # a heading without text follows the text before it
+            home = joined[-1]  # append a heading without text to the previous section
         if home is None and joined and joined[-1].path == path and (draft.resumes or path != draft.path):
             home = joined[-1]
         if home is None:

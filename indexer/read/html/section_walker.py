@@ -1,7 +1,7 @@
-"""Walk over the elements of a page, and gather its sections.
+"""Traverse the elements of a page, and split its text into sections.
 
-Headings open sections. So do terms of definition lists, such as the settings in a manual or the functions in an API
-reference, because readers look them up and link to them. An explicit stack allows elements to be nested to any depth.
+A heading begins a section. A term of a definition list also begins a section, because readers look up and link to terms
+such as settings or functions. The traversal uses a stack instead of recursion, so that nesting has no limit.
 """
 
 import re
@@ -34,33 +34,33 @@ _PUNCTUATION_END = re.compile(r"[^\w)\]}>\"'”»]\Z")
 
 
 class Walker:
-    """Gathers the sections of one element."""
+    """A traversal that collects the text of an element in sections."""
 
     def __init__(self, root: Element) -> None:
-        """Visit everything below `root` in document order."""
+        """Visit all descendants of `root` in document order."""
         self.headings: list[str] = []
         self.text_length = 0
         self.link_length = 0
-        self.link_texts: dict[str, str] = {}  # keys are targets
+        self.link_texts: dict[str, str] = {}  # keys are values of href
         self._drafts = [SectionDraft((), None)]
         self._line = Line()
         self._open_blocks = ["div"]
         self._is_next_tight = False
         self._bullet = ""
-        self._tight_lists: list[bool] = []  # a flag for each open list
+        self._tight_lists: list[bool] = []  # for each open list, whether no blank line precedes its next item
         self._open_links = 0
         self._leads_elsewhere = False
         self._open_headings: list[tuple[int, str]] = []
         self._in_heading = False
         self._current_term: Element | None = None
         self._term_code = ""
-        self._undefined_term: Block | None = None  # a short definition continues its line
+        self._undefined_term: Block | None = None  # the last term, until its definition
         self._title_anchor: str | None = None
         self._anchor_since_text: str | None = None
         self._is_anchor_of_block = False
         self._last_anchor: str | None = None
         self._sections_around_lists: list[SectionDraft] = []
-        # for each open table: the section around it, its rows (None in a layout table), and the ids of heading rows
+        # for each open table: its section, its rows (None for a layout table), and Python ids of rows with a heading
         self._tables: list[tuple[SectionDraft, list[Row] | None, set[int]]] = []
         self._open_rows: list[Row] = []
         self._note_anchor(root)
@@ -90,12 +90,12 @@ class Walker:
         self._flush()
 
     def sections(self) -> tuple[Section, ...]:
-        """Return the sections in document order. Can be called only once."""
+        """Return the sections in document order. Call this only once, because it modifies the drafts."""
         return join_drafts(drop_pointers(self._drafts, is_mostly_links=self.is_mostly_links))
 
     @property
     def is_mostly_links(self) -> bool:
-        """Return whether most text of a long page is links to other pages."""
+        """Return whether the text has at least 5,000 characters, and over half of them are in links to other pages."""
         return self.text_length >= 5_000 and self.link_length > 0.5 * self.text_length
 
     def _enter(self, tag: Element) -> None:
@@ -111,7 +111,7 @@ class Walker:
         if name in HEADINGS:
             self._flush()
             parent = tag.parent
-            if parent is None or not parent.classes & _BOXES:  # the title of a note opens no section
+            if parent is None or not parent.classes & _BOXES:  # the title of a note box begins no section
                 self._in_heading = True
                 around = parent.anchor if parent is not None and parent.name not in _BLOCKS else None
                 self._title_anchor = tag.anchor or around
@@ -123,7 +123,7 @@ class Walker:
         elif name == "br":
             self._line.pieces.append(BREAK)
         elif name == "img":
-            links, self._open_links = self._open_links, 0  # alternative text in a link counts as unlinked
+            links, self._open_links = self._open_links, 0  # count the alternative text as unlinked
             self._add(alternative_text(tag))
             self._open_links = links
         elif name == "li":
@@ -162,7 +162,7 @@ class Walker:
             if "href" in tag.attributes:
                 self._open_links -= 1
                 self.link_texts.setdefault(tag.attributes["href"], "".join(self._line.pieces[self._line.link_start :]))
-        elif name == "div" and "refnamediv" in tag.classes:  # DocBook: "name — purpose"
+        elif name == "div" and "refnamediv" in tag.classes:  # DocBook's line "name — purpose" leads the next section
             self._drafts[-1].leads = True
         elif name == "li":
             self._bullet = ""
@@ -182,7 +182,7 @@ class Walker:
                 rows.append(row)
 
     def _write_rows(self, rows: Sequence[Row], home: SectionDraft) -> None:
-        """Write rows of a table in the section `home`."""
+        """Write the rows of a table. A row with an id begins a section below the section `home`."""
         for row, text, head in table_lines(rows):
             if row.has_inner_anchor and not self._open_rows and row.cells:
                 first = fold(" ".join(row.cells[0].blocks))[:_MAX_TERM_CHARS].strip()
@@ -235,7 +235,7 @@ class Walker:
             line.pieces.clear()
 
     def _take_line(self, kind: str) -> Block:
-        """End the line, and return it as a block."""
+        """Return the current line as a block, and begin a new line."""
         block, self._line = self._line.block(kind), Line()
         return block
 
@@ -253,7 +253,7 @@ class Walker:
             term.kind = "dd"
             term.unlinked_text = f"{term.unlinked_text} {block.unlinked_text}".strip()
             draft.is_defined, self._is_next_tight = True, False
-            if not draft.blocks or draft.blocks[-1] is not term:  # a term that is only punctuation was not written
+            if not draft.blocks or draft.blocks[-1] is not term:  # a term of only punctuation is not in the draft
                 draft.blocks.append(term)
             return
         block.tight = self._is_next_tight
@@ -319,14 +319,14 @@ class Walker:
         self._is_next_tight = True
 
     def _resume(self, home: SectionDraft) -> None:
-        """Continue the section around a list or table after its terms or rows have opened sections."""
+        """Begin a draft that continues the section `home`, if a list or table in it has begun other sections."""
         if self._drafts[-1].list_path is not None and self._drafts[-1] is not home:
             self._drafts.append(SectionDraft(home.path, None, list_path=home.list_path, resumes=True, is_defined=True))
         self._is_next_tight = False
 
 
 def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
-    """Return a list to fill with rows (None for a layout table), and the ids of rows with only a heading."""
+    """Return an empty list for the rows, or None for a layout table, and the Python ids of rows with only a heading."""
     headings: set[int] = set()
     if table.get("role") in _LAYOUT_ROLES:
         return None, headings
@@ -351,6 +351,6 @@ def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
 
 
 def _holds_only_noise(tag: Element) -> bool:
-    """Return whether an element has only controls, so that its id does not refer to the text after it."""
+    """Return whether an element contains only noise, so that its id is no anchor of the next text."""
     contents = (node for node in tag.children if not isinstance(node, str) or not node.isspace())
     return bool(tag.tags) and all(isinstance(node, Element) and is_noise(node) for node in contents)

@@ -1,4 +1,4 @@
-"""Find the text of a page without knowing its site, and remove the furniture around and within the text."""
+"""Find the main text of a page without its site's template, and remove furniture around and within the text."""
 
 import re
 from collections import Counter
@@ -40,9 +40,9 @@ _PAGE_ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".sp
 
 @dataclass(slots=True)
 class Size:
-    """The numbers of characters in an element: of all text, inside links, and of prose.
+    """Numbers of characters in an element: all text, linked text and prose.
 
-    The fields named direct, and `has_prose`, describe the text outside nested blocks.
+    `direct`, `direct_linked` and `has_prose` ignore the text of nested blocks.
     """
 
     text: int = 0
@@ -59,11 +59,11 @@ class Size:
         return self.text - self.linked
 
 
-Sizes = dict[int, Size]  # keys are ids of elements
+Sizes = dict[int, Size]  # keys are Python ids of elements
 
 
 def measure(root: Element, *, with_noise: bool = True) -> Sizes:
-    """Measure an element and its descendants."""
+    """Return the sizes of an element and its descendants. If `with_noise` is false, noise counts as empty."""
     order: list[tuple[Element, Size, Size | None]] = []
     todo: list[tuple[Element, Size | None]] = [(root, None)]
     sizes: Sizes = {}
@@ -103,9 +103,9 @@ def measure(root: Element, *, with_noise: bool = True) -> Sizes:
 
 
 def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
-    """Remove the furniture of a page, and return the element with its text.
+    """Remove the furniture of a page, and return the element that contains the main text.
 
-    Boxes within the text are removed only from articles, because lists of links may be the text of other pages.
+    Link boxes within the main text are removed only from articles. On other pages, lists of links may be main text.
     """
     body = tree.body
     sizes = measure(body)
@@ -127,7 +127,7 @@ def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
 
 
 def _named_element(start: Element, sizes: Sizes) -> Element:
-    """Return the innermost element with a name for main text that has most of the text, or else `start`."""
+    """Return the innermost element that has most of the text and a class or id for main text, or else `start`."""
     total = sizes[id(start)]
     text_elements: list[Element] = []
     times = Counter[str]()
@@ -157,7 +157,7 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
         core = next((tag for tag in texts if tag.name in _CONTAINERS and sizes[id(tag)].prose >= half), None)
         if core is None:
             classes = {tag.get("class") for tag in blocks if sizes[id(tag)].prose} - {""}
-            # a short box with the same class as a box of prose is a short post of a thread
+            # a short box with the same class as a box of prose is not furniture, but a short post in a thread
             boxes = [tag for tag in blocks if tag.name in _CONTAINERS and tag.get("class") not in classes]
             boxes = [tag for tag in boxes if _is_short_box(tag, sizes, is_article=True)]
             if is_article and sum(sizes[id(tag)].text for tag in boxes) < 0.5 * sizes[id(inner)].text:
@@ -192,17 +192,17 @@ def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
 
 
 def _is_short_box(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
-    """Return whether an element is a form, or a short box with a name of furniture, without content such as code."""
+    """Return whether a short element is a form or has a class of furniture, and has no code, lists or tables."""
     size = sizes[id(element)]
     kind = "" if size.prose else kind_of(element)
-    is_named = kind if is_article or size.linked else kind == "strong"  # weak names, such as date, may mark text
+    is_named = kind if is_article or size.linked else kind == "strong"  # text may have a weak name, such as date
     is_form = (element.name == "form" or element.holds(("form",))) and element.holds(FIELDS)
     is_short = size.text < _MAX_BOX_CHARS and not size.has_h1
     return is_short and bool(is_named or is_form) and not element.holds(_CONTENT)
 
 
 def _clean_title(box: Element, sizes: Sizes, *, is_article: bool) -> None:
-    """Remove the furniture around the main heading in a box."""
+    """Remove the furniture next to the <h1> in a box."""
     while id(box) in sizes and sizes[id(box)].has_h1:
         blocks = [tag for tag in box.tags if id(tag) in sizes and sizes[id(tag)].text]
         removed = {id(tag) for tag in blocks if _is_furniture(tag, sizes, is_article=is_article)}
@@ -211,12 +211,12 @@ def _clean_title(box: Element, sizes: Sizes, *, is_article: bool) -> None:
 
 
 def _is_legal(element: Element, sizes: Sizes) -> bool:
-    """Return whether an element is a notice of copyright."""
+    """Return whether an element is a short copyright notice."""
     return sizes[id(element)].text < _MAX_LEGAL_CHARS and _COPYRIGHT.search(element.text()) is not None
 
 
 def _is_teaser_box(box: Element, sizes: Sizes) -> bool:
-    """Return whether the headings of a box, or the beginnings of its items, link to other pages."""
+    """Return whether a box is a list of teasers: its headings are links to other pages, or all its items begin so."""
     if box.name not in _LINK_BOXES or not sizes[id(box)].linked:
         return False
     headings = [tag for tag in box.elements() if tag.name in HEADINGS and not tag.text().isspace()]
@@ -228,7 +228,7 @@ def _is_teaser_box(box: Element, sizes: Sizes) -> bool:
 
 
 def _is_teaser(item: Element) -> bool:
-    """Return whether an item is a linked title with a few more words."""
+    """Return whether an item begins with a linked title and has only a few other words."""
     link = next((tag for tag in item.elements() if tag.name == "a" and not tag.text().isspace()), None)
     text = item.short_text(_MAX_TEASER_CHARS)
     if link is None or text is None or not _leads_elsewhere(link) or item.holds(("pre", "code", "table")):
@@ -282,7 +282,7 @@ def _remove_teasers(start: Element, sizes: Sizes) -> None:
 
 
 def _remove_repeats(start: Element, sizes: Sizes) -> None:
-    """Remove blocks that repeat an earlier one elsewhere, such as captions for each screen size."""
+    """Remove blocks that repeat the text of a block in another element, such as one caption per screen size."""
     parents: dict[str, Element | None] = {}
     todo: list[Element] = [start]
     while todo:
@@ -298,7 +298,7 @@ def _remove_repeats(start: Element, sizes: Sizes) -> None:
 
 
 def _mark_decoration(start: Element, sizes: Sizes) -> None:
-    """Mark images that stand alone as decoration, except in cells and items, where they may be values."""
+    """Mark images in blocks without text as decoration, except in table cells and list items with image values."""
     for image in [tag for tag in start.elements() if tag.name == "img"]:
         block = next((tag for tag in image.parents(6) if tag.name in _BLOCKS), None)
         if block is not None and id(block) in sizes and block.name not in _VALUES and not sizes[id(block)].direct:
@@ -325,7 +325,7 @@ def unwrap(body: Element, sizes: Sizes) -> None:
 
 
 def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Element]:
-    """Find the title, code and prose before the main text, such as the lead of an article."""
+    """Return elements before `text_element` with title, code or prose, such as the lead of an article."""
     all_leads: list[Element] = []
     inner = text_element
     for around in text_element.parents(3):
@@ -346,7 +346,7 @@ def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Ele
 
 
 def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
-    """Remove boxes with names of furniture, as long as enough of the page remains."""
+    """Remove boxes with a class of furniture, but not more than half of the page's text."""
     total = remaining = sizes[id(start)].bare
     prose = sizes[id(start)].prose
     min_rest = _SHORT_POST if is_article else _MIN_REST * prose
@@ -387,7 +387,7 @@ def _inner(outer: Element, sizes: Sizes) -> Element | None:
 
 
 def _is_thread(box: Element) -> bool:
-    """Return whether a box is a heading followed by several similar items, or by the linked titles of three pages."""
+    """Return whether a box is a heading with similar items after it, or with links to at least three pages."""
     inside = [tag for tag in box.elements(MAX_NODES) if tag.name in HEADINGS or tag.classes]
     if not inside or inside[0].name not in HEADINGS:
         return False
@@ -397,14 +397,14 @@ def _is_thread(box: Element) -> bool:
 
 
 def _is_title(link: Element) -> bool:
-    """Return whether a link is the whole text of its parent, and not short."""
+    """Return whether a link is the whole text of its parent and long enough for a title."""
     line = link.parent.short_text(_MAX_TEASER_CHARS) if link.parent is not None else None
     text = fold(link.text())
     return len(text) >= _MIN_TITLE_CHARS and line is not None and fold(line) == text
 
 
 def layout_cell(tree: HtmlTree) -> Element | None:
-    """Return the cell with the text if a page is laid out as a table, or None."""
+    """Return the cell with the main text of a page that a table lays out, or None for other pages."""
     first = tree.first("p") or tree.first("br")
     if first is None or all(around.name != "td" for around in first.parents(12)):
         return None
@@ -417,7 +417,7 @@ def layout_cell(tree: HtmlTree) -> Element | None:
 
 
 def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
-    """Return the only <main>, <article> or similar element of a page if it has enough of the text, else None."""
+    """Return the page's <main>, <article> or similar element, or None if it is not unique or lacks most of the text."""
     candidates = {"main": tree.find_all("main"), "role": [], "article": tree.find_all("article"), "id": []}
     for element in tree.elements:
         attributes = element.attributes
@@ -439,7 +439,7 @@ def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None
 
 
 def _with_title(element: Element) -> Element:
-    """Return the element, or its parent if the title and the first section of the page are before the element."""
+    """Return the parent of an element if the page's title and first section precede the element, else the element."""
     parent = element.parent
     if element.name in ("main", "article") or parent is None or element.holds(("h1",)):
         return element

@@ -1,7 +1,7 @@
-"""Find and remove the template of a site, the text that its pages share; see `indexer.sources.reading`.
+"""Find and remove the template of a site: text that its pages repeat. `indexer.sources.reading` learns templates.
 
-A place is the chain of element names and classes from the body to a block. Places and texts are compared by hashes.
-All numbers hash alike, so that texts with different dates or versions are equal.
+The path of a block is the chain of element names and classes from the body to the block. Paths and texts are compared
+by hashes. All numbers have the same hash, so that texts that differ only by a date or version are equal.
 """
 
 import hashlib
@@ -35,28 +35,28 @@ _ROOT = 0
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The text and links that the pages of a site share, as hashes.
+    """Hashes of the texts that the pages of a site repeat, and of their paths.
 
-    `link_places` are the places of links that differ by page.
+    `link_paths` are the paths of navigation links whose text differs by page.
     """
 
     texts: frozenset[int]
-    text_places: frozenset[int]
-    link_places: frozenset[int]
+    text_paths: frozenset[int]
+    link_paths: frozenset[int]
 
     def __str__(self) -> str:
-        """Return the text form that `read_template` reads."""
+        """Return the template as text, which `read_template` parses."""
         return ";".join(" ".join(f"{number:x}" for number in sorted(hashes)) for hashes in astuple(self))
 
 
 @lru_cache(maxsize=16)
 def read_template(text: str) -> Template:
-    """Read a template from its text form; raises ValueError or TypeError if it is invalid."""
+    """Parse the text form of a template. Raise ValueError or TypeError if it is invalid."""
     return Template(*(frozenset(int(number, 16) for number in hashes.split()) for hashes in text.split(";")))
 
 
 class _Unit(NamedTuple):
-    """A block, or text and inline elements between two blocks."""
+    """A block element, or a run of text and inline elements between two block elements."""
 
     parent: Element
     nodes: list[Element | str]
@@ -64,21 +64,21 @@ class _Unit(NamedTuple):
 
 
 def find_blocks(tree: HtmlTree) -> dict[str, Any]:
-    """Return the blocks of a prepared page that may belong to a template, as JSON for `indexer.records.PageBlocks`."""
+    """Return the possible template blocks of a prepared page, as JSON for `indexer.records.PageBlocks`."""
     title = tree.first("title")
     tags = (tag for tag in tree.elements if tag.name in HEADINGS and tag.depth < MAX_SEARCH_DEPTH)
     headings = [" ".join((tag.short_text(_MAX_BLOCK_CHARS) or "").split()) for tag in tags]
     about = "\n".join(headings) or (title.text() if title is not None else "")
     main = find_container(tree)
     if main is not None and main.name not in ("main", "article") and main.get("role") != "main":
-        main = None  # an element with an id such as "content" may also hold furniture
+        main = None  # an element with only an id, such as "content", may contain furniture
     blocks = iter(()) if tree.redirects else _blocks(tree.body, _ROOT, main, about)
     blocks_at_ends = [*islice(blocks, _BLOCKS_AT_END), *deque(blocks, _BLOCKS_AT_END)]
     return {"about": _hash(_ROOT, about), "blocks": blocks_at_ends}
 
 
 def strip_template(tree: HtmlTree, template: Template) -> bool:
-    """Remove text of the template from both ends of the page, and return whether there was any."""
+    """Remove template text from both ends of a page. Return whether any text was removed."""
     ends = (takewhile(bool, _matches(tree.body, _ROOT, template, step)) for step in (1, -1))
     removed = [match for match in chain.from_iterable(ends) if match is not None]
     removed_nodes = {id(node) for match in removed for node in match.nodes}
@@ -88,11 +88,12 @@ def strip_template(tree: HtmlTree, template: Template) -> bool:
 
 
 def _blocks(
-    parent: Element, place: int, main: Element | None, about: str, depth: int = 1, page: str = ""
+    parent: Element, path: int, main: Element | None, about: str, depth: int = 1, page: str = ""
 ) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield the fields of each block that may belong to a template, see `indexer.records.PageBlocks`.
+    """Yield the path, text hash and kind of each possible template block, as in `indexer.records.PageBlocks`.
 
-    Hashes of texts in `main`, except bars of links, include `about`, the page's headings, so that they differ by page.
+    Text hashes within `main` include the headings of the page, `about`, so that they match no other page. Bars of links
+    are an exception.
     """
     for unit in _units(parent):
         block = unit.block
@@ -101,28 +102,28 @@ def _blocks(
         text, bare, is_bar = _measure(unit)
         if text is not None and not WORD.search(text):
             continue
-        block_place = _place(place, block)
+        block_path = _path_hash(path, block)
         is_linked = is_bar and (block or parent).name not in _ROWS  # a row of a table is not a bar of links
         if text is not None and bare <= _MAX_BARE_CHARS:
-            yield place, block_place, _hash(block_place, f"{'' if is_linked else page}={text}"), is_linked
+            yield path, block_path, _hash(block_path, f"{'' if is_linked else page}={text}"), is_linked
         if block is not None and depth < _MAX_DEPTH:
-            yield from _blocks(block, block_place, main, about, depth + 1, about if block is main else page)
+            yield from _blocks(block, block_path, main, about, depth + 1, about if block is main else page)
 
 
-def _matches(parent: Element, place: int, template: Template, step: int, depth: int = 1) -> Iterator[_Unit | None]:
-    """Yield each unit that is in the template, and None for each other text, from the start or end (`step` -1)."""
+def _matches(parent: Element, path: int, template: Template, step: int, depth: int = 1) -> Iterator[_Unit | None]:
+    """Yield units of the template, and None for other text. Begin at the end of the page if `step` is -1."""
     for unit in _units(parent)[::step]:
-        block_place, block = _place(place, unit.block), unit.block
+        block_path, block = _path_hash(path, unit.block), unit.block
         if block is not None and is_noise(block):
             continue
-        if block_place in template.text_places or block_place in template.link_places:
+        if block_path in template.text_paths or block_path in template.link_paths:
             text, _, is_linked = _measure(unit)
-            is_shared_link = is_linked and block_place in template.link_places
-            if text and (is_shared_link or _hash(block_place, f"={text}") in template.texts):
+            is_shared_link = is_linked and block_path in template.link_paths
+            if text and (is_shared_link or _hash(block_path, f"={text}") in template.texts):
                 yield unit
                 continue
         if block is not None and block.name not in HEADINGS and depth < _MAX_DEPTH:
-            yield from _matches(block, block_place, template, step, depth + 1)
+            yield from _matches(block, block_path, template, step, depth + 1)
         elif any(WORD.search(text) for text, _ in texts(unit.nodes, _is_no_text)):
             yield None
 
@@ -140,15 +141,15 @@ def _units(parent: Element) -> list[_Unit]:
 
 
 def _measure(unit: _Unit) -> tuple[str | None, int, bool]:
-    """Return the text as one line, its number of characters outside links, and whether it is a bar of links.
+    """Return the text as one line, the number of characters outside links, and whether the unit is a bar of links.
 
-    For a block with long text, return None as the text. The text between two blocks may be of any length. A bar has at
-    least as much text in links as outside, and no line with more words outside than a label has.
+    Return None as the text of a long block. At least half of a bar's text is in links, and so is at least half of each
+    line with a sentence outside links.
     """
     pieces: list[str] = []
     bare: list[str] = []
     is_bar = True
-    begin = linked = linked_before = bare_length = 0  # `begin` is the index in `bare` where a line begins
+    begin = linked = linked_before = bare_length = 0  # `begin` is the index in `bare` of the line's first text
     todo: list[tuple[Element | str | None, bool]] = [(None, False), *((node, False) for node in reversed(unit.nodes))]
     while todo:
         node, is_link = todo.pop()
@@ -184,7 +185,7 @@ def _is_no_text(tag: Element) -> bool:
     return tag.name in HEADINGS or (tag.name == "a" and tag.get("href").startswith("#")) or is_noise(tag)
 
 
-def _place(around: int, block: Element | None) -> int:
+def _path_hash(around: int, block: Element | None) -> int:
     if block is None:
         return _name_hash(around, "~")
     if not block.attributes:
