@@ -1,6 +1,6 @@
 """Find Tesseract, and read scanned pages one by one.
 
-Each page has its own limits of time and memory, so a long scan takes no more memory than a short one.
+The limits of time and memory apply to each page, so a long document takes no more memory than a short one.
 """
 
 import os
@@ -27,7 +27,7 @@ _MAX_FAILED_PAGES = 3
 
 
 class Ocr(NamedTuple):
-    """The OCR engine of a build, as the argument of `indexer.read.scans.load`, or the reason why there is none."""
+    """The OCR engine of a build, as an argument for `indexer.read.scans.load`, or the reason why OCR cannot run."""
 
     engine: str = ""
     obstacle: str = ""
@@ -37,7 +37,7 @@ NO_OCR = Ocr(obstacle=OCR_OFF)
 
 
 def find_engine(config: OcrConfig) -> Ocr:
-    """Return the engine of a build. Raises ConfigError if OCR is on but not installed."""
+    """Return the OCR engine for the configured languages. Raises ConfigError if OCR is on but cannot run."""
     if config.mode == "off":
         return NO_OCR
     obstacle = "" if is_installed() else f"OCR needs {EXTRA}"
@@ -58,7 +58,7 @@ def find_engine(config: OcrConfig) -> Ocr:
 
 
 def is_installed() -> bool:
-    """Return whether the libraries are installed."""
+    """Return whether the Python packages for OCR are installed."""
     return all(find_spec(name) is not None for name in ("tesserocr", "PIL"))
 
 
@@ -77,7 +77,7 @@ class _PageText(NamedTuple):
 
 @dataclass(slots=True)
 class Scans:
-    """Texts of scanned pages, with the mean confidence of their letters."""
+    """The texts of scanned pages. `confidence` is the mean of all letters in percent, or None without text."""
 
     sections: list[Section] = field(default_factory=list)
     counts: ScanCounts = NO_SCANS
@@ -94,7 +94,7 @@ def count_pages(body: bytes, content_type: str, process: ReaderProcess) -> int:
 
 
 def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, process: ReaderProcess) -> Scans:
-    """Read pages of a PDF or image file, counted from 1. After a few unreadable pages, the rest is skipped."""
+    """Recognise the text of `pages`, from 1, of a PDF or image file. After 3 unreadable pages, skip the others."""
     if ocr.obstacle:
         return Scans(counts=ScanCounts(unread=tuple((page, ocr.obstacle) for page in pages)))
     process.use(ocr.engine)

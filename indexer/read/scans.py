@@ -1,7 +1,7 @@
-"""Read a scanned page: convert an image or a page of a PDF to greyscale, and recognise its text with Tesseract.
+"""Recognise the text of scanned pages: convert an image or a PDF page to greyscale, and run Tesseract on it.
 
-Runs only in reader processes. Sizes are checked before decoding, because an image may claim any size. The models are
-loaded before the process is confined.
+This module runs only in reader processes. The size of an image is checked before decoding, because a small file can
+declare a huge image. The models are loaded before the process loses access to files.
 """
 
 import io
@@ -21,19 +21,19 @@ from indexer.read.pdf.page import LINE_END_IN_SENTENCE
 PDF = "application/pdf"
 _LINE_END_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\n(?=[^\W\d_A-Z])")
 _WORD = re.compile(r"[^\W_]")
-DOTS = 200  # per inch of rendered pages; more are slower, not better
+DOTS = 200  # dots per inch of rendered pages; more dots take longer and improve nothing
 _POINTS_PER_INCH = 72
 _MAX_PIXELS = 40_000_000  # A4 at 600 dots per inch has 35 million
 _MAX_READ_PIXELS = 9_000_000  # A4 at 300 dots per inch has 8.7 million
-_NOISE_LEVEL = 4  # shades of grey by which half of the pixels of a noisy image differ from their surroundings
+_NOISE_LEVEL = 4  # shades of grey; half of the pixels of a noisy image differ more from their neighbours
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP")
 _DAMAGED = "truncated or damaged: it is not a readable image"
 _DECODER_ERRORS = (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError)
-Image.MAX_IMAGE_PIXELS = None  # `_check` has its own limit
+Image.MAX_IMAGE_PIXELS = None  # `_check` limits the size instead
 
 
 class OcrLine(NamedTuple):
-    """A line of text."""
+    """A recognised line of text. The confidence is in percent."""
 
     text: str
     confidence: float
@@ -49,7 +49,7 @@ class Raster(NamedTuple):
 
 
 class Tesseract:
-    """Tesseract with the languages of a build, one of which it chooses for each word."""
+    """Tesseract with the languages of a build. It chooses one of these languages for each word."""
 
     def __init__(self, folder: str, languages: str) -> None:
         import tesserocr
@@ -58,7 +58,7 @@ class Tesseract:
         self._api: Any = tesserocr.PyTessBaseAPI(path=f"{folder}/", lang=languages, psm=tesserocr.PSM.AUTO)
 
     def lines(self, image: Raster, dots: int) -> Iterator[OcrLine]:
-        """Yield the lines of an image in reading order. Raises ParseError."""
+        """Yield the lines of an image in reading order. `dots` is the resolution per inch. Raises ParseError."""
         api, line, paragraph = self._api, self._level.TEXTLINE, self._level.PARA
         api.SetImageBytes(image.pixels, image.width, image.height, 1, image.width)
         api.SetSourceResolution(dots)
@@ -81,20 +81,20 @@ _loaded: dict[str, Tesseract] = {}
 
 
 def load(engine: str) -> None:
-    """Load the decoders and the engine that `ocr.find_engine` found. Raises ImportError or RuntimeError."""
+    """Load image decoders and the engine that `ocr.find_engine` returned. Raises ImportError or RuntimeError."""
     if engine not in _loaded:
         folder, _, languages = engine.partition("\n")
         tesseract = Tesseract(folder, languages)
         _loaded.clear()
         _loaded[engine] = tesseract
-    Image.init()  # loads decoders, because no file can be opened later
+    Image.init()  # load the decoders before the process loses access to files
 
 
 def find(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Read a page of a PDF or image file. For page 0, count the pages of an image file.
+    """Recognise the text of a page of a PDF or image file. For page 0, count the pages of an image file.
 
-    `argument` has a line with the media type and a line with the page. Returns `pages`, or the `text`, its `language`,
-    the number of `lines`, the number of uncertain lines `left_out`, and the mean `confidence` of the other lines.
+    `argument` has the media type on line 1 and the page on line 2. Returns `pages`, or the `text`, its `language`, the
+    number of `lines`, the number of uncertain lines `left_out`, and the mean `confidence` (percent) of the other lines.
     Raises ParseError: the file or page is damaged or too large.
     """
     content_type, _, number = (argument or "").partition("\n")
@@ -108,7 +108,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
         raise ParseError("no OCR engine is loaded")
     lines = [line for line in engine.lines(image, dots) if _WORD.search(line.text)]
     certain = [line for line in lines if line.confidence >= MIN_OCR_CONFIDENCE]
-    # an empty line before each paragraph; words divided at line ends are joined
+    # insert an empty line before each paragraph, and join words that are divided at line ends
     text = "".join(f"\n\n{line.text}" if line.begins_paragraph else f"\n{line.text}" for line in certain).strip()
     text = LINE_END_IN_SENTENCE.sub(" ", _LINE_END_HYPHEN.sub("", text))
     length = sum(len(line.text) for line in certain)
@@ -122,7 +122,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
 
 
 def of_image(body: bytes, page: int) -> tuple[Raster, int]:
-    """Return a page of an image file, counted from 1, and its dots per inch. Raises ParseError."""
+    """Return a page, from 1, of an image file, and its resolution in dots per inch. Raises ParseError."""
     with _opened(body) as image:
         if page > 1:
             try:
@@ -146,7 +146,7 @@ def of_image(body: bytes, page: int) -> tuple[Raster, int]:
 
 
 def of_pdf(body: bytes, page: int) -> tuple[Raster, int]:
-    """Return a page of a PDF file, counted from 1, and its dots per inch. Raises ParseError."""
+    """Render a page, from 1, of a PDF file. Return it with its resolution in dots per inch. Raises ParseError."""
     try:
         with closing(pypdfium2.PdfDocument(body)) as document, closing(document[page - 1]) as sheet:
             width, height = sheet.get_size()
@@ -187,7 +187,7 @@ def _grey(image: Any) -> Any:
 
 
 def _raster(image: Any) -> Raster:
-    """Return a greyscale image. A noisy image is blurred, to make reading faster."""
+    """Return the pixels of a greyscale image. A noisy image is blurred, because noise slows Tesseract down."""
     blurred = image.filter(ImageFilter.BoxBlur(1))
     differences = ImageChops.difference(image, blurred).histogram()
     image = blurred if sum(differences[:_NOISE_LEVEL]) < sum(differences) / 2 else image

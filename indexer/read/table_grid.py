@@ -1,6 +1,6 @@
-"""Make the grid of a table in any format: spread cells over their spans, and find the rows that name columns.
+"""Build the grid of a table of any file format: repeat merged cells, and find the rows with column names.
 
-With `begin, end = find_head(grid)`, `grid[:begin]` has titles, `grid[begin:end]` column names, and the rest values.
+After `begin, end = find_head(grid)`, titles are in `grid[:begin]`, column names in `grid[begin:end]`, and values below.
 """
 
 import re
@@ -19,7 +19,7 @@ _MAX_HEAD_ROWS = 4
 _MAX_NAME_LENGTH = 80
 _WIDE_ROW_CELLS = 4
 _MAX_REMARK_CELLS = 2
-_MIN_SCALE_LENGTH = 3  # fewest numbers at equal steps, such as 1, 2, 3, that may name columns
+_MIN_SCALE_LENGTH = 3  # fewest numbers with equal steps, such as 1, 2, 3, that can be column names
 _SCALE_DIGITS = 5
 _UNIT_SIGNS = frozenset("% ‰ $ € £ ¥ ° (%) [%] ($) (€) [€]".split())
 _MISSING = frozenset("n/a na nan null none nil tbd unknown".split())
@@ -31,7 +31,7 @@ _TIME = re.compile(
 
 
 class Cell(NamedTuple):
-    """A cell of a table with its spans."""
+    """A table cell, and the numbers of rows and columns that it spans."""
 
     text: str
     rowspan: int = 1
@@ -39,14 +39,14 @@ class Cell(NamedTuple):
 
 
 def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
-    """Return the grid of a table, with the text of a cell at every place that it spans.
+    """Return the grid of a table, with the text of a cell in every row and column that the cell spans.
 
-    Long texts, and the only cell of a row, are not repeated. The last cell of a row adds no columns that other rows
-    lack. After `_MAX_REPEATS` repeated cells, the rest is not spread, and a note says so.
+    Long texts and the only cell of a row are not repeated. The last cell of a row adds no columns that other rows
+    lack. After `_MAX_REPEATS` repetitions, texts are no longer repeated, and a reader note is added.
     """
     grid: list[list[str]] = []
-    reaches: list[tuple[int, str]] = []  # end of the last cell of each row, and the text to repeat
-    above: dict[int, tuple[int, int, str]] = {}  # column → rows to fill, end of the cell, text
+    reaches: list[tuple[int, str]] = []  # for each row: end of its last cell, and the text to repeat
+    above: dict[int, tuple[int, int, str]] = {}  # column → (remaining rows, end of the cell, text)
     repeats = 0
     for cells in rows:
         repeats += len(above)
@@ -87,9 +87,9 @@ def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
 
 
 def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tuple[int, int]:
-    """Return the range of rows [first, end) that name columns, or (0, 0) if there are none.
+    """Return the range `[begin, end)` of rows with column names, or `(0, 0)` if there are none.
 
-    `by_numbers` is for tables that may lack column names: one row of words is then a head only if numbers are below it.
+    Use `by_numbers` for tables that may lack column names: a single row of words must then be above numbers.
     """
     sample = rows[:_SAMPLE_ROWS]
     counts = sorted(sum(map(bool, row)) for row in sample)
@@ -119,7 +119,7 @@ def column_names(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _is_title(row: Sequence[str]) -> bool:
-    """Return whether a row is a title: one text from the first column on, in one cell or in more than two."""
+    """Return whether a row is a title: its only text is in the first cell, or repeated in the first three or more."""
     filled = [text for text in row if text]
     return len(set(filled)) == 1 and len(filled) != 2 and all(row[: len(filled)])
 
@@ -142,7 +142,7 @@ def _end_of_head(rows: Sequence[Sequence[str]], begin: int, by_numbers: bool) ->
 
 
 def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
-    """Return whether the lower row only names columns of groups that the upper row names."""
+    """Return whether the upper row names groups of columns, and the lower row only columns within these groups."""
     divides = False
     for column, text in enumerate(lower if len(set(upper)) > 1 else ()):
         above = _cell_at(upper, column)
@@ -155,7 +155,7 @@ def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
 
 
 def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
-    """Return whether a row has words above numbers: one, or two if another word is not repeated from `above`."""
+    """Return whether a row has words above numbers: at least one, or two if other words differ from `above`."""
     words, is_new = 0, False
     for column, text in enumerate(row):
         if not text:
@@ -172,7 +172,7 @@ def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequen
 
 
 def _numbers_name(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Return whether all numbers in a row may name columns: years, days, times, a scale, or numbers above words."""
+    """Return whether the numbers in a row can be column names: dates, times, equal steps, or numbers above words."""
     columns = [column for column, text in enumerate(row) if _is_value(text)]
     if not columns:
         return True
@@ -193,7 +193,7 @@ def _is_scale(texts: Sequence[str]) -> bool:
 
 
 def _is_value(text: str) -> bool:
-    """Return whether a text is a number, amount or date: a digit first, and no more letters than digits."""
+    """Return whether a text is a number, amount or date: a digit precedes all letters, which are not the majority."""
     return _VALUE_START.match(text) is not None and len(_LETTER.findall(text)) <= sum(map(str.isdigit, text))
 
 

@@ -1,8 +1,8 @@
-"""PDF files in, sections of text in reading order out.
+"""Extract the text of PDF files as sections in reading order.
 
 A *glyph* is a letter with its position. A *word* is a run of letters without a space. A *line* (`PdfLine`) is a line of
-text, or its *piece* in one column or cell; lines on one base line are a *row*. A *rule* is a horizontal drawn line, an
-*upright* a vertical one; a *table* has its cells between them. A *unit* is a line or a table, to be put in reading
-order. A *block* (`PdfBlock`) is a paragraph, an item, code or a table made of units; blocks make sections.
+text, or the *piece* of a line in one column or cell. Lines on the same base line form a *row*. A *rule* is a horizontal
+drawn line, and an *upright* is a vertical drawn line; both can separate the cells of a *table*. A *unit* is a line or a
+table. A *block* (`PdfBlock`) is a paragraph, list item, table or piece of code. Sections consist of blocks.
 
-May import only `extraction` and `table_grid` of `read`."""
+These modules may import only `extraction` and `table_grid` of `indexer.read`."""

@@ -1,7 +1,7 @@
-"""Read a PDF: sections under headings in reading order, each with the page on which it begins.
+"""Extract the sections of a PDF file in reading order, each with the page on which it begins.
 
-PDFium is the engine of a browser: fast, and fuzzed every day. Text outside of the visible page is left out. Invisible
-text is read, because OCR adds the text of scanned pages invisibly.
+PDFium is used because it is fast and, as part of Chromium, fuzzed all the time. Text outside the visible page is left
+out. Invisible text is read, because OCR software adds the text of scanned pages as invisible text.
 """
 
 import logging
@@ -39,7 +39,7 @@ Level = tuple[int, str]
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
-    """Read a PDF file. Raises ParseError."""
+    """Extract the text of a PDF file. Raises ParseError if the file is encrypted, damaged or too long."""
     try:
         document = pypdfium2.PdfDocument(body)
         document.init_forms()
@@ -87,7 +87,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _headings_by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
-    """Return the headings that bookmarks name by page and title. Equal titles on a page are assigned in order."""
+    """Return the headings that match the page and title of bookmarks. Equal titles on a page are matched in order."""
     headings: dict[Place, Level] = {}
     on_page: defaultdict[int, list[Level]] = defaultdict(list)
     for mark in islice(document.get_toc(max_depth=8), _MAX_BOOKMARKS):
@@ -117,7 +117,7 @@ def _title_keys(text: str) -> set[str]:
 
 
 def _headings_by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
-    """Return blocks in larger or bold type, or in capitals, as headings; the largest are the outermost."""
+    """Return blocks in larger or bold type, or in capitals, as headings. The largest type is the top level."""
     blocks = {(page, place): block for page, page_blocks in enumerate(pages) for place, block in enumerate(page_blocks)}
     sizes: Counter[float] = Counter()
     for block in blocks.values():
@@ -127,7 +127,7 @@ def _headings_by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]
         return {}
     usual = max(sizes, key=lambda size: sizes[size])
     likely = {place: block for place, block in blocks.items() if _stands_out(block, usual)}
-    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # then bold type does not distinguish headings
+    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # too many: bold type is not only for headings
         likely = {place: block for place, block in likely.items() if block.size >= 1.3 * usual}
     styles = {place: (max(block.size, usual), block.is_bold) for place, block in likely.items()}
     levels = {style: min(level, 5) for level, style in enumerate(sorted(set(styles.values()), reverse=True))}
@@ -161,7 +161,7 @@ class _Draft:
         return self.path == (f"Page {self.page + 1}",)
 
     def add(self, block: PdfBlock, page: int | None) -> None:
-        """Append a block. `page` is the number of its page if it is the first block there, else None."""
+        """Append a block. `page` is the index of its page if the block is the first on that page, else None."""
         last, gap = self.last, "\n\n"
         if last:
             is_text = last.kind == block.kind == "text" and last.size == block.size

@@ -17,8 +17,8 @@ _MAX_GAPS = 24
 _EDGE_TOLERANCE_POINTS = 3.0
 _MIN_CARD_LINES = 6
 _BASE_TOLERANCE_POINTS = 0.7
-_MIN_FULL_WIDTH = 0.55  # half of the lines of a column reach this share of its width
-_NEAR_PAGES = 4  # running heads alternate by side and change by chapter
+_MIN_FULL_WIDTH = 0.55  # share of the column's width that its median line reaches
+_NEAR_PAGES = 4  # pages before and after to compare, as running heads differ by side and chapter
 _EDGE_HEIGHT_SHARE = 0.17
 _MIN_WORDS = 30
 _HEIGHT_TOLERANCE_POINTS = 6.0
@@ -43,7 +43,7 @@ def _order_columns(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
 
 
 def _column_gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the border between two columns and their outer edges, or None if there is one column."""
+    """Return the x positions of the border between two columns and of their outer edges, or None for one column."""
     prose = sorted((unit for unit in units if unit.is_prose), key=lambda unit: unit.x0)
     if len(prose) < 2 * _MIN_LINES:
         return None
@@ -64,12 +64,12 @@ def _column_gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
     best = max((score for score, _ in scores), default=0)
     if best < _MIN_LINES:
         return None
-    # columns begin at the outermost lines, not at indented ones
+    # a column begins at its leftmost lines, because other lines are indented
     return min(edge for score, edge in scores if score >= 0.8 * best) - 1.0, west, east
 
 
 def _empty_strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the middle of the widest empty strip between cards (texts with few common base lines), and edges."""
+    """Return the x positions of an empty strip between texts with few common base lines, and of their outer edges."""
     if len(units) < 2 * _MIN_CARD_LINES:
         return None
     ordered = sorted(units, key=lambda unit: unit.x0)
@@ -129,7 +129,7 @@ def _typical_pitch(units: Sequence[Unit]) -> float:
 def _split_bands(
     units: Sequence[Unit], x: float, west: float, east: float
 ) -> tuple[list[Unit], list[tuple[list[Unit], list[Unit]]]]:
-    """Return the units that cross `x`, from the top down, and the left and right units of the bands between them."""
+    """Return the units that cross `x`, from top to bottom, and the left and right units in each band between them."""
     reach = 0.15 * min(x - west, east - x)
     spanning = sorted((u for u in units if u.x0 < x - reach and u.x1 > x + reach), key=lambda unit: -unit.base)
     crossing = set(map(id, spanning))
@@ -143,7 +143,7 @@ def _split_bands(
 
 
 class Edge(NamedTuple):
-    """A row at the top or bottom of a page. `depth` 0 is outermost; `is_apart` means far from the next inner row."""
+    """A row near the top or bottom of a page, with depth 0 if outermost. A gap separates inner rows if `is_apart`."""
 
     is_top: bool
     depth: int
@@ -178,17 +178,18 @@ def _edge_rows(page: PdfPage) -> list[Edge]:
 
 
 def _running_lines(
-    page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[int], count: int, is_short: bool
+    page: int, edges: Mapping[int, Sequence[Edge]], similar_pages: Collection[int], count: int, is_short: bool
 ) -> set[int]:
-    """Return the `id` of each line of a page that belongs to a running head or foot.
+    """Return the Python `id` of each line of a page that is part of a running head or foot.
 
-    The rows of `twins`, pages with the same layout, are ignored. In a document of up to 3 pages, only page numbers are
-    heads. On a short page, a row with letters, such as `Room 3`, may be a title: it is a head only if it is repeated.
+    The page is not compared with `similar_pages`, which have the same layout. In a document of up to 3 pages, only page
+    numbers are heads. On a short page, a row with letters, such as `Room 3`, is a title unless another page repeats it.
     """
     if count <= 3:
         outer = [edge for edge in edges[page] if not edge.depth and _is_page_number(edge.text, page + 1, count)]
         return {line for edge in outer for line in edge.line_ids}
-    rivals = [(number - page, edge) for number, some in edges.items() if number not in (page, *twins) for edge in some]
+    compared = [number for number in edges if number not in (page, *similar_pages)]
+    rivals = [(number - page, edge) for number in compared for edge in edges[number]]
     heads: set[int] = set()
     for is_top in (True, False):
         rows = [edge for edge in edges[page] if edge.is_top == is_top]
@@ -202,8 +203,8 @@ def _running_lines(
 
 
 def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
-    """Return whether a row recurs. `candidates` are the rows of other pages, each with its distance in pages."""
-    if edge.depth and not edge.is_apart:  # the text itself may begin alike, as on forms
+    """Return whether a row recurs on other pages. `candidates` are pairs of a distance in pages and a row there."""
+    if edge.depth and not edge.is_apart:  # pages of forms may begin with the same text
         return False
     near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE_POINTS]
     if is_short and any(map(str.isalpha, edge.text)):
@@ -213,11 +214,11 @@ def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) 
         for pages, other in near
     ):
         return True
-    if not edge.is_small:  # it may be the title of a slide
+    if not edge.is_small:  # a large row may be the title of a slide
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     level = {pages: other.is_apart for pages, other in outer if abs(other.y - edge.y) <= 1.0}
-    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # else the text of some pages ends there
+    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # no row is the end of a text
         return True
     return any(other.text == edge.text for _, other in near)
 
@@ -228,7 +229,7 @@ def _is_page_number(text: str, page: int, count: int) -> bool:
     return (numbers == [page] and not letters) or (numbers == [page, count] and letters <= 12)
 
 
-def _are_twins(one: Counter[tuple[str, str, int]], other: Counter[tuple[str, str, int]]) -> bool:
+def _share_layout(one: Counter[tuple[str, str, int]], other: Counter[tuple[str, str, int]]) -> bool:
     shorter = min(one.total(), other.total())
     return shorter >= 10 and (one & other).total() > 0.5 * shorter
 
@@ -244,7 +245,7 @@ class Hyphens:
     """Decide which hyphens at line ends to keep, by the spellings in a document."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Count the spellings with and without a hyphen of words divided at line ends."""
+        """Count how often the texts spell each word that is divided at a line end with and without a hyphen."""
         texts = list(texts)
         parted = [match.groups() for text in texts if HYPHEN in text for match in _PARTED.finditer(text)]
         spellings = {(a + hyphen + b).casefold() for a, b in parted for hyphen in ("", "-")}
@@ -268,7 +269,7 @@ class Hyphens:
 
 @dataclass(frozen=True, slots=True)
 class PdfBlock:
-    """A paragraph, a list item, a table, code, or the text of a page whose layout is not followed."""
+    """A paragraph, a list item, a table, code, or the whole text of a page whose layout is not analysed."""
 
     kind: str  # "text", "item", "code", "table" or "page"
     text: str
@@ -277,11 +278,11 @@ class PdfBlock:
     is_short: bool = False
     head: str = ""
     is_bullet: bool = False
-    continues: bool = False  # its last line is full and ends in the middle of a sentence
+    continues: bool = False  # the last line is full and ends in the middle of a sentence
 
 
 def read_pages(document: Any, scanned: list[int]) -> Iterator[list[PdfBlock]]:
-    """Yield the blocks of each page, a few pages at a time. Add the numbers of pages with only images to `scanned`."""
+    """Yield the blocks of each page, and append the numbers of scanned pages, from 1, to `scanned`."""
     count = len(document)
     near: dict[int, tuple[PdfPage, list[Edge], Counter[tuple[str, str, int]]]] = {}
     for index in range(count + _NEAR_PAGES):
@@ -294,15 +295,15 @@ def read_pages(document: Any, scanned: list[int]) -> Iterator[list[PdfBlock]]:
         number = index - _NEAR_PAGES
         if number >= 0:
             page, _, ends = near[number]
-            twins = [each for each, other in near.items() if each != number and _are_twins(ends, other[2])]
+            similar_pages = [each for each, other in near.items() if each != number and _share_layout(ends, other[2])]
             edges = {each: other[1] for each, other in near.items()}
             is_short = sum(len(line.words) for line in page.lines) < _MIN_WORDS
-            yield _lay_out(page, _running_lines(number, edges, twins, count, is_short))
+            yield _lay_out(page, _running_lines(number, edges, similar_pages, count, is_short))
             near.pop(number - _NEAR_PAGES, None)
 
 
 def _lay_out(page: PdfPage, heads: Collection[int]) -> list[PdfBlock]:
-    """Return the blocks of a page in reading order; `heads` has the `id` of each line to leave out."""
+    """Return the blocks of a page in reading order, without the lines whose Python `id` is in `heads`."""
     blocks = [PdfBlock("page", page.text)] if page.text.strip() else []
     if page.lines:
         lines = [line for line in page.lines if id(line) not in heads] or page.lines  # not all lines can be heads
@@ -383,7 +384,7 @@ def _ends_sentence(line: PdfLine) -> bool:
 
 
 def _is_wrapped(line: PdfLine, after: PdfLine, right: float) -> bool:
-    """Return whether a line was wrapped: the next word would not have fitted, or is in the middle of a sentence."""
+    """Return whether a line was wrapped, because the next word did not fit or is in the middle of a sentence."""
     word = after.words[0]
     if line.is_row or after.is_row:
         return False

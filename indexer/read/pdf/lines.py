@@ -16,12 +16,12 @@ MARK = re.compile(
     "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4]"
 )
 _PRESENTATION_FORMS = re.compile("[\ufb1d-\ufdff\ufe70-\ufefc]")
-_LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # ligatures with lam, reversed by PDFium
+_LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # ligatures with lam, whose letters PDFium reverses
 _NUMBER_SEPARATORS = frozenset(".,:/\u066b\u066c")
 _NUMBER_SIGNS = frozenset("+%$€£#°\u066a\u20aa")
 _MIRRORED = dict(zip("()[]{}<>«»‹›", ")(][}{><»«›‹", strict=True))
 _OPENING = frozenset("([{<«‹")
-_SHADOW_EM = 0.17  # a repeated letter this near is a shadow; those of `ll` are further apart
+_SHADOW_EM = 0.17  # a letter repeated within this distance is a shadow, unlike the letters of `ll`
 _STOPS = frozenset(".,:;!?\u060c\u061b\u061f")
 _KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}
 _LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")
@@ -29,7 +29,7 @@ _RIGHT_IN_LEFT = re.compile("R(?:[^L]*R)?")
 
 
 class Glyph(NamedTuple):
-    """A letter with its marks, a ligature, or a word, in points; `place` is its index in the text of the page."""
+    """A letter with its marks, a ligature, or a word. Sizes are in points. `place` is an index in the page's text."""
 
     text: str
     x0: float
@@ -43,10 +43,10 @@ Sequenced = tuple[Glyph | None, bool]  # glyph, or None for a space; whether it 
 
 
 def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
-    """Return whether a page reads from right to left, and its words.
+    """Return whether a page is read from right to left, and the words of the page.
 
-    A page does so if a third of its letters do, because names and addresses on it are often in Latin letters. The
-    x coordinates of its words are negated, so that they grow in reading order.
+    A third of right-to-left letters is enough, because names and addresses are often in Latin letters. On such a page,
+    x coordinates are negated, so that they increase in reading order.
     """
     kinds = _bidi_kinds(glyphs)
     from_the_right = 2 * kinds.count("R") >= kinds.count("L")
@@ -77,7 +77,7 @@ def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
 
 
 def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
-    """Group letters by base line, from the top down and from left to right. Marks join the nearest letter."""
+    """Group letters by base line, from top to bottom and left to right. Append marks to the nearest letter."""
     rows: list[list[Glyph]] = []
     marks: list[Glyph] = []
     for glyph in sorted(glyphs, key=lambda glyph: -glyph.base):
@@ -135,7 +135,7 @@ def _bidi_kinds(glyphs: Sequence[Glyph | None]) -> str:
 
 
 def _kinds_with_numbers(visual: Sequence[Glyph | None]) -> str:
-    """Return R, L, N (digit) or O (other) for each glyph. Signs and separators of numbers count as digits."""
+    """Return R or L (letter of a direction), N (digit, or sign in a number) or O (other) for each glyph."""
     kinds = list(_bidi_kinds(visual))
     is_arabic = False
     for place in range(len(visual) - 1, -1, -1):
@@ -152,7 +152,7 @@ def _kinds_with_numbers(visual: Sequence[Glyph | None]) -> str:
 
 
 def _reading_order(visual: Sequence[Glyph | None], kinds: str, is_right: bool) -> Iterator[Sequenced]:
-    """Yield letters in reading order; numbers and words of other scripts keep their direction."""
+    """Yield letters in reading order: reverse only the runs that are read from right to left."""
     if not is_right:
         start = 0
         for span in _RIGHT_IN_LEFT.finditer(kinds):
@@ -170,7 +170,7 @@ def _reading_order(visual: Sequence[Glyph | None], kinds: str, is_right: bool) -
 
 
 def _mirror_brackets(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
-    """Yield letters. Mirror the brackets that some files store reversed, such as `)` where a bracket opens."""
+    """Yield all letters, and mirror brackets that a file stores reversed, such as a `)` before a bracketed text."""
     is_open = False
     for place, (glyph, is_right) in enumerate(sequence):
         if glyph and is_right and glyph.text in _MIRRORED:
@@ -184,7 +184,7 @@ def _mirror_brackets(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
 
 
 def _base_letters(text: str) -> str:
-    """Replace presentation forms by plain letters, and put ligatures in reading order."""
+    """Replace Unicode presentation forms by base letters, and put the letters of ligatures in reading order."""
     if _PRESENTATION_FORMS.search(text):
         text = "".join(unicodedata.normalize("NFKC", letter).strip() for letter in text)
     return text[::-1] if _LIGATURE.fullmatch(text) else text
@@ -195,14 +195,14 @@ _MIN_WORD_GAP_EM = 0.12
 _VOWELS = frozenset("aeiouy")
 _SHORT = re.compile(f"s{{{_MIN_SPACED_PIECES},}}")
 _FORMULA = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")
-HYPHEN = "\u00ad"  # marks a hyphen at a line end until `Hyphens` decides
+HYPHEN = "\u00ad"  # follows a hyphen at a line end until `Hyphens.resolve`
 _ENDS_IN_HYPHEN = re.compile(r"[^\W\d_][-\u2010]")
 _WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
 _TIGHT_GAP_EM = 0.45
 
 
 class Word(NamedTuple):
-    """A run of characters without a space; in points, from the lower left of the turned page."""
+    """A run of characters without a space. Positions are in points from the lower left of the rotated page."""
 
     text: str
     x0: float
@@ -214,7 +214,7 @@ class Word(NamedTuple):
 
 
 class PdfLine(NamedTuple):
-    """A line of text, or its piece in one column or cell."""
+    """A line of text, or the part of a line in one column or table cell. Positions are in points."""
 
     words: tuple[Word, ...]
     x0: float
@@ -237,7 +237,7 @@ class PdfLine(NamedTuple):
 
 
 def join_spaced_words(words: Sequence[Word]) -> list[Word]:
-    """Return words with spaced letters (`H A R B O U R`) joined."""
+    """Join letters that are spaced like `H A R B O U R`, and return all words."""
     joined: list[Word] = []
     done = 0
     for run in _SHORT.finditer("".join("s" if len(word[0]) <= 2 else "l" for word in words)):
@@ -261,7 +261,7 @@ def _word_gap(word: Word, after: Word) -> float | None:
 
 
 def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
-    """Join short words whose gaps show that they are spaced letters."""
+    """Join short words if their gaps show that they are the spaced letters of longer words."""
     size = max(word.size for word in run)
     if 2 * sum(len(word.text) == 1 for word in run) < len(run) or any(_FORMULA.search(word.text) for word in run):
         return run
@@ -287,7 +287,7 @@ def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
 
 
 def _is_like_a_word(text: str) -> bool:
-    """Return whether a text may be a word, and not a list of letters, marks in a table, or variables."""
+    """Return whether a text may be a word rather than a list of letters, marks in a table, or variables."""
     letters = [letter.lower() for letter in text if letter.isalpha()]
     is_cased = text.upper() == text or text[1:].lower() == text[1:]
     is_list = all(a < b for a, b in pairwise(letters))
@@ -296,7 +296,7 @@ def _is_like_a_word(text: str) -> bool:
 
 
 def find_lines(words: Iterable[Word]) -> list[PdfLine]:
-    """Combine words into pieces of lines, from the top down and from left to right."""
+    """Combine words into lines, from top to bottom and left to right. Divide lines at wide gaps."""
     runs: list[PdfLine] = []
     run: list[Word] = []
     x1 = base = size = 0.0
@@ -336,7 +336,7 @@ def find_lines(words: Iterable[Word]) -> list[PdfLine]:
 
 
 def make_line(words: Sequence[Word], base: float, size: float) -> PdfLine:
-    """Return words as a line with the size of the longest word, or with `size` if that is 0."""
+    """Return a line of words. Its size is the size of the longest word, or `size` if the longest word has size 0."""
     usual = max(words, key=lambda word: len(word.text)).size
     length = sum(len(word.text) for word in words)
     heavy = sum(len(word.text) for word in words if word.is_bold)
@@ -346,7 +346,7 @@ def make_line(words: Sequence[Word], base: float, size: float) -> PdfLine:
 
 
 def merge_pieces(row: Sequence[PdfLine]) -> PdfLine:
-    """Merge the pieces of one line into a line on the base line of the longest piece."""
+    """Merge the pieces of one line. The base line of the result is the base line of the longest piece."""
     if len(row) == 1:
         return row[0]
     big = max(row, key=lambda line: len(line.text))
@@ -355,7 +355,7 @@ def merge_pieces(row: Sequence[PdfLine]) -> PdfLine:
 
 
 def group_rows(lines: Iterable[PdfLine]) -> list[list[PdfLine]]:
-    """Group lines by base line, from the top down; each row from left to right."""
+    """Group lines by base line into rows, from top to bottom. Sort the lines of each row from left to right."""
     rows: list[list[PdfLine]] = []
     for line in sorted(lines, key=lambda line: -line.base):
         if rows and rows[-1][0].base - line.base <= 0.3 * min(rows[-1][0].size, line.size):
@@ -368,7 +368,7 @@ def group_rows(lines: Iterable[PdfLine]) -> list[list[PdfLine]]:
 
 
 def separator(before: str, after: str) -> str:
-    """Return the separator between two lines of a paragraph."""
+    """Return the text to insert between two lines of a paragraph: a space, nothing, or `HYPHEN` after a hyphen."""
     if _ENDS_IN_HYPHEN.fullmatch(before[-2:]) and after[:1].isalnum():
         return HYPHEN if after[0].isalpha() else ""
     return "" if _WIDE_SCRIPT.match(before[-1:]) and _WIDE_SCRIPT.match(after[:1]) else " "

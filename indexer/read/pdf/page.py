@@ -1,4 +1,4 @@
-"""Read a page with PDFium: lines of words with positions and sizes, form fields, notes and drawn lines."""
+"""Read the words, form fields, notes and drawn lines of a PDF page, and their positions, with PDFium."""
 
 import ctypes
 import math
@@ -39,14 +39,14 @@ _CHOICES = frozenset((pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium.FPDF_FORMFIELD_LIST
 _NO_NOTES = frozenset((pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_SCREEN))
 
 Point = tuple[float, float]
-Turn = tuple[int, int, int, int]  # x' = ax + by, y' = cx + dy
+Rotation = tuple[int, int, int, int]  # (a, b, c, d) of x' = ax + by, y' = cx + dy
 Span = tuple[int, int]
-BoxText = tuple[str, float, float, float, float]  # text, and left, bottom, right and top of its box
-Matrix = tuple[float, float, float, float, float, float]  # x' = ax + cy + e, y' = bx + dy + f, as in PDF
+BoxText = tuple[str, float, float, float, float]  # text; left, bottom, right and top of its box, in points
+Matrix = tuple[float, float, float, float, float, float]  # (a, …, f) of x' = ax + cy + e, y' = bx + dy + f
 
 
 class Rule(NamedTuple):
-    """A horizontal drawn line."""
+    """A horizontal drawn line. Coordinates are in points."""
 
     x0: float
     x1: float
@@ -54,16 +54,16 @@ class Rule(NamedTuple):
 
 
 class Upright(NamedTuple):
-    """A vertical drawn line."""
+    """A vertical drawn line. Coordinates are in points."""
 
     bottom: float
     top: float
     x: float
 
 
-def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
-    """Yield the horizontal and vertical lines on a page, also as sides of boxes, in coordinates of the turned page."""
-    a, b, c, d = turn
+def drawn_lines(page: Any, rotation: Rotation) -> Iterator[Rule | Upright]:
+    """Yield the horizontal and vertical lines of a rotated page. The sides of drawn boxes are lines too."""
+    a, b, c, d = rotation
     x0, bottom, x1, top = (ctypes.c_float() for _ in range(4))
     segments = 0
     for thing, kind, matrix in _objects(page, (a, c, b, d, 0.0, 0.0), _MAX_DRAWN_OBJECTS):
@@ -82,7 +82,7 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
 
 
 def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[Any, int, Matrix]]:
-    """Yield the objects of a page and of its form objects, each with its kind and the matrix of its container."""
+    """Yield `(object, type, matrix of the container)` for each object of a page and of its form objects."""
     todo: list[tuple[Any, Any, int, Matrix]] = []
     todo.append((page.raw, pdfium.FPDFPage_GetObject, pdfium.FPDFPage_CountObjects(page.raw), matrix))
     while todo:
@@ -98,7 +98,7 @@ def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[An
 
 
 def _line_between(start: Point, end: Point) -> Rule | Upright | None:
-    """Return a stroke or box, given by two corners, as a line, or None if it is too short or too wide for one."""
+    """Return the line that a thin box with these two corners draws, or None if the box is too short or too wide."""
     (x0, x1), (bottom, top) = sorted((start[0], end[0])), sorted((start[1], end[1]))
     if x1 - x0 >= _MIN_LINE_LENGTH_POINTS and top - bottom <= _MAX_LINE_WIDTH_POINTS:
         return Rule(x0, x1, (bottom + top) / 2)
@@ -148,7 +148,7 @@ def _transform(matrix: Matrix, x: float, y: float) -> Point:
 
 
 def read_annotations(document: Any, page: Any) -> tuple[list[BoxText], list[str]]:
-    """Return the values of form fields and the text boxes of a page, and the notes that a viewer shows on demand."""
+    """Return the texts of form fields and text boxes with their positions, and the texts of pop-up notes."""
     boxes: list[BoxText] = []
     notes: dict[str, None] = {}
     form = document.formenv.raw if document.formenv else None
@@ -193,7 +193,7 @@ def _field_value(form: Any, annotation: Any) -> str:
 
 
 def _read_string(call: Callable[..., int]) -> str:
-    """Return the UTF-16 text that a function of PDFium writes into a buffer, without empty lines and extra spaces."""
+    """Return the UTF-16 text that the PDFium function `call` writes to a buffer. Drop empty lines and extra spaces."""
     size = min(call(None, 0), 50_000)
     buffer = (ctypes.c_ushort * (size // 2))()
     if size < 2 or call(buffer, size) > size:
@@ -219,24 +219,24 @@ _OVERPRINTED = re.compile(  # doubled letters, as in `HHaarrbboouurr`, `HHarbour
 )
 _HALF = re.compile("[\ud800-\udfff]")
 _HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
-# fonts of TeX without a map to Unicode give their own codes for ligatures and quotation marks
+# TeX fonts without a Unicode map encode ligatures and quotation marks as control characters (Cork encoding)
 _CORK = re.compile("[\x10-\x16\x1b-\x1f](?=\\w)|(?<=\\w)[\x10-\x16\x1b-\x1f]")
 _CORK_SIGNS = dict(zip("\x10\x11\x12\x13\x14\x15\x16\x1b\x1c\x1d\x1e\x1f", "“”„«»–—ﬀﬁﬂﬃﬄ", strict=True))
 _LIGATURES = str.maketrans(dict(zip("ﬀﬁﬂﬃﬄ", ("ff", "fi", "fl", "ffi", "ffl"), strict=True)))
 LINE_END_IN_SENTENCE = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")
 _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w{0,9}bx|bx\d|[a-z]TB|-B\b", re.ASCII)
 _PLAIN_NAME = re.compile("^(?:helvetica|arial|courier|times)|-(?:regu|roman|book|light|ital|obli)", re.ASCII)
-_RIGHT_TURNS: tuple[Turn, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))
+_ROTATIONS: tuple[Rotation, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))
 
-Frames = dict[int | None, tuple[bool, list[Word]]]  # quarter turns → (is read from right to left, words)
-Style = Callable[[int], tuple[bool, bool]]  # index of a character → (is bold, is monospaced)
+Frames = dict[int | None, tuple[bool, list[Word]]]  # quarter turns → (whether read from right to left, words)
+Style = Callable[[int], tuple[bool, bool]]  # index of a character → (whether bold, whether monospaced)
 
 
 @dataclass(slots=True)
 class PdfPage:
-    """A page, turned so that most words are upright, and mirrored if it is read from right to left."""
+    """A page, rotated so that most words are upright, and mirrored if the text is read from right to left."""
 
-    text: str = ""  # the page's text in PDFium's order; empty if `lines` are known
+    text: str = ""  # text in PDFium's order; empty if the page has `lines`
     lines: list[PdfLine] = field(default_factory=list)
     drawn: list[Rule | Upright] = field(default_factory=list)
     bottom_and_top: tuple[float, float] = (0.0, 0.0)
@@ -245,7 +245,7 @@ class PdfPage:
 
 
 def read_page(document: Any, index: int) -> PdfPage:
-    """Return a page, or an empty one if it is damaged."""
+    """Return a page, or an empty `PdfPage` if the page is damaged or has too many text objects."""
     with suppress(pypdfium2.PdfiumError), closing(document[index]) as page:
         if _has_too_many_texts(page):
             reader_notes.add(f"a PDF page with more than {_MAX_TEXT_OBJECTS:,} pieces of text was not read")
@@ -260,7 +260,7 @@ def read_page(document: Any, index: int) -> PdfPage:
         turn = max(frames, key=lambda turn: len(frames[turn][1]), default=pdfium.FPDFPage_GetRotation(page) % 4)
         from_the_right, words = frames.pop(turn, (False, []))
         turned_texts = [" ".join(word.text for word in other) for _, other in frames.values()]
-        a, b, c, d = _RIGHT_TURNS[turn or 0]
+        a, b, c, d = _ROTATIONS[turn or 0]
         if from_the_right:
             a, b = -a, -b
         drawn = list(drawn_lines(page, (a, b, c, d)) if words else ())
@@ -273,15 +273,15 @@ def read_page(document: Any, index: int) -> PdfPage:
 
 
 def _has_too_many_texts(page: Any) -> bool:
-    """Return whether a page has so many texts that PDFium, which sorts by insertion, may need more than a second."""
+    """Return whether a page has so many text objects that PDFium's insertion sort could take over a second."""
     kinds = (kind for _, kind, _ in _objects(page, (1, 0, 0, 1, 0, 0), math.inf))
     texts = (kind for kind in kinds if kind == pdfium.FPDF_PAGEOBJ_TEXT)
     return next(islice(texts, _MAX_TEXT_OBJECTS, None), None) is not None
 
 
-def _words_in_boxes(boxes: Sequence[BoxText], turn: Turn, sizes: Sequence[float]) -> Iterator[Word]:
-    """Yield the words in text boxes, at most as large as the median of the sorted `sizes` of the page's other words."""
-    a, b, c, d = turn
+def _words_in_boxes(boxes: Sequence[BoxText], rotation: Rotation, sizes: Sequence[float]) -> Iterator[Word]:
+    """Yield the words of text boxes with estimated sizes. The median of the sorted `sizes` is the largest size."""
+    a, b, c, d = rotation
     usual = sizes[len(sizes) // 2] if sizes else 10.0
     for text, *sides in boxes:
         corners = [(a * x + b * y, c * x + d * y) for x, y in (sides[:2], sides[2:])]
@@ -330,7 +330,7 @@ def _plain_text(text_page: Any) -> str:
 
 
 def _all_text(text_page: Any, count: int) -> str:
-    """Return the text with one character for each UTF-16 unit, because PDFium counts positions in these."""
+    """Return the text with one character per UTF-16 code unit, because PDFium's indexes count code units."""
     buffer = (ctypes.c_ushort * (count + 1))()
     if pdfium.FPDFText_GetText(text_page, 0, count, buffer) == count + 1:
         return "".join(map(chr, buffer[:count]))
@@ -339,7 +339,7 @@ def _all_text(text_page: Any, count: int) -> str:
 
 
 def _quarter_turns(a: float, b: float, c: float, d: float) -> int | None:
-    """Return the number of quarter turns to the right that make a text upright, or None if it is slanted."""
+    """Return the number of clockwise quarter turns that make text upright, or None if the text is slanted."""
     if abs(b) <= _MAX_SLOPE * abs(a):
         return 0 if a > 0 else 2
     if abs(a) <= _MAX_SLOPE * abs(b):
@@ -364,7 +364,7 @@ def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style)
         word_matrix = matrix.a, matrix.b, matrix.c, matrix.d
         if word_matrix != last_matrix:
             last_matrix, direction, scale = word_matrix, _quarter_turns(*word_matrix), math.hypot(matrix.c, matrix.d)
-            a, b, c, d = _RIGHT_TURNS[direction or 0]
+            a, b, c, d = _ROTATIONS[direction or 0]
         size = abs(pdfium.FPDFText_GetFontSize(text_page, first)) * scale
         start, base = a * x.value + b * y.value, c * x.value + d * y.value
         pdfium.FPDFText_GetCharBox(text_page, last, *box)
@@ -375,7 +375,7 @@ def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style)
         words[turn].append(Word(_normalise_word(match[0]), start, end, base, size, *style(first)))
         spans[turn].append(match.span())
     return {
-        turn: (False, _join_words(text_page, line_words, spans[turn], *_RIGHT_TURNS[turn or 0][:2]))
+        turn: (False, _join_words(text_page, line_words, spans[turn], *_ROTATIONS[turn or 0][:2]))
         for turn, line_words in words.items()
     }
 
@@ -383,7 +383,7 @@ def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style)
 def _join_words(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: float, b: float) -> list[Word]:
     """Join words that PDFium divides at wide gaps between letters, as in `Nort h`."""
     joined: list[Word] = []
-    start, spaced = 0, (0.0, 0.0)  # first word of this run; base line and letter gap of the last run of several words
+    start, spaced = 0, (0.0, 0.0)  # `spaced`: base line and letter gap of the last run of several words
     for end in range(1, len(words) + 1):
         if end < len(words) and _may_be_one(text_page, words[end - 1 : end + 1], spans[end - 1 : end + 1]):
             continue
@@ -439,16 +439,16 @@ def _read_glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int 
             continue
         pdfium.FPDFText_GetMatrix(text_page, place, matrix)
         turn = _quarter_turns(matrix.a, matrix.b, matrix.c, matrix.d)
-        a, b, c, d = _RIGHT_TURNS[turn or 0]
+        a, b, c, d = _ROTATIONS[turn or 0]
         start, base = a * x.value + b * y.value, c * x.value + d * y.value
-        if MARK.match(match[0]):  # marks have no width
+        if MARK.match(match[0]):  # a combining mark has no width
             pdfium.FPDFText_GetCharBox(text_page, place, *sides)
             across, along = west_side.value + east_side.value, south_side.value + north_side.value
             start = x0 = x1 = (a * across + b * along) / 2
         else:
             pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
             x0, x1 = sorted((a * box.left + b * box.bottom, a * box.right + b * box.top))
-        if last == (x.value, y.value) and glyphs[turn]:  # rest of a ligature, or a letter printed twice
+        if last == (x.value, y.value) and glyphs[turn]:  # a ligature, or a letter printed twice
             one = glyphs[turn][-1]
             if one.text != match[0]:
                 glyphs[turn][-1] = one._replace(text=one.text + match[0], x1=max(one.x1, x1))
@@ -460,7 +460,7 @@ def _read_glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int 
 
 
 def _normalise_word(word: str) -> str:
-    """Return a word with surrogate pairs joined, ligatures as letters, and PDFium's and soft hyphens as `-`."""
+    """Join the surrogate pairs of a word, and replace ligatures by letters and all kinds of hyphens by `-`."""
     if word.isascii() and word[-1] != "\x02":
         return word
     if _HALF.search(word):
@@ -471,7 +471,7 @@ def _normalise_word(word: str) -> str:
 
 
 def _style_reader(text_page: Any) -> Style:
-    """Return a function from the index of a character to its style, which is cached by font."""
+    """Return a function that returns the style of the character at an index. Styles are cached by font."""
     buffer, flags = ctypes.create_string_buffer(128), ctypes.c_int()
     styles: dict[int, tuple[bool, bool]] = {}
 
@@ -493,7 +493,7 @@ def _style_reader(text_page: Any) -> Style:
 
 
 def _has_one_width(font: Any) -> bool:
-    """Return whether all letters of a font have one width. TeX does not flag its monospaced fonts as such."""
+    """Return whether all letters of a font have the same width. TeX does not flag its monospaced fonts."""
     width, widths = ctypes.c_float(), Counter[int]()
     for code in string.ascii_letters.encode():
         pdfium.FPDFFont_GetGlyphWidth(font, code, 1_000.0, width)

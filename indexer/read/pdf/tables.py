@@ -1,4 +1,4 @@
-"""Find the tables of a page: by the lines around cells, or by horizontal lines and the white space between columns."""
+"""Find tables by the drawn lines around cells, or by horizontal lines and the white space between columns."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from indexer.text import reader_notes
 _TOLERANCE_POINTS = 4.0
 _MIN_RULE_LENGTH = 15.0
 _MAX_STROKE_GAP_POINTS = 2.0
-_MAX_CELL_LINES = 3  # each line is a row if all cells of a row have the same number of lines, and more than this
+_MAX_CELL_LINES = 3  # if all cells of a row have the same higher number of lines, each line is a row
 
 Place = tuple[int, int]
 S = TypeVar("S", Rule, Upright)
@@ -23,7 +23,7 @@ S = TypeVar("S", Rule, Upright)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table on a page, in points; `head` has the names of columns, or is empty if there are none or they are long."""
+    """A table. Positions are in points. `head` has the column names, or is empty if they are missing or long."""
 
     text: str
     head: str
@@ -36,7 +36,7 @@ class Table:
 
 
 def _make_table(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[PdfLine]) -> Table:
-    """Make a table from rows of cells and the lines in it. The first `heads` rows name the columns."""
+    """Build a table from rows of cells and the lines in these cells. The first `heads` rows have column names."""
     rows = [COLUMNS.join(row).rstrip(" |") if any(row) else "" for row in cells]
     head = "\n".join(filter(None, rows[:heads]))
     return Table(
@@ -66,7 +66,7 @@ class _Box:
 def find_boxed_tables(
     lines: Sequence[PdfLine], drawn: Sequence[Rule | Upright]
 ) -> tuple[list[Table], list[PdfLine], list[Rule]]:
-    """Return the tables with drawn cells, and the lines and rules outside of these tables."""
+    """Return the tables whose cells have drawn borders, and the lines and rules outside these tables."""
     tables: list[Table] = []
     free = _join_strokes([line for line in drawn if isinstance(line, Rule)])
     ordered = sorted(lines, key=lambda line: -_middle(line))
@@ -169,7 +169,7 @@ def _find_cells(
         missing = sum((bottom, column) not in floors for column in range(left, right) if bottom < height)
         missing += sum((right, row) not in walls for row in range(top, bottom) if right < width)
         if drawn or missing or cell & covered:
-            if len(boxes) >= 5:  # fewer are a drawing
+            if len(boxes) >= 5:  # fewer cells are part of a drawing
                 reader_notes.add("a table in a PDF with cells that are not rectangles: its cells were not detected")
             return []
         covered |= cell
@@ -180,7 +180,7 @@ def _find_cells(
 def _drawn_sides(
     lines: Sequence[tuple[float, float, float]], across: Sequence[float], along: Sequence[float]
 ) -> set[Place]:
-    """Return the drawn sides of cells: each is an index in `across` and the index of an interval of `along`."""
+    """Return the drawn sides of cells as pairs: an index in `across`, and the index of an interval of `along`."""
     middles = [(a + b) / 2 for a, b in pairwise(along)]
     drawn: set[Place] = set()
     for at, start, end in lines:
@@ -234,7 +234,7 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) ->
 
 
 def find_ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[Table], list[PdfLine]]:
-    """Return the tables between horizontal lines of the same width, and the lines of text outside of them."""
+    """Return the tables between rules of the same width, and the lines of text outside these tables."""
     tables: list[Table] = []
     remaining = sorted(lines, key=lambda line: -line.base)
     for stack in _rule_stacks(rules):
@@ -252,7 +252,7 @@ def find_ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[
         borders = _column_borders(group_rows(cell_lines), max(line.size for line in cell_lines)) if cell_lines else []
         bands: list[list[list[PdfLine]]] = [[]]
         for group in groups:
-            if _are_cells(group) or _keep_within(group, borders):
+            if _are_cells(group) or _fit_columns(group, borders):
                 bands[-1].append(group)
             else:
                 bands.append([])
@@ -270,7 +270,7 @@ def _is_below(line: PdfLine, rule: Rule) -> bool:
 
 
 def _rule_stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
-    """Return stacks of at least two drawn lines of the same width, from the top down, the largest first."""
+    """Group rules of the same width, from top to bottom. Return groups of two or more rules, the largest first."""
     stacks: dict[tuple[int, int], list[Rule]] = {}
     for rule in sorted((rule for rule in rules if rule.x1 - rule.x0 >= _MIN_RULE_LENGTH), key=lambda rule: -rule.y):
         west, east = round(rule.x0 / _TOLERANCE_POINTS), round(rule.x1 / _TOLERANCE_POINTS)
@@ -286,15 +286,15 @@ def _are_cells(lines: Sequence[PdfLine]) -> bool:
     return len(rows) == 1 or 2 * sum(len(row) > 1 for row in rows) >= len(rows)
 
 
-def _keep_within(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
-    """Return whether pieces of lines are in several columns, and none reaches far across a border of columns."""
+def _fit_columns(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
+    """Return whether lines are in two or more columns, and no line extends far across a column border."""
     if any(min(x - line.x0, line.x1 - x) > 0.25 * (line.x1 - line.x0) for line in lines for x in borders):
         return False
     return len({sum(x < (line.x0 + line.x1) / 2 for x in borders) for line in lines}) > 1
 
 
 def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]]) -> Table | None:
-    """Return lines as a table, or None if it has one row or column. Drawn lines separate the groups."""
+    """Return a table of lines, or None if the lines form only one row or column. Rules separate the groups."""
     rows = group_rows(lines)
     borders = _column_borders(rows, max(line.size for line in lines))
     if not borders or len(rows) < 2:
@@ -319,7 +319,7 @@ def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]])
 
 
 def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether lines are one row: at most half, in a run, have a first cell; at most one column has no gaps."""
+    """Return whether lines form one row. Then at most half, in a run, have a first cell, and most columns have gaps."""
     filled = [place for place, cells in enumerate(rows) if cells[0]]
     is_short = 0 < 2 * len(filled) <= len(rows) and filled[-1] - filled[0] + 1 == len(filled)
     return is_short and sum(all(column) for column in zip(*rows, strict=True)) <= 1
@@ -330,7 +330,7 @@ def _merge_rows(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _column_borders(rows: Sequence[Sequence[PdfLine]], size: float) -> list[float]:
-    """Return the borders between columns: the middles of strips that almost no row crosses."""
+    """Return the x positions of column borders: the middles of vertical strips that at most 10 % of rows cross."""
     several = [[word for line in row for word in line.words] for row in rows if len(row) > 1]
     gaps = sorted(b.x0 - a.x1 for row in rows if len(row) > 1 for line in row for a, b in pairwise(line.words))
     least = max(0.4 * size, 1.3 * gaps[len(gaps) // 2] if gaps else 0.0)
