@@ -1,3 +1,3 @@
-"""Readers that convert hand-written markup to HTML: Markdown in its dialects, reStructuredText, AsciiDoc.
+"""Convert markup to HTML: dialects of Markdown, reStructuredText and AsciiDoc.
 
-May import `html` and the modules of `indexer.read`."""
+These modules may import `html` and the modules of `indexer.read`."""

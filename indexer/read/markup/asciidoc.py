@@ -1,6 +1,6 @@
-"""Convert AsciiDoc to HTML, after `includes` has preprocessed it. Raw HTML in it is left out.
+"""Convert AsciiDoc that `includes` has preprocessed to HTML. Raw HTML is left out.
 
-Blocks are read line by line, and inline marks by one regular expression. Unknown macros and blocks keep their words.
+Blocks are parsed line by line, and inline markup by a regular expression. Text of unknown macros and blocks is kept.
 """
 
 import csv
@@ -56,7 +56,7 @@ _OPTION = re.compile(r",?[ ]{0,9}\b[\w-]{1,40}=(?:\"[^\"]*\"|[^,]*)")
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
-    """Read an AsciiDoc text."""
+    """Extract the sections and metadata of an AsciiDoc text."""
     lines, reader = list(preprocess(lines_of(body, charset))), _Reader()
     first = next((place for place, line in enumerate(lines) if line and line[0] != ":" and line[:2] != "//"), 0)
     head: list[str] = []
@@ -80,7 +80,7 @@ class _Reader:
         self._characters_left = _MAX_EXPANDED_CHARACTERS
 
     def blocks(self, lines: list[str], depth: int = 0) -> str:
-        """Return the HTML of lines."""
+        """Convert lines of AsciiDoc to HTML."""
         html, place = [], 0
         while place < len(lines):
             block, place = self._block(lines, place, depth)
@@ -88,7 +88,7 @@ class _Reader:
         return "\n".join(html)
 
     def heading(self, lines: list[str], place: int) -> tuple[int, str, int, str] | None:
-        """Return level, text, index of the line after, and id (or "") of a title; None if there is no title."""
+        """Return the level, text, index of the next line, and id or "" of the title at `place`, or None without one."""
         line, below = lines[place], lines[place + 1] if place + 1 < len(lines) else ""
         if match := _HEADING.match(line):
             return len(match[1]), match[2], place + 1, match[3] or ""
@@ -155,7 +155,7 @@ class _Reader:
         return re.sub(r"(?<!\\)\{(\w[\w-]*)\}", value_of, text)
 
     def _level_offset(self) -> int:
-        """Return the offset of heading levels, 0 if the attribute is not a number."""
+        """Return the offset of heading levels, or 0 if the attribute `leveloffset` is not a number."""
         value = self.attributes.get("leveloffset", "")
         return int(value) if re.fullmatch(r"-?\d{1,3}", value) else 0
 
@@ -204,7 +204,7 @@ class _Reader:
 
     def _list(self, lines: list[str], place: int, depth: int) -> tuple[str, int]:
         """Return the HTML of a list with its nested lists and blocks, and the index of the line after it."""
-        html, stack = [], list[tuple[str, str]]()  # open lists: the marker of their items, and the closing tag
+        html, stack = [], list[tuple[str, str]]()  # for each open list: marker of its items, and closing tag
         while place < len(lines) and (item := _ITEM.match(lines[place]) or _TERM.match(lines[place])):
             is_term = item.re is _TERM
             sign = item[2] if is_term else re.sub(r"\d+|[a-zA-Z]", "1", item[1])
@@ -255,7 +255,7 @@ class _Reader:
         counts = _COLUMN.findall(spec[1] or spec[2] or "") if spec else []
         styles = [style for count, style in counts for _ in range(min(int(count[:3] or 1), _MAX_SPAN))] or [""] * first
         is_head = "header" in options or (len(styles) == first and len(lines) > 1 and lines[0] != "" == lines[1])
-        html, used, below = ["<table><tr>"], 0, [0] * (_MAX_SPAN + 1)  # columns that row spans fill in the next rows
+        html, used, below = ["<table><tr>"], 0, [0] * (_MAX_SPAN + 1)  # `below`: columns filled by row spans
         for width, rows, style, words in cells:
             if used >= len(styles):
                 html.append("</tr><tr>")
@@ -271,7 +271,7 @@ class _Reader:
         return "".join((*html, "</table>"))
 
     def _inline(self, text: str) -> str:
-        """Return a text without its marks, as HTML."""
+        """Convert the inline markup of a text to HTML."""
         return self._unmarked(escape(self._replaced(text), quote=False), 0)
 
     def _unmarked(self, text: str, depth: int) -> str:

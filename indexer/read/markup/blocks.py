@@ -1,6 +1,6 @@
-"""Read the blocks of Markdown dialects: directives, boxes, containers, properties, grid tables, and blocks of JSON.
+"""Parse the blocks of Markdown dialects: directives, boxes, containers, properties, grid tables, and blocks of JSON.
 
-Text between an opening and a closing tag is Markdown too. A block with an unknown name keeps its title and content.
+Text between an opening and a closing tag is parsed as Markdown. Title and text of unknown kinds of blocks are kept.
 
 | dialect | blocks | within lines |
 |---|---|---|
@@ -81,13 +81,13 @@ _colon_fence = make_fence_rule(markers=(":",), disallow_marker_in_info=())
 
 
 def _line_at(state: StateBlock, line: int, signs: str = "") -> str:
-    """Return the text of a line. With `signs`, return "" if the line is code or begins with none of these."""
+    """Return the text of a line. With `signs`, return "" if the line is code or does not begin with such a sign."""
     text = state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
     return text if not signs or (text[:1] in signs and not state.is_code_block(line)) else ""
 
 
 def _push_text(state: StateBlock, text: str, *, is_literal: bool = False, is_hidden: bool = False) -> None:
-    """Write a paragraph, without tags if it is hidden."""
+    """Append a paragraph to the tokens. If `is_hidden`, omit its <p> tags."""
     if not text.strip():
         return
     # not `paragraph_open`, because a tight list would join its paragraphs to one line
@@ -104,7 +104,7 @@ def _push_fields(state: StateBlock, name: str, options: Sequence[str]) -> None:
 
 
 def _push_blocks(state: StateBlock, text: str) -> None:
-    """Parse a separate text into blocks."""
+    """Parse a text as blocks, independently of the text around it."""
     inner = StateBlock(text, state.md, state.env, state.tokens)
     inner.level = state.level + 1
     state.md.block.tokenize(inner, 0, inner.lineMax)
@@ -116,7 +116,7 @@ def _push_code(state: StateBlock, code: str, language: str) -> None:
 
 
 def _push_table(state: StateBlock, rows: Iterable[tuple[str, Iterable[Any]]]) -> None:
-    """Write a table. A row is a tag and cells; a cell has the numbers of extra rows and columns, and Markdown."""
+    """Append a table. A row is a tag and cells. A cell is the numbers of extra rows and columns, and Markdown."""
     state.push("table_open", "table", 1)
     for tag, cells in rows:
         state.push("tr_open", "tr", 1)
@@ -129,7 +129,7 @@ def _push_table(state: StateBlock, rows: Iterable[tuple[str, Iterable[Any]]]) ->
 
 
 def _tokenize_lines(state: StateBlock, start: int, end: int, indent: int = 0) -> None:
-    """Parse lines as separate blocks, after removing an indentation."""
+    """Parse the lines from `start` to `end` as blocks, after removing `indent` spaces from each line."""
     line_max, state.lineMax = state.lineMax, end
     state.level += 1
     state.blkIndent += indent
@@ -142,7 +142,7 @@ def _tokenize_lines(state: StateBlock, start: int, end: int, indent: int = 0) ->
 def read_fence(
     state: StateBlock, start: int, end: int, silent: bool, rule: Callable[..., bool] = fence, info: str = ""
 ) -> bool:
-    """Read a block between fences: code, with its language and title, or the text of a directive."""
+    """Parse a fenced block: code with its language and title, or a directive with its text."""
     is_fence = rule(state, start, end, silent)
     if not is_fence or silent:
         return is_fence
@@ -193,7 +193,7 @@ def _without_options(lines: Sequence[str]) -> Sequence[str]:
 
 
 def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a line that opens or closes a container; write only the container's title."""
+    """Parse a line that opens or closes a container, and keep only the title of the container."""
     line = _line_at(state, start, ":/@").replace("@tab:active", "@tab")
     signs = _COLONS.match(line)
     if signs is None or silent:
@@ -217,7 +217,7 @@ def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def read_box(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a box or tab of MkDocs: a line of signs with a title, and the indented lines below."""
+    """Parse a box or tab of MkDocs: a line such as `!!! note "Title"`, and the indented lines below it."""
     box = _BOX.fullmatch(_line_at(state, start, "!?="))
     if box is None or silent:
         return box is not None
@@ -231,7 +231,7 @@ def read_box(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def read_mark_line(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read an abbreviation or a property, and leave out a line that is only a mark, such as `(target)=`."""
+    """Parse an abbreviation or a property, or skip a line of markup without text, such as `(target)=`."""
     match = None if state.is_code_block(start) else _MARK_LINE.fullmatch(_line_at(state, start))
     if match is None or silent:
         return match is not None and match["comment"] is None  # within a paragraph, a percent sign begins no comment
@@ -245,7 +245,7 @@ def read_mark_line(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 def read_module(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Leave out an import or export of JavaScript, which ends at an empty line outside of brackets."""
+    """Skip a JavaScript import or export, which ends at an empty line outside brackets."""
     if state.level or state.sCount[start] or not ESM.match(state.src, state.bMarks[start], state.eMarks[start]):
         return False
     depth, line = 0, start
@@ -257,12 +257,12 @@ def read_module(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         depth += sum(map(text.count, "([{")) - sum(map(text.count, ")]}"))
         line += 1
     state.env["unclosed_module"] = depth > 0
-    state.line = start + 1 if depth > 0 else line  # unclosed brackets must not swallow the text
+    state.line = start + 1 if depth > 0 else line  # unclosed brackets must not hide the text below
     return True
 
 
 def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a block of code between tags of a template."""
+    """Parse a block of code between template tags, such as `{% highlight %}`."""
     opening = _HIGHLIGHT.match(_line_at(state, start, "{"))
     if opening is None:
         return False
@@ -275,7 +275,7 @@ def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 def _closing_line(state: StateBlock, start: int, end: int, closing: re.Pattern[str], key: str) -> int:
-    """Return the first line below `start` that matches, or 0. After a failure, recorded as `key`, search no more."""
+    """Return the first line below `start` that matches, or 0. Record a failure as `key`, and do not search again."""
     for line in range(start + 1, 0 if state.env.get(key) else end):
         if closing.match(state.src, state.bMarks[line], state.eMarks[line]):
             return line
@@ -290,7 +290,7 @@ def _go_past(state: StateBlock, start: int, place: int, end: int) -> None:
 
 
 def read_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read lines that consist of tags, which may span empty lines."""
+    """Parse lines that consist only of tags. A tag may span empty lines."""
     place, limit = state.bMarks[start] + state.tShift[start], state.eMarks[end - 1]
     texts: list[str] = []
     if not _line_at(state, start, "{<%"):
@@ -308,9 +308,9 @@ def read_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def read_html(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read HTML, or only its tags if Markdown is parsed between them."""
+    """Parse an HTML block, or only the tag in its first line if the content of the element is Markdown."""
     line = "" if silent else _line_at(state, start, "<")
-    if state.env.get(IS_MDX) and line[1:].lstrip("/")[:1].isupper():  # a component, even if HTML has that name
+    if state.env.get(IS_MDX) and line[1:].lstrip("/")[:1].isupper():  # a component, not an HTML element
         return False
     tag = ELEMENT.match(line + "\n")
     has_markdown = state.env.get(IS_MDX) or _PARSES_WITHIN.search(line.partition(">")[0] + ">")
@@ -324,7 +324,7 @@ def read_html(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def read_json_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a JSON block of ReadMe: its title, text, code, captions and table."""
+    """Parse the title, text, code, captions and table of a JSON block in the dialect of ReadMe."""
     if not _JSON_BLOCK.fullmatch(_line_at(state, start, "[")):
         return False
     line = _closing_line(state, start, end, re.compile(r"[ \t]*\[/block\][ \t]*$"), "unclosed_json")
@@ -354,7 +354,7 @@ def read_json_block(state: StateBlock, start: int, end: int, silent: bool) -> bo
 
 
 def read_grid(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a grid table of Pandoc, whose cells are Markdown."""
+    """Parse a grid table of Pandoc, whose cells contain Markdown."""
     if silent or not _GRID_RULE.fullmatch(_line_at(state, start, "+")):
         return False
     line = start

@@ -1,7 +1,7 @@
-"""Preprocess AsciiDoc: evaluate its conditions, and insert the files that it includes from its own source.
+"""Preprocess AsciiDoc: evaluate conditions, and insert included files of the same source.
 
-A file that another document includes as a whole is not indexed separately. An included file must be in the same source,
-and be public or have the same readers. A directive that is not followed adds a note.
+A file that another document includes as a whole is not indexed separately. An included file must be public or have the
+same readers as the document. If a file is not inserted, a note is added to the document.
 """
 
 import re
@@ -45,7 +45,7 @@ _ARMOUR = re.compile(r"^-----BEGIN [A-Z ]{1,40}-----\r?\n(?:[^-\n].*\n|\n)*+----
 
 
 def is_asciidoc(text: str) -> bool:
-    """Return whether a plain text is AsciiDoc, which has a title and several marks that are rare elsewhere."""
+    """Return whether a plain text is AsciiDoc: it begins with a title and has several kinds of AsciiDoc markup."""
     return _TITLE.match(text) is not None and len({sign[0][:3] for sign in _SIGNS.finditer(text[:50_000])}) > 1
 
 
@@ -73,12 +73,12 @@ class Includes:
     """The files of one source that AsciiDoc documents may include."""
 
     def __init__(self, files: Mapping[str, Readers], load: Callable[[str], bytes | None], max_bytes: int) -> None:
-        """Find the documents that include others.
+        """Find the documents that include other files.
 
         Args:
             files: the readers of each file, by its path from the top of the source.
             load: returns the content of a file, or None if it cannot be read.
-            max_bytes: the limit for a document with its includes.
+            max_bytes: the size limit of a document together with its included files.
         """
         self.files, self.load, self.max_bytes = files, load, max_bytes
         self.loaded_bytes = 0
@@ -98,18 +98,18 @@ class Includes:
                 self._included |= self._targets[path] - {path}
 
     def covers(self, path: str) -> bool:
-        """Return whether a file includes others, or is included."""
+        """Return whether a file includes other files or is included."""
         return path in self._targets or path in self._included
 
     def resolve(self, path: str, page: Page) -> Page | Skip:
-        """Return the page of a file with its includes, or a skip if another document includes the file."""
+        """Return a page with its included files inserted, or a `Skip` if another document includes the page."""
         if path in self._included:
             return Skip(page.url, "included in another document")
         body, _ = self.expand(path, page.body)
         return page if body is page.body else replace(page, body=body, charset="utf-8", content_hash="")
 
     def expand(self, path: str, body: bytes) -> tuple[bytes, set[str]]:
-        """Return a document with its includes inserted, and the paths of the files that it includes as a whole."""
+        """Return a document with included files inserted, and the paths of the files that it includes as a whole."""
         if path in self._unread or b"include::" not in body:
             return body, set()
         if _reader_of(path) == PLAIN and not is_asciidoc(decode(body, None)):
@@ -120,7 +120,7 @@ class Includes:
 
 
 class _Document:
-    """A document while files are inserted into it."""
+    """A document into which included files are inserted."""
 
     def __init__(self, includes: Includes, path: str) -> None:
         self.targets = set[str]()
@@ -130,7 +130,7 @@ class _Document:
         self._attributes = INTRINSIC | {"docdir": f"/{dirname(path)}"}
 
     def lines(self, lines: Sequence[str], paths: tuple[str, ...]) -> Iterator[str]:
-        """Yield the lines of a file whose conditions are true. `paths` has the including files, then this one."""
+        """Yield the lines of a file whose conditions are true. `paths` leads from the document to this file."""
         hidden = list[bool]()
         for line in lines:
             if condition := _CONDITION.match(line):
@@ -184,7 +184,7 @@ class _Document:
             yield from ("", f":leveloffset: {offset.translate(str.maketrans('+-', '-+'))}")
 
     def _load(self, path: str, paths: tuple[str, ...]) -> list[str] | None:
-        """Return the lines of a file, or None if it may not be inserted here."""
+        """Return the lines of a file, or None if the file must not be inserted into the last file of `paths`."""
         readers = self._includes.files
         if path in paths or path not in readers or len(paths) > _MAX_DEPTH or self._load_count >= _MAX_INCLUDES:
             return None
@@ -207,7 +207,7 @@ def _reader_of(path: str) -> str | None:
 
 
 def _select(lines: list[str], options: Mapping[str, str]) -> list[str]:
-    """Return the lines that a directive selects by ranges or tags, without the lines that mark tags."""
+    """Return the lines that an `include` directive selects by line numbers or tags, without the tags themselves."""
     if "lines" in options:
         ranges = _RANGE.findall(options["lines"])[:_MAX_RANGES]
         ends = [int(first if not dots else last if last.isdecimal() else len(lines)) for first, dots, last in ranges]
@@ -216,7 +216,7 @@ def _select(lines: list[str], options: Mapping[str, str]) -> list[str]:
     names = re.split("[;,]", options.get("tags") or options.get("tag") or "**")
     is_included = {name.lstrip("!"): name[:1] != "!" for name in names}
     is_selected = is_included.get("**", not any(is_included.values()))
-    selected, tags = [], list[tuple[str, bool]]()  # open tags, each with whether the lines before it are selected
+    selected, tags = [], list[tuple[str, bool]]()  # (open tag, whether the lines before it are selected)
     for line in lines:
         tag = _TAG.search(line)
         if tag is None:

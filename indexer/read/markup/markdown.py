@@ -1,4 +1,4 @@
-"""Read Markdown in its dialects, and its front matter (YAML, TOML or JSON), which may have an access list."""
+"""Convert dialects of Markdown to HTML, and parse front matter (YAML, TOML or JSON), which may have an access list."""
 
 import json
 import re
@@ -67,7 +67,7 @@ _PAIR = re.compile(  # marked, subscript, superscript or inserted text; block id
 )
 _REFERENCE = re.compile(r"<(?:xref|project|inv|path|doc):(?:[\w.-]*+:)*+#?([^\s<>?]++)[^\s<>]*+>")
 _emojize = emoji.emojize
-_emojize(":tada:", language="alias")  # loads its table now, because reader processes may not open files
+_emojize(":tada:", language="alias")  # load the table now, because reader processes cannot open files
 
 
 class _Mark(NamedTuple):
@@ -121,7 +121,7 @@ def _role(match: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _attribute_list(match: re.Match[str], environment: Environment) -> _Mark | None:
-    """Leave out attributes after a text, or at an end of a line, but keep visible words of pictures and links."""
+    """Skip attributes next to a text or at a line end, but keep visible words of picture and link attributes."""
     before, after = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
     is_apart = before.isspace() and before != "\n" and after not in ("", "\n")
     is_list = _attributes_in(match) is not None and (match[1] or not is_apart)
@@ -152,14 +152,14 @@ def _alert(title: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _extension(mark: re.Match[str], environment: Environment) -> _Mark | None:
-    """Read the text of `[!NAME text]` unless it is an address, attributes, or an included file `[label](file)`."""
+    """Parse the text of `[!NAME text]`, unless the text is a URL, attributes, or a link to an included file."""
     if mark[1].startswith("["):
         reader_notes.add("a file that Markdown includes was left out")
     return _Mark(mark.end(), "" if re.match(r"\[|\w+:/|[\w-]+=", mark[1]) else mark[1].strip())
 
 
 def _pressed_keys(keys: re.Match[str], environment: Environment) -> _Mark | None:
-    """Read `++ctrl+alt+arrow-up++` as keys, and a text with spaces as inserted text."""
+    """Parse a text such as `++ctrl+alt+arrow-up++` as keys, or as inserted text if it contains spaces."""
     if " " in keys[1].strip("\"'") and keys[1][0] not in "\"'":
         return _Mark(keys.end(), span=keys.span(1))
     return _Mark(keys.end(), "+".join(key.strip("\"'").replace("-", " ").title() for key in keys[1].split("+")))
@@ -171,7 +171,7 @@ def _footnote(match: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _labelled(label: re.Match[str], environment: Environment) -> _Mark | None:
-    """Read the text of a link whose target is a template, or of a span with attributes."""
+    """Parse the text of a link whose target has a template tag, or the text of a span with attributes."""
     target = _TEMPLATED.match(label.string, label.end(), min(label.endpos, label.end() + 400))
     if target is None or not ("{{" in target[0] or "{%" in target[0]):
         target = _ATTRIBUTES.match(label.string, label.end(), label.endpos)
@@ -232,7 +232,7 @@ def _parser(*, is_mdx: bool) -> MarkdownIt:
 
 
 def _before_inline(state: StateCore) -> None:
-    """Remove the marks at the beginning and end of headings and paragraphs."""
+    """Remove markup such as ids and task boxes at the beginning and end of headings and paragraphs."""
     tokens = state.tokens
     for place, token in enumerate(tokens):
         if token.type != "inline" or not token.content or not place:
@@ -253,7 +253,7 @@ def _before_inline(state: StateCore) -> None:
 
 
 def _without_id(heading: Token, content: str) -> str:
-    """Return a heading without the attributes at its end, and give the heading their id."""
+    """Return the text of a heading without trailing attributes. Set the heading's id if the attributes have one."""
     begin = max(content.rfind("{"), content.rfind(" [") + 1, content.rfind(" :id=") + 1)
     attributes = _attributes_in(_ATTRIBUTES.fullmatch(content, begin) if begin >= 0 else None)
     if comment := _HEADING_ID.match(content, begin - 1):
@@ -267,7 +267,7 @@ def _without_id(heading: Token, content: str) -> str:
 
 
 def _place_footnotes(state: StateCore) -> None:
-    """Move the text of each footnote to the end of the section with its first reference."""
+    """Move the text of each footnote to the end of the section with the first reference to the footnote."""
     texts: dict[str, list[Token]] = {}
     body: list[Token] = []
     current = body
@@ -307,7 +307,7 @@ _OURS = ("title", "language", "lang", ACCESS, *_CHANGED)
 
 
 def split_front_matter(text: str) -> tuple[str | None, Declared, str]:
-    """Return the title, the other declarations, and the text after the front matter."""
+    """Return the title and the other metadata of the front matter, and the text after the front matter."""
     fields, end, is_toml = _fields(text)
     lists = {str(name): value if isinstance(value, list) else [value] for name, value in fields.items()}
     texts = {name: [*filter(None, map(_written, values[:MOST_VALUES]))] for name, values in lists.items()}
@@ -328,12 +328,12 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
         if match := _YAML.match(text):
             front = match[1] or ""
             try:
-                # BaseLoader makes only strings and containers; aliases share an object, and merge keys stay as they are
+                # BaseLoader creates only strings and containers, and neither copies aliases nor expands merge keys
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= MAX_FRONT_MATTER else {}  # noqa: S506 - safer
             except yaml.YAMLError:
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
-            is_front = isinstance(fields, dict) and not front.startswith("\n")  # `---` is then a rule in Pandoc
-            is_front = is_front or not front.strip() or any(access_keys(visible(front)))  # mistyped lists too
+            is_front = isinstance(fields, dict) and not front.startswith("\n")  # else a rule, as in Pandoc
+            is_front = is_front or not front.strip() or any(access_keys(visible(front)))  # also mistyped lists
             fields, end = (fields, match.end()) if is_front else (None, 0)
         elif match := _TOML.match(text):
             front, end, is_toml = match[1] or "", match.end(), True
@@ -344,7 +344,7 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
 
 
 def _written(value: object) -> str:
-    """Return a scalar as it is written in YAML, or "" for other values."""
+    """Return a scalar as YAML writes it, or "" for null, lists and mappings."""
     if isinstance(value, date | time):
         return value.isoformat()
     text = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, str | int | float) else ""
@@ -356,33 +356,33 @@ _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 
 
 class Rendered(NamedTuple):
-    """A Markdown text as HTML, with the declarations of its front matter."""
+    """A text that is converted to HTML, with the title and metadata of its front matter."""
 
     html: str
     title: str | None
     declared: Declared
 
     def extraction(self) -> Extraction:
-        """Return the sections of the text. Because of the outer `<main>`, a `<main>` in the text has no effect."""
+        """Extract the sections of the HTML. The outer <main> cancels the effect of any <main> in the text."""
         content = extract(f"<body><main>{self.html}</main></body>")
         title = self.title or content.title
         return Extraction(title, content.sections, self.declared, link_texts=content.link_texts)
 
 
 def read(body: bytes, charset: str | None, *, is_mdx: bool = False) -> Extraction:
-    """Read a Markdown text."""
+    """Extract the sections and metadata of a Markdown text."""
     return render(decode(body, charset, markup=False), is_mdx=is_mdx).extraction()
 
 
 def read_mdx(body: bytes, charset: str | None) -> Extraction:
-    """Read the text of an MDX file, and the visible words of its components."""
+    """Extract the text of an MDX file, including the visible words of its components."""
     return read(body, charset, is_mdx=True)
 
 
 def render(text: str, *, is_mdx: bool = False) -> Rendered:
-    """Return Markdown as HTML, without its front matter; raises ParseError if it has too many lines.
+    """Convert Markdown without its front matter to HTML. Raises ParseError if it has too many lines.
 
-    Headings get the ids that they declare, else those of GitHub. A text that begins with an import or export is MDX.
+    A heading without an id gets the id that GitHub would create. A text that begins with an import or export is MDX.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.count("\n") > _MAX_LINES:

@@ -1,4 +1,4 @@
-"""Read reStructuredText with Sphinx's directives and roles; include no files and pass on no raw HTML."""
+"""Convert reStructuredText with Sphinx directives and roles to HTML, without included files and raw HTML."""
 
 import re
 from itertools import takewhile
@@ -36,7 +36,7 @@ OPTION = re.compile(r":[\w-]+:(?:\s|$)")
 _CHANGES = {"added": "added in", "changed": "changed in", "deprecated": "deprecated since", "removed": "removed in"}
 _CHANGE = re.compile("|".join(_CHANGES))
 _VERSION = re.compile(r"(?=[^\d|]*+[\d|])[\w.+|-]++|next")
-_METADATA = re.compile(  # fields, which Sphinx does not show, at the top or after comments and hidden directives
+_METADATA = re.compile(  # fields at the top, or after comments and hidden directives; Sphinx hides them
     rf"\A((?:[ \t]*+\n|\.\.(?![ ](?!(?:{'|'.join(HIDDEN)})::)[^\n]*::)[^\n]*+\n"
     r"(?:(?:[ \t]*+\n)*+[ \t][^\n]*+\n)*+)*+)"
     r"(?::[\w .-]++:(?:[ \t][^\n]*+)?(?:\n|\Z)(?:[ \t]++\S[^\n]*+(?:\n|\Z))*+)++(?=[ \t]*(?:\n|\Z))"
@@ -52,7 +52,7 @@ _SETTINGS = {
 
 
 class _Unknown(Directive):
-    """A directive unknown to docutils. Its content is read as text or code, or left out if its name is in `HIDDEN`."""
+    """A directive that docutils does not know. Unless its name is in `HIDDEN`, its content is parsed as text or code."""
 
     has_content = True
     optional_arguments = 1
@@ -90,9 +90,9 @@ class _Unknown(Directive):
 
 
 def change_of(directive: str, argument: str) -> str:
-    """Return the opening sentence of a directive such as `versionadded`; empty for other directives.
+    """Return the opening sentence of a directive such as `versionadded`, or "" for other directives.
 
-    The argument has a version for each change in the name of the directive, and may go on with a text.
+    The argument begins with one version for each change in the name of the directive. A text may follow.
     """
     changes, words = _CHANGE.findall(directive), argument.split(maxsplit=4)
     versions = list(takewhile(_VERSION.fullmatch, words))[: len(changes)]
@@ -105,7 +105,7 @@ def change_of(directive: str, argument: str) -> str:
 
 
 def fields_of(name: str, options: str) -> list[str]:
-    """Return the titles among the options of a directive, and its type and value if its argument is one name."""
+    """Return the visible options of a directive: titles, and also types and values if `name` is a single word."""
     is_name = len(name.split()) == 1
     return [
         f"{key.capitalize()}: {value}" if key else value for key, value in _FIELD.findall(options) if is_name or not key
@@ -113,7 +113,7 @@ def fields_of(name: str, options: str) -> list[str]:
 
 
 def shown_text(text: str) -> str:
-    """Return the visible text of a reference: the title of `title <target>`, the name of `~package.name`."""
+    """Return the visible text of a reference: `title` for `title <target>`, and `name` for `~package.name`."""
     title = text.rpartition("<")[0].strip() if text.endswith(">") else text
     return (title.rpartition(".")[2] if title.startswith("~") else title.lstrip("!")) or text
 
@@ -125,20 +125,20 @@ def _role(
 
 
 _learned: set[str] = set()
-# in docutils, code blocks have no captions and `class` names a CSS class; in Sphinx, it names a class of a program
+# replace directives of docutils: in Sphinx, code blocks have captions, and `class` describes a class of a program
 for _name in ("code-block", "sourcecode", "class"):
     directives.register_directive(_name, _Unknown)
 
 
 class _Options(dict[str, Any]):
-    """Options of a directive. Unknown names are accepted, because docutils would drop the whole directive."""
+    """Options of a directive, including unknown options, because docutils drops a directive with unknown options."""
 
     def __missing__(self, name: str) -> Any:
         """Return a validator that accepts any value of an unknown option."""
         return directives.unchanged
 
 
-# sizes are not shown, but an invalid one would lose its table or figure, or the whole document
+# replace all sizes, because docutils drops the table, figure or whole document with an invalid size
 _SIZES = {"width": lambda _: "100", "height": lambda _: "100", "figwidth": lambda _: "100", "scale": lambda _: 100}
 for _name in en.directives.values():
     _directive, _ = directives.directive(_name, cast(Any, en), new_document(""))
@@ -149,22 +149,22 @@ Body.enum.converters["arabic"] = lambda text: int(text[:9])  # Python does not c
 
 
 class _Writer(html5_polyglot.Writer):
-    """A writer of only the body of a page. It reads no template, because reader processes may not open files."""
+    """A writer that reads no page template, because reader processes cannot open files."""
 
     def apply_template(self) -> str:
-        """Return only the body, without a page around it."""
+        """Return an empty page, because only `html_body` is used."""
         return ""
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
-    """Read a text in reStructuredText."""
+    """Extract the sections of a text in reStructuredText."""
     text = _METADATA.sub(r"\1", decode(body, charset, markup=False).replace("\r\n", "\n"))
     extraction = extract(f"<body><main>{to_html(text)}</main></body>")
     return Extraction(extraction.title, extraction.sections)
 
 
 def to_html(text: str) -> str:
-    """Convert reStructuredText to the HTML of a page's body."""
+    """Convert reStructuredText to HTML without <html> and <head>."""
     for name in {*_NAMED_DIRECTIVE.findall(text)} - _learned - {*en.directives}:
         if len(_learned) < _MAX_LEARNED_NAMES:
             directives.register_directive(name, _Unknown)

@@ -1,7 +1,7 @@
-"""Read tags of templates and components: shortcodes of Hugo, tags of Liquid and Jinja, components of MDX.
+"""Extract the visible words of tags: shortcodes of Hugo, tags of Liquid and Jinja, and components of MDX.
 
-No component is known by name. An argument is shown if its name is like `title`, if its value is like a sentence, or if
-the tag describes a field: `<ParamField path="ship" type="string" required>` becomes "ship, string, required".
+The names of components are not relevant. An argument is visible if its name is a word such as `title`, if its value
+is a sentence, or if the tag describes a field: `<ParamField path="ship" type="string">` becomes "ship, string".
 """
 
 import re
@@ -16,7 +16,7 @@ _SHOWN = frozenset(
     "title subtitle label header heading headline caption cap summary desc description question answer alt alt_text "
     "text content message tooltip term name children tabName filename file".split()
 )
-_TITLES = _SHOWN - {"name", "header"}  # these two may have the name of a field
+_TITLES = _SHOWN - {"name", "header"}  # these two arguments may contain the name of a field
 _TECHNICAL = re.compile(
     r"(?:.*(?:id|key|class|className|style|colou?r|icon|href|src|source|url|link|width|height|size|lang|language|value)"
     r"|to|as|is|ref|rel|variant|theme|mode|slot|method|role|align|target|cols?|position)",
@@ -47,9 +47,9 @@ Tag = tuple[int, str]
 
 
 def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
-    """Return the end and visible text of the tag, comment or expression at `start`; None if there is none before `end`.
+    """Return the end and the visible text of the tag, comment or expression at `start`, or None if it is incomplete.
 
-    The parser's `environment` counts the characters of failed searches, to keep the time linear for hostile texts.
+    The parser's `environment` limits the characters of failed searches, so that hostile texts take only linear time.
     """
     opening = source[start : start + 3]
     if opening.startswith("{{"):
@@ -102,7 +102,7 @@ def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag |
 
 
 def element_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
-    """Return the end of an HTML tag, and the tag without its values in braces; None if there is no tag."""
+    """Return the end of the HTML tag at `start`, and the tag without values in braces, or None without a tag."""
     element = ELEMENT.match(source, start)
     close = _balanced(source, start, end, environment) if element else -1
     if element is None or close < 0:
@@ -111,10 +111,10 @@ def element_at(source: str, start: int, end: int, environment: Environment) -> T
 
 
 def shown_words(inside: str, *, is_positional: bool = False) -> str:
-    """Return the arguments of a tag that a page shows, separated by commas.
+    """Return the visible arguments of a tag, separated by commas.
 
     Args:
-        inside: the tag without the signs around it.
+        inside: the text of the tag, without its delimiters.
         is_positional: whether an argument without a name may be a title.
     """
     match = _NAME.match(inside)
@@ -161,13 +161,13 @@ def _value(argument: re.Match[str]) -> str:
 
 
 def is_text(name: str, value: str) -> bool:
-    """Return whether an argument is text, by its name or because it is a sentence."""
+    """Return whether an argument is visible text, because of its name or because its value is a sentence."""
     shown = name.rpartition("-")[2] in _SHOWN or (name == "path" and _ROUTE.fullmatch(value) is not None)
     return shown or (_TECHNICAL.fullmatch(name) is None and _SENTENCE.match(value) is not None)
 
 
 def unescaped(code: str) -> str:
-    """Return code with escaped tags in their visible form."""
+    """Replace the escaped tags in code by the tags that a page shows."""
     return _ESCAPED.sub(lambda tag: tag[4] or f"{{{{{tag[1]}{tag[2]}{tag[3]}}}}}", code) if "{{" in code else code
 
 
@@ -179,7 +179,7 @@ def _find(source: str, closer: str, start: int, end: int, environment: Environme
 
 
 def _balanced(source: str, start: int, end: int, environment: Environment) -> int:
-    """Return the end of an expression or tag with balanced braces, or -1."""
+    """Return the end of the expression or tag at `start`, with balanced braces, or -1 if the end is missing."""
     if not _spend(environment, 0):
         return -1
     is_tag = source[start] == "<"

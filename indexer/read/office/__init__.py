@@ -1,3 +1,3 @@
-"""Word, Excel, PowerPoint, OpenDocument and EPUB files in, content out.
+"""Extract the text of Word, Excel, PowerPoint, OpenDocument and EPUB files.
 
-May import `html` and `text` to read their contents."""
+These modules may import `html` and `text` of `indexer.read`."""

@@ -1,7 +1,7 @@
-"""Read DOCX files by way of HTML, so that the HTML reader finds headings and tables, and PPTX files slide by slide.
+"""Convert DOCX files to HTML, whose headings and tables the HTML reader parses, and PPTX files to a section per slide.
 
-Text that Word does not show is left out: hidden runs, deletions, field codes. Libraries for DOCX miss insertions and
-content controls, or show hidden text. Hidden slides are left out.
+Hidden text, deleted text, field codes and hidden slides are left out. No DOCX library is used, because the libraries
+skip insertions and content controls, or show hidden text.
 """
 
 import re
@@ -48,12 +48,12 @@ _SIGNS = {
 
 
 def read_docx(body: bytes, charset: str | None) -> Extraction:
-    """Read a DOCX file. Raises ParseError."""
+    """Extract the text of a DOCX file. Raises ParseError if the file is damaged, encrypted or too large."""
     package = Package(body)
     main = main_part(package, "word/document.xml")
     walker = _Walker(package, main)
     markup = "".join([*walker.letterhead(), *walker.blocks(package.xml(main))])
-    markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # the HTML reader drops headings without text
+    markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # the HTML reader would drop a heading without text
     title, declared = document_properties(package)
     extraction = extract(f"<body>{markup.replace('</ul><ul>', '')}</body>")
     return Extraction(title or extraction.title, extraction.sections, declared)
@@ -77,9 +77,9 @@ class _Walker:
         # footnotes, endnotes and comments that are not read yet, by kind and id
         self._notes = {(note.tag, note.get(f"{W}id", "")): note for root in roots for note in root.iterchildren("*")}
         self._is_hidden = False
-        self._after: list[str] = []  # HTML after the open paragraph: text boxes, notes, diagrams
-        self._carried = ""  # HTML of a paragraph whose end was deleted: the next paragraph continues it
-        self._fields: list[bool] = []  # whether the result of each open field has begun
+        self._after: list[str] = []  # HTML of text boxes, notes and diagrams in the open paragraph
+        self._pending = ""  # HTML of a paragraph whose end is deleted, to prepend to the next paragraph
+        self._fields: list[bool] = []  # for each open field, whether its result has begun
 
     def letterhead(self) -> dict[str, None]:
         """Return the distinct paragraphs of headers and footers, without bare page numbers."""
@@ -108,23 +108,23 @@ class _Walker:
                 yield f"<p>{escape(equation_text(child))}</p>"
             else:
                 yield from self.blocks(child)
-        if self._carried:
-            yield f"<p>{self._carried}</p>"
-            self._carried = ""
+        if self._pending:
+            yield f"<p>{self._pending}</p>"
+            self._pending = ""
 
     def _paragraph(self, paragraph: Any) -> str:
         outer = self._is_hidden, self._after, self._fields
         properties = paragraph.find(f"{W}pPr")
         is_hidden = properties is not None and bool(self._styles.inherited(properties, "hidden"))
         self._is_hidden, self._after, self._fields = is_hidden, [], []
-        carried, self._carried = self._carried, ""
-        text = carried + "".join(self._inline(paragraph))
+        pending, self._pending = self._pending, ""
+        text = pending + "".join(self._inline(paragraph))
         following = "".join(self._after)
         self._is_hidden, self._after, self._fields = outer
         if properties is None:
             return f"<p>{text}</p>{following}"
         if any(properties.find(f"{W}rPr/{mark}") is not None for mark in DELETED):
-            self._carried = text
+            self._pending = text
             return following
         outline = _attribute(properties.find(f"{W}outlineLvl"))
         level = self._styles.inherited(properties, "level", _BODY_TEXT_LEVEL)
@@ -262,7 +262,7 @@ class _Styles:
             self._styles[identity] = _Style(_attribute(style.find(f"{W}basedOn")), level, hidden, numbering)
 
     def inherited(self, properties: Any, name: str, default: Any = None, kind: str = "pStyle") -> Any:
-        """Return an attribute of the style of a paragraph or run, or of the styles it is based on."""
+        """Return the attribute `name` of a paragraph's or run's style or base styles, or `default` if none sets it."""
         identity = _attribute(properties.find(W + kind))
         for _ in range(30):
             style = self._styles.get(identity)
@@ -286,12 +286,12 @@ _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _SHAPE_PROPERTIES = tuple(f"{_P}nv{kind}Pr" for kind in ("Sp", "GrpSp", "GraphicFrame", "Pic", "CxnSp"))
 _TITLES = ("title", "ctrTitle")
 _SKIPPED_PLACEHOLDERS = ("sldNum", "dt", "sldImg")
-_RUNNING = ("ftr", "hdr")  # placeholders that are the same on most slides
+_RUNNING = ("ftr", "hdr")  # footers and headers, which are the same on most slides
 _Relations = dict[str, tuple[str, str]]
 
 
 def read_pptx(body: bytes, charset: str | None) -> Extraction:
-    """Read a PPTX file. Raises ParseError."""
+    """Extract the text of a PPTX file. Raises ParseError if the file is damaged, encrypted or too large."""
     package = Package(body)
     main = main_part(package, "ppt/presentation.xml")
     slides = package.relations(main)

@@ -1,6 +1,6 @@
-"""Read zip files of XML, within limits and without entities: EPUB files, and the contents common to Office files.
+"""Read zip files of XML, with limits of size and without XML entities: EPUB files and elements of all Office formats.
 
-The latter are properties, diagrams, titles of charts, descriptions of pictures, equations and symbols.
+These elements are document properties, diagrams, chart titles, picture descriptions, equations and symbols.
 """
 
 import io
@@ -36,7 +36,7 @@ _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}Rela
 
 
 def refuse_ole(body: bytes, *, is_workbook: bool = False) -> None:
-    """Raise ParseError for an OLE file unless it is an unencrypted old workbook."""
+    """Raise ParseError for a file in the OLE format of old Office versions, unless it is an unencrypted workbook."""
     if any(name.encode("utf-16-le") in body for name in _ENCRYPTED_STREAMS) or (is_workbook and _LOCKED.search(body)):
         raise ParseError("encrypted: it opens only with a password")
     if not is_workbook:
@@ -44,10 +44,10 @@ def refuse_ole(body: bytes, *, is_workbook: bool = False) -> None:
 
 
 class Package:
-    """The entries of one document, by name."""
+    """A zip file with the entries of one document. The size of all entries that are read is limited."""
 
     def __init__(self, body: bytes) -> None:
-        """Open a document. Raises ParseError if it is not a zip file, or too large."""
+        """Open a document. Raises ParseError if it is not a zip file or has too many entries."""
         if body.startswith(OLE):
             refuse_ole(body)
         try:
@@ -63,7 +63,7 @@ class Package:
         return name in self._names
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of an entry. Raises ParseError if it is missing, damaged, encrypted or too large."""
+        """Return the bytes of an entry. Raises ParseError if the entry is missing, damaged, encrypted or too large."""
         info = self._names.get(name)
         if info is None:
             raise ParseError(f"truncated or damaged: it has no part {name[:100]}")
@@ -80,17 +80,17 @@ class Package:
         return data
 
     def check_sizes(self) -> None:
-        """Decompress every entry. Raises ParseError if one is damaged or too large."""
+        """Decompress every entry. Raises ParseError if an entry is damaged or too large."""
         for name in self._names:
             self.read(name)
 
     def xml(self, name: str) -> Any:
-        """Return the root element of an entry."""
+        """Return the root element of an XML entry. Raises ParseError if the entry is missing or cannot be parsed."""
         data = self.read(name)
         return parse_xml(_STRICT_NAMESPACE.sub(_TRANSITIONAL, data) if _STRICT_NAMESPACE.search(data) else data)
 
     def relations(self, name: str) -> dict[str, tuple[str, str]]:
-        """Return the kind and name of each entry that an entry refers to, by the id of the relation."""
+        """Map the id of each relation of an entry to the kind and name of the related entry."""
         folder, _, file = name.rpartition("/")
         listing = f"{folder}/_rels/{file}.rels".lstrip("/")
         if listing not in self:
@@ -103,7 +103,7 @@ class Package:
 
 
 def parse_xml(data: bytes) -> Any:
-    """Return the root element of XML. Raises ParseError if it is malformed or has a document type."""
+    """Return the root element of XML. Raises ParseError if the XML is malformed or has a document type."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, dtd_validation=False)
     try:
         root = etree.fromstring(data, parser)
@@ -115,14 +115,14 @@ def parse_xml(data: bytes) -> Any:
 
 
 def resolve_target(base: str, target: str) -> str:
-    """Return the name of the entry that `target` refers to in the entry `base`, always inside the package."""
+    """Resolve the reference `target` in the entry `base` to the name of an entry, which is always in the package."""
     path = unquote(target.partition("#")[0])
     joined = path if path.startswith("/") else posixpath.join(posixpath.dirname(base), path)
     return posixpath.normpath(f"/{joined}").lstrip("/")
 
 
 def main_part(package: Package, usual: str) -> str:
-    """Return the name of the entry with the document itself, or `usual` if the package does not name it."""
+    """Return the name of the main entry of a package, or `usual` if the package does not declare its main entry."""
     candidates = [name for kind, name in package.relations("").values() if kind == "officeDocument"]
     return next((name for name in candidates if name in package), usual)
 
@@ -131,7 +131,7 @@ _DC, _TERMS = "{http://purl.org/dc/elements/1.1/}", "{http://purl.org/dc/terms/}
 
 
 def document_properties(package: Package) -> tuple[str | None, Declared]:
-    """Return the title, the language, and the day of the last change."""
+    """Return the title of a document, and its language and date of the last change as `Declared`."""
     try:
         root = package.xml("meta.xml" if "meta.xml" in package else "docProps/core.xml")
     except ParseError:
@@ -152,7 +152,7 @@ _CHAPTER = ("application/xhtml+xml", "text/html")
 
 
 def read_epub(body: bytes, charset: str | None) -> Extraction:
-    """Read an EPUB file. Raises ParseError."""
+    """Extract the text of an EPUB file. Raises ParseError if the file is damaged, encrypted or too large."""
     package = Package(body)
     if any(mark in package for mark in ("META-INF/rights.xml", "META-INF/license.lcpl")):
         raise ParseError("encrypted: it is protected against copying")
@@ -165,7 +165,7 @@ def read_epub(body: bytes, charset: str | None) -> Extraction:
         if item.get("media-type") in _CHAPTER and "nav" not in item.get("properties", "").split()
     }
     sections: list[Section] = []
-    # a spine may list a chapter again for each place in it
+    # a spine may list the same chapter several times, with different anchors
     for chapter in dict.fromkeys(items.get(entry.get("idref"), "") for entry in root.iter(f"{_OPF}itemref")):
         if chapter not in package:
             continue
@@ -190,7 +190,7 @@ _FONTS = {
 
 
 def text_of_symbol(element: Any) -> str:
-    """Return the character of a `w:sym` element."""
+    """Return the character of a `w:sym` element, or "" if the character is unknown."""
     try:
         return _character(int(element.get(f"{W}char", ""), 16), element.get(f"{W}font", ""))
     except ValueError:
@@ -198,7 +198,7 @@ def text_of_symbol(element: Any) -> str:
 
 
 def decode_font_text(text: str, font: str) -> str:
-    """Return a text with its private-use characters replaced by the characters that a font shows for them."""
+    """Replace private-use characters in a text by the characters that the font shows for them."""
     return text if text.isascii() else _IN_FONT.sub(lambda match: _character(ord(match[0]), font or "Symbol"), text)
 
 
@@ -215,7 +215,7 @@ def _character(code: int, font: str) -> str:
 
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _NEEDS_NO_PARENTHESES = re.compile(r"(?:[^\W\d_][\u0300-\u036f]*)+|\d+(?:[.,]\d+)?|\S?|√?\([^()]*\)")
-_SHAPES = {  # templates of equations; upper case adds parentheses if necessary
+_TEMPLATES = {  # a field in upper case gets parentheses if necessary
     "f": "{NUM}/{DEN}", "sSub": "{E}{limits}", "sSup": "{E}{limits}", "sSubSup": "{E}{limits}", "sPre": "{limits}{e}",
     "limLow": "{e}_{LIM}", "limUpp": "{e}^{LIM}", "rad": "{deg}√({e})", "nary": "{chr}{limits} {e}",
     "func": "{fName} {e}",
@@ -224,7 +224,7 @@ _BETWEEN = {"mr": ", ", "m": "; ", "eqArr": "; "}  # separators of cells, rows, 
 
 
 def equation_text(node: Any) -> str:
-    """Return the text of an equation or of a piece of one."""
+    """Return the text of an equation or of an element in an equation."""
     name = node.tag.removeprefix(M)
     if node.tag in DELETED or name.endswith("Pr"):
         return ""
@@ -240,14 +240,14 @@ def equation_text(node: Any) -> str:
         return f"{properties.get('begChr', '(')}{separator.join(cells)}{properties.get('endChr', ')')}"
     if name in _BETWEEN:
         return _BETWEEN[name].join(cells)
-    if name not in _SHAPES:
+    if name not in _TEMPLATES:
         return "".join(text for _, text in texts)
     pieces = defaultdict(str, {kind: text.strip() for kind, text in texts})
     for kind, text in list(pieces.items()):
         pieces[kind.upper()] = text if _NEEDS_NO_PARENTHESES.fullmatch(text) else f"({text})"
     pieces["chr"] = properties.get("chr", "∫")
     pieces["limits"] = "".join(f"{sign}{pieces[kind]}" for sign, kind in (("_", "SUB"), ("^", "SUP")) if pieces[kind])
-    return _SHAPES[name].format_map(pieces)
+    return _TEMPLATES[name].format_map(pieces)
 
 
 A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -261,7 +261,7 @@ _NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif
 
 
 def visible_children(node: Any) -> Iterator[Any]:
-    """Yield the child elements that are not deleted; of alternatives, the children of the first with text."""
+    """Yield the child elements that are not deleted. For alternatives, yield the children of the first with text."""
     for child in node.iterchildren(tag=etree.Element):
         if child.tag != f"{_MC}AlternateContent":
             if child.tag not in DELETED:
@@ -273,7 +273,7 @@ def visible_children(node: Any) -> Iterator[Any]:
 
 
 def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-    """Yield the paragraphs of a drawing, chart, diagram or picture: an element with a tag in `DRAWN`."""
+    """Yield the paragraphs of a drawing, chart, diagram or picture. The tag of the element must be in `DRAWN`."""
     kind = _local_name(element)
     if kind == "textpath":
         yield element.get("string", "")

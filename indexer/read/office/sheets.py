@@ -1,8 +1,8 @@
-"""Read workbooks (XLSX, XLS, ODS): a section for each sheet, with its values as displayed.
+"""Convert each sheet of a workbook (XLSX, XLS, ODS) to a section, with the values that a spreadsheet displays.
 
-Calamine reads the values of XLSX and XLS. Formats and text boxes of XLSX come from its XML; sheets are searched for
-formats instead of parsed, which is 5 times as fast for large ones. Numbers of XLS are not formatted. Hidden rows and
-columns are read, because a click shows them.
+Calamine reads the values of XLSX and XLS files. Regular expressions read the number formats of XLSX files from the XML,
+which is 5 times as fast as parsing a large sheet. Numbers of XLS files are not formatted. Hidden rows and columns are
+read, because users can show them with a click.
 """
 
 import re
@@ -37,7 +37,7 @@ Range = tuple[int, int, int, int]  # first row and column, last row and column, 
 
 @dataclass(slots=True)
 class _Sheet:
-    """A sheet. The rows and columns of its merged ranges are counted from 0."""
+    """A visible sheet. `merged` has its merged ranges of cells, and `boxes` the texts of text boxes and comments."""
 
     name: str
     rows: Iterable[list[str]] = ()
@@ -48,7 +48,7 @@ class _Sheet:
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
-    """Read a workbook. Raises ParseError."""
+    """Extract the text of a workbook. Raises ParseError if the file is damaged, encrypted or too large."""
     if not body.startswith(b"PK"):
         if body.startswith(OLE):
             refuse_ole(body, is_workbook=True)
@@ -60,7 +60,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
     if _CONTENT in package:
         sheets = _ods_sheets(package.xml(_CONTENT))
     else:
-        package.check_sizes()  # Calamine has no limits
+        package.check_sizes()  # Calamine does not limit the size of entries
         sheets = _read_sheets(body, package)
     return Extraction(title, tuple(map(_sheet_section, sheets)), declared)
 
@@ -70,7 +70,7 @@ def _sheet_section(sheet: _Sheet) -> Section:
 
 
 def _fill_merged(sheet: _Sheet) -> Iterator[list[str]]:
-    """Yield the rows; repeat the text of a merged range in all its cells, or once a row if it spans whole rows."""
+    """Yield rows in which a merged range repeats its text in each cell, or once per row if it spans whole rows."""
     starting: defaultdict[int, list[Range]] = defaultdict(list)
     allowance = _MAX_MERGED_CELLS
     for top, first, bottom, last in sorted(sheet.merged):
@@ -178,7 +178,7 @@ def _text_boxes(package: Package, related: Iterable[tuple[str, str]]) -> Iterato
 def _cell_formats(data: bytes, codes: Mapping[int, str]) -> Iterator[tuple[int, dict[int, str]]]:
     if not codes:
         return
-    # with few styles, a pattern that names them is twice as fast
+    # a pattern with the numbers of a few styles is twice as fast as a pattern for all numbers
     styles = b"|".join(b"%d" % style for style in codes) if len(codes) < _MAX_STYLES_IN_PATTERN else rb"\d{1,7}"
     cells = re.finditer(rb'<(?:\w+:)?c\s(?=[^<>]*?\bs="(' + styles + rb')")' + _PLACE, data)
     for row, row_cells in groupby(cells, key=lambda cell: cell[3]):
@@ -272,7 +272,7 @@ def _repeat_count(element: Any, name: str) -> int:
 
 Value = float | int | bool | str | date | datetime | time | timedelta
 GENERAL = "General"
-BUILT_IN = {  # ECMA-376 gives these numbers; dates are not here, so that they become ISO 8601
+BUILT_IN = {  # numbers of ECMA-376; date formats are left out, so that dates become ISO 8601
     "1": "0", "2": "0.00", "9": "0%", "10": "0.00%",
     **dict.fromkeys("3 37 38 41".split(), "#,##0"), **dict.fromkeys("4 39 40 43".split(), "#,##0.00"),
     **dict.fromkeys("5 6 42".split(), '"$"#,##0'), **dict.fromkeys("7 8 44".split(), '"$"#,##0.00'),
@@ -287,11 +287,11 @@ _TOKEN = re.compile(
 # formats that are not supported: conditions, powers of ten, scaling by thousands, hours over 24
 _PLAIN = re.compile(r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)
 _DAY_ZERO = datetime(1899, 12, 30)
-_LAST_DAY = 2_958_466  # end of year 9999
-_MAX_EXACT, _MAX_INTEGER = 1e15, 1e21  # numbers between these get 15 digits, then zeros
-_ROUNDING = 1 + 4e-16  # makes halves round up, as spreadsheets do: 2.675, stored as slightly less, becomes 2.68
+_LAST_DAY = 2_958_466  # days from `_DAY_ZERO` to the end of the year 9999
+_MAX_EXACT, _MAX_INTEGER = 1e15, 1e21  # between these limits, digits after the 15th become zeros
+_ROUNDING = 1 + 4e-16  # factor to round halves up, as spreadsheets do: 2.675 is stored as slightly less
 _NOT_ZERO = re.compile("[1-9]")
-_FIELDS = {  # strftime codes; `n` is minutes, `i` hours up to twelve
+_FIELDS = {  # strftime codes; `n` means minutes, and `i` hours of a 12-hour clock
     "yy": "%y", "m": "%-m", "mm": "%m", "mmm": "%b", "d": "%-d", "dd": "%d", "ddd": "%a", "h": "%-H", "hh": "%H",
     "i": "%-I", "ii": "%I", "n": "%-M", "nn": "%M", "s": "%-S", "ss": "%S",
 }  # fmt: skip
@@ -299,7 +299,7 @@ _LONG_FIELDS = {"y": "%Y", "m": "%B", "d": "%A"}
 
 
 class _Format(NamedTuple):
-    """A format of dates or numbers. Without values, it is the format General."""
+    """A parsed format of dates or numbers. With the default values, it is the format `General`."""
 
     strftime_format: str = ""
     format_spec: str = ""
