@@ -36,7 +36,7 @@ OPTION = re.compile(r":[\w-]+:(?:\s|$)")
 _CHANGES = {"added": "added in", "changed": "changed in", "deprecated": "deprecated since", "removed": "removed in"}
 _CHANGE = re.compile("|".join(_CHANGES))
 _VERSION = re.compile(r"(?=[^\d|]*+[\d|])[\w.+|-]++|next")
-_METADATA = re.compile(  # fields at the top, or after comments and hidden directives; Sphinx hides them
+_METADATA = re.compile(  # fields at the top, or after comments and hidden directives, which Sphinx omits
     rf"\A((?:[ \t]*+\n|\.\.(?![ ](?!(?:{'|'.join(HIDDEN)})::)[^\n]*::)[^\n]*+\n"
     r"(?:(?:[ \t]*+\n)*+[ \t][^\n]*+\n)*+)*+)"
     r"(?::[\w .-]++:(?:[ \t][^\n]*+)?(?:\n|\Z)(?:[ \t]++\S[^\n]*+(?:\n|\Z))*+)++(?=[ \t]*(?:\n|\Z))"
@@ -52,7 +52,7 @@ _SETTINGS = {
 
 
 class _Unknown(Directive):
-    """A directive that docutils does not know. Unless its name is in `HIDDEN`, its content is parsed as text or code."""
+    """A directive that docutils does not know. Its content is text or code, or is left out if its name is in `HIDDEN`."""
 
     has_content = True
     optional_arguments = 1
