@@ -1,5 +1,5 @@
-"""Bytes in, a document of sections out, in a process that may do nothing else.
+"""Convert files of all formats to documents with sections, in confined processes.
 
-`reader_process` starts the process, `reader_main` is its program, and `formats` assigns a reader to each format. The
-readers are in the folders, and in `mail`, `openapi` and `text`. May not import `crawl`, `pipeline` or `publish`.
+`reader_process` starts a process, `reader_main` is its program, and `formats` assigns a reader to each format. Readers
+are in the subpackages, and in `mail`, `openapi` and `text`. Must not import `crawl`, `pipeline` or `publish`.
 """

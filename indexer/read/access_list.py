@@ -1,8 +1,8 @@
-"""Access lists: the readers of a document, named in front matter, by a file next to it, or by its sender.
+"""Parse access lists, which name the users and groups that may read a document.
 
 Lists are valid in front matter (Markdown, notebooks), in `.access.toml` files and with pushed documents. An invalid
-list gives access to no one, so that an error does not make a document public. Elsewhere `access` is text; the summary
-of a build counts the documents in which such text looks like a list.
+list grants access to nobody, so that an error does not make a document public. In other places, `access` is text. The
+summary of a build counts the documents in which such text looks like an access list.
 """
 
 import re
@@ -15,23 +15,23 @@ from indexer.filter import folded
 from indexer.records import Readers
 from indexer.text.cleaning import load_toml, visible
 
-FILE = ".access.toml"  # `NAME.access.toml` is for one file
+FILE = ".access.toml"  # for a folder; `NAME.access.toml` is for the file NAME
 ACCESS = "access"
 LISTED = "has an access list, which only files of folders can have"
 NOBODY: tuple[str, ...] = ()
 MAX_NAMES = 256
 MAX_NAME_LENGTH = 256
 _KINDS = {"users": "user", "groups": "group"}
-MAX_FRONT_MATTER = 16_000  # characters; parsing takes a millisecond for a few hundred
+MAX_FRONT_MATTER = 16_000  # characters; parsing a few hundred takes a millisecond
 _SEARCHED_CHARACTERS = 4_000
 _SHAPE = 'users = ["ann"], groups = ["staff"], or everybody = true'
 
 
 def closed_paths(names: Iterable[str]) -> frozenset[str]:
-    """Return the paths that have access lists, in lower case, given the paths of all files.
+    """Return the paths of files and folders with access lists, in lower case. `names` are the paths of all files.
 
-    The path of a folder ends with a slash; that of the top folder is empty. A list for a missing file counts for the
-    whole folder, because its name is probably misspelt.
+    The path of a folder ends with a slash. The path of the top folder is empty. A list for a missing file applies to
+    the whole folder, because the name of the list is probably misspelt.
     """
     folded_names = [name.casefold() for name in names]
     targets = [name.removesuffix(FILE) for name in folded_names if name.endswith(FILE)]
@@ -40,14 +40,14 @@ def closed_paths(names: Iterable[str]) -> frozenset[str]:
 
 
 def has_list(path: str, closed: Collection[str]) -> bool:
-    """Return whether a file is an access list or has one. `closed` is the result of `closed_paths`."""
+    """Return whether a file is an access list or is subject to one. `closed` is the result of `closed_paths`."""
     path = path.casefold()
     folders = accumulate(f"{step}/" for step in path.split("/")[:-1])
     return path.endswith(FILE) or not {path, "", *folders}.isdisjoint(closed)
 
 
 def readers_of(fields: object) -> Readers:
-    """Return the names of a list, such as `group:staff`, or None for everybody. Raises ValueError with the reason."""
+    """Return the names in an access list, such as `group:staff`, or None for everybody. Raises ValueError."""
     if not isinstance(fields, Mapping):
         raise ValueError(f"an access list must be a table with {_SHAPE}")
     if unknown := [name for name in fields if name not in (*_KINDS, "everybody")]:
@@ -71,7 +71,7 @@ def readers_of(fields: object) -> Readers:
 
 
 def read_list(body: bytes) -> Readers:
-    """Return the readers that a file names, see `readers_of`. Raises ValueError with the reason."""
+    """Return the readers in an access list file, see `readers_of`. Raises ValueError if the file is invalid."""
     try:
         fields = load_toml(body.decode("utf-8-sig"))
     except ValueError as error:
@@ -80,7 +80,7 @@ def read_list(body: bytes) -> Readers:
 
 
 def checked_names(names: Any) -> Readers:
-    """Return the readers in the response of a reader process, or an empty list if the response is invalid."""
+    """Return the readers in the response of a reader process, or `NOBODY` if the response is invalid."""
     if names is None:
         return None
     try:
@@ -106,7 +106,7 @@ _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 
 
 def access_keys(text: str) -> Iterator[int]:
-    """Yield the position after each key `access` in a text."""
+    """Yield the end position of each key `access` in a text."""
     for key in _KEY.finditer(text):
         before = _TABLE_PREFIX.sub("", text[max(0, key.start() - 100) : key.start()].rpartition("\n")[2])
         signs = before[len(before.rstrip(_SIGNS_BEFORE_KEY)) :]
@@ -115,12 +115,12 @@ def access_keys(text: str) -> Iterator[int]:
 
 
 def readers_in_fields(fields: Mapping[Any, Any], front: str, *, is_toml: bool) -> Readers:
-    """Return the readers that front matter names, or an empty list if it has several lists or an invalid list.
+    """Return the readers that front matter names, or `NOBODY` if it has several lists or an invalid list.
 
     Args:
         fields: parsed front matter.
         front: the text of the front matter.
-        is_toml: whether that is TOML, which forbids duplicate keys. Parsers of YAML and JSON take the last value.
+        is_toml: whether the format is TOML, which forbids duplicate keys. Parsers of YAML and JSON accept duplicates.
     """
     keys = [key for key in _keys_within(fields) if visible(str(key)).strip().casefold() == ACCESS]
     key_count = sum(1 for _ in access_keys(visible(front)))
@@ -133,7 +133,7 @@ def readers_in_fields(fields: Mapping[Any, Any], front: str, *, is_toml: bool) -
 
 
 def _keys_within(fields: Any) -> Iterator[Any]:
-    """Yield the keys of all nested tables. A table with several YAML references is visited once."""
+    """Yield the keys of all nested tables. A table that several YAML aliases refer to is visited once."""
     todo, visited = [fields], set[int]()
     while todo:
         value = todo.pop()
@@ -145,7 +145,7 @@ def _keys_within(fields: Any) -> Iterator[Any]:
 
 
 def begins_with_list(text: str) -> bool:
-    """Return whether a text begins with fields or front matter, even if invalid, that have the key `access`."""
+    """Return whether a text begins with fields or front matter with the key `access`, even if they are invalid."""
     head = visible(text[:MAX_FRONT_MATTER]).lstrip()
     if not _KEY.search(head):
         return False
@@ -164,5 +164,5 @@ def begins_with_list(text: str) -> bool:
 
 
 def looks_like_list(text: str) -> bool:
-    """Return whether a text has, near its beginning, `access` followed by users, groups or everybody."""
+    """Return whether the beginning of a text has the word `access`, followed by users, groups or everybody."""
     return _LIKE_LIST.search(visible(text[:_SEARCHED_CHARACTERS])) is not None

@@ -1,7 +1,7 @@
-"""Unpack archives of documents (zip, mbox, tar, and tar compressed with gzip, bzip2 or xz), and mails with attachments.
+"""Unpack archives of documents (zip, mbox, tar, and tar compressed with gzip, bzip2 or xz), and attachments of mails.
 
-Every member is a page, `file:///folder/archive.zip!/member`, so that unchanged members are not read again, and a
-damaged member does not affect others. Archives inside archives are not opened.
+Every member is a separate page, such as `file:///folder/archive.zip!/member`. Therefore, unchanged members are not read
+again, and a damaged member does not affect other members. Archives in archives are not opened.
 """
 
 import bz2
@@ -41,11 +41,11 @@ from indexer.text.charsets import decode_names
 _MAX_MEMBERS = 10_000
 _MAX_HEADERS = 1_000
 _MAX_TOTAL_BYTES = 200_000_000
-_MAX_RATIO = 200  # decompressed / compressed bytes; 3 to 20 for text
+_MAX_RATIO = 200  # decompressed bytes per compressed byte; text has 3 to 20
 _MIN_LIMIT_BYTES = 10_000_000
 _MAX_NAME_LENGTH = 1_000
 _UTF8_FLAG = 0x800
-_DOS_SYSTEMS = (0, 10, 14)  # FAT, NTFS and VFAT, in zip members
+_DOS_SYSTEMS = (0, 10, 14)  # FAT, NTFS and VFAT, as `create_system` of zip members
 _PIECE_BYTES = 1 << 16
 _NESTED = "an archive in an archive"
 _MAIL_BEGINS = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]*\n(?=[\w-]+:)")
@@ -59,7 +59,7 @@ DAMAGED: tuple[type[Exception], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One file of an archive, or the reason not to read it."""
+    """A file of an archive, or the reason why the file is skipped or cannot be read."""
 
     name: str
     body: bytes = b""
@@ -68,7 +68,7 @@ class Member:
 
 
 def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
-    """Yield an item. If it is a mail, yield its attachments too; if it is an archive, yield its members instead."""
+    """Yield an item, and after a mail its attachments. For an archive, yield only its members."""
     reader = reader_of(item.content_type) if isinstance(item, Page) else None
     if reader != CONTAINER:
         yield item
@@ -77,9 +77,9 @@ def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterat
 
 
 def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
-    """Yield the pages of an archive or the attachments of a mail, and a failure if it is damaged or a bomb.
+    """Yield the members of an archive or the attachments of a mail, and a `Failure` if it is damaged or a zip bomb.
 
-    Members over `max_bytes` are not read. `no_images` is the reason not to read images, or empty to read them.
+    Members over `max_bytes` are not read. `no_images` is the reason not to read images, or empty to read images.
     """
     is_mail = reader_of(page.content_type) == MAIL
     reader, limits = ATTACHMENTS if is_mail else CONTAINER, f"{max_bytes}\n{no_images}"
@@ -112,7 +112,7 @@ def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Ite
 
 
 class UnpackBudget:
-    """The limits on the bytes and files that one archive unpacks to."""
+    """Limits of the total size and the number of files that are unpacked from one archive."""
 
     def __init__(self, size: int) -> None:
         self._max_bytes = min(_MAX_TOTAL_BYTES, max(_MIN_LIMIT_BYTES, size * _MAX_RATIO))
@@ -132,7 +132,7 @@ class UnpackBudget:
 
 
 class _Metered:
-    """A file that counts its bytes, skipped ones included, against a budget."""
+    """A file that counts all bytes that are read, even those of skipped members, against a budget."""
 
     def __init__(self, file: IO[bytes], budget: UnpackBudget) -> None:
         self._file = file
@@ -145,7 +145,7 @@ class _Metered:
 
 
 def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    """Yield the members of an archive, see `expand`; runs in a reader process. Raises ParseError for a damaged one."""
+    """Yield the members of an archive in a reader process. See `expand`. Raises ParseError if it is damaged."""
     try:
         reader = next((reader for magic, reader in _READERS if body.startswith(magic)), _tar)
         yield from reader(body, max_bytes, no_images)
@@ -191,7 +191,7 @@ _READERS = ((b"PK", _zip_members), (b"From ", _mails))
 
 
 def _raw_name(info: zipfile.ZipInfo) -> bytes:
-    """Return the name of a member, from the extra field for names in UTF-8 if it has one, else from its header."""
+    """Return the name of a member from its extra field for UTF-8 names, or else from its header."""
     name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_FLAG else "cp437")
     begin = b"\1" + struct.pack("<I", zlib.crc32(name))  # version of the field, checksum of the name in the header
     head, _, rest = info.extra.partition(begin)
@@ -221,7 +221,7 @@ def _tar_members(body: bytes) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile
     with file, tarfile.open(fileobj=cast(IO[bytes], _Metered(file, budget)), mode="r|") as archive:
         for info in archive:
             budget.member()
-            if len(archive.pax_headers) > _MAX_HEADERS:  # they are copied for each file
+            if len(archive.pax_headers) > _MAX_HEADERS:  # `tarfile` copies the headers for each file
                 raise ParseError(f"more than {_MAX_HEADERS:,} global headers in the archive")
             yield info, archive
 

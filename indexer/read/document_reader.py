@@ -1,4 +1,4 @@
-"""Read pages as documents, by their media type."""
+"""Convert pages to documents, with the reader of their media type."""
 
 import hashlib
 import re
@@ -27,12 +27,12 @@ _MAX_LINK_TEXTS = 8
 
 
 class Unwanted(ParseError):
-    """A page that is left out on purpose."""
+    """An error for a page that is left out on purpose, such as a list of links."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageParts:
-    """A selection of parts of an HTML or Markdown page. The site's `template` is removed from the text."""
+    """The parts of an HTML or Markdown page to read. The site's `template` is removed from the text."""
 
     links: bool = False
     needs_rendering: bool = False
@@ -45,12 +45,12 @@ ReadParts = tuple[Mapping[str, Any], bool, PageReading | None]  # links, needs r
 
 
 def read_page_parts(page: Page, requested: PageParts, process: ReaderProcess) -> ReadParts:
-    """Read the requested parts of a page of HTML or Markdown in one pass.
+    """Read the requested parts of an HTML or Markdown page in one pass.
 
-    The links are unchecked, as `indexer.read.web_page` returns them. There is no PageReading if the page only refers to
-    other pages, must not be indexed, or needs rendering. If the text cannot be read, its `content` is the error.
+    The links are not validated; see `indexer.read.web_page` for their format. The PageReading is None if the page only
+    refers to other pages, must not be indexed, or needs rendering. Its `content` is an error if the text is damaged.
 
-    Raises ParseError if the links, or the need for rendering, cannot be read.
+    Raises ParseError if the requested links, or the need for rendering, cannot be read.
     """
     reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
     argument = asdict(requested) | {"charset": page.charset, "reader": reader}
@@ -84,9 +84,9 @@ def validate_blocks(answer: Mapping[str, Any]) -> PageBlocks | None:
 
 
 def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR) -> Document:
-    """Read a page's title, sections and metadata.
+    """Read the title, sections and metadata of a page.
 
-    By default, `process` is any free reader process. Raises ParseError if the page does not match its media type,
+    If `process` is None, an idle reader process is used. Raises ParseError if the page does not match its media type,
     cannot be read, or takes too much time or memory.
     """
     path = urlsplit(page.url).path

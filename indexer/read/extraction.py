@@ -1,4 +1,4 @@
-"""The text of a document, and its conversion to and from the JSON of reader processes.
+"""Clean the text of documents, and convert documents to and from the JSON of reader processes.
 
 A reader process has read an untrusted file, so its response is not trusted either. For all formats, `from_json` checks
 every field and removes invisible characters from every text.
@@ -35,10 +35,10 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
 
 
 def to_json(content: Extraction) -> dict[str, Any]:
-    """Return an extraction as JSON-ready values for `from_json`."""
+    """Convert an extraction to the JSON values that `from_json` reads."""
     text = "\n".join(section.text for section in content.sections)
     declared = content.declared
-    # templates often declare English for pages in other languages
+    # a page in another language often declares English, because its template does
     is_doubtful = declared.language == "en" and not text.isascii() and _has_foreign_letters(text)
     detected = detect_language(text) if is_doubtful or not declared.language else None
     return {
@@ -57,7 +57,7 @@ def to_json(content: Extraction) -> dict[str, Any]:
 
 
 def from_json(answer: Mapping[str, Any]) -> Extraction:
-    """Return a cleaned extraction from a response. Raises ParseError if the response is invalid."""
+    """Check and clean the response of a reader process. Raises ParseError if the response is invalid."""
     try:
         pairs = [(name, value) for name, values in answer["metadata"].items() for value in values]
         access = checked_names(answer.get("access"))
@@ -103,7 +103,7 @@ def clean_notes(untrusted: object) -> tuple[str, ...]:
 
 
 def clean(text: str) -> str:
-    """Remove invisible characters, and empty lines at both ends of a text."""
+    """Remove invisible characters from a text, and empty lines from its beginning and end."""
     shown = visible(text)
     start, end = len(shown) - len(shown.lstrip()), len(shown.rstrip())
     if start >= end:
@@ -128,13 +128,13 @@ def _clean_anchor(anchor: str | None) -> str | None:
 
 
 def language_of(tag: str | None) -> str | None:
-    """Return the primary subtag of a language tag in lower case, or None if it names no language."""
+    """Return the primary subtag of a language tag in lower case, or None if the tag names no language."""
     language = primary_language((tag or "").strip())
     return None if language in _NO_LANGUAGE else language
 
 
 def refresh_in(value: str) -> tuple[int, str] | None:
-    """Return the delay in seconds and the address of a refresh. None if there is no address, or the delay is long."""
+    """Return the delay in seconds and the address of a refresh, or None without an address or over a minute."""
     match = _REFRESH.match(value[:_MAX_REFRESH_LENGTH].strip())
     if match is None or not (match[1] or match[2]):
         return None
@@ -145,7 +145,7 @@ def refresh_in(value: str) -> tuple[int, str] | None:
 
 
 def day_of(moment: str | None) -> str | None:
-    """Return the day of an ISO 8601 or HTTP date as YYYY-MM-DD, or None."""
+    """Return the day of an ISO 8601 or HTTP date as YYYY-MM-DD, or None if the date is invalid."""
     moment = (moment or "").strip()
     if iso := _DAY.match(moment):
         return iso[0] if is_day(iso[0]) else None
@@ -156,12 +156,12 @@ def day_of(moment: str | None) -> str | None:
 
 
 def first_day(moments: Iterable[str | None]) -> str | None:
-    """Return the day of the first valid date, or None."""
+    """Return the day of the first valid date as YYYY-MM-DD, or None if no date is valid."""
     return next((day for moment in moments if (day := day_of(moment))), None)
 
 
 def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
-    """Group values by name, in order. Drop texts that are blank or too long, and more values than the limits allow."""
+    """Group metadata values by name, in order. Drop blank or long names and values, and values over the limits."""
     result: dict[str, list[str]] = {}
     for name, value in ((folded(visible(name)), folded(visible(value))) for name, value in pairs):
         if not 0 < len(name) <= MAX_NAME_LENGTH or not 0 < len(value) <= MAX_VALUE_LENGTH:
@@ -178,11 +178,11 @@ _LANGUAGE_SAMPLE = 2_000
 _MIN_LANGUAGE_SAMPLE = 40
 _MIN_CONFIDENCE = 0.8  # probability; code, tables and mixtures of languages have less
 _MAX_FOREIGN_SHARE = 0.01  # share of letters outside ASCII; English has 0.001
-_DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}  # their probability is added to the language's
+_DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}  # a dialect adds its probability to the language
 
 
 def detect_language(text: str) -> str | None:
-    """Return the two- or three-letter code of a text's language, or None if it is uncertain."""
+    """Return the two- or three-letter code of a text's language, or None if the language is uncertain."""
     if len(text) < _MIN_LANGUAGE_SAMPLE:
         return None
     scores: Counter[str] = Counter()
@@ -199,7 +199,7 @@ def _has_foreign_letters(text: str) -> bool:
 
 @cache
 def _identifier() -> Any:
-    # slow and large (0.3 s, 100 MB), so imported only in reader processes
+    # the import takes 0.3 s and 100 MB, so only reader processes import the package
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -1,4 +1,4 @@
-"""The formats that are read, by media type and file suffix, from `formats.toml`."""
+"""Map media types and file suffixes to readers, as defined in `formats.toml`."""
 
 import re
 import tomllib
@@ -25,7 +25,7 @@ MAX_SITEMAP_LENGTH = 50 * 1024 * 1024  # bytes, decompressed; limit of sitemaps.
 MAX_ENTRIES = 50_000
 FUNCTIONS = {reader: table["function"] for reader, table in _READERS.items() if "function" in table}
 TEXT_READERS = _TYPED_BY_NAME | {HTML, PLAIN}  # formats without NUL bytes
-# types that are read on sites: no archives (often copies of pages, or programs), no images (often decoration)
+# media types to read on sites: no archives, often copies of pages or programs, and no images, often decoration
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))
 OPENAPI = "application/openapi+json"
 _DATA_TYPES = {".json": OPENAPI} | dict.fromkeys((".yaml", ".yml"), "application/openapi+yaml")
@@ -40,13 +40,13 @@ _PUBLIC_TYPES = MimeTypes()
 
 
 def content_type_of(name: str) -> str | None:
-    """Return the media type of a file by its suffix, or None if it is not read."""
+    """Return the media type that the suffix of a file name implies, or None if no reader has this suffix."""
     path = PurePosixPath(name.lower())
     return _TYPE_OF.get("".join(path.suffixes[-2:])) or _TYPE_OF.get(path.suffix)
 
 
 def type_by_content(name: str, body: bytes) -> str | None:
-    """Return the media type of a file by its suffix, or by its content if it is text, OpenAPI or an mbox archive."""
+    """Return the media type of a file from its suffix or content, or None if files of this type are not read."""
     suffix = PurePosixPath(name.lower()).suffix
     if suffix in _DATA_TYPES:
         return _DATA_TYPES[suffix] if is_openapi(body) else None
@@ -57,7 +57,7 @@ def type_by_content(name: str, body: bytes) -> str | None:
 
 
 def has_format(name: str) -> bool:
-    """Return whether a name has a suffix that may name a format: not `README`, `README.Debian` or `NEWS.old`."""
+    """Return whether a file name has a suffix that may denote a format, unlike `README.Debian` or `NEWS.old`."""
     path = PurePosixPath(name)
     is_in_capitals = path.stem.isalpha() and path.stem.isupper()
     is_proper_name = path.suffix[1:].istitle() and path.suffix[2:].isalpha()
@@ -70,9 +70,9 @@ def is_openapi(body: bytes) -> bool:
 
 
 def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False) -> str:
-    """Return the reason not to read a file, by its suffix, or `no_images` for an image. Empty if the file is read.
+    """Return the reason not to read a file with this name, or "" if it is read. For images, `no_images` is the reason.
 
-    With `is_by_name`, files that have to be recognised by their content are refused too.
+    If `is_by_name`, files whose type can only be recognised by their content are also refused.
     """
     content_type, suffix = content_type_of(name), PurePosixPath(name.lower()).suffix
     if content_type is None:
@@ -82,7 +82,7 @@ def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False)
 
 
 def effective_type(content_type: str, name: str) -> str:
-    """Return the media type. For plain text, return the type that the file name implies."""
+    """Return a declared media type. Instead of plain text, return the text format that the file name implies."""
     if content_type != "text/plain":
         return content_type
     type_of_name = content_type_of(name)
@@ -90,10 +90,10 @@ def effective_type(content_type: str, name: str) -> str:
 
 
 def reader_of(content_type: str) -> str | None:
-    """Return the reader of a media type, or None if it is not read."""
+    """Return the name of the reader of a media type, or None if the type is not read."""
     return _READER_OF.get(content_type)
 
 
 def is_source_code(content_type: str) -> bool:
-    """Return whether documents of a media type are programs."""
+    """Return whether a media type is source code."""
     return reader_of(content_type) == "source_code"

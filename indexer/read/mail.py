@@ -29,7 +29,7 @@ _UNREAD_TEXT_SUBTYPES = frozenset({"css", "calendar", "x-amp-html", "watch-html"
 _MARKED_UP = frozenset({"html", "xhtml", "enriched", "richtext"})
 _SIGNATURES = frozenset({"pgp-signature", "pkcs7-signature", "x-pkcs7-signature"})
 _ENCRYPTED = frozenset({"pgp-encrypted", "pkcs7-mime", "x-pkcs7-mime"})
-_MIN_LENGTH_RATIO = 1.3  # characters of HTML / plain text; from this ratio on, HTML is read
+_MIN_LENGTH_RATIO = 1.3  # letters of HTML per letter of plain text, from which the HTML is read
 _ARMOUR = re.compile(r"^-----BEGIN PGP (?:SIGNATURE|(MESSAGE))-----", re.MULTILINE)
 _SIGN_OFF = re.compile(r"^-- \n(?:[^\n]+(?:\n|\Z)){0,8}(?=\n|\Z)", re.MULTILINE)  # signatures of RFC 3676
 _MAX_HEADER_CHARS = 1_000
@@ -40,7 +40,7 @@ class _Policy(EmailPolicy):
     """A policy that parses only the beginning of a header, because parsing parameters takes quadratic time."""
 
     def header_fetch_parse(self, name: str, value: Any) -> Any:
-        """Return a header as an object."""
+        """Parse the beginning of a header."""
         return super().header_fetch_parse(name, value[:_MAX_HEADER_CHARS])
 
 
@@ -48,7 +48,7 @@ _PARSER = BytesParser(policy=_Policy(refold_source="none"))  # refolding a long 
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
-    """Read an e-mail message in the format of RFC 5322."""
+    """Extract the subject, date, main headers and text of an e-mail message in the format of RFC 5322."""
     message = cast(EmailMessage, _PARSER.parsebytes(body))
     subject = _header(message, "Subject")
     head = "\n".join(f"{name}: {value}" for name in _SHOWN if (value := _header(message, name)))
@@ -72,13 +72,13 @@ def _parts_of(entity: Message) -> list[Message]:
 
 
 def _content_of(entity: Message) -> bytes:
-    """Return the decoded content of an entity. Raises one of `_HEADER_ERRORS` if it is damaged."""
+    """Return the decoded content of an entity. Raises one of `_HEADER_ERRORS` if the entity is damaged."""
     content = entity.get_payload(decode=True)
     return content if isinstance(content, bytes) else b""
 
 
 def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Section]:
-    """Return the text of an entity and of the entities in it, in order. `main` is read even if it looks like a file."""
+    """Return the text of an entity and its nested entities. `main` is read even if its headers describe a file."""
     if depth > _MAX_PART_DEPTH:
         raise ParseError(f"more than {_MAX_PART_DEPTH} nested parts of a message")
     main_type, kind = entity.get_content_maintype(), entity.get_content_subtype()
@@ -90,7 +90,7 @@ def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Sec
         if kind != "alternative":
             return [one for inner in versions for one in inner]
         best: list[Section] = []  # the first alternative, or a later one with notably more text
-        longest = 0.0  # letters and digits, because white space and ruled lines vary
+        longest = 0.0  # letters and digits; white space and rules of signs vary
         for version in versions:
             length = sum(sum(map(str.isalnum, section.text)) for section in version)
             if length > longest:
@@ -129,7 +129,7 @@ def _header(message: Message, name: str) -> str:
         for word, charset in decode_header(unfolded):
             if isinstance(word, bytes) and charset is not None:
                 pieces.append(decode(word, charset))
-            else:  # bytes outside of encoded words are decoded like other text
+            else:  # decode bytes outside encoded words like other text
                 text = word.decode("raw_unicode_escape", "replace") if isinstance(word, bytes) else word
                 pieces.append(decode(text.encode("utf-8", "surrogateescape"), None))
     except _HEADER_ERRORS:
@@ -138,7 +138,7 @@ def _header(message: Message, name: str) -> str:
 
 
 def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    """Yield the attachments of a mail, see `container.expand`, in a reader process. Raises ParseError over a limit."""
+    """Yield the attachments of a mail in a reader process. See `container.expand`. Raises ParseError over a limit."""
     budget, names = UnpackBudget(len(body)), Counter[str]()
     message = _PARSER.parsebytes(body)
     has_list = any(closed_paths([_file_name(entity)]) for entity in message.walk())
@@ -186,7 +186,7 @@ def _attached(message: Message) -> Iterator[Message]:
 
 
 def _forwarded(entity: Message) -> Message | None:
-    """Return the message in an entity, or None. Decode it if it was encoded like a file, which the standard forbids."""
+    """Return the message in an entity, or None. Decode a message that is encoded like a file against the standard."""
     entities = _parts_of(entity) if entity.get_content_type() == _FORWARDED else []
     if not entities:
         return None
@@ -198,7 +198,7 @@ def _forwarded(entity: Message) -> Message | None:
 
 
 def _file_name(entity: Message) -> str:
-    """Return the file name of an attachment, or else a name made from its type; "" if the entity is no attachment."""
+    """Return the file name of an attachment, or a name that its type suggests, or "" if it is no attachment."""
     kind = entity.get_content_type()
     try:
         name = PurePosixPath((entity.get_filename() or "").replace("\\", "/")).name

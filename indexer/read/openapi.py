@@ -1,6 +1,6 @@
-"""Read OpenAPI documents of versions 2 and 3, in JSON or YAML, into a section for each operation, in document order.
+"""Convert OpenAPI documents of versions 2 and 3, in JSON or YAML, to one section per operation.
 
-References within a document are followed to a limited depth; other documents are not fetched.
+References within a document are followed to a limited depth. Other documents are not fetched.
 """
 
 import json
@@ -24,11 +24,11 @@ _MAX_FIELDS = 100
 _MAX_REFERENCE_HOPS = 8
 _MAX_SCHEMA_VISITS = 2_000_000
 _MARKS = re.compile(r"!?\[([^\[\]]{1,300})\]\([^()\s]{0,500}\)|[`*]+(?=\S)|(?<=\S)[`*]+|</?\w[^<>]{0,200}>")
-_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # only strings and containers; aliases share an object
+_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # creates only strings and containers; does not copy aliases
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
-    """Read an OpenAPI document. Raises ParseError if the document is not OpenAPI."""
+    """Extract the sections of an OpenAPI document. Raises ParseError if the document is not OpenAPI."""
     text = decode(body, charset, markup=False)
     try:
         document = json.loads(text) if text.lstrip()[:1] == "{" else yaml.load(text, Loader=_LOADER)  # noqa: S506
@@ -46,7 +46,7 @@ class _Reader:
         self.title = _line(self._info.get("title"))
 
     def sections(self) -> Iterator[Section]:
-        """Yield sections of the document itself, of its groups, and of its operations."""
+        """Yield a section for the document itself, for each group of operations and for each operation."""
         yield from self._rendered((), None, self._info.get("description") or self._info.get("summary"))
         for tag in map(_dict, _list(self._document.get("tags"))):
             yield from self._rendered((_line(tag.get("name")),), None, tag.get("description"))
@@ -56,7 +56,7 @@ class _Reader:
     def _rendered(
         self, path: Iterable[str], anchor: str | None, description: object, before: str = "", *after: str
     ) -> Iterator[Section]:
-        """Yield the sections of a Markdown description. The first begins with `before` and ends with `after`."""
+        """Yield the sections of a Markdown description. Put `before` and `after` around the first section."""
         path = tuple(filter(None, (self.title, *path)))
         first, *rest = render(_text(description)).extraction().sections or (Section((), None, ""),)
         text = "\n\n".join(filter(None, (before, first.text, *after)))
@@ -104,7 +104,7 @@ class _Reader:
         return "\n".join((head.rstrip(": "), *lines[:_MAX_FIELDS])) if body else ""
 
     def _fields(self, schema: object, prefix: str = "", depth: int = 0) -> Iterator[str]:
-        """Yield a line for each field of a schema and of the objects in it."""
+        """Yield a line for each field of a schema and of its nested objects."""
         resolved = self._resolved(schema)
         if depth < _MAX_OBJECT_DEPTH:
             for name, value in _dict(resolved.get("properties")).items():
@@ -129,7 +129,7 @@ class _Reader:
         return " ".join(filter(None, (*words, f"of {inner}" * bool(inner))))
 
     def _resolved(self, value: object) -> dict[str, Any]:
-        """Return an object, following its `$ref` within this document; empty if the reference leads nowhere."""
+        """Return an object, or the target of its `$ref` within this document, or {} if the target is missing."""
         for _ in range(_MAX_REFERENCE_HOPS):
             self._steps += 1
             if not isinstance(value, dict) or self._steps > _MAX_SCHEMA_VISITS:

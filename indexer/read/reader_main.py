@@ -1,6 +1,6 @@
 """The program of a reader process, which confines itself and then reads documents until its input ends.
 
-Not imported by the build.
+The build does not import this module.
 """
 
 import ctypes
@@ -42,12 +42,12 @@ _import_errors: dict[str, str] = {}
 
 
 def main() -> None:
-    """Report the confinement of this process, then answer requests on standard input until it ends."""
+    """Confine this process and report the confinement, then answer requests until standard input ends."""
     hide()
     preload()
     gc.freeze()
-    gc.set_threshold(100_000)  # a page has 100,000 objects in no cycle, so most collections are useless
-    # libraries may print, and the build must not read that as a response
+    gc.set_threshold(100_000)  # few of the 100,000 objects of a page are in cycles, so collect rarely
+    # redirect standard output, because the build would read text that libraries print as a response
     with Connection(os.dup(1)) as build, open(os.devnull, "r+b") as nowhere:
         os.dup2(nowhere.fileno(), 0)
         os.dup2(nowhere.fileno(), 1)
@@ -55,7 +55,7 @@ def main() -> None:
         if engine := start["engine"]:
             load_ocr(engine)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
-            score.write("1000")  # the kernel ends this process first if memory is short
+            score.write("1000")  # the kernel kills this process first if memory is short
         send(build, {"confinement": confine(start["memory"])})
         with suppress(EOFError):
             while True:
@@ -66,12 +66,12 @@ def main() -> None:
                     send(build, fields, data)
                     signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
                 if "error" in fields:
-                    gc.collect()  # an exception may keep a large document in a cycle
-        os._exit(0)  # the filter forbids cleanup
+                    gc.collect()  # an exception may be in a reference cycle with a large document
+        os._exit(0)  # seccomp forbids the system calls of a normal exit
 
 
 def preload() -> None:
-    """Load all modules and files that readers may use, because no file can be opened later."""
+    """Load all modules and files that readers may use, because a confined process cannot open files."""
     detect_language("The model of languages writes files, and sets memory aside when it is first used. " * 50)
     import_module("_strptime")
     for reader, place in FUNCTIONS.items():
@@ -102,7 +102,7 @@ def load_ocr(engine: str) -> None:
 
 
 def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Yield the results of a reader as messages. The last message has `done` or `error`."""
+    """Yield the results of a reader as messages of fields and a body. The last has the field `done` or `error`."""
     read = _readers.get(reader)
     if read is None:
         yield {"error": f"its reader cannot be loaded ({_import_errors.get(reader)}); install pilotlight again"}, b""
@@ -133,7 +133,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
 
 
 def _note_lists(content: Extraction) -> Extraction:
-    """Return a document, with a note if text outside of code looks like an access list, but is not valid as one."""
+    """Return the content. Add a note if it has no access list, but text outside code looks like an access list."""
     sections = content.sections[:_SECTIONS_SEARCHED]
     texts = list(filter(str.strip, map(_outside_code, sections))) or [section.text for section in sections]
     if content.declared.access is None and looks_like_list("\n".join(texts)):
@@ -175,7 +175,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 _CREATE_RULESET_VERSION = 1
-_FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # version of Landlock, and its number of rights over files
+_FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # (version of Landlock, number of its rights over files)
 _NET_VERSION, _NET_RIGHTS = 4, 0b11  # since this version: bind and connect over TCP
 _SCOPES_VERSION, _SCOPES = 6, 0b11  # since this version: abstract sockets and signals
 _EMPTY = "/proc/self/fdinfo"  # a folder without files that a reader could misuse
@@ -183,12 +183,12 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def confine(memory: int) -> dict[str, str]:
-    """Drop the rights that a reader does not need. Call this after all files are opened and modules loaded.
+    """Drop the rights that a reader does not need. Call this function after all files and modules are loaded.
 
     Args:
         memory: limit of the address space in bytes.
 
-    Returns: the restriction by each mechanism of the kernel, or "" for an unavailable mechanism.
+    Returns: the effect of each security mechanism of the kernel, or "" if the mechanism is unavailable.
     """
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
@@ -204,7 +204,7 @@ def confine(memory: int) -> dict[str, str]:
     head = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
     sets = ctypes.create_string_buffer(24)
     has_none = capset is not None and _LIBC.syscall(capset, head, sets) == 0
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # set again: changed rights unset it
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # set again, because a change of rights resets it
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     version = _apply_landlock()
     return {
@@ -217,7 +217,7 @@ def confine(memory: int) -> dict[str, str]:
 
 
 def _apply_landlock() -> int:
-    """Forbid access to files, connections and signals. Return the version of Landlock, or 0 if there is none."""
+    """Forbid access to files, connections and signals. Return the version of Landlock, or 0 if it is unavailable."""
     version: int = _LIBC.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _CREATE_RULESET_VERSION)
     if version < 1:
         return 0
@@ -236,15 +236,15 @@ def _apply_landlock() -> int:
 
 _CALLS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("system_calls.toml").read_text("utf-8"))
 _SIGNALS = ((200, 130), (234, 131))  # tkill, tgkill: only to this process, for `abort`
-_MAPPING = ((9, 222), (10, 226))  # mmap, mprotect: not executable
+_MAPPING = ((9, 222), (10, 226))  # mmap, mprotect: only without the right to execute
 _STATUS = (262, 79)  # newfstatat: only for open files
-_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # index in the pairs above, kernel's number
+_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # index in the pairs above, kernel constant
 _PROT_EXEC, _AT_EMPTY_PATH = 4, 0x1000
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000 | errno.EACCES
 _LOAD, _EQUAL, _HAS, _RETURN = 0x20, 0x15, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST, _THIRD, _FOURTH = 0, 4, 16, 32, 40  # offsets in `seccomp_data`
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
-_Instruction = tuple[int, int, int, int]  # operation, instructions to skip if true, if false, value
+_Instruction = tuple[int, int, int, int]  # operation, instructions to skip if true and if false, value
 
 
 class _Program(ctypes.Structure):
@@ -252,7 +252,7 @@ class _Program(ctypes.Structure):
 
 
 def _restrict_calls() -> bool:
-    """Allow only the listed system calls. Return False if the kernel has no filter."""
+    """Allow only the system calls in `system_calls.toml`. Return False if the kernel has no seccomp filter."""
     architecture = _ARCHITECTURES.get(platform.machine())
     if architecture is None:
         return False
@@ -272,7 +272,7 @@ def _filter_instructions(column: int, architecture: int) -> Iterator[_Instructio
             if (number := numbers[column]) >= 0:
                 yield _EQUAL, 0, 1, number
                 yield _RETURN, 0, 0, outcome
-    checked = (  # calls, argument, test, value, outcome, outcome if the test fails
+    checked = (  # call, argument, test, value, outcome if true, outcome if false
         *((call[column], _FIRST, _EQUAL, os.getpid(), _ALLOW, _KILL) for call in _SIGNALS),
         *((call[column], _THIRD, _HAS, _PROT_EXEC, _KILL, _ALLOW) for call in _MAPPING),
         (_STATUS[column], _FOURTH, _EQUAL, _AT_EMPTY_PATH, _ALLOW, _FAIL),

@@ -1,10 +1,9 @@
-"""The processes in which documents are read, so that a hostile document cannot harm the build.
+"""Run the processes that read documents, so that a hostile document cannot harm the build.
 
-A process starts when it is needed, loads everything that readers use (see `reader_main`), and is reused. It is
-confined, has a limit of memory, and is killed when a response takes too long. Responses are JSON, see
-`indexer.read.extraction`.
+A process starts when it is needed, loads the modules of all readers (see `reader_main`), and is reused. It is confined,
+has a memory limit, and is killed if a response takes too long. Responses are JSON (see `indexer.read.extraction`).
 
-All formats are read there, even plain text, so that the process of the build only fetches and embeds.
+All formats, even plain text, are read in these processes, so that the build process only fetches and embeds.
 """
 
 import atexit
@@ -34,12 +33,12 @@ _OCR_MEMORY_BYTES = 192 << 20
 _POLL_SECONDS = 0.1
 _START_TIMEOUT_SECONDS = 60.0
 _EXIT_SECONDS = 1.0
-_MAX_DOCUMENTS = 5_000  # per process, so that leaks of libraries do not add up
+_MAX_DOCUMENTS = 5_000  # documents per process, because libraries may leak memory
 _MAX_PROCESSES = 4
 _MAX_JSON_BYTES = 64_000_000
 _MAX_BODY_BYTES = 1 << 30
-# Readers have one thread. Memory that numpy reserves for each core would exceed the limit, and the filter forbids the
-# threads of Tesseract's OpenMP.
+# Readers have only one thread. NumPy would reserve memory for each core and exceed the limit, and seccomp forbids the
+# OpenMP threads of Tesseract.
 _PROGRAM = (
     "import os, sys; os.environ |= dict(OPENBLAS_NUM_THREADS='1', OMP_THREAD_LIMIT='1'); sys.path[:] = sys.argv[1:]; {}"
     "from indexer.read.reader_main import main; main()"
@@ -51,7 +50,7 @@ Lend = Callable[[], AbstractContextManager["ReaderProcess"]]
 
 
 def most_at_once() -> int:
-    """Return the number of documents to read at the same time: one for each core, if memory suffices."""
+    """Return the number of documents to read in parallel: one for each core, if there is enough memory."""
     return memory.readers(min(_MAX_PROCESSES, cpu.detect().cores))
 
 
@@ -59,18 +58,18 @@ _places = threading.BoundedSemaphore(memory.readers(max(2, min(_MAX_PROCESSES, c
 
 
 def busy_seconds() -> float:
-    """Return the total time in seconds of all requests to readers, including parallel ones."""
+    """Return the sum of the durations of all requests to reader processes, in seconds."""
     return _busy["seconds"]
 
 
 def send(connection: Connection, fields: dict[str, Any], body: bytes = b"") -> None:
-    """Send a message between the build and a reader."""
+    """Send a message, which consists of fields and a body, from the build to a reader or back."""
     connection.send_bytes(json.dumps(fields).encode())
     connection.send_bytes(body)
 
 
 def receive(connection: Connection, longest_body: int = _MAX_BODY_BYTES) -> tuple[dict[str, Any], bytes]:
-    """Receive a message. Raises EOFError or OSError if the sender has ended, ParseError for an invalid message."""
+    """Receive a message. Raises EOFError or OSError if the sender has ended, or ParseError if it is invalid."""
     try:
         fields = json.loads(connection.recv_bytes(_MAX_JSON_BYTES))
         if isinstance(fields, dict):
@@ -86,12 +85,12 @@ def receive(connection: Connection, longest_body: int = _MAX_BODY_BYTES) -> tupl
 
 @cache
 def _starter(build: int) -> ThreadPoolExecutor:
-    """Return the thread of a build process that starts all its readers. The kernel kills them when this thread ends."""
+    """Return the thread that starts the readers of a build process. The kernel kills the readers when it ends."""
     return ThreadPoolExecutor(1, thread_name_prefix="reader")
 
 
 def _start(before: str) -> tuple[subprocess.Popen[bytes], Connection]:
-    """Start a process. Return it, and the connection to its standard input and output."""
+    """Start a reader process. Return the process, and a connection to its standard input and output."""
     ours, theirs = Pipe()
     with theirs:
         process = subprocess.Popen(
@@ -101,7 +100,7 @@ def _start(before: str) -> tuple[subprocess.Popen[bytes], Connection]:
             stderr=subprocess.DEVNULL,
             cwd="/",
             env={},
-            start_new_session=True,  # a keyboard interrupt ends only the build, which then ends readers
+            start_new_session=True,  # a keyboard interrupt reaches only the build, which ends its readers
         )
     return process, ours
 
@@ -112,12 +111,12 @@ def hide() -> None:
 
 
 class ReaderProcess:
-    """A process that reads documents. Only one thread at a time may use it, except for `interrupt`."""
+    """A process that reads documents. Only one thread at a time may call its methods, except `interrupt`."""
 
     _connection: Connection
 
     def __init__(self, seconds: float = _TIMEOUT_SECONDS, memory: int = _MEMORY_LIMIT, before: str = "") -> None:
-        """Set limits. The process first runs the code in `before`, which is for tests."""
+        """Limit the seconds per response and the bytes of memory. Tests can run the code `before` in the process."""
         self._seconds = seconds
         self._memory = memory
         self._before = before
@@ -128,10 +127,10 @@ class ReaderProcess:
         self.confinement: dict[str, str] = {}
 
     def ask(self, reader: str, argument: Any, body: bytes) -> Generator[tuple[dict[str, Any], bytes], None, None]:
-        """Read a document with one of `formats.FUNCTIONS`, and yield the messages of that reader, each with a body.
+        """Read a document with the function that `formats.FUNCTIONS` has for `reader`. Yield messages with bodies.
 
-        `argument` is for the function, such as a charset or a size limit. Raises ParseError if the document cannot be
-        read, or takes too much time or memory.
+        `argument` is passed to this function; it may be a charset or a size limit. Raises ParseError if the document
+        cannot be read, or takes too much time or memory.
         """
         done = False
         if self.is_interrupted:
@@ -155,7 +154,7 @@ class ReaderProcess:
                 self.close()
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Start the process if there is none. Raises ParseError."""
+        """Return the process, and start it if necessary. Raises ParseError if it cannot be started."""
         if self._process is not None:
             return self._process
         hide()
@@ -182,13 +181,13 @@ class ReaderProcess:
             self._engine = engine
 
     def interrupt(self) -> None:
-        """Stop reading, from another thread. Nothing is read until the process is lent again."""
+        """Stop reading. Any thread may call this. Further requests fail until the process is lent again."""
         self.is_interrupted = True
         if (process := self._process) is not None:
             process.kill()
 
     def close(self) -> None:
-        """End the process."""
+        """Kill the process if it is running."""
         process, self._process, self._request_count = self._process, None, 0
         if process is not None:
             with process, self._connection:
@@ -201,7 +200,7 @@ class ReaderProcess:
     def _exchange(
         self, process: subprocess.Popen[bytes], request: _Request, seconds: float
     ) -> tuple[dict[str, Any], bytes]:
-        """Send a request, if any, and return the next message. Kill the process if that takes too long."""
+        """Send a request unless it is None, and return the next message. Kill the process after `seconds`."""
         began = time.monotonic()
         deadline = threading.Timer(seconds, process.kill)
         deadline.start()
@@ -227,7 +226,7 @@ class ReaderProcess:
 
 
 class _IdleProcesses:
-    """The unused processes. Starting a process takes a second, so callers first wait a second for a free process."""
+    """The idle processes. To start a process takes a second, so callers first wait that long for an idle process."""
 
     def __init__(self) -> None:
         self.free: list[ReaderProcess] = []
@@ -237,7 +236,7 @@ class _IdleProcesses:
         self._changed = threading.Condition()
 
     def take(self, *, is_patient: bool) -> ReaderProcess:
-        """Return a free process, or a new process if none is free. If `is_patient`, first wait for a free process."""
+        """Return an idle process, or else a new process. If `is_patient`, first wait for an idle process."""
         with self._changed:
             while is_patient and not self.free and self._lent and self._waited_seconds < self.start_seconds:
                 began = time.monotonic()
@@ -263,7 +262,7 @@ _idle = _IdleProcesses()
 
 @contextmanager
 def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
-    """Lend a process. The number of lent processes has no limit, so a caller must limit its own."""
+    """Lend a process for the `with` block. The number of lent processes is not limited, so callers must limit it."""
     process = _idle.take(is_patient=is_patient)
     process.is_interrupted = False
     try:
@@ -273,7 +272,7 @@ def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
 
 
 class ReaderPool:
-    """A pool that lends processes, and can end lent processes."""
+    """A pool that lends a limited number of reader processes, and can kill the lent processes."""
 
     def __init__(self) -> None:
         self._lent: set[ReaderProcess] = set()
@@ -281,7 +280,7 @@ class ReaderPool:
 
     @contextmanager
     def borrowed(self) -> Iterator[ReaderProcess]:
-        """Lend a process for the block, as soon as one is free. Raises ParseError if closed."""
+        """Lend a process for the `with` block, and wait if too many are lent. Raises ParseError if closed."""
         with _places, borrowed(is_patient=True) as process:
             self._lent.add(process)
             try:
@@ -292,7 +291,7 @@ class ReaderPool:
                 self._lent.discard(process)
 
     def close(self) -> None:
-        """End all reading, from another thread."""
+        """Kill the lent processes. Any thread may call this."""
         self._is_closed = True
         for process in tuple(self._lent):
             process.interrupt()
@@ -300,6 +299,6 @@ class ReaderPool:
 
 @atexit.register
 def close_all() -> None:
-    """End the unused processes. The next document starts a new process."""
+    """Kill the idle processes. The next document starts a new process."""
     while _idle.free:
         _idle.free.pop().close()

@@ -1,4 +1,4 @@
-"""Read plain text, source code, notebooks, and tables. The text of each table row repeats the names of the columns."""
+"""Extract text from plain text files, source code, notebooks and tables. Each table row repeats the column names."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ _TITLE_FRAME = " \t#=-*~_+|/"
 
 
 def read_plain(body: bytes, charset: str | None) -> Extraction:
-    """Read a plain text file."""
+    """Extract the text of a plain text file, or of an AsciiDoc document in a plain text file."""
     source = decode_without_keys(body, charset)
     if is_asciidoc(source):
         return asciidoc.read(body, charset)
@@ -37,7 +37,7 @@ def read_plain(body: bytes, charset: str | None) -> Extraction:
 
 
 def _title_of(text: str) -> str | None:
-    """Return the first line with words, or None if a paragraph, list or program begins there."""
+    """Return the first line with words, or None if the line begins a paragraph, a list or a program."""
     lines = text[:_MAX_CHARS_BEFORE_TITLE].split("\n")
     place = next((place for place, line in enumerate(lines) if line.strip(_TITLE_FRAME)), 0)
     first, below = lines[place].strip(_TITLE_FRAME), "".join(lines[place + 1 : place + 2])
@@ -65,7 +65,7 @@ _TAB_COLUMNS = 4
 
 
 def read_source_code(body: bytes, charset: str | None) -> Extraction:
-    """Read a source file as sections that begin at its definitions."""
+    """Divide a source file into sections, each of which begins at a definition."""
     lines = decode(body, charset, markup=False).replace("\r\n", "\n").split("\n")
     lines = [line[:_MAX_LINE_CHARS] for line in lines]
     starts: list[tuple[int, tuple[str, ...]]] = [(0, ())]
@@ -108,7 +108,7 @@ _TYPES_IN_OLD_FORMATS = {
 
 
 def read_notebook(body: bytes, charset: str | None) -> Extraction:
-    """Read a notebook of format 2 to 4, with Quarto's front matter; raises ParseError."""
+    """Extract the text of a notebook of format 2 to 4, which may have front matter. Raises ParseError."""
     try:
         notebook = json.loads(decode(body, charset, markup=False))
     except ValueError as error:
@@ -200,19 +200,19 @@ _MAX_COLUMNS = 16_384
 _SAMPLE_ROWS = 30
 _MAX_TABLES = 100
 _SAMPLE_CHARS = 20_000
-_DELIMITERS = "\t;|,"  # the earlier wins a tie: a comma may belong to numbers
+_DELIMITERS = "\t;|,"  # the first wins a tie, because commas may be parts of numbers
 _MAX_FIELD_CHARS = 10_000_000
-# A first line that tells Excel the delimiter
+# A first line such as `sep=;`, which defines the delimiter for Excel
 _DIALECT = re.compile(r'\A"?sep=([^\w\s"]|\t)"?[^\S\n\r]{0,9}(?:\r\n|\n|\r|\Z)', re.IGNORECASE)
 
 csv.field_size_limit(_MAX_FIELD_CHARS)
 
 
 def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
-    """Return each non-empty row as a line such as `name: value | name: value`, with the names of the columns.
+    """Convert each row that is not empty to a line with the column names, such as `name: value | name: value`.
 
-    Titles, remarks, and the names of columns without values become separate lines. After an empty row, another table
-    with other names may begin.
+    Titles, remarks, and the names of columns without values become separate lines. After an empty row, a table with
+    other column names may begin.
 
     Raises:
         ParseError: the table is too long or too wide.
@@ -222,7 +222,7 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
     lines: list[str] = []
     names: list[str] = []
     empty: dict[int, str] = {}
-    heads: list[tuple[int, dict[int, str]]] = []  # per table: line of its head, columns without a value so far
+    heads: list[tuple[int, dict[int, str]]] = []  # for each table: index of its head, columns without values
     tables = length = 0
     while ahead:
         may_begin = not tables or not ahead[0]
@@ -254,7 +254,7 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
-    """Yield rows with each cell on one line; consecutive empty rows become one without cells."""
+    """Yield rows with each cell on one line. Replace consecutive empty rows by one row without cells."""
     is_gap = True
     for row in rows:
         if len(row) > _MAX_COLUMNS:
@@ -272,7 +272,7 @@ def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
 
 
 def read_csv(body: bytes, charset: str | None) -> Extraction:
-    """Read a table of separated values; raises ParseError."""
+    """Extract the text of a table of delimiter-separated values. Raises ParseError."""
     text = decode(body, charset, markup=False).replace("\x00", "")
     sep_line = _DIALECT.match(text)
     text = text[sep_line.end() :] if sep_line else text

@@ -1,6 +1,6 @@
 """Read the links, the template blocks and the text of a page in one pass, and the addresses in lists of pages.
 
-Pages are HTML or Markdown; lists are sitemaps, feeds and plain text. All of it runs in reader processes.
+A page is HTML or Markdown. A list of pages is a sitemap, a feed or plain text. This module runs in reader processes.
 """
 
 import re
@@ -32,10 +32,10 @@ _MAX_FRAMES = 100
 def page_parts(
     body: bytes, requested: Mapping[str, Any]
 ) -> Generator[tuple[dict[str, Any], bytes], None, Extraction | None]:
-    """Yield a page's `links`, whether it `needs_rendering`, and its `blocks`, as requested; return its text.
+    """Yield `links`, `needs_rendering` and `blocks` of a page, if they are requested. Return its text, or None.
 
-    If a page only refers to other pages or must not be indexed, only its links are read. After a true
-    `needs_rendering`, nothing else is read. `requested` has the fields of `PageParts`, `charset` and `reader`.
+    If a page only refers to other pages or must not be indexed, only its links are read. If a page needs rendering, its
+    blocks and text are not read. `requested` has the fields of `PageParts`, `charset` and `reader`.
 
     Raises:
         ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read, or has too many links.
@@ -73,7 +73,7 @@ def page_parts(
 
 
 def _collect_links(tree: HtmlTree) -> dict[str, Any]:
-    """Return links and robots directives of a page, JSON-ready. Raises ParseError if it has too many links."""
+    """Return the links and robots directives of a page as JSON values. Raises ParseError over the limit of links."""
     result = dict[str, Any](base=None, canonical=None, asks_password=False, nofollow=0, has_script=False)
     hrefs: dict[str, None] = {}
     frames: dict[str, list[str]] = {"frame": [], "iframe": []}
@@ -111,7 +111,7 @@ def _collect_links(tree: HtmlTree) -> dict[str, Any]:
                 directives |= {word.strip() for word in words}
     title = tree.first("title")
     is_listing = title is not None and _LISTING.fullmatch(fold(title.text()[:_MAX_ADDRESS_LENGTH])) is not None
-    # a page with a redirect or a frame, or without links, may only lead to other pages
+    # a page that has a redirect or a frame, or has no links, may only refer to another page
     may_lead_on = has_refresh or bool(frames["iframe"]) or not hrefs
     length, prose, refresh, is_at_once = _measure_text(tree) if may_lead_on or is_listing else (0, 0, None, False)
     is_bare = may_lead_on and length < _MAX_BARE_LENGTH
@@ -141,8 +141,8 @@ _MIN_PROSE_LENGTH = 300
 def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
     """Measure a page that may only refer to another page.
 
-    Returns: the characters of text outside of links; of these, the characters that are too many for a date and a
-    size between two links; the address of the refresh; and whether browsers follow it before the page can be read.
+    Returns: the number of characters outside links; the number of them that exceed the length of a date and a size
+    between two links; the address of the refresh; and whether browsers follow the refresh before a user can read.
     """
     text_length = prose = between = 0
     refresh, is_for_all, has_links = None, False, False
@@ -176,9 +176,9 @@ _TEXT_BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split(
 
 
 def needs_rendering(tree: HtmlTree) -> bool:
-    """Return whether a page with scripts has hardly any words outside of navigation, or few words and no block of text.
+    """Return whether a page with scripts has almost no text outside navigation, or little text and no text block.
 
-    Some short pages are rendered needlessly, so that none is lost.
+    Some short pages are rendered unnecessarily, so that no text is missed.
     """
     sizes = single_page.measure(tree.body, with_noise=False)
     length = sizes[id(tree.body)].text
@@ -196,7 +196,7 @@ _BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F
 
 
 def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Return the addresses of a sitemap, each with the name of its element, JSON-ready. Raises ParseError."""
+    """Return the addresses in a list of pages, each with the name of its element, as JSON. Raises ParseError."""
     try:
         for _ in range(2):
             if body.startswith(GZIP):
@@ -206,7 +206,7 @@ def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
         body = body.lstrip(_BOM_AND_BLANKS)
         try:
             entries = _take_entries(_text_entries(body) if body and not body.startswith(b"<") else _xml_entries(body))
-        except etree.XMLSyntaxError:  # bare ampersands, odd bytes, or a wrong declaration
+        except etree.XMLSyntaxError:  # repair ampersands, control characters and declarations
             body = _DECLARATION.sub(b"", body, count=1).translate(None, _CONTROLS)
             entries = _take_entries(
                 _xml_entries(_BARE_AMPERSAND.sub(b"&amp;", body.decode("utf-8", "replace").encode()))
@@ -269,7 +269,7 @@ def _xml_entries(body: bytes) -> Iterator[tuple[str, str]]:
                 has_address = True
                 yield above, address
                 continue
-        if name in _ENTRIES:  # frees the entry, so that memory does not grow
+        if name in _ENTRIES:  # clear the entry, so that memory does not grow
             ids = [
                 child
                 for child in element

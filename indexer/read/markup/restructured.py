@@ -52,7 +52,7 @@ _SETTINGS = {
 
 
 class _Unknown(Directive):
-    """A directive that docutils does not know. Its content is text or code, or is left out if its name is in `HIDDEN`."""
+    """A directive that docutils does not know. The content is text or code, unless the name is in `HIDDEN`."""
 
     has_content = True
     optional_arguments = 1
