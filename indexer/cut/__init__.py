@@ -1,1 +1,1 @@
-"""Cut documents into passages of a limited number of tokens, each with its section."""
+"""Split documents into chunks with a limited number of tokens, each within a section."""

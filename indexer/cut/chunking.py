@@ -1,4 +1,4 @@
-"""Cut documents into passages, measured in tokens of the embedding model."""
+"""Split documents into chunks whose size is limited in tokens of the embedding model."""
 
 import hashlib
 import re
@@ -40,10 +40,10 @@ class _Passage(NamedTuple):
 
 
 class Chunker:
-    """Cuts documents into chunks that fit the model."""
+    """Splits documents into chunks that fit into the input of the embedding model."""
 
     def __init__(self, embedder: Embedder, max_tokens: int) -> None:
-        """Set the token budgets of a model and of a passage. Raises ConfigError if the model reads too few tokens."""
+        """Set the model and the token limit of a passage. Raises ConfigError if the model's input is too short."""
         self._embedder = embedder
         self._max_tokens = max_tokens
         self._cache = TokenCache(embedder.tokenizer)
@@ -53,7 +53,7 @@ class Chunker:
         self._max_context_tokens = int(self._room * _MAX_CONTEXT_SHARE)
 
     def split(self, document: Document) -> list[Chunk]:
-        """Return the chunks of a document in reading order; only the first `MAX_CHUNKS` + 1 if it has more."""
+        """Return the chunks of a document in reading order. `MAX_CHUNKS` + 1 chunks mean that there are too many."""
         self._cache.clear()
         sections = [short for section in document.sections for short in _divide(section)]
         self._cache.load(text for section in sections for text in (section.text, *section.path[-1:]))
@@ -83,7 +83,7 @@ class Chunker:
         return chunks
 
     def _passages(self, title: str, sections: Iterable[Section]) -> Iterator[tuple[Section, _Passage]]:
-        """Yield each passage that has a letter or digit, with its section."""
+        """Yield (section, passage) for each passage that contains a letter or digit."""
         for section in sections:
             for passage in self._split_section(title, section):
                 if _WORD.search(passage.text):
@@ -107,10 +107,10 @@ class Chunker:
             longest = max((len(passage.token_ids) for passage in passages), default=0)
             if budget <= _MIN_TEXT_TOKENS or longest <= self._embedder.max_length:
                 return passages
-            budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # a piece can have more tokens than its units together
+            budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # a piece may have more tokens than the sum of its units
 
     def _tokenize(self, text: str, tokens: TextTokens, piece: Piece, context: str) -> _Passage:
-        """Return the passage of a piece; if possible, join the tokens of its parts instead of tokenizing it again."""
+        """Return the passage for a piece of a text. If possible, join cached tokens instead of tokenizing it again."""
         tokenizer, (start, end, head) = self._embedder.tokenizer, piece
         shown = f"{head}\n{text[start:end]}" if head else text[start:end]
         embedded = f"{context}\n\n{shown}" if context else shown
@@ -123,11 +123,11 @@ class Chunker:
         return _Passage(start, shown, visible, ids)
 
     def _context(self, title: str, section: Section, *, is_first: bool) -> str:
-        """Return the title and heading path that precede a passage of a section, shortened in the middle."""
+        """Return the title and heading path to embed before a passage, without middle headings if it is too long."""
         path = section.path
         if is_first and path and section.text.startswith(path[-1]):
-            path = path[:-1]  # the text of a definition already has its term
-        # to the model, section numbers make different headings look alike
+            path = path[:-1]  # the text already begins with this heading
+        # section numbers are removed, because they make the vectors of different headings similar
         names = [_NUMBER.sub("", name, count=1) or name for name in (title, *path) if name]
         names = [name for name, before in zip(names, ["", *names], strict=False) if name != before]
         names = [*names[:_MAX_HEADINGS], *names[_MAX_HEADINGS:][-_MAX_HEADINGS:]]
@@ -143,7 +143,7 @@ class Chunker:
 
 
 class TokenCache:
-    """The tokens of the paragraphs of a document, so that each is tokenized only once."""
+    """Caches the tokens of paragraphs, so that each paragraph of a document is tokenized only once."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -151,33 +151,33 @@ class TokenCache:
         self.clear = self._tokens.clear
 
     def load(self, texts: Iterable[str]) -> None:
-        """Tokenize the paragraphs of texts in one call."""
+        """Tokenize the paragraphs of several texts in one call, and cache the tokens."""
         paragraphs = dict.fromkeys(chain.from_iterable(map(self._paragraphs, texts)))
         if missing := [paragraph for paragraph in paragraphs if paragraph not in self._tokens]:
             self._tokens |= zip(missing, self._tokenizer.spans(missing), strict=True)
 
     def tokens(self, text: str) -> TextTokens:
-        """Return the tokens of a text."""
+        """Return the tokens of a text, from the cache if possible."""
         self.load([text])
         lengths = (len(paragraph) + len(_PARAGRAPH_BREAK) for paragraph in text.split(_PARAGRAPH_BREAK))
         paragraphs = [self._tokens[paragraph] for paragraph in self._paragraphs(text)]
         return TextTokens.join(paragraphs, list(accumulate(lengths, initial=0))[: len(paragraphs)])
 
     def count(self, text: str) -> int:
-        """Return the length of a text in tokens, without special tokens."""
+        """Return the number of tokens of a text without special tokens, but at least `min_tokens`."""
         self.load([text])
         count = sum(len(self._tokens[paragraph].ids) for paragraph in self._paragraphs(text))
         return max(count, min_tokens(text))
 
     def _paragraphs(self, text: str) -> list[str]:
-        """Split a text at places where tokenizing the parts separately gives the same tokens."""
+        """Split a text into paragraphs, if tokenizing them separately results in the same tokens."""
         if not self._tokenizer.splits_at_space:
             return [text]
         return [paragraph.rstrip() for paragraph in text.split(_PARAGRAPH_BREAK)]
 
 
 def _divide(section: Section) -> Iterator[Section]:
-    """Yield a section, or if it is too long for memory, shorter sections that end with a line or word."""
+    """Yield a section, or parts of up to `_MAX_SECTION_CHARACTERS` that end with a line or word."""
     if len(section.text) <= _MAX_SECTION_CHARACTERS:
         yield section
         return
@@ -202,9 +202,9 @@ def _divide(section: Section) -> Iterator[Section]:
 
 
 def _blocks(section: Section, place: int, text: str) -> tuple[TextBlock, ...]:
-    """Return the code and tables of a passage that starts at a character of its section.
+    """Return the positions of code and tables in a passage, which starts at character `place` of its section.
 
-    If the text of the passage differs from the section there, the passage begins with a repeated table head.
+    If the section has another text at this character, the passage begins with a repeated table head.
     """
     inside = section.blocks[bisect_right(section.blocks, place, key=itemgetter(1)) :]
     head_length = 0 if section.text.startswith(text, place) else len(inside[0].head or "") + 1
@@ -218,7 +218,7 @@ def _blocks(section: Section, place: int, text: str) -> tuple[TextBlock, ...]:
 
 
 def _is_between_words(text: str, start: int, end: int) -> bool:
-    """Return whether text[start:end] is bounded on both sides by white space or an end of the text."""
+    """Return whether text[start:end] has white space, or an end of the text, on both sides."""
     return (start == 0 or text[start - 1].isspace()) and (end == len(text) or text[end].isspace())
 
 
@@ -227,10 +227,10 @@ def _hash(text: str) -> str:
 
 
 def join_short(sections: Iterable[Section], size: int, count_tokens: Callable[[str], int]) -> list[Section]:
-    """Join short sections with their neighbours, because a single line below a matching heading would rank first.
+    """Join short sections with their neighbours. Otherwise a single line below a matching heading would rank first.
 
-    A short introduction joins the subsection after it. Short sections with the same parent become one section of at
-    most `size` tokens. That section has the path of the parent, the anchor of its first member, and headings in its
+    A short introduction is joined with the subsection after it. Short sections with the same parent become one section
+    of at most `size` tokens. It has the path of the parent, the anchor of the first section, and all headings in its
     text. Other short sections are appended to the section before them.
     """
     introduced: list[_Group] = []
@@ -262,7 +262,7 @@ def join_short(sections: Iterable[Section], size: int, count_tokens: Callable[[s
 
 @dataclass(slots=True)
 class _Group:
-    """Sections to be joined, with their headings in the text if `has_headings`."""
+    """Sections to be joined. If `has_headings`, the joined text includes their headings."""
 
     members: list[Section]
     path: tuple[str, ...]
@@ -270,7 +270,7 @@ class _Group:
     has_headings: bool = False
 
     def try_merge(self, other: "_Group", size: int, count_tokens: Callable[[str], int]) -> bool:
-        """Merge the next group with the same parent if one is short and the result fits. Return True if merged."""
+        """Merge the next group. Return False if the parents differ, both groups are long, or the result is too long."""
         depth, depths = _common_length(self.path, other.path), (len(self.path), len(other.path))
         is_near = depth >= min(depths) - (depths[0] == depths[1])
         if not is_near or min(self.tokens, other.tokens) >= _SHORT_SECTION_TOKENS:
@@ -289,14 +289,14 @@ class _Group:
 
 
 def _common_length(path: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Return the number of headings that two paths have in common at their beginning."""
+    """Return the length of the common beginning of two heading paths."""
     return sum(takewhile(bool, map(eq, path, other)))
 
 
 def _headings(sections: Iterable[Section], depth: int) -> Iterator[tuple[Section, str]]:
-    """Yield each section with the headings to put before its text: those of its path after the first `depth`.
+    """Yield (section, headings to insert before its text). They are those of its path after the first `depth`.
 
-    The heading of a parent is added only to the first section below it.
+    The heading of a parent is inserted only before the first section below it.
     """
     before: tuple[str, ...] = ()
     for section in sections:

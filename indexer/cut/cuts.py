@@ -1,6 +1,6 @@
-"""Cut a text into few pieces of similar length, between paragraphs and statements where possible.
+"""Cut a text into a few pieces of similar length, between paragraphs or statements where possible.
 
-All cuts of a text are chosen together, as in Knuth and Plass, Breaking Paragraphs into Lines, 1981.
+All cuts of a text are optimized together, as in Knuth and Plass, Breaking Paragraphs into Lines, 1981.
 """
 
 import re
@@ -16,21 +16,22 @@ from indexer.records import COLUMNS, SectionBlock
 
 _MAX_CHARACTERS_PER_TOKEN = 12
 
-# Costs. A piece shorter than half the maximum costs up to _SHORT_COST more.
+# Every piece costs _PIECE_COST. A piece shorter than half the maximum costs up to _SHORT_COST more.
 _PIECE_COST = 0.2
 _SHORT_COST = 2.0
-# Costs of a cut by its place. A table row, or a line that ends a sentence, counts as a list item.
+# Costs of a cut between blocks, list items, lines, … Table rows, and lines that end a sentence, count as list items.
 _BLOCK_COST = 0.0
 _ITEM_COST = 0.05
 _LINE_COST = 0.2
 _SENTENCE_COST = 0.3
 _CLAUSE_COST, _WORD_COST, _CHARACTER_COST = 0.8, 2.0, 4.0
-# Added for a cut after a lead ("as follows:", a term, a table head, a line above indented lines), or in a small block.
+# Added costs of a cut after a lead-in ("as follows:", a term, a table head, a line above indented lines), or in code or
+# a table that fits into a piece.
 _LEAD_COST, _INTACT_BLOCK_COST = 0.5, 1.0
 
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 _NEWLINES = re.compile(r"\n(?:[^\S\n]*\n)*")
-# Possible ends of sentences; `_ends_sentence` decides.
+# Matches possible ends of sentences, which `_ends_sentence` checks.
 _SENTENCE_END = re.compile(r"""(?<=[.!?؟।…])\s+(?=\S)|(?<=[.!?؟।…][)\]"'”’»])\s+(?=\S)|(?<=[。！？])(?=[^\s」』）])""")
 _FINER_SPLITS = (
     (_SENTENCE_END, _SENTENCE_COST),
@@ -60,7 +61,7 @@ _MAX_HEAD_SHARE = 0.25
 
 
 class _Unit(NamedTuple):
-    """A text that is not cut, with the white space after it. `head` is the table head to repeat in front of it."""
+    """A text to keep in one piece, with the white space after it. `head` is the table head to repeat before it."""
 
     text: str
     cost_after: float
@@ -68,7 +69,7 @@ class _Unit(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of a text without the white space around it, and the table head to repeat before it."""
+    """The range of a piece in its text, without surrounding white space, and the table head to repeat before it."""
 
     start: int
     end: int
@@ -80,13 +81,13 @@ def cut(
 ) -> list[Piece]:
     """Cut a text into pieces of at most `size` tokens.
 
-    A block that fits into a piece is rarely cut. Later pieces of a table repeat the table head unless it is too long.
+    Code or a table that fits into a piece is rarely cut. Later pieces of a table repeat its head if that is short.
 
     Args:
         text: a section.
-        size: maximum tokens of a piece; only a single character may exceed it.
-        tokenize: returns the tokens of the text and of table heads.
-        blocks: code and tables of the text.
+        size: maximum number of tokens of a piece. Only a piece of one character may exceed it.
+        tokenize: returns the tokens of a text; called for the text and for table heads.
+        blocks: positions of code and tables in the text.
     """
     tokens, room = tokenize(text), size
     counts = [len(tokens.between(block.start, block.end).ids) for block in blocks]
@@ -124,12 +125,12 @@ def split_sentences(text: str) -> list[str]:
 
 
 def min_tokens(text: str) -> int:
-    """Return the lowest count to assume for a text, because some tokenizers make one token of any long word."""
+    """Return the minimum number of tokens to assume for a text: some tokenizers make one token of any long word."""
     return len(text.strip()) // _MAX_CHARACTERS_PER_TOKEN
 
 
 def _split(pattern: re.Pattern[str], text: str, limit: int = _MAX_UNITS) -> list[str]:
-    """Split a text after each match, or after every n-th match if there are more than `limit`."""
+    """Split a text after each match. If there are more than `limit` matches, split after every n-th match."""
     if pattern is _SENTENCE_END:
         ends = [0]
         for gap in pattern.finditer(text):
@@ -142,9 +143,9 @@ def _split(pattern: re.Pattern[str], text: str, limit: int = _MAX_UNITS) -> list
 
 
 def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
-    """Return whether a sentence ends before a gap. It does not end before a number or after an abbreviation."""
+    """Return whether a sentence ends at a match of `_SENTENCE_END`: not before a number or after an abbreviation."""
     end, after = gap.start(), text[gap.end()]
-    if end == gap.end():  # no gap: a script without spaces
+    if end == gap.end():  # scripts without spaces have an empty gap
         return True
     if after.islower() or after.isdigit():
         return False
@@ -157,7 +158,7 @@ def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
 
 
 class _Paragraph(NamedTuple):
-    """A paragraph, or a block of code or a table, with the white space after it."""
+    """A paragraph, a code block or a table, with the white space after it."""
 
     text: str
     cost_after: float
@@ -186,7 +187,7 @@ def _paragraphs(text: str, blocks: Sequence[SectionBlock]) -> Iterator[_Paragrap
 
 
 def _line_units(paragraph: _Paragraph, repeated: Container[str]) -> list[_Unit]:
-    """Return the lines of a list or table, or the sentences of prose."""
+    """Split a paragraph into units: the lines of a list or table, or the sentences of prose."""
     text, cost_after, block = paragraph
     if block is None and _BLANK.search(text.rstrip()):
         return [_Unit(text, cost_after)]
@@ -213,7 +214,7 @@ def _to_units(texts: Sequence[str], cost: float, last_cost: float, head: str | N
 
 
 def _code_units(code: _Paragraph) -> list[_Unit]:
-    """Return lines of code. Cuts before statements cost little, and after a blank line even less."""
+    """Split code into units, one for each line. A cut between statements costs little, and less at a blank line."""
     lines = _split(_NEWLINES, code.text)
     indent = min(map(_indent, lines))
     prompt = _PROMPT.match(lines[0])
@@ -240,7 +241,7 @@ def _indent(line: str) -> int:
 
 
 def _split_long_units(units: list[_Unit], tokens: TextTokens, size: int) -> tuple[list[_Unit], list[int]]:
-    """Split units longer than `size` into sentences, clauses, words or characters. Return units and lengths."""
+    """Split units of over `size` tokens at sentences, clauses, words or characters. Return units and token counts."""
     splits = iter(_FINER_SPLITS)
     counts = _count_tokens(units, tokens)
     while max((n for unit, n in zip(units, counts, strict=True) if len(unit.text) > 1), default=0) > size:
@@ -264,12 +265,12 @@ def _count_tokens(units: Sequence[_Unit], tokens: TextTokens) -> list[int]:
 def _halves(text: str) -> list[str]:
     half = (len(text) + 1) // 2
     letters = (at for at in range(half, len(text)) if not category(text[at]).startswith("M"))
-    middle = next(letters, half)  # combining marks stay with their letter
+    middle = next(letters, half)  # do not separate combining marks from their letter
     return [text[:middle], text[middle:]]
 
 
 def _join_small_units(units: list[_Unit], counts: list[int], size: int) -> tuple[list[_Unit], list[int]]:
-    """Join neighbours that are much smaller than a piece if there are too many units to choose among."""
+    """Join neighbours that are much smaller than a piece, if a text has so many units that the choice takes long."""
     if len(units) <= _MAX_UNITS:
         return units, counts
     limit = min(2 * sum(counts) // _MAX_UNITS, size // _MIN_UNITS_PER_PIECE)
@@ -285,7 +286,7 @@ def _join_small_units(units: list[_Unit], counts: list[int], size: int) -> tuple
 
 
 def _cheapest_ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
-    """Choose pieces with the lowest total cost. Return for each the index of the unit after it."""
+    """Choose the pieces with the lowest total cost. Return for each piece the index after its last unit."""
     tokens_before = [0, *accumulate(counts)]
     best_cost = [0.0]
     best_start = [0]

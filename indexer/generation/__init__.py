@@ -1,3 +1,3 @@
-"""An index on disk, never changed after it was written. `writer` writes it, `generation` searches it, `previous` reads
-it during a build, and `manifest` names its files. May not import `crawl`, `read`, `pipeline`, `publish`.
+"""One generation of an index: files that never change after they are published. `writer` writes them, `generation`
+searches them, `previous` reads them in the next build. None may import `crawl`, `read`, `pipeline` or `publish`.
 """

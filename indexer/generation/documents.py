@@ -1,6 +1,6 @@
-"""Documents, chunks and crawled pages in one SQLite file; docs/index-format.md explains every column.
+"""Write and read the SQLite file with documents, chunks and crawled pages; docs/index-format.md explains its columns.
 
-A chunk's `row` is its position in the vector index. The rows of one document are contiguous.
+The `row` of a chunk is its position in the vector index. The chunks of a document have consecutive rows.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from indexer.generation.rows import RowSet
 from indexer.records import Chunk, Document, PageRecord, TextBlock
 
 SCHEMA = Path(__file__).with_name("documents.sql").read_text("utf-8") + TABLES
-# Indexes are created after the rows, because sorting once is faster than an update for every row.
+# Indexes are created after all rows are inserted, because sorting once is faster than updating them for every row.
 _LAST_STATEMENTS = """
 DELETE FROM link_texts WHERE EXISTS (
     SELECT TRUE FROM documents WHERE url = substr(target, 1, instr(target || '#', '#') - 1) AND instr(title, text));
@@ -44,7 +44,7 @@ SELECT row, chunks.id, chunks.url, documents.url, title, section, text, position
     metadata, blocks
 FROM chunks JOIN documents ON documents.id = chunks.document WHERE row {_IN}
 """  # noqa: S608 - of fixed texts
-# Columns, named and ordered like the fields of the records.
+# Columns in the order of the tables. `Document` and `Chunk` have fields of the same names.
 DOCUMENT_FIELDS = (
     "url", "source", "title", "content_hash", "etag", "last_modified", "fetched_at", "content_type", "language", "date"
 )  # fmt: skip
@@ -63,7 +63,7 @@ read_metadata = Decoder(dict[str, Any]).decode
 
 
 class StoredChunk(Struct, frozen=True):
-    """A passage as it is shown. `url` has the fragment, `section` the heading path, `position` counts from 0."""
+    """A chunk with the facts of its document. `url` has a fragment, and `section` is the heading path."""
 
     id: str
     url: str
@@ -80,21 +80,21 @@ class StoredChunk(Struct, frozen=True):
 
 
 class SectionText(NamedTuple):
-    """The text of a section, and its code and tables."""
+    """The text of a section, and the positions of code and tables in it."""
 
     text: str
     blocks: list[TextBlock]
 
 
 class DocumentEntry(NamedTuple):
-    """The id and `SHOWN_FIELDS` of a document, JSON-ready, and the rows of its passages."""
+    """The id and `SHOWN_FIELDS` of a document, as JSON values, and the rows of its chunks."""
 
     facts: dict[str, Any]
     rows: range
 
 
 class DocumentFacts(NamedTuple):
-    """The facts of a document that filters test."""
+    """The columns of a document that filters can test."""
 
     url: str
     source: str
@@ -104,7 +104,7 @@ class DocumentFacts(NamedTuple):
 
 
 class DocumentWriter:
-    """Writes a new file, complete after `finish`. Rows are numbered in the order in which chunks are added."""
+    """Writes a new file, which is complete after `finish`. Chunks get rows 0, 1, … in the order of `add`."""
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, isolation_level=None)
@@ -114,7 +114,7 @@ class DocumentWriter:
         self.chunks = 0
 
     def add(self, document: Document, chunks: Sequence[Chunk], terms: Sequence[str], sketch: bytes) -> None:
-        """Store a document, its chunks, the terms that filters test, and its sketch for `twins`."""
+        """Store a document, its chunks, the terms for filters, and the sketch by which duplicates are detected."""
         number, row = self.documents, self.chunks
         facts = attrgetter(*DOCUMENT_FIELDS)(document)
         metadata = json.dumps(flat_metadata(document), ensure_ascii=False)
@@ -129,13 +129,13 @@ class DocumentWriter:
         self.chunks += len(chunks)
 
     def remember(self, page: PageRecord) -> None:
-        """Store the record of a page, which the next build reads."""
+        """Store the record of a page for the next build."""
         before = page.url, page.source, page.requested, page.etag, page.last_modified, page.content_hash
         links, reasons = (json.dumps(texts, ensure_ascii=False) for texts in (page.links, page.outcome.reasons))
         self._insert("pages", [(*before, links, page.noindex, page.outcome.state, reasons)])
 
     def titles(self) -> Iterator[tuple[str, str, str]]:
-        """Yield source, address and title of the documents added so far."""
+        """Yield (source, address, title) of each document added so far."""
         return self._database.execute("SELECT source, url, title FROM documents ORDER BY id")
 
     def _insert(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -144,7 +144,7 @@ class DocumentWriter:
             self._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608 - only marks
 
     def languages(self, sample: int) -> list[tuple[str | None, int, list[str]]]:
-        """Return the languages, most frequent first, each with its number of chunks and some of their texts."""
+        """Return (language, number of chunks, sample of their texts) for each language, the most frequent first."""
         counts = "SELECT language, sum(chunks) FROM documents GROUP BY language ORDER BY 2 DESC"
         sampled = f"SELECT language, text FROM chunks JOIN documents ON documents.id = document WHERE row {_IN}"  # noqa: S608
         rows = json.dumps(list(range(0, self.chunks, max(1, self.chunks // sample))))
@@ -154,24 +154,24 @@ class DocumentWriter:
         return [(each, count, texts[each]) for each, count in self._database.execute(counts) if each in texts]
 
     def finish(self) -> None:
-        """Complete the file."""
+        """Detect duplicates, commit, and create the SQL indexes."""
         write_twins(self._database)
         self._database.execute("COMMIT")
         self._database.executescript(_LAST_STATEMENTS)
 
     def close(self) -> None:
-        """Close the file, complete or not."""
+        """Close the file. Without `finish`, it remains incomplete."""
         self._database.close()
 
 
 class Database:
-    """A connection to a published file, for one thread at a time. Use it in a `with` block, or call `rows`.
+    """A connection to a published file. One thread at a time may use it, in a `with` block or through `rows`.
 
-    Errors in the block become IndexCorrupt. The file may be deleted while it is open.
+    If the block fails to read the file, it raises IndexCorrupt. The file may be deleted while it is open.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection | None = None) -> None:
-        """Open the file, or take a connection; raises IndexCorrupt, also if a column is missing."""
+        """Open the file, or use an open connection to it. Raises IndexCorrupt if a table or column is missing."""
         self.path = path
         self._lock = threading.Lock()
         try:
@@ -179,8 +179,8 @@ class Database:
             self._connection.execute(_CHECK_COLUMNS)
         except sqlite3.Error as error:
             raise corrupt(path, f"is not a readable database ({error})") from error
-        # The connection and its statement cache refer to each other, so without this the connection would stay open
-        # until the garbage collector runs. It is not closed at exit, when a thread may still be reading.
+        # The connection and its statement cache form a reference cycle, which is collected late. The finalizer closes
+        # the connection as soon as this object is deleted, but not at exit, when a thread may still be reading.
         weakref.finalize(self, self._connection.close).atexit = False
 
     def __enter__(self) -> sqlite3.Connection:
@@ -193,12 +193,12 @@ class Database:
             raise corrupt(self.path, f"cannot be read ({error})") from error
 
     def rows(self, query: str, *values: Any) -> list[Any]:
-        """Return the rows of a query. Raises IndexCorrupt."""
+        """Return all rows of an SQL query. Raises IndexCorrupt."""
         with self as connection:
             return connection.execute(query, values).fetchall()
 
     def link_texts(self, condition: str = "TRUE", *values: Any) -> list[Any]:
-        """Return the page address, target and text of each link; none for files of earlier versions."""
+        """Return (page, target, text) of the links that meet an SQL condition. Files of earlier versions have none."""
         query = f"SELECT url, target, text FROM link_texts JOIN documents ON id = document WHERE {condition}"  # noqa: S608
         return self.rows(query, *values) if self._has_link_texts else []
 
@@ -207,23 +207,23 @@ class Database:
         return bool(self.rows("SELECT TRUE FROM sqlite_master WHERE name = 'link_texts'"))
 
     def close(self) -> None:
-        """Close the file after any read in progress."""
+        """Wait for a read in progress, then close the file."""
         with self as connection:
             connection.close()
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
-    """Connect to a published file, for use in any thread. Raises sqlite3.Error."""
+    """Open a published file. Any thread may use the connection. Raises sqlite3.Error."""
     database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
     database.execute("PRAGMA trusted_schema = OFF")
     return database
 
 
 class DocumentReader:
-    """Reads a published file; safe to use from many threads, and after the file has been unlinked."""
+    """Reads a published file. Threads may share it, and the file may be deleted while it is open."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file; raises IndexCorrupt if it is damaged or of another kind."""
+        """Open the file. Raises IndexCorrupt if it cannot be read or rows are missing."""
         self._texts, self._filters, self._documents = Database(path), Database(path), Database(path)
         self._id_prefixes: npt.NDArray[np.uint64] | None = None
         counts = "SELECT count(*), coalesce(sum(chunks), 0), coalesce(max(id), -1) FROM documents"
@@ -233,7 +233,7 @@ class DocumentReader:
             raise corrupt(path, "has gaps between its rows")
 
     def read(self, rows: Sequence[int] | npt.NDArray[np.int64]) -> list[StoredChunk]:
-        """Return chunks by row, in the order of `rows`; raises IndexCorrupt if one is missing."""
+        """Return the chunks at these rows, in the same order. Raises IndexCorrupt if a chunk is missing."""
         numbers: list[int] = np.asarray(rows).tolist()
         chunks: dict[int, StoredChunk] = {}
         with self._texts as connection:
@@ -245,7 +245,7 @@ class DocumentReader:
             raise corrupt(self._texts.path, f"has no chunk {error}") from error
 
     def section(self, row: int) -> SectionText:
-        """Return the section of a chunk, limited to the 24 chunks on either side. Raises IndexCorrupt."""
+        """Return the section that contains a chunk, limited to 24 chunks before and after it. Raises IndexCorrupt."""
         with self._texts as connection:
             chunks = connection.execute(_SECTION, (row - SECTION_NEIGHBOURS, row + SECTION_NEIGHBOURS))
             return section_text(row, [(*fields, read_blocks(blocks)) for *fields, blocks in chunks], self._texts.path)
@@ -256,35 +256,35 @@ class DocumentReader:
             return select_rows(filter, connection, self.chunks)
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
-        """Return the facts of documents by number. Raises IndexCorrupt."""
+        """Map document numbers to the facts of the documents. Raises IndexCorrupt."""
         query = f"SELECT id, {_FACTS} FROM documents WHERE id {_IN}"  # noqa: S608
         return {number: DocumentFacts(*facts) for number, *facts in self._documents.rows(query, json.dumps(numbers))}
 
     def twins(self) -> dict[int, frozenset[int]]:
-        """Map the number of each twin to the numbers of the documents that are preferred to it. Raises IndexCorrupt."""
+        """Map the number of each document with better structured duplicates to their numbers. Raises IndexCorrupt."""
         better: defaultdict[int, set[int]] = defaultdict(set)
         for number, other in self._documents.rows("SELECT document, better FROM twins"):
             better[number].add(other)
         return {number: frozenset(numbers) for number, numbers in better.items()}
 
     def scan(self, allowed: RowSet | None = None) -> Iterator[list[tuple[int, bytes]]]:
-        """Yield batches of rows, each row with the text of its passage in UTF-8. Raises IndexCorrupt."""
+        """Yield batches of (row, text of the chunk in UTF-8), for all or only the allowed rows. Raises IndexCorrupt."""
         query = "SELECT row, CAST(text AS BLOB) FROM chunks WHERE row BETWEEN ? AND ?"
         for start in range(0, self.chunks, _READ_BATCH):
             texts = self._documents.rows(query, start, start + _READ_BATCH - 1)
             yield texts if allowed is None else [each for each in texts if each[0] in allowed]
 
     def survey(self, filter: Filter | None = None) -> list[DocumentFacts]:
-        """Return the facts of all documents that a filter allows. Raises IndexCorrupt."""
+        """Return the facts of all documents, or only of documents that a filter allows. Raises IndexCorrupt."""
         values: list[str] = []
         where = _sql(filter.conditions(), values) if filter else "TRUE"
         query = f"SELECT {_FACTS} FROM documents WHERE {where}"  # noqa: S608 - of fixed tests
         return list(starmap(DocumentFacts, self._documents.rows(query, *values)))
 
     def entries(self, allowed: RowSet | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
-        """Yield the documents with allowed rows, or only the document with the id. Raises IndexCorrupt.
+        """Yield the documents whose rows are allowed, or only the one with the id. Raises IndexCorrupt.
 
-        The search for an id takes as long for a missing document as for one that is not allowed.
+        For an unknown id, another document is read, so the time does not reveal whether a forbidden document exists.
         """
         numbers = range(self.documents) if id is None else self._numbers(id) or [self.documents - 1]
         for start in range(0, len(numbers), _READ_BATCH):
@@ -293,19 +293,19 @@ class DocumentReader:
                     yield entry
 
     def entry_of(self, chunk_id: str, allowed: RowSet | None = None) -> tuple[DocumentEntry, int] | None:
-        """Return the document that has a chunk, and the row of the chunk; None if it is missing or not allowed."""
+        """Return the document and the row of a chunk, or None if the chunk is missing or not allowed."""
         for row, number in self._documents.rows("SELECT row, document FROM chunks WHERE id = ?", chunk_id):
             for entry in self._read_entries([number], allowed):
                 return entry, row
         return None
 
     def headings(self, rows: range) -> list[tuple[str, str, int]]:
-        """Return address, heading path and number of tokens of each chunk of a document. Raises IndexCorrupt."""
+        """Return (address, heading path, number of tokens) of each chunk in a range of rows. Raises IndexCorrupt."""
         query = "SELECT url, section, tokens FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"
         return self._documents.rows(query, rows.start, rows.stop - 1)
 
     def passages(self, rows: range) -> list[dict[str, Any]]:
-        """Return the chunks of a document, JSON-ready. Raises IndexCorrupt."""
+        """Return the chunks in a range of rows as dicts, ready for JSON. Raises IndexCorrupt."""
         passages: list[dict[str, Any]] = []
         for start in range(rows.start, rows.stop, _READ_BATCH):
             batch = start, min(start + _READ_BATCH, rows.stop) - 1
@@ -325,7 +325,7 @@ class DocumentReader:
         return entries
 
     def _numbers(self, id: str) -> list[int]:
-        """Return the numbers of documents whose ids have the same first half as this id; rarely more than one has."""
+        """Return the numbers of the documents whose ids begin with the same 64 bits, almost always one or none."""
         if not is_document_id(id):
             return []
         if self._id_prefixes is None:
@@ -334,17 +334,17 @@ class DocumentReader:
         return np.flatnonzero(self._id_prefixes == np.uint64(int(id[:16], 16))).tolist()
 
     def close(self) -> None:
-        """Close the file after any read in progress."""
+        """Wait for reads in progress, then close the file."""
         for database in (self._texts, self._filters, self._documents):
             database.close()
 
 
 def select_rows(filter: Filter, connection: sqlite3.Connection, total: int) -> RowSet:
-    """Return the rows of the documents that a filter allows; `total` is the number of all rows.
+    """Return the rows of the documents that a filter allows. The database has rows 0 to `total` - 1.
 
     Raises:
         sqlite3.Error: the database cannot be read.
-        ValueError: a row is not below the total.
+        ValueError: the database has a row outside this range.
     """
     values: list[str] = []
     where = _sql(filter.conditions(), values)
@@ -353,7 +353,7 @@ def select_rows(filter: Filter, connection: sqlite3.Connection, total: int) -> R
 
 
 def _sql(conditions: Iterable[Condition], values: list[str]) -> str:
-    """Return the SQL test for documents that meet all conditions, and append its parameters to `values`."""
+    """Return an SQL expression that is true if a document meets all conditions; append its parameters to `values`."""
     tests = []
     for condition in conditions:
         match condition:
@@ -375,7 +375,7 @@ def _sql(conditions: Iterable[Condition], values: list[str]) -> str:
 
 
 def section_text(row: int, chunks: Iterable[Sequence[Any]], where: Path | str) -> SectionText:
-    """Return the section of a chunk. Raises IndexCorrupt, which names `where`, if the chunk is missing.
+    """Return the section that contains a chunk. If the chunk is missing, raise IndexCorrupt, which names `where`.
 
     Args:
         row: row of the chunk.
@@ -390,7 +390,7 @@ def section_text(row: int, chunks: Iterable[Sequence[Any]], where: Path | str) -
                 for start, end, kind in chunk_blocks:
                     block = TextBlock(start + length, end + length, kind)
                     if blocks and blocks[-1].kind == kind and blocks[-1].end + 1 == block.start == length:
-                        block = TextBlock(blocks.pop().start, block.end, kind)  # rejoins a block that was cut
+                        block = TextBlock(blocks.pop().start, block.end, kind)  # rejoins a block split between chunks
                     blocks.append(block)
                 length += len(text) + 1
             return SectionText("\n".join(text for *_, text, _ in run), blocks)
@@ -398,12 +398,12 @@ def section_text(row: int, chunks: Iterable[Sequence[Any]], where: Path | str) -
 
 
 def flat_metadata(document: Document) -> dict[str, str | list[str]]:
-    """Return metadata as it is stored and shown: each name with a text, or with a list of several texts."""
+    """Return the metadata to store and show. A name has a text as its value, or a list if it has several texts."""
     return {name: values[0] if len(values) == 1 else list(values) for name, values in document.metadata.items()}
 
 
 def is_document_id(text: str) -> bool:
-    """Return whether a text has the form of `document_id`."""
+    """Return whether a text has the form of a document id: 32 hex digits."""
     return _ID.fullmatch(text) is not None
 
 

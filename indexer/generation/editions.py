@@ -1,14 +1,14 @@
-"""Find the editions of a document: the versions of a manual, and the formats of a page.
+"""Find other editions of a document: other versions of a manual, and other formats of a page.
 
-Versions are learnt from addresses: `/docs/17/`, `/v2.1/`, `/en/stable/`, `manual-2.4`. A segment of an address is a
-version if its pages have counterparts: pages with the same title or a similar beginning, whose addresses differ only in
-this segment. Years of a blog and pages of a list have no counterparts. Versions are learnt within one source, since
-another source may belong to a stranger. The manifest stores them as prefixes.
+Versions occur in addresses: `/docs/17/`, `/v2.1/`, `/en/stable/`, `manual-2.4`. A segment of an address is a version if
+enough of its pages exist in other versions too: the address differs only in this segment, and the title is the same or
+the first passage is similar. The years of a blog and the page numbers of a list fail this test. Versions are learnt
+within one source, because another source may belong to somebody else. The manifest stores them as address prefixes.
 
-A source may have a page in several formats: as HTML, as its source text, and in a PDF or EPUB book. The sketch of a
-document has the hashes of an eighth of its runs of five words. Two documents of different formats match if most of the
-shorter sketch is in the longer one. A document is a twin of the better structured documents that match it if these
-together have most of its sketch.
+A page may be available in several formats: as HTML, as its source text, and in a PDF or EPUB book. To detect such
+duplicates, each document has a sketch: an eighth of the hashes of its sequences of five words. Two documents of
+different formats match if the longer sketch contains most of the shorter one. A document is a twin, a duplicate that
+is not shown, if the better structured documents that match it together contain most of its sketch.
 """
 
 import re
@@ -25,7 +25,7 @@ import numpy.typing as npt
 from indexer.filter import Filter
 
 Versions = Mapping[str, tuple[str, str]]
-"""Map the text "source, line feed, address prefix" to two texts: the prefix with `*` for the version, the version."""
+"""Maps a source, line feed and address prefix to the prefix with `*` in place of the version, and to the version."""
 
 _MIN_PAIRED_SHARE = 0.25
 _MAX_BITS = 22
@@ -47,10 +47,10 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 class Edition(NamedTuple):
-    """A page in one of its versions.
+    """One version of a page.
 
-    `page` is the address with `*` for the version, and is the same in all versions. `beginning` is the address up to
-    the version. If `is_plain`, `version` is an integer, which may mean something else.
+    `page` is the same in all versions: the address with `*` in place of the version, and the path after it. `beginning`
+    is the address up to the end of the version. If `is_plain`, `version` is an integer, so it may also be a year.
     """
 
     page: tuple[str, str]
@@ -60,7 +60,7 @@ class Edition(NamedTuple):
 
 
 def learn_versions(documents: Iterable[tuple[str, str, str, int]]) -> dict[str, tuple[str, str]]:
-    """Learn versions from documents, each as (source, address, title, signature of the first passage)."""
+    """Return the `Versions` in documents. A document is (source, address, title, signature of its first chunk)."""
     sources: defaultdict[str, list[tuple[str, str, int]]] = defaultdict(list)
     for source, url, title, signature in documents:
         sources[source].append((url, title, signature))
@@ -103,28 +103,28 @@ def editions_of(url: str) -> Iterator[Edition]:
         if len(segment) > _MAX_SEGMENT_CHARACTERS or (number == _HOST_SEGMENT and not segments[1]):
             continue
         match = _SEGMENT.fullmatch(segment)
-        if match and not ("-" in (match["number"] or "") and not match["name"]):  # not a date
+        if match and not ("-" in (match["number"] or "") and not match["name"]):  # 2024-05 is a date
             name = (match["name"] or "").lower()
             version = match["word"] or _JOINTS.sub(".", match["number"] + (match["mark"] or ""))
             is_named = name not in _VERSION_NAMES
             before = beginning.removesuffix(segment) + (name + match["joint"] if is_named else "")
             is_plain = version[0].isdigit() and "." not in version and (is_named or not name)
             place, rest = f"{before}*{match['end'] or ''}", url[len(beginning) :].strip("/")
-            if not is_plain or _LETTER.search(rest):  # otherwise it is page/2, or the archive of a year
+            if not is_plain or _LETTER.search(rest):  # excludes page/2 and archives by year
                 yield Edition((place, rest), version.lower(), beginning, is_plain)
 
 
 def version_key(version: str) -> tuple[int, tuple[float, ...], str]:
-    """Return the sort key of a version: unreleased versions first, then numbers, `latest` and `stable` last."""
+    """Return a key that sorts unreleased versions first, then versions by number, then names such as `stable`."""
     if version in _NEWEST_ASCENDING:
         return 2, (_NEWEST_ASCENDING.index(version),), ""
-    number, mark = re.fullmatch(r"([\d.]*+)(.*)", version).groups()  # type: ignore[union-attr]  # it matches anything
+    number, mark = re.fullmatch(r"([\d.]*+)(.*)", version).groups()  # type: ignore[union-attr]  # matches any text
     numbers = tuple(float(each) for each in number.split(".") if each)
     return (1, (*numbers, float("inf")), "") if mark == "x" else (int(not mark), numbers, mark)
 
 
 def edition_at(url: str, source: str, versions: Versions) -> Edition | None:
-    """Return the edition at an address of a source, or None if the address has no version."""
+    """Return the edition of the page at an address, or None if the address contains no known version."""
     for beginning in accumulate(url.partition("?")[0].split("/"), "{}/{}".format):
         if version := versions.get(f"{source}\n{beginning}"):
             return Edition((f"{source}\n{version[0]}", url[len(beginning) :].strip("/")), version[1], beginning)
@@ -132,7 +132,7 @@ def edition_at(url: str, source: str, versions: Versions) -> Edition | None:
 
 
 def resolve_versions(filter: Filter, versions: Versions) -> Filter:
-    """Replace the versions of a filter by prefixes of addresses, which every store can apply."""
+    """Replace the versions in a filter by the address prefixes of these versions, which every store can test."""
     also = frozenset(frozenset(resolve_versions(each, versions) for each in group) for group in filter.also)
     bare = replace(filter, version=(), also=also)
     if not filter.version:
@@ -165,7 +165,7 @@ _HASH_LIMIT = 1 << 29
 _MAX_HASHES = 16_384
 _MAX_DOCUMENTS_PER_HASH = 32
 _MIN_SHARED_HASHES = 5
-_MIN_SHARE = 0.6  # markup and page breaks change up to a third of the runs
+_MIN_SHARED_RATIO = 0.6  # markup and page breaks change up to a third of the hashes
 _HTML = ("text/html", "application/xhtml+xml")
 _SEVERAL = "SELECT source FROM documents GROUP BY source HAVING count(DISTINCT content_type) > 1 ORDER BY source"
 _FACTS = """
@@ -177,7 +177,7 @@ Hashes = npt.NDArray[np.uint32]
 
 
 class _Sketched(NamedTuple):
-    """A document with its sketch: ascending hashes, complete up to `limit`. The lowest `rank` is preferred."""
+    """A document with the ascending hashes of its sketch up to `limit`. The duplicate of lowest `rank` is preferred."""
 
     number: int
     rank: tuple[bool, bool, int, str]
@@ -187,7 +187,7 @@ class _Sketched(NamedTuple):
 
 
 def sketch(words: npt.NDArray[np.uint64]) -> bytes:
-    """Return the sketch of a document from the hashes of its words, (n,)."""
+    """Return the sketch of a document, as bytes of ascending uint32. `words` has the hashes of its words, (n,)."""
     runs = np.zeros(max(len(words) - _RUN_WORDS + 1, 0), np.uint64)
     for place in range(_RUN_WORDS):
         runs = (runs * np.uint64(0x9E3779B97F4A7C15)) ^ words[place : place + len(runs)]
@@ -197,7 +197,7 @@ def sketch(words: npt.NDArray[np.uint64]) -> bytes:
 
 
 def write_twins(database: sqlite3.Connection) -> None:
-    """Find the twins of each source, and fill their table."""
+    """Detect duplicates in other formats within each source, and insert them into the table `twins`."""
     for (source,) in database.execute(_SEVERAL).fetchall():
         documents = []
         for number, url, content_type, raw, sections in database.execute(_FACTS, (source,)):
@@ -210,19 +210,19 @@ def write_twins(database: sqlite3.Connection) -> None:
 
 
 def _find_twins(documents: list[_Sketched]) -> list[tuple[_Sketched, _Sketched]]:
-    """Return pairs of a twin and a better structured document that matches it."""
+    """Return pairs of a document and a better structured duplicate of it."""
     better: dict[int, list[_Sketched]] = defaultdict(list)
     for first, second, count in _count_shared_hashes(documents):
         one, other = documents[first], documents[second]
         shorter = min(_count_up_to(one, other.limit), _count_up_to(other, one.limit))
-        if count >= max(_MIN_SHARED_HASHES, _MIN_SHARE * shorter):
+        if count >= max(_MIN_SHARED_HASHES, _MIN_SHARED_RATIO * shorter):
             worse = first if one.rank > other.rank else second
             better[worse].append(other if worse == first else one)
     pairs = []
     for place, several in better.items():
         document = documents[place]
         covered = np.isin(document.hashes, np.concatenate([each.hashes for each in several])).sum()
-        if covered >= _MIN_SHARE * _count_up_to(document, max(each.limit for each in several)):
+        if covered >= _MIN_SHARED_RATIO * _count_up_to(document, max(each.limit for each in several)):
             pairs += [(document, each) for each in several]
     return pairs
 
@@ -232,7 +232,7 @@ def _count_up_to(document: _Sketched, limit: int) -> int:
 
 
 def _count_shared_hashes(documents: list[_Sketched]) -> list[tuple[int, int, int]]:
-    """Return the indexes of each two documents of different formats, and the number of rare hashes that they share."""
+    """Return (index, other index, number of shared rare hashes) for pairs of documents of different formats."""
     hashes = np.concatenate([np.empty(0, np.uint32), *(each.hashes for each in documents)])
     owners = np.repeat(np.arange(len(documents)), [len(each.hashes) for each in documents])
     _, types = np.unique([each.content_type for each in documents], return_inverse=True)

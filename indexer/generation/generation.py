@@ -1,4 +1,4 @@
-"""Open one published generation for searching, or those of several collections as one. Imports no modules of builds."""
+"""Search a published generation, or those of several collections as one. This module imports no code of builds."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from indexer.generation.manifest import DOCUMENTS, GENERATIONS, LEXICAL, RESTRIC
 from indexer.generation.rows import ROW, RowFacts, RowSet, ScoredRows, TermHits, TokenReader, read_array
 from indexer.generation.vectors import VectorReader
 
-MANY_CHUNKS = 300_000  # a search by words among so many takes longer than waking a thread
+MANY_CHUNKS = 300_000  # a search for words in a larger index takes longer than waking a thread
 MAX_CACHED_FILTERS = 64
 
 Rows = npt.NDArray[np.int64]
@@ -30,12 +30,12 @@ Scores = npt.NDArray[np.float32]
 
 
 class Generation:
-    """An open generation, safe to share between threads but not across a fork. Its folder may be deleted meanwhile."""
+    """An open generation. Threads may share it, forked processes may not. Its folder may be deleted while open."""
 
     names: Sequence[str] = ()
 
     def __init__(self, folder: Path, *, are_checked: bool = False) -> None:
-        """Open a folder, and compare checksums unless `are_checked`; raises IndexCorrupt."""
+        """Open a folder. Compare its files with their checksums unless `are_checked`. Raises IndexCorrupt."""
         self.folder = folder
         self.manifest = manifests.read_manifest(folder)
         if not are_checked:
@@ -65,7 +65,7 @@ class Generation:
 
     @classmethod
     def open(cls, index_dir: Path, generation_id: str | None = None) -> Self:
-        """Open a generation of an index, the live one by default; raises IndexMissing or IndexCorrupt."""
+        """Open the generation with this id, by default the live one. Raises IndexMissing or IndexCorrupt."""
         if generation_id is not None:
             return cls(manifests.generation_folder(index_dir, generation_id))
         while True:
@@ -73,7 +73,7 @@ class Generation:
             try:
                 return cls(index_dir / GENERATIONS / name)
             except IndexCorrupt:
-                # two builds that ended since the id was read may have removed this generation
+                # builds that ended after the id was read may have removed this generation
                 if manifests.current_id(index_dir) == name:
                     raise
 
@@ -84,11 +84,11 @@ class Generation:
 
         Args:
             vector: float32 (dim,).
-            k: maximum of chunks.
-            filter: filter for documents.
-            terms: from `read_query`; required and excluded words narrow the search.
+            k: maximum number of chunks.
+            filter: conditions on documents.
+            terms: a query parsed by `read_query`; its required and excluded words limit the chunks.
 
-        Returns: cosines, float32 (n,), best first, and rows, int64 (n,).
+        Returns: cosines, float32 (n,), highest first, and rows, int64 (n,).
 
         Raises: VectorError as `VectorReader.search` does.
         """
@@ -103,11 +103,11 @@ class Generation:
         return TermHits(*self.lexical.search(terms, k, filter, self.select(filter) if filter else None))
 
     def suggest(self, typed: str, limit: int, filter: Filter | None = None) -> list[Heading]:
-        """Return titles and headings that begin as typed, see `Headings.find`."""
+        """Return titles and headings that complete a typed text; see `Headings.find`."""
         return self._find_headings(typed, limit, self.select(filter) if filter else None)
 
     def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
-        """Score passages by their tokens with `score`, which takes the tokens and rows of one generation."""
+        """Return the scores of rows, which `score` computes from the tokens of this generation."""
         return score(self.tokens, rows)
 
     def collections(self, rows: Sequence[int]) -> list[str] | None:
@@ -115,29 +115,29 @@ class Generation:
         return None
 
     def row_facts(self, rows: Rows) -> RowFacts:
-        """Return the facts of rows, int64 (n,)."""
+        """Return the document number and the signature of each row; `rows` is int64 (n,)."""
         return RowFacts(self._rows["document"][rows], self._rows["signature"][rows])
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Return the edition of each document by number, or None for a document without one."""
+        """Map document numbers to the editions of the documents, or to None if the address has no version."""
         versions = self.manifest.versions
         return {number: edition_at(each.url, each.source, versions) for number, each in self.facts(numbers).items()}
 
     def documents(self, filter: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
-        """Yield the documents with their passages, JSON-ready; `filter` and `id` select some. Raises IndexCorrupt."""
+        """Yield documents with their passages as dicts, ready for JSON; see `entries`. Raises IndexCorrupt."""
         for entry in self.entries(filter, id):
             yield {"generation": self.manifest.id, **entry.facts, "passages": self.passages(entry.rows)}
 
     def entries(self, filter: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
-        """Yield the documents without their passages; `filter` and `id` select some."""
+        """Yield documents without their passages: all, or only documents that match the filter and the id."""
         return self._documents.entries(self.select(filter) if filter else None, id)
 
     def entry_of(self, chunk_id: str, filter: Filter | None = None) -> tuple[DocumentEntry, int] | None:
-        """Return the document of a chunk and the row of the chunk; None if it is missing or the filter excludes it."""
+        """Return the document and the row of a chunk, or None if the chunk is missing or the filter excludes it."""
         return self._documents.entry_of(chunk_id, self.select(filter) if filter else None)
 
     def scan(self, filter: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
-        """Yield rows and texts of passages, see `DocumentReader.scan`."""
+        """Yield batches of rows and the texts of their chunks; see `DocumentReader.scan`."""
         return self._documents.scan(self.select(filter) if filter else None)
 
     def close(self) -> None:
@@ -146,13 +146,13 @@ class Generation:
 
 
 class JointGeneration(Generation):
-    """Generations of one embedder, searched as one. Numbers of rows and documents continue across them.
+    """Several generations of the same embedder, searched as one. Their rows and documents are numbered consecutively.
 
-    Word statistics are those of all passages together. A filter may be an `EachFilter`.
+    The word statistics for BM25 include all generations. An `EachFilter` has a filter for each generation.
     """
 
     def __init__(self, generations: Mapping[str, Generation]) -> None:
-        """Join generations, by the names of their collections. Raises as `LexicalReader` does."""
+        """Join the generations of several collections, by collection name. Raises as `LexicalReader` does."""
         self.names, self._members = list(generations), list(generations.values())
         counts = [each.manifest.counts for each in self._members]
         self._starts = np.cumsum([0, *(each.chunks for each in counts)])
@@ -163,7 +163,7 @@ class JointGeneration(Generation):
             counts=replace(counts[0], documents=int(self._numbers[-1]), chunks=int(self._starts[-1])),
             report={"languages": [*chain(*(each.manifest.report.get("languages", ()) for each in self._members))]},
             versions=dict(chain(*(each.manifest.versions.items() for each in self._members))),
-            schema_version=RESTRICTED_VERSION,  # makes `effective_filter` keep readers
+            schema_version=RESTRICTED_VERSION,  # makes `effective_filter` apply access lists
         )
         self.twins = {
             number + first: frozenset(other + first for other in better)
@@ -171,7 +171,7 @@ class JointGeneration(Generation):
             for number, better in each.twins.items()
         }
         self.lexical = JointReader([each.lexical for each in self._members])
-        # Only shows whether all generations have tokens: `score_tokens` reads the tokens of each.
+        # Only shows whether all generations have tokens. `score_tokens` uses the tokens of each generation.
         self.tokens = self._members[0].tokens if all(each.tokens for each in self._members) else None
         self.read_query = self.lexical.read
         self.terms_take_long = self.lexical.count >= MANY_CHUNKS
@@ -184,7 +184,7 @@ class JointGeneration(Generation):
     def search_vectors(
         self, vector: npt.NDArray[np.float32], k: int, filter: Filter | None = None, terms: LexicalQuery | None = None
     ) -> ScoredRows:
-        """Find the k chunks nearest to a vector."""
+        """Find the k chunks of all generations nearest to a vector."""
         filters = parts_of(filter, len(self._members))
         hits = [each.search_vectors(vector, k, f, terms) for each, f in zip(self._members, filters, strict=True)]
         scores = np.concatenate([scores for scores, _ in hits])
@@ -193,21 +193,21 @@ class JointGeneration(Generation):
         return scores[order], rows[order]
 
     def vectors(self, rows: Rows) -> npt.NDArray[np.float32]:
-        """Return stored vectors by row."""
+        """Return the vectors stored at these rows, float32 (n, dimension)."""
         vectors = np.empty((len(rows), self.manifest.counts.dimension), np.float32)
         for number, places, local_rows in _split(self._starts, rows):
             vectors[places] = self._members[number].vectors(local_rows)
         return vectors
 
     def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
-        """Score passages by their tokens, as `Generation` does."""
+        """Call `score` once for each generation with any of the rows, and return the scores of all rows."""
         scores = np.empty(len(rows), np.float32)
         for number, places, local_rows in _split(self._starts, rows):
             scores[places] = score(self._members[number].tokens, local_rows)
         return scores
 
     def row_facts(self, rows: Rows) -> RowFacts:
-        """Return the facts of rows."""
+        """Return the document number and the signature of each row."""
         documents, signatures = np.empty(len(rows), np.int64), np.empty(len(rows), np.uint64)
         for number, places, local_rows in _split(self._starts, rows):
             facts = self._members[number].row_facts(local_rows)
@@ -215,14 +215,14 @@ class JointGeneration(Generation):
         return RowFacts(documents, signatures)
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
-        """Return the facts of documents by number."""
+        """Map document numbers to the facts of the documents."""
         by_number: dict[int, DocumentFacts] = {}
         for each, first, local_numbers in self._split_numbers(numbers):
             by_number |= {number + first: facts for number, facts in each.facts(local_numbers).items()}
         return by_number
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Return the editions of documents by number. Collections never share a page."""
+        """Map document numbers to editions. Pages of different collections never count as the same page."""
         editions: dict[int, Edition | None] = {}
         for each, first, local_numbers in self._split_numbers(numbers):
             for number, edition in each.editions(local_numbers).items():
@@ -231,32 +231,32 @@ class JointGeneration(Generation):
         return editions
 
     def _split_numbers(self, numbers: Sequence[int]) -> Iterator[tuple[Generation, int, list[int]]]:
-        """Yield each generation, the joint number of its first document, and its `numbers`, counted from there."""
+        """Yield each generation, the joint number of its first document, and the local numbers of its documents."""
         for each, (first, end) in zip(self._members, pairwise(self._numbers.tolist()), strict=True):
             yield each, first, [number - first for number in numbers if first <= number < end]
 
     def chunks(self, rows: Sequence[int] | Rows) -> list[StoredChunk]:
-        """Return chunks by row."""
+        """Return the chunks at these rows, in the same order."""
         chunks: dict[int, StoredChunk] = {}
         for number, places, local_rows in _split(self._starts, np.asarray(rows)):
             chunks |= zip(places.tolist(), self._members[number].chunks(local_rows), strict=True)
         return [chunks[place] for place in range(len(rows))]
 
     def entries(self, filter: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
-        """Yield the documents that a filter allows, or those with the id, without their passages."""
+        """Yield documents of all generations without their passages, as `Generation.entries` does."""
         filters = parts_of(filter, len(self._members))
         for each, member_filter, start in zip(self._members, filters, self._starts.tolist(), strict=False):
             for entry in each.entries(member_filter, id):
                 yield DocumentEntry(entry.facts, range(entry.rows.start + start, entry.rows.stop + start))
 
     def section(self, row: int) -> SectionText:
-        """Return the section of a chunk."""
+        """Return the section that contains a chunk."""
         [(number, _, local_rows)] = _split(self._starts, np.array([row]))
         return self._members[number].section(int(local_rows[0]))
 
 
 def _split(starts: Rows, rows: Rows) -> Iterator[tuple[int, npt.NDArray[np.intp], Rows]]:
-    """Yield the number of each generation, the indices of its rows in `rows`, and the same rows counted within it."""
+    """Yield for each generation with any of the rows its index, their positions in `rows`, and their local numbers."""
     numbers = np.searchsorted(starts, rows, side="right") - 1
     for number in np.unique(numbers).tolist():
         places = np.flatnonzero(numbers == number)

@@ -1,4 +1,4 @@
-"""Measure the languages of a generation, and whether the model knows them, by how its tokenizer splits their words."""
+"""Estimate whether a model knows the languages of a generation, by the pieces into which it splits their words."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ NAMES = dict(
 
 
 class Spoken(msgspec.Struct, frozen=True):
-    """A language of a generation (None if unknown). `broken` is the share of word pieces unknown to the model."""
+    """A language of a generation, None if unknown. `broken` is the share of its word pieces that the model lacks."""
 
     language: str | None
     passages: int
@@ -33,19 +33,19 @@ class Spoken(msgspec.Struct, frozen=True):
 
 
 LanguageSamples = Iterable[tuple[str | None, int, Sequence[str]]]
-"""Each language with its number of passages, and the texts of some of these."""
+"""Yields (language, number of its passages, texts of some of these)."""
 
 
 def measure_languages(
     samples: LanguageSamples, count_broken: Callable[[Sequence[str]], tuple[int, int]]
 ) -> list[Spoken]:
-    """Return the languages with their share of broken pieces, which `Embedder.count_broken` counts."""
+    """Return each language with its share of broken pieces. Pass `Embedder.count_broken` to count them."""
     counts = [(language, passages, count_broken(texts)) for language, passages, texts in samples]
     return [Spoken(each, passages, round(broken / max(1, pieces), 3)) for each, passages, (broken, pieces) in counts]
 
 
 def languages_of(report: Mapping[str, Any]) -> list[Spoken]:
-    """Return the languages in the report of a generation, which may have none."""
+    """Return the languages in the report of a generation, or an empty list if the report has none."""
     return msgspec.convert(report.get("languages", []), list[Spoken])
 
 

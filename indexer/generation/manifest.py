@@ -32,7 +32,7 @@ DEFAULT = "default"  # the collection in the index folder itself
 
 SCHEMA_VERSION = 3
 RESTRICTED_VERSION = 4
-ANALYSIS = 4  # raise it when terms change, so that the next build analyses all texts again
+ANALYSIS = 4  # increment when terms change, so that the next build analyses all texts again
 MANIFEST = "manifest.json"
 DOCUMENTS = "documents.sqlite"
 VECTORS = "vectors.faiss"
@@ -52,7 +52,7 @@ _TEMPORARY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """SHA-256 in hex, and size in bytes, of a published file."""
+    """The SHA-256 in hex and the size in bytes of a published file."""
 
     sha256: str
     size: int
@@ -60,7 +60,7 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Numbers of documents, chunks and dimensions of a generation."""
+    """The number of documents, the number of chunks, and the dimension of the vectors of a generation."""
 
     documents: int
     chunks: int
@@ -68,7 +68,7 @@ class Counts:
 
 
 class _Crawl(TypedDict, total=False):
-    own: dict[str, dict[str, Any]]  # source → the settings that differ for it
+    own: dict[str, dict[str, Any]]  # source → its settings that differ from the general ones
 
 
 class _Settings(TypedDict, total=False):
@@ -104,7 +104,7 @@ class Manifest:
         return self.schema_version == RESTRICTED_VERSION
 
     def to_bytes(self) -> bytes:
-        """Return the content of the file."""
+        """Return the manifest as it is stored in its file."""
         content = asdict(self)
         return _dump({"checksum": _checksum(content), **content})
 
@@ -115,7 +115,7 @@ def is_generation_id(text: str) -> bool:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check the manifest of a folder; raises IndexCorrupt or IndexUnreadable."""
+    """Read and validate the manifest in a folder. Raises IndexCorrupt or IndexUnreadable."""
     path = folder / MANIFEST
     try:
         with path.open("rb") as file:
@@ -128,7 +128,7 @@ def read_manifest(folder: Path) -> Manifest:
 def parse_manifest(
     raw: bytes, where: Path | str, generation_id: str, needs: Collection[str] = (DOCUMENTS, VECTORS, ROWS)
 ) -> Manifest:
-    """Parse and check the bytes of a manifest that must name the files in `needs`. Raises IndexCorrupt."""
+    """Parse a manifest. Raises IndexCorrupt if it is invalid, or does not list a file in `needs`."""
     if len(raw) > MAX_MANIFEST_BYTES:
         raise corrupt(where, f"has more than {MAX_MANIFEST_BYTES:,} bytes")
     try:
@@ -171,7 +171,7 @@ def record_file(path: Path) -> FileRecord:
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
-    """Compare every file with its record; raises IndexCorrupt for the first difference, or IndexUnreadable."""
+    """Compare the size and SHA-256 of every file with the manifest. Raises IndexCorrupt or IndexUnreadable."""
     for name, record in manifest.files.items():
         path = folder / name
         try:
@@ -190,7 +190,7 @@ def differing_fields(fingerprint: Mapping[str, object], other: Mapping[str, obje
 
 
 def corrupt(where: Path | str, problem: str) -> IndexCorrupt:
-    """Return the error for a file that differs from the published one."""
+    """Return an error for a damaged file, with advice to the user. `problem` follows the file name in the message."""
     problem = problem[:1].lower() + problem[1:]
     return IndexCorrupt(f"{where}: {problem}; rebuild the index, or roll back to an older generation")
 
@@ -201,7 +201,7 @@ def guarded(where: Path, function: Callable[..., Value]) -> Callable[..., Value]
     def read(*args: Any, **kwargs: Any) -> Value:
         try:
             return function(*args, **kwargs)
-        except BaseException as error:  # a Rust panic is not an Exception
+        except BaseException as error:  # Rust panics derive from BaseException
             if isinstance(error, ValueError | IndexError) or type(error).__name__ == "PanicException":
                 raise corrupt(where, f"cannot be read ({' '.join(str(error).split())[:100]})") from error
             raise
@@ -210,7 +210,7 @@ def guarded(where: Path, function: Callable[..., Value]) -> Callable[..., Value]
 
 
 def unreadable(path: Path, error: OSError) -> IndexerError:
-    """Return IndexUnreadable for a temporary error of the system, else IndexCorrupt."""
+    """Return IndexUnreadable if an operating system error is temporary, or else IndexCorrupt."""
     if error.errno not in _TEMPORARY:
         return corrupt(path, error.strerror or "cannot be read")
     advice = "check the disk or network, memory and open files (ulimit -n), and try again"
@@ -226,12 +226,12 @@ def _checksum(content: dict[str, Any]) -> str:
 
 
 def is_collection_name(name: str) -> bool:
-    """Return whether a name is valid for a collection, and so safe as a folder name."""
+    """Return whether a text is a valid collection name. Valid names are safe as folder names."""
     return _COLLECTION.fullmatch(name) is not None
 
 
 def collection_dir(index_dir: Path, name: str) -> Path:
-    """Return the folder for a collection, which may not exist; raises ConfigError if the name is not valid."""
+    """Return the folder of a collection, even if it does not exist. Raises ConfigError if the name is not valid."""
     if not is_collection_name(name):
         raise ConfigError(
             f"the collection name {name[:80]!r} is not valid: use 1 to 64 lower-case letters, digits, - and _, "
@@ -259,7 +259,7 @@ def current_id(index_dir: Path) -> str:
 
 
 def generation_folder(index_dir: Path, generation_id: str) -> Path:
-    """Return the folder of a published generation; raises IndexMissing, also for an invalid id."""
+    """Return the folder of a published generation. Raises IndexMissing if it does not exist or the id is invalid."""
     folder = index_dir / GENERATIONS / generation_id
     if not is_generation_id(generation_id) or not folder.is_dir():
         raise IndexMissing(f"there is no generation {generation_id!r} in {index_dir}")

@@ -1,4 +1,4 @@
-"""Read the live generation during a build: records, passages and vectors of unchanged pages."""
+"""Read the live generation during a build, which reuses the records, chunks and vectors of unchanged pages."""
 
 import json
 import sqlite3
@@ -37,12 +37,12 @@ from indexer.records import (
 if TYPE_CHECKING:
     from indexer.generation.vectors import VectorReader
 
-READER_VERSION = 22  # raise it when pages are parsed or cut differently
+READER_VERSION = 22  # increment when pages are parsed or split differently
 _PAGE = "SELECT url, source, requested, etag, last_modified, content_hash, links, noindex, outcome, reasons FROM pages"
 
 
 def record_of(page: Page, outcome: Outcome) -> PageRecord:
-    """Return the record of a page for the next build, without an ETag or date that is not valid in a header."""
+    """Return the record of a page for the next build. Drop an ETag or date that is not valid in a header."""
     headers = (page.etag, page.last_modified)
     etag, last_modified = (value if value and value.isascii() and value.isprintable() else None for value in headers)
     return PageRecord(
@@ -59,7 +59,7 @@ def record_of(page: Page, outcome: Outcome) -> PageRecord:
 
 
 def conditions(record: PageRecord) -> Mapping[str, str]:
-    """Return the headers of a conditional request for a page."""
+    """Return the headers of a conditional request for a page; none if it has neither ETag nor date."""
     if record.etag is not None:
         return {"If-None-Match": record.etag}
     return {"If-Modified-Since": record.last_modified} if record.last_modified is not None else {}
@@ -71,7 +71,7 @@ def live_sources(index_dir: Path) -> list[str]:
 
 
 class ScannedDocument(NamedTuple):
-    """A document without sections, its chunks without embedded texts, and their vectors, (chunks, dimension)."""
+    """A document with its chunks; `vectors` is (chunks, dimension). Sections and embedded texts are empty."""
 
     document: Document
     chunks: list[Chunk]
@@ -90,7 +90,7 @@ def scan(index_dir: Path, generation_id: str) -> Iterator[ScannedDocument]:
 
 
 def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
-    """Return chunks as sections, for a page that must be cut again and can no longer be fetched."""
+    """Convert the chunks of a page to sections, to split the page again although it can no longer be fetched."""
     return tuple(
         Section(
             tuple(chunk.section.split(SEPARATOR)) if chunk.section else (),
@@ -103,9 +103,9 @@ def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
 
 
 class PreviousGeneration:
-    """Reads a generation whose files have been checked; safe to share between threads.
+    """Reads the generation that is live when a build begins. Threads may share it. In a first build, it is empty.
 
-    Without a folder it is empty, for a first build. It `is_trusted` if unchanged pages would give the same chunks.
+    `is_trusted` is true if the build would split unchanged pages into the same chunks.
     """
 
     manifest: Manifest | None = None
@@ -115,7 +115,7 @@ class PreviousGeneration:
     _tokens: TokenReader | None = None
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Open a generation folder; raises IndexCorrupt or IndexUnreadable."""
+        """Open a folder and check its files. Raises IndexCorrupt or IndexUnreadable."""
         if folder is None:
             connection = sqlite3.connect(":memory:", check_same_thread=False)
             connection.executescript(SCHEMA)
@@ -141,12 +141,12 @@ class PreviousGeneration:
         return self._page("url = ?", url)
 
     def reusable_page(self, url: str) -> PageRecord | None:
-        """Return the record of a page if its content, while unchanged, would give the same result again."""
+        """Return the record of a page, or None if the page must be parsed again even if its content is unchanged."""
         record = self.page(url) if self.is_trusted else None
         return record if record is not None and not record.noindex else None
 
     def page_behind(self, requested: str) -> PageRecord | None:
-        """Return the record of the page that a request for this address led to, with or without a redirect."""
+        """Return the record of the page that was received for an address, even after redirects, or None."""
         return self._page("requested = ?1 AND requested != url", requested) or self.page(requested)
 
     def _page(self, condition: str, url: str) -> PageRecord | None:
@@ -154,12 +154,12 @@ class PreviousGeneration:
         return _record(rows[0]) if rows else None
 
     def copied_sources(self, sources: Iterable[str], refresh: Collection[str]) -> set[str]:
-        """Return the sources that need not be read again: those in this generation that `refresh` does not name."""
+        """Return the sources that need not be fetched again: they are in this generation, but not in `refresh`."""
         stored = set(self.manifest.sources) if self.manifest is not None and self.is_trusted else set()
         return stored.intersection(sources).difference(refresh)
 
     def pages(self, prefix: str = "") -> Iterator[PageRecord]:
-        """Yield the records of all addresses with a prefix, in their order."""
+        """Yield the records of all pages whose addresses begin with a prefix, ordered by address."""
         last = prefix
         while rows := self._database.rows(f"{_PAGE} WHERE url > ? ORDER BY url LIMIT 1000", last):
             for row in rows:
@@ -169,37 +169,37 @@ class PreviousGeneration:
             last = rows[-1][0]
 
     def requested(self, source: str, prefix: str) -> list[str]:
-        """Return the addresses with a prefix that led to pages of a source."""
+        """Return the requested addresses of a source's pages, if these and the final addresses begin with a prefix."""
         requested = (record.requested for record in self.pages(prefix) if record.source == source)
         return [url for url in requested if url.startswith(prefix)]
 
     def document(self, url: str) -> tuple[int, str]:
-        """Return number and source of the document with this address; raises IndexCorrupt if it is missing."""
+        """Return (number, source) of the document at an address. Raises IndexCorrupt if the document is missing."""
         rows = self._database.rows("SELECT id, source FROM documents WHERE url = ?", url)
         if not rows:
             raise manifests.corrupt(self._database.path, f"has no document {url}, but records it as indexed")
         return int(rows[0][0]), str(rows[0][1])
 
     def documents(self) -> Iterator[tuple[int, str, str]]:
-        """Yield number, address and source of every document."""
+        """Yield (number, address, source) of every document."""
         last, query = -1, "SELECT id, url, source FROM documents WHERE id > ? ORDER BY id LIMIT 1000"
         while rows := self._database.rows(query, last):
             yield from rows
             last = rows[-1][0]
 
     def sketch(self, document_id: int) -> bytes:
-        """Return the sketch of a document, see `editions`."""
+        """Return the sketch of a document, by which `editions` detects duplicates."""
         [(hashes,)] = self._database.rows("SELECT hashes FROM sketches WHERE document = ?", document_id)
         return bytes(hashes)
 
     def first_signatures(self, source: str) -> Iterator[tuple[int, str, int]]:
-        """Yield number and address of every document of a source, and the signature of its first passage."""
+        """Yield (number, address, signature of the first chunk) of every document of a source."""
         query = "SELECT id, url, first_row FROM documents WHERE source = ?"
         for number, url, row in self._database.rows(query, source):
             yield number, url, self.signatures(range(row, row + 1))[0]
 
     def read(self, document_id: int) -> tuple[Document, list[Chunk], range]:
-        """Return a document without its sections, its chunks without their embedded texts, and their rows."""
+        """Return a document, its chunks and their rows. Sections and embedded texts are empty: they are not stored."""
         columns = ", ".join(DOCUMENT_FIELDS)
         query = f"SELECT {columns}, metadata, first_row, chunks FROM documents WHERE id = ?"  # noqa: S608 - fixed names
         [(*fields, metadata, first, count)] = self._database.rows(query, document_id)
@@ -220,30 +220,30 @@ class PreviousGeneration:
 
     @cached_property
     def _access(self) -> dict[int, AccessLists]:
-        """Return the access lists of documents by number, without documents that have none."""
+        """Map document numbers to access lists. Documents without an access list are absent."""
         query = "SELECT document, term FROM terms WHERE term BETWEEN 'access.' AND 'access/' ORDER BY document, term"
         groups = groupby(self._database.rows(query), key=itemgetter(0))
         return {number: access_of([term for _, term in rows]) for number, rows in groups}
 
     def row_of(self, content_hash: str) -> int | None:
-        """Return a row whose embedded text has this hash, or None."""
+        """Return the row of a chunk whose embedded text has this hash, or None."""
         rows = self._database.rows("SELECT row FROM chunks WHERE content_hash = ? LIMIT 1", content_hash)
         return int(rows[0][0]) if rows else None
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return vectors by row, float32 (n, dimension), as they are stored."""
+        """Return the vectors stored at these rows, float32 (n, dimension)."""
         return self._vectors.vectors(rows)
 
     def tokens(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]] | None:
-        """Return tokens by row as `TokenReader.read` does, or None if the generation has no tokens."""
+        """Return the tokens at these rows as `TokenReader.read` does, or None if the generation has no tokens."""
         return None if self._tokens is None else self._tokens.read(rows)
 
     def signatures(self, rows: range) -> list[int]:
-        """Return the signatures of the texts of chunks by row."""
+        """Return the signatures of the chunks in a range of rows."""
         return [int(number) for number in self._row_facts["signature"][rows.start : rows.stop]]
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the database."""
         self._database.close()
 
 

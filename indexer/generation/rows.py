@@ -1,7 +1,7 @@
-"""Map the arrays of a generation into memory, and handle sets of rows.
+"""Map the arrays of a generation into memory, and represent sets of rows.
 
-`rows.npy` has one entry for each passage. For late interaction, `tokens.npy` has the signs of all tokens, and
-`token_offsets.npy` the first token of each passage.
+`rows.npy` has one entry for each chunk. For late interaction, `tokens.npy` has the signs of the dimensions of all
+tokens, and `token_offsets.npy` has the index of the first token of each chunk.
 """
 
 import os
@@ -20,22 +20,22 @@ from indexer.errors import VectorError
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, corrupt, unreadable
 
 ScoredRows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]  # scores (n,) and rows (n,), best first
-MAX_PASSAGES_WITH_TOKENS = 200_000  # 1 GB with 100 tokens of 48 bytes each
+MAX_PASSAGES_WITH_TOKENS = 200_000  # 1 GB if passages have 100 tokens of 48 bytes
 _MAX_CACHED_ROWS = 50_000
 ROW = np.dtype([("document", "<u4"), ("signature", "<u8")])
 
-# NumPy parses the header of a file with `ast`, which up to Python 3.12 can raise SystemError in two threads at once
-# (python/cpython#106905).
+# NumPy parses the header of a file with `ast`. Until Python 3.12, `ast` can raise SystemError if two threads call it at
+# the same time (python/cpython#106905).
 _HEADER_LOCK = threading.Lock()
-_HEADER_BYTES = 128  # NumPy pads headers to this length, so the header can be written last
+_HEADER_BYTES = 128  # NumPy pads headers to this size, so the header can be written last
 MAX_SIGNATURE_BITS = 2
 
 
 class RowSet:
-    """An immutable set of rows from 0 to total - 1, safe to share between threads."""
+    """An immutable set of rows from 0 to total - 1. Threads may share it."""
 
     def __init__(self, allowed: npt.NDArray[np.bool_]) -> None:
-        """Make a set from a mask, bool (total,), true for the rows in the set."""
+        """Create a set from a mask, bool (total,), which is true for the rows in the set."""
         self.total = len(allowed)
         self.count = int(np.count_nonzero(allowed))
         self.mask: npt.NDArray[np.uint8] = np.packbits(allowed, bitorder="little")
@@ -45,16 +45,16 @@ class RowSet:
 
     @classmethod
     def from_ranges(cls, total: int, ranges: Iterable[tuple[int, int]]) -> "RowSet":
-        """Return the union of ranges [start, end), which may overlap. Raises ValueError for a range beyond `total`."""
+        """Return the union of ranges [start, end), which may overlap. Raises ValueError if one ends after `total`."""
         ends = np.fromiter(chain.from_iterable(ranges), dtype=np.int64).reshape(-1, 2)
         if len(ends) and (ends.min() < 0 or ends.max() > total or (ends[:, 0] > ends[:, 1]).any()):
             raise ValueError(f"a range of rows is not between 0 and {total}")
-        # by row, the ranges that begin there minus those that end there; the running sum counts the ranges over a row
+        # starts minus ends at each row; their cumulative sum is the number of ranges that contain the row
         steps = np.bincount(ends[:, 0], minlength=total + 1) - np.bincount(ends[:, 1], minlength=total + 1)
         return cls(np.cumsum(steps[:total]) > 0)
 
     def rows(self) -> npt.NDArray[np.int64]:
-        """Return the rows in ascending order, int64 (count,), read-only; short arrays are cached."""
+        """Return the rows in ascending order, a read-only array, int64 (count,). Short arrays are cached."""
         if self._rows is not None:
             return self._rows
         rows = np.flatnonzero(np.unpackbits(self.mask, count=self.total, bitorder="little"))
@@ -64,17 +64,17 @@ class RowSet:
         return rows
 
     def contains(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return whether row numbers are in the set, bool of the same shape; they must be less than `total`."""
+        """Return a mask with the shape of `rows`, true for rows in the set. All rows must be less than `total`."""
         are_inside: npt.NDArray[np.bool_] = self.mask[rows >> 3] & (1 << (rows & 7)) != 0
         return are_inside
 
     def __and__(self, other: "RowSet") -> "RowSet":
-        """Return the intersection with a set of the same total."""
+        """Return the intersection with a set that has the same `total`."""
         both = np.unpackbits(self.mask & other.mask, count=self.total, bitorder="little")
         return RowSet(both.astype(np.bool_))
 
     def __contains__(self, row: int) -> bool:
-        """Return whether a row number is in the set; it must be less than `total`."""
+        """Return whether a row is in the set. The row must be less than `total`."""
         return bool(self.mask[row >> 3] >> (row & 7) & 1)
 
 
@@ -86,20 +86,20 @@ class TermHits(NamedTuple):
 
 
 class RowFacts(NamedTuple):
-    """The numbers of documents and the signatures of texts of chunks, (n,)."""
+    """Document numbers and text signatures of n chunks, two arrays (n,)."""
 
     documents: npt.NDArray[np.integer]
     signatures: npt.NDArray[np.uint64]
 
 
 def read_array(path: Path, dtype: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:
-    """Map an array; raises IndexCorrupt if its dtype or shape differs, IndexUnreadable if it cannot be read."""
+    """Map an array file into memory. Raises IndexUnreadable, or IndexCorrupt if the dtype or shape is wrong."""
     try:
         with _HEADER_LOCK:
             array = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))  # a memmap is slow to index
     except OSError as error:
         raise unreadable(path, error) from error
-    except Exception as error:  # NumPy's parser of the header raises whatever Python's tokenizer does
+    except Exception as error:  # NumPy's header parser can raise any error of Python's tokenizer
         raise corrupt(path, "is not a readable array") from error
     if array.dtype != dtype or array.ndim != dimensions or not array.flags.c_contiguous:
         raise corrupt(path, "is an array of another type or shape")
@@ -107,19 +107,19 @@ def read_array(path: Path, dtype: npt.DTypeLike, dimensions: int = 1) -> npt.NDA
 
 
 def read_arrays(folder: Path, kinds: dict[str, npt.DTypeLike]) -> list[npt.NDArray[Any]]:
-    """Map several arrays of one dimension by their file names. Raises as `read_array` does."""
+    """Map one-dimensional arrays into memory. `kinds` maps file names to dtypes. Raises as `read_array` does."""
     return [read_array(folder / name, dtype) for name, dtype in kinds.items()]
 
 
 def why_no_tokens(passages: int, broken: tuple[int, int], *, is_multilingual: bool) -> str:
-    """Return the reason not to keep tokens by default, or an empty string.
+    """Return the reason why a build stores no tokens by default, or an empty string if it stores them.
 
-    Tokens mislead in languages that the model does not know, and between languages of a multilingual model.
+    Late interaction ranks badly in languages that the model does not know, and between different languages.
 
     Args:
         passages: number of passages.
-        broken: `Embedder.count_broken` of a sample.
-        is_multilingual: the model was trained on many languages.
+        broken: result of `Embedder.count_broken` for a sample of passages.
+        is_multilingual: whether the model was trained on many languages.
     """
     if is_multilingual:
         return "the model is multilingual, and tokens mislead between languages"
@@ -129,7 +129,7 @@ def why_no_tokens(passages: int, broken: tuple[int, int], *, is_multilingual: bo
 
 
 class TokenWriter:
-    """Appends tokens to a file; uses 4 bytes of memory for each passage."""
+    """Appends the tokens of passages to a file. It uses 4 bytes of memory for each passage."""
 
     def __init__(self, folder: Path) -> None:
         """Create the file; raises OSError."""
@@ -151,7 +151,7 @@ class TokenWriter:
         self.count += len(counts)
 
     def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
-        """Return the tokens of added passages by row, in the form that `add` takes; raises OSError."""
+        """Return the signs and token counts of passages that have been added, by row. Raises OSError."""
         counts = np.concatenate(self._counts)
         ends = counts.cumsum(dtype=np.int64)
         self._file.flush()
@@ -160,7 +160,7 @@ class TokenWriter:
         return np.asarray(signs[spread((ends - counts)[rows], counts[rows])]), counts[rows]
 
     def finish(self) -> None:
-        """Complete both files; raises OSError."""
+        """Write the header of the token file, and the file of offsets. Raises OSError."""
         offsets = np.concatenate([[0], *self._counts]).cumsum(dtype=np.int64)
         fields = {"descr": "|u1", "fortran_order": False, "shape": (int(offsets[-1]), self._token_bytes)}
         self._file.seek(0)
@@ -169,20 +169,20 @@ class TokenWriter:
         np.save(self._folder / TOKEN_OFFSETS, offsets, allow_pickle=False)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the token file."""
         self._file.close()
 
     def remove(self) -> None:
-        """Remove the incomplete file."""
+        """Close and delete the token file."""
         self._file.close()
         (self._folder / TOKENS).unlink()
 
 
 class TokenReader:
-    """Reads the tokens of a published generation; safe to share between threads."""
+    """Reads the tokens of a published generation. Threads may share it."""
 
     def __init__(self, folder: Path, passages: int) -> None:
-        """Map the files; raises IndexCorrupt or IndexUnreadable."""
+        """Map the files into memory. Raises IndexCorrupt or IndexUnreadable."""
         self._path = folder / TOKEN_OFFSETS
         self.signs: Signs = read_array(folder / TOKENS, np.uint8, 2)
         self._offsets: npt.NDArray[np.int64] = read_array(folder / TOKEN_OFFSETS, np.int64)
@@ -192,13 +192,13 @@ class TokenReader:
             raise corrupt(folder / TOKEN_OFFSETS, "does not match tokens.npy")
 
     def gather(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """Return all signs, and the first token, int64 (n,), and number of tokens, int32 (n,), of each passage."""
+        """Return all signs, the index of the first token of each row, int64 (n,), and the token counts, int32 (n,)."""
         starts, ends = self._offsets[rows], self._offsets[rows + 1]
-        if ((starts < 0) | (ends < starts) | (ends > len(self.signs))).any():  # damaged after opening
+        if ((starts < 0) | (ends < starts) | (ends > len(self.signs))).any():  # the file was damaged after opening
             raise corrupt(self._path, "does not match tokens.npy")
         return self.signs, starts, (ends - starts).astype(np.int32)
 
     def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
-        """Return the tokens of passages by row, in the form that `TokenWriter.add` takes."""
+        """Return the signs and token counts of passages by row, in the form of the arguments of `TokenWriter.add`."""
         _, starts, counts = self.gather(rows)
         return self.signs[spread(starts, counts)], counts

@@ -1,8 +1,8 @@
-"""Write vectors to FAISS in row order, and search them through a memory map, with or without a filter.
+"""Write vectors to a FAISS index, and search it through a memory map, with or without a filter.
 
-Every index has a store: the vectors as float16 codes in row order. Scores always come from the store, and the next
-build copies unchanged vectors from it. A `flat` index is the store alone. A `pq` index finds candidates by 4-bit codes
-of all vectors, and an `ivf` index has these codes in lists.
+Every index contains a store: the vectors as float16 codes in row order. Scores are always computed from the store, and
+the next build copies unchanged vectors from it. A `flat` index is only a store. A `pq` index also has 4-bit codes, and
+scans all of them to find candidates. An `ivf` index groups the codes into lists, and scans some lists.
 """
 
 import math
@@ -25,10 +25,10 @@ _METRIC = faiss.METRIC_INNER_PRODUCT
 _LARGEST = float(np.finfo(np.float16).max)
 _PAGE_BYTES = 4096
 
-# Numbers of vectors from which each kind of index is the fastest; see "Index types" in docs/running.md.
+# Minimum numbers of vectors for which `pq` and `ivf` are the fastest; see "Index types" in docs/running.md.
 _PQ_FROM = 2_000
 _IVF_FROM = 131_072
-# Training
+# Parameters for training
 _CODE_BITS = 4
 _LISTS_PER_QUERY = 192
 _TRAINING_VECTORS_PER_LIST = 40
@@ -36,23 +36,23 @@ _TRAINING_ROUNDS = 10
 _MIN_TRAINING_VECTORS = 20_000
 _VECTORS_PER_BLOCK = 16_384
 _SEED = 1234
-# Searching
+# Parameters for searching
 _CANDIDATES_PER_HIT = 3
 _MIN_CANDIDATES = 150
 _CODES_PER_CALL = 1024
 _CANDIDATE_MARGIN = 1.3
-_MAX_ROWS_WITHOUT_SEARCH = 20_000  # scoring each allowed row is faster up to here
-# A filter and a query may have different subjects, so that the lists near the query have few allowed rows.
+_MAX_ROWS_WITHOUT_SEARCH = 20_000  # up to here, scoring all allowed rows is faster than a search
+# With a filter, more lists are scanned: those nearest to the query may contain few allowed rows.
 _FILTERED_LIST_SHARE = 0.25
 _FILTERED_CANDIDATE_FACTOR = 3
 
 
 class VectorWriter:
-    """Gathers vectors in row order, with 2 bytes of memory for each number, and writes one file."""
+    """Collects vectors in row order, with 2 bytes of memory for each number, and writes them to one file."""
 
     def __init__(self, dimension: int) -> None:
         self._dimension = dimension
-        # one quantiser for two dimensions has the best ratio of recall to scan time
+        # one quantiser for every two dimensions has the best ratio of recall to scan time
         self._quantisers = dimension // 2 if dimension % 2 == 0 else dimension
         self._store = _new_store(dimension)
 
@@ -62,7 +62,7 @@ class VectorWriter:
         return int(self._store.ntotal)
 
     def add(self, vectors: Vectors) -> None:
-        """Append vectors, float32 (n, dimension); raises VectorError if one cannot be stored or compared."""
+        """Append vectors, float32 (n, dimension). Raises VectorError for a wrong shape, NaN or huge numbers."""
         if vectors.ndim != 2 or vectors.shape[1] != self._dimension:
             raise VectorError(
                 f"the embedder gave vectors of shape {vectors.shape}, not (n, {self._dimension}); check the model"
@@ -76,11 +76,11 @@ class VectorWriter:
         self._store.add(np.ascontiguousarray(vectors, dtype=np.float32))
 
     def read(self, rows: Rows) -> Vectors:
-        """Return vectors that were added, by row, with their float16 values: float32 (n, dimension)."""
+        """Return added vectors by row, float32 (n, dimension), rounded to float16."""
         return self._store.reconstruct_batch(rows)  # type: ignore[no-any-return]
 
     def write(self, path: Path) -> None:
-        """Build the index and write the file, which is the same for the same vectors. Raises OSError."""
+        """Build the index and write it to a file. Equal vectors result in equal files. Raises OSError."""
         index = self._store
         if self.count >= _PQ_FROM:
             base = self._trained_pq() if self.count < _IVF_FROM else self._trained_ivf()
@@ -88,7 +88,7 @@ class VectorWriter:
             index.k_factor = _CANDIDATES_PER_HIT
         try:
             faiss.write_index(index, str(path))
-        except RuntimeError as error:  # FAISS reports a full disk as its own exception
+        except RuntimeError as error:  # FAISS raises its own exception if the disk is full
             raise OSError(f"cannot write {path}: {' '.join(str(error).split())[:200]}") from error
 
     def _trained_pq(self) -> Any:
@@ -109,7 +109,7 @@ class VectorWriter:
         index.train(sample)
         self._filled(index)
         index.nprobe = min(_LISTS_PER_QUERY, nlist)
-        # float16 is faster for a query, which reads every centroid once. The vectors were assigned in float32.
+        # Queries compare all centroids, which is faster in float16. The vectors were assigned to lists in float32.
         compact = _new_store(self._dimension)
         compact.add(exact.reconstruct_n(0, nlist))
         index.quantizer = compact
@@ -133,20 +133,20 @@ def _new_store(dimension: int) -> Any:
 
 
 class _Scratch(threading.local):
-    """Buffers of one searching thread."""
+    """Buffers for the searches of one thread."""
 
     codes: Any = None  # uint8 (n, code size)
     scanner: Any = None  # InvertedListScanner, reused because FAISS never frees it
 
 
 class VectorReader:
-    """Searches a published file through a memory map, which processes share; concurrent searches are safe.
+    """Searches a published file through a memory map, which processes share. Threads may search concurrently.
 
-    The file may be deleted while it is open, but must never be written to.
+    The file may be deleted while it is open, but must not be modified.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a file with a verified checksum: FAISS is not safe on hostile bytes. Raises IndexCorrupt."""
+        """Open a file whose checksum was verified, because FAISS may crash on other bytes. Raises IndexCorrupt."""
         try:
             index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except (RuntimeError, MemoryError) as error:
@@ -170,20 +170,20 @@ class VectorReader:
         self.dimension = int(index.d)
         self._codes = faiss.rev_swig_ptr(store.codes.data(), self.count * store.code_size)
         self._codes = self._codes.reshape(self.count, store.code_size)
-        # maps every page before the first query; the pages are in memory since the checksum was computed
+        # touches every memory page, so that the first query is fast; the checksum has already read the file
         self._codes.reshape(-1)[::_PAGE_BYTES].max(initial=0)
         self._params: dict[int, Any] = {}
         self._scratch = _Scratch()
 
     def search(self, vector: Vectors, k: int, allowed: RowSet | None = None) -> ScoredRows:
-        """Find the k allowed vectors with the largest inner product with a vector, float32 (dimension,).
+        """Find the k allowed vectors with the largest inner products with a query vector, float32 (dimension,).
 
         Returns scores, float32 (n,), best first, and rows, int64 (n,). Raises VectorError as `check_query_vector` does.
         """
         check_query_vector(vector, self.dimension)
         scratch = self._scratch
         if scratch.codes is None:
-            # For one query, a pool of threads costs more than it gains. OpenMP keeps this setting per thread.
+            # For a single query, a thread pool takes longer than it saves. The setting applies to this thread only.
             faiss.omp_set_num_threads(1)
             scratch.scanner = self._store.sq.select_InvertedListScanner(_METRIC, None, False, None)
             scratch.codes = np.empty((_CODES_PER_CALL, self._store.code_size), dtype=np.uint8)
@@ -198,14 +198,14 @@ class VectorReader:
         if params is None and self.kind != "flat":
             params = self._params[k] = faiss.IndexRefineSearchParameters(k_factor=candidates / k)
         scores, rows = np.empty(k, np.float32), np.empty(k, np.int64)
-        # the C++ method, without the checks and copies of the Python one
+        # calls the C++ method, because the Python wrapper adds checks and copies
         self._index.search_c(1, faiss.swig_ptr(query), k, faiss.swig_ptr(scores), faiss.swig_ptr(rows), params)
         if rows[-1] < 0:
             scores, rows = scores[rows >= 0], rows[rows >= 0]
         return self._checked(scores), rows
 
     def vectors(self, rows: Rows) -> Vectors:
-        """Return vectors by row with their float16 values, which a writer stores unchanged. Raises VectorError."""
+        """Return the vectors at these rows, float32 (n, dimension). Raises VectorError if a row does not exist."""
         if len(rows) and (rows.min() < 0 or rows.max() >= self.count):
             raise VectorError(f"there are {self.count:,} vectors, and none in row {int(rows.max()):,}")
         numbers = _as_float32(self._codes.take(rows, axis=0))
@@ -214,13 +214,13 @@ class VectorReader:
         return numbers
 
     def _checked(self, numbers: Vectors) -> Vectors:
-        """Return the numbers. If one is not finite, the file was damaged after opening: raise IndexCorrupt."""
+        """Return the numbers. Raises IndexCorrupt if one is not finite: the file was damaged after opening."""
         if not np.isfinite(numbers).all():
             raise corrupt(self._path, "has a vector with NaN or infinity")
         return numbers
 
     def _allowed_candidates(self, query: Vectors, count: int, allowed: RowSet) -> Rows:
-        """Return allowed rows, ascending, that probably include the nearest `count`. They may be all allowed rows."""
+        """Return allowed rows in ascending order. They probably include the `count` nearest allowed vectors."""
         if self.base is None or allowed.count <= _MAX_ROWS_WITHOUT_SEARCH:
             return allowed.rows()
         if self.kind == "ivf":
@@ -232,7 +232,7 @@ class VectorReader:
             depth = math.ceil(_CANDIDATE_MARGIN * count * allowed.total / allowed.count)
             rows = self.base.search(query, min(depth, self.count))[1][0]
             rows = np.sort(rows[allowed.contains(rows)])
-        # Too few of the candidates are allowed if the query and the filter have different subjects.
+        # If the filter selects documents far from the query, too few candidates remain: score all allowed rows.
         return rows if len(rows) >= min(count, allowed.count) else allowed.rows()
 
     def _score(self, query: Vectors, k: int, rows: Rows) -> ScoredRows:
@@ -244,21 +244,21 @@ class VectorReader:
         codes, heap = faiss.swig_ptr(gathered), (faiss.swig_ptr(heap_scores), faiss.swig_ptr(heap_rows))
         for start in range(0, len(rows), _CODES_PER_CALL):
             some = rows[start : start + _CODES_PER_CALL]
-            np.take(self._codes, some, axis=0, out=gathered[: len(some)], mode="clip")  # mode "raise" would copy again
+            np.take(self._codes, some, axis=0, out=gathered[: len(some)], mode="clip")  # mode "raise" makes a copy
             scanner.scan_codes(len(some), codes, faiss.swig_ptr(some), *heap, k)
         order = np.lexsort((heap_rows, -heap_scores))
         return self._checked(heap_scores[order]), heap_rows[order]
 
 
 def _as_float32(codes: npt.NDArray[np.uint8]) -> Vectors:
-    """Return float16 codes (n, 2 × dimension) as numbers; infinity and NaN become numbers above `_LARGEST`."""
-    # faster than NumPy's cast: shifts sign, exponent and fraction, and adds 112 to the exponent by a multiplication
+    """Convert float16 codes, (n, 2 × dimension), to float32. Infinity and NaN become numbers beyond `_LARGEST`."""
+    # Faster than NumPy's cast: shift the sign, exponent and fraction; the factor 2**112 corrects the exponent's bias.
     bits = (codes.view(np.int16).astype(np.int32).view(np.uint32) << 13) & 0x8FFFE000
     return bits.view(np.float32) * np.float32(2.0**112)
 
 
 def check_query_vector(vector: Vectors, dimension: int) -> None:
-    """Raise VectorError unless a query vector has this dimension and finite numbers."""
+    """Raise VectorError if a query vector has another dimension, or numbers that are not finite."""
     if vector.shape != (dimension,):
         raise VectorError(f"a query vector has shape {vector.shape}, the index needs ({dimension},)")
     if not np.isfinite(vector).all():

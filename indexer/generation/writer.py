@@ -1,4 +1,4 @@
-"""Write the files of a generation. A chunk has the same row in all of them."""
+"""Write the files of a generation. Each chunk has the same row in all files."""
 
 import hashlib
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ _WORD_FACTORS = _BIT_FACTORS[:_SHINGLE_WORDS]
 
 
 class GenerationWriter:
-    """Fills the folder of a new generation; `close` closes the files, complete or not."""
+    """Writes the files of a new generation. Call `finish` to complete them, and always `close` at the end."""
 
     def __init__(self, folder: Path, dimension: int, *, tokens: bool = False) -> None:
-        """Create the files, with or without `tokens`; raises OSError or sqlite3.Error if that fails."""
+        """Create the files, with a token file if `tokens` is true. Raises OSError or sqlite3.Error."""
         self._folder = folder
         self._dimension = dimension
         self.documents = DocumentWriter(folder / DOCUMENTS)
@@ -54,20 +54,20 @@ class GenerationWriter:
         return learn_versions((*facts, signature) for facts, signature in documents)
 
     def add(
-        self, document: Document, chunks: Sequence[Chunk], carried: tuple[Sequence[int], bytes] | None = None
+        self, document: Document, chunks: Sequence[Chunk], reused: tuple[Sequence[int], bytes] | None = None
     ) -> int:
-        """Store a document and its chunks, which get the next rows, and return the signature of the first chunk.
+        """Store a document, and its chunks at the next rows. Return the signature of the first chunk.
 
-        The caller adds `vectors` and `tokens` of the chunks later. `carried` has the signatures of the chunks and the
-        sketch of the document if an earlier generation has them.
+        The caller adds the vectors and tokens of the chunks later. For an unchanged document, `reused` has the
+        signatures of the chunks and the sketch of the document from the previous generation.
         """
         terms = terms_of(document)
         if document.access != EVERYBODY:
             self.schema_version = manifests.RESTRICTED_VERSION
         hashes = [np.empty(0, np.uint64)]
         for row, chunk in enumerate(chunks, self.documents.chunks):
-            if carried is None:
-                hashes.append(word_hashes(chunk.text))  # `add` takes the words from the cache of `find_words`
+            if reused is None:
+                hashes.append(word_hashes(chunk.text))  # caches the words for `lexical.add`
             self.lexical.add(
                 row,
                 title=chunk.title,
@@ -78,7 +78,7 @@ class GenerationWriter:
                 date=document.date,
                 language=document.language,
             )
-        signatures, hash_sketch = carried or (list(map(signature_of, hashes[1:])), sketch(np.concatenate(hashes)))
+        signatures, hash_sketch = reused or (list(map(signature_of, hashes[1:])), sketch(np.concatenate(hashes)))
         rows = np.empty(len(chunks), ROW)
         rows["document"], rows["signature"] = self.documents.documents, signatures
         self._rows.append(rows)
@@ -86,16 +86,16 @@ class GenerationWriter:
         return signatures[0]
 
     def drop_tokens(self) -> None:
-        """Drop all tokens; raises OSError."""
+        """Delete the token file, so that the generation has no tokens. Raises OSError."""
         if self.tokens is not None:
             self.tokens.remove()
             self.tokens = None
 
     def finish(self) -> dict[str, FileRecord]:
-        """Complete every file and return their records by name.
+        """Complete all files. Return the size and checksum of each file by name.
 
         Raises:
-            VectorError: there are more or fewer vectors, or passages with tokens, than chunks.
+            VectorError: the number of vectors, or of passages with tokens, is not the number of chunks.
             OSError, sqlite3.Error: the disk is full or failing.
         """
         if self.vectors.count != self.documents.chunks:
@@ -112,7 +112,7 @@ class GenerationWriter:
         return {path.relative_to(self._folder).as_posix(): manifests.record_file(path) for path in files}
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files, even if they are incomplete."""
         self.documents.close()
         self.lexical.close()
         if self.tokens is not None:
@@ -120,22 +120,22 @@ class GenerationWriter:
 
 
 def signature(text: str) -> int:
-    """Return the signature of a text, 64 bits, which ignores case, accents, punctuation and white space."""
+    """Return the 64-bit signature of a text. It ignores case, accents, punctuation and white space."""
     return signature_of(word_hashes(text))
 
 
 def word_hashes(text: str) -> npt.NDArray[np.uint64]:
-    """Return a hash of each folded word of a text, in order."""
+    """Return the hashes of the words of a text in order, ignoring case and accents."""
     return np.fromiter(map(_hash, find_words(text)), dtype=np.uint64)
 
 
 def signature_of(hashes: npt.NDArray[np.uint64]) -> int:
-    """Return the signature of a text from the hashes of its words. The order of words within a shingle counts."""
+    """Return the 64-bit signature of a text: a one-bit MinHash of its sequences of three words."""
     shingles = np.zeros(max(len(hashes) - _SHINGLE_WORDS + 1, 1), dtype=np.uint64)
     for place, factor in enumerate(_WORD_FACTORS):
         products = hashes[place : place + len(shingles)] * factor
         shingles[: len(products)] += products
-    shingles ^= shingles >> np.uint64(32)  # multiplication carries only to higher bits
+    shingles ^= shingles >> np.uint64(32)  # mixes high bits into low bits, unlike the products
     lowest = (shingles[:, np.newaxis] * _BIT_FACTORS).min(axis=0)
     bits = (lowest * _BIT_FACTORS) >> np.uint64(63)
     return int.from_bytes(np.packbits(bits.astype(np.uint8), bitorder="little").tobytes(), "little")

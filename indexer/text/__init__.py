@@ -1,3 +1,3 @@
-"""Bytes to plain text: charsets, invisible characters, TOML, and notes on guesses.
+"""Convert bytes to plain text: decode charsets, remove invisible characters, parse TOML, and note guesses.
 
-May not import other rooms."""
+Must not import other packages of `indexer`."""

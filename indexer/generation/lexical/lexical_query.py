@@ -1,6 +1,6 @@
-"""Parse a query into terms: its syntax, its distinctive words, corrections and synonyms.
+"""Parse the syntax of a query, and replace its words by search terms, with corrections and synonyms.
 
-Any text is a valid query: parsing never fails.
+Parsing never fails, because any text is a valid query.
 """
 
 import re
@@ -23,9 +23,9 @@ _QUOTES = '"“”„«»'
 _PHRASE = f"[{_QUOTES}][^{_QUOTES}]+[{_QUOTES}]"
 _QUOTED = re.compile(f"({_PHRASE})")
 _SYNTAX = re.compile(rf"[{_QUOTES}]|(?<!\S)-")
-# An excluded word has at least three letters, and a vowel if it is ASCII. Other words after a dash are options: -xzf.
+# An excluded word has at least three letters, and a vowel if it is ASCII. Other words after a dash are options (-xzf).
 _EXCLUDED = re.compile(rf"(?<!\S)-({_PHRASE}|(?=[a-z]*[aeiouy]|[^a-z])[^\W\d_]\w{{2,}}(?:-\w+)*)(?!\S)", re.IGNORECASE)
-# Brackets, operators and calls; options of commands; words of signs alone, except dashes and ampersands.
+# Matches code and commands: brackets, operators, calls, options, and signs alone, except dashes and ampersands.
 _CODE = re.compile(
     r"[{}=;<>|\\$`]|\w\(|::|(?<!\S)--\w|(?<!\S)-\w{1,2}(?!\S)|(?<!\S)-\w++(?<=[A-Za-z]\d)(?!\S)|"
     r"(?<!\S)[()\[\].*/+~^%#@]+(?!\S)"
@@ -35,7 +35,7 @@ _NAME = re.compile(r"(?<![\w-])\w++(?:(?:[.-]|::|->)\w++)+")
 
 
 class ParsedQuery(NamedTuple):
-    """The optional words, required phrases and excluded parts of a query. `meaning` is the query without the latter."""
+    """A query, split into optional words, required phrases and excluded parts. `meaning` lacks the excluded parts."""
 
     words: str
     required: tuple[str, ...]
@@ -44,11 +44,11 @@ class ParsedQuery(NamedTuple):
 
 
 def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> ParsedQuery:
-    """Parse a query; this never fails. If all words of a query are excluded, they are read as plain words.
+    """Split a query into optional, required and excluded parts. If all words are excluded, treat them as optional.
 
     Args:
-        text: the text as it was typed or pasted; of a traceback or log, only the lines that name errors are read.
-        is_option: returns whether a word after a dash is an option of a command; if any is, all are.
+        text: the typed or pasted text. In a traceback or log, only the lines that name errors are used.
+        is_option: returns whether a word after a dash is a command-line option. If one is, no word is excluded.
     """
     is_plain = text.isascii() and text.isprintable()
     typed = text if is_plain else visible(text)
@@ -75,9 +75,9 @@ def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> Pa
     return ParsedQuery(words, tuple(phrases), tuple(excluded), without_joiners(meaning or text))
 
 
-# folded words → texts to search for instead; they include the words themselves if these are searched for too
+# Maps folded words to the texts to search for instead. These include the words if they are searched for too.
 Synonyms = Mapping[tuple[str, ...], Sequence[str]]
-# term → the languages whose rules give it; a term that the rules of all languages give is not listed
+# Maps a term to the languages whose stemming rules produce it. Terms that all languages produce are omitted.
 Rules = Mapping[str, frozenset[str]]
 MAX_SYNONYM_WORDS = 8
 _MAX_PHRASE_WORDS = 32
@@ -87,23 +87,23 @@ _MIN_HALF_LETTERS, _MAX_COMPOUND_LETTERS = 3, 32
 
 Languages = tuple[str, ...]
 Terms = tuple[str, ...]
-Readings = tuple[Terms, ...]  # the terms of a phrase by the rules of each language, without repetitions
+Readings = tuple[Terms, ...]  # distinct sequences of terms, by the rules of each language
 
 
 class Clause(NamedTuple):
-    """A required or excluded word or phrase with alternative readings; `rules` has the `Rules` of a single term."""
+    """A required or excluded word or phrase, which any of its `readings` matches. Only a single word has `rules`."""
 
     readings: Readings
     text: str
     rules: tuple[tuple[str, frozenset[str]], ...] = ()
 
     def __str__(self) -> str:
-        """Return the clause in the syntax of a query."""
+        """Return the clause in query syntax: in quotation marks."""
         return f'"{self.text}"'
 
 
 class QueryExpansion(NamedTuple):
-    """A word or phrase of the query with the words that were added for it."""
+    """A word or phrase of a query, and the texts that were added or substituted for it."""
 
     typed: str
     searched: tuple[str, ...]
@@ -113,9 +113,9 @@ class QueryExpansion(NamedTuple):
 class Lookups(NamedTuple):
     """Functions that look words up in an index.
 
-    `is_known` returns the number of passages with a term, or whether there is any. `is_word` returns whether an unknown
-    word is spelled correctly, `corrections` its corrections, the likeliest first, and `compounds` words that begin or
-    end with it. `has_phrase` returns whether a passage has words side by side.
+    `is_known` returns the number of passages with a term, or only 0 or 1. For an unknown word, `is_word` returns
+    whether it is spelled correctly, `corrections` its corrections, the likeliest first, and `compounds` the words that
+    begin or end with it. `has_phrase` returns whether any passage contains these words as a phrase.
     """
 
     is_known: Callable[[str], int]
@@ -126,12 +126,12 @@ class Lookups(NamedTuple):
 
 
 class LexicalQuery(Struct, frozen=True):
-    """A query in the terms of `analysis.terms_in`.
+    """A parsed query, with the search terms of `analysis.terms_in`.
 
-    Each of the optional `words` has alternative terms. `synonyms` are optional phrases. `pairs` are optional phrases
-    that are not highlighted: names, quantities, and stop words with their neighbours. `query_words` has `words` and the
-    words of `required`, without stop words. The terms in `marked` are highlighted. The search by meaning uses
-    `meaning`, the query without excluded parts. `did_you_mean` is the corrected query, if it has mistakes.
+    `words` are optional words, each with alternative terms. `synonyms` are optional phrases. `pairs` are optional
+    phrases that are not highlighted: names, quantities, and stop words with their neighbours. `query_words` has `words`
+    and the distinctive words of `required`. Terms in `marked` are highlighted. `meaning` is the text for the vector
+    search, without excluded parts. `did_you_mean` is the query with corrections, or None without corrections.
     """
 
     words: tuple[Terms, ...]
@@ -152,7 +152,7 @@ class LexicalQuery(Struct, frozen=True):
         return bool(self.required or self.excluded)
 
     def marked_in(self, language: str | None) -> frozenset[str]:
-        """Return the terms to highlight in a document of a language."""
+        """Return the terms to highlight in a document in this language."""
         rules = analysis.rules_for(language)
         wrong = [term for term, languages in self.rules.items() if rules not in languages]
         return self.marked.difference(wrong) if wrong else self.marked
@@ -164,12 +164,12 @@ def read_query(
     lookups: Lookups | None = None,
     synonyms: Synonyms = MappingProxyType({}),
 ) -> LexicalQuery:
-    """Parse a user's query. Stop words count only in phrases, or if the query has no other words.
+    """Parse the query of a user. Outside phrases, stop words are ignored unless the query has no other words.
 
     Args:
         text: the query.
         passages: number of passages in the index by language, never empty.
-        lookups: access to the words of the index; without lookups, nothing is corrected.
+        lookups: functions that look up words in the index; without them, no word is corrected.
         synonyms: see `Synonyms`.
     """
     languages = analysis.all_rules(passages)
@@ -196,9 +196,9 @@ def read_query(
             forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
             compounds += [substitute.words] if substitute.is_split else []
         elif lookups and len(distinctive) > 1 and not word.isalnum() and has_sign(word):
-            # Drop what the index lacks: a lone sign, or a name with signs if the words within it are searched for too.
-            says_little = analysis.words_within(word) or not any(map(str.isalpha, word))
-            if says_little and not lookups.is_known(sign_name(word)):
+            # If the index lacks a sign alone, or a name with signs whose inner words are searched for too, drop it.
+            is_dispensable = analysis.words_within(word) or not any(map(str.isalpha, word))
+            if is_dispensable and not lookups.is_known(sign_name(word)):
                 continue
         optional |= dict.fromkeys(forms)
     if lookups is not None and len(expanded.words) > 1 and not analysis.is_spaceless(parsed.words):
@@ -243,7 +243,7 @@ def read_query(
 
 
 def _is_option(lookups: Lookups, languages: Languages, word: str) -> bool:
-    """Return whether the index has a word with a dash in front, or lacks the word without the dash."""
+    """Return whether a word after a dash is an option: the index has it with the dash, or lacks it without."""
     if lookups.is_known(sign_name(f"-{word}")):
         return True
     return not any(_has_word(lookups, languages, each) for each in analysis.find_words(word))
@@ -254,7 +254,7 @@ def _has_word(lookups: Lookups, languages: Languages, word: str) -> bool:
 
 
 def _names(text: str) -> list[list[str]]:
-    """Return the words of each compound name. One with hyphens, as in prose, counts only if it is the whole query."""
+    """Return the words of each compound name, such as os.path. Skip hyphenated words that are not the whole text."""
     names = [name[0] for name in islice(_NAME.finditer(text), _MAX_CLAUSES)]
     likely = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
     return [analysis.find_words(name)[:_MAX_PHRASE_WORDS] for name in likely]
@@ -263,10 +263,10 @@ def _names(text: str) -> list[list[str]]:
 def _joined_neighbours(
     typed: Sequence[str], distinctive: Mapping[str, bool], lookups: Lookups, languages: Languages
 ) -> list[tuple[str, str]]:
-    """Return the neighbouring words of a query that the index has as one word: web hook, log in."""
+    """Return pairs of neighbouring words that the index has as one word, such as (web, hook) or (log, in)."""
     neighbours = []
     for first, second in islice(pairwise(typed), _MAX_LOOKED_UP_WORDS):
-        joined = (first + second).lower()  # a capital inside would split it again, as in WebHook
+        joined = (first + second).lower()  # lower case, because `TERMS` would split WebHook
         may_join = joined.isalpha() and len(first) > 1 < len(second) and (first in distinctive or second in distinctive)
         if may_join and _has_word(lookups, languages, joined):
             neighbours.append((first, second))
@@ -274,10 +274,10 @@ def _joined_neighbours(
 
 
 class _Expanded(NamedTuple):
-    """The words to search for after synonyms were applied.
+    """The words of a query after synonym rules have been applied.
 
-    Synonyms that are one word are in `alternatives`, longer ones in `phrases`. `also` has each matched text with all
-    its synonyms.
+    `alternatives` maps a word to its synonyms of one word. `phrases` has the synonyms of several words. `also` has each
+    text that a rule matched, with all its synonyms.
     """
 
     words: list[str]
@@ -287,7 +287,7 @@ class _Expanded(NamedTuple):
 
 
 def _expand(typed: list[str], synonyms: Synonyms) -> _Expanded:
-    """Return the words of a query with their synonyms; among matching rules, the longest wins."""
+    """Apply synonym rules to the words of a query. If several rules match at a word, apply the longest."""
     if not synonyms:
         return _Expanded(typed, {}, [], [])
     expanded = _Expanded([], {}, [], [])
@@ -318,12 +318,12 @@ def _expand(typed: list[str], synonyms: Synonyms) -> _Expanded:
 
 
 def folded_words(text: str) -> tuple[str, ...]:
-    """Return the words of a text, folded."""
+    """Return the folded words of a text."""
     return tuple(map(fold, analysis.find_words(text)))
 
 
 class _Substitute(NamedTuple):
-    """Alternative words to search for instead of a word that the index lacks, or its two halves if `is_split`."""
+    """Words to search for instead of a word that the index lacks: alternatives, or if `is_split`, its two halves."""
 
     words: tuple[str, ...]
     reason: Literal["correction", "compound"]
@@ -331,7 +331,7 @@ class _Substitute(NamedTuple):
 
 
 class _Corrector(dict[str, _Substitute | None]):
-    """At most `_MAX_CORRECTED_WORDS` substitutes for the unknown words of one query; None for other words."""
+    """A dict that finds substitutes for unknown words of a query. Known words and words over the limit map to None."""
 
     def __init__(self, lookups: Lookups, languages: Languages) -> None:
         self._lookups = lookups
@@ -347,7 +347,7 @@ class _Corrector(dict[str, _Substitute | None]):
         return substitute
 
     def _substitute(self, word: str) -> _Substitute | None:
-        """Return the first of these that the index has: adjacent halves, compounds, corrections, halves anywhere."""
+        """Return a substitute for an unknown word, or None: adjacent halves, compounds, corrections or any halves."""
         if not word.isalpha() or not word[1:].islower() or analysis.is_spaceless(word):
             return None
         splits = self._splits(word)
@@ -362,7 +362,7 @@ class _Corrector(dict[str, _Substitute | None]):
         return _Substitute(long_enough[0], "compound", is_split=True) if long_enough else None
 
     def _splits(self, word: str) -> list[tuple[str, str]]:
-        """Return the splits of a word into two known words, ordered by the length of the shorter one, longest first."""
+        """Return the splits of a word into two known words, first those whose shorter half is the longest."""
         if len(word) > _MAX_COMPOUND_LETTERS:
             return []
         pairs = [(word[:place], word[place:]) for place in range(1, len(word))]
@@ -370,9 +370,9 @@ class _Corrector(dict[str, _Substitute | None]):
         return sorted(known_pairs, key=lambda pair: -min(map(len, pair)))
 
     def proposal(self, text: str, parsed: ParsedQuery, fixed: set[str]) -> str | None:
-        """Return the query with corrections of its words, except those in `fixed`, or None if there are no corrections.
+        """Return the query with its misspelled words corrected, except those in `fixed`, or None if none is misspelled.
 
-        Words in quotation marks are replaced too, because their phrases would match nothing.
+        Words in quotation marks are corrected too, because a misspelled phrase matches nothing.
         """
         fixed = fixed.union(*map(analysis.find_words, parsed.excluded))
         typed = [word for word in analysis.find_words(text) if word not in fixed]
@@ -389,13 +389,13 @@ class _Corrector(dict[str, _Substitute | None]):
 
 
 def readings_of(phrase: Sequence[str], languages: Languages) -> Readings:
-    """Return the terms of a phrase by the rules of each language, without repetitions."""
+    """Return the distinct sequences of terms of a phrase, by the stemming rules of each language."""
     readings = (tuple(chain(*map(TERMS[language].__getitem__, phrase))) for language in languages)
     return tuple(filter(None, dict.fromkeys(readings)))
 
 
 def _clauses(texts: Sequence[str], languages: Languages) -> tuple[Clause, ...]:
-    """Return one clause for each distinct word or phrase, skipping texts that contain no word."""
+    """Return a clause for each distinct word or phrase. Skip texts that contain no word."""
     clauses: dict[Readings, Clause] = {}
     for text in texts:
         typed = analysis.find_words(text)[:_MAX_PHRASE_WORDS]
@@ -418,11 +418,11 @@ def _rules_of(words: Iterable[str], languages: Languages) -> Rules:
 def _distinctive_words(
     typed: Sequence[str], passages: Passages, text: str, *, or_stop_words: bool
 ) -> tuple[dict[str, bool], list[Sequence[str]]]:
-    """Return the distinctive words, each with whether it may be corrected, and the distinctive pairs.
+    """Return a dict of the distinctive words, with whether they may be corrected, and the distinctive pairs.
 
-    With `or_stop_words`, all words are returned if none is distinctive.
+    With `or_stop_words`, all words count as distinctive if none is.
     """
-    # words within names that have signs count too, but are not corrected
+    # Words within names with signs may be distinctive too, but are not corrected.
     names = [word for word in filter(has_sign, typed) if not analysis.is_grouped(word)]
     name_words = [inner for name in names for inner in analysis.words_within(name)]
     distinctive = analysis.are_distinctive([*typed, *name_words], passages, text)
@@ -433,10 +433,10 @@ def _distinctive_words(
 
 
 def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
-    """Split a word into terms, and return the forms of each term by the stemming rules of these languages."""
+    """Split a word into terms, and return the forms of each term that the stemming rules of languages produce."""
     if has_sign(word):
         return ((sign_name(word),),)
-    if analysis.is_spaceless(word):  # pairs of characters are more distinctive than single ones
+    if analysis.is_spaceless(word):  # pairs of characters are more distinctive than single characters
         terms = TERMS[ENGLISH][word]
         return tuple((term,) for term in terms if analysis.is_pair(term)) or tuple((term,) for term in terms)
     forms = zip_longest(*(TERMS[each][word] for each in languages), fillvalue="")

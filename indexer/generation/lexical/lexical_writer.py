@@ -1,4 +1,4 @@
-"""Write a Tantivy index of the terms of chunks, with the vocabulary and the headings in the same folder."""
+"""Write a Tantivy index of the search terms of chunks, and their vocabulary and headings, to one folder."""
 
 import contextlib
 import json
@@ -18,10 +18,10 @@ META = "meta.json"
 
 
 class LexicalWriter:
-    """Gathers the words of chunks in bounded memory, and writes one folder."""
+    """Indexes the words of chunks in limited memory, and writes the index to a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder; raises OSError if it cannot be written."""
+        """Create the folder. Raises OSError if it cannot be written."""
         folder.mkdir()
         self._folder = folder
         self._languages: Counter[str] = Counter()
@@ -34,7 +34,7 @@ class LexicalWriter:
         builder.add_unsigned_field("row", fast=True, indexed=True)
         try:
             index = tantivy.Index(builder.build(), str(folder))
-            # one thread keeps rows in order, and leaves the other cores to the build
+            # one thread stores rows in order, and leaves the other cores to the build
             self._writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
             self._is_open = True
         except ValueError as error:
@@ -55,8 +55,8 @@ class LexicalWriter:
         """Add a chunk.
 
         Args:
-            row: the number that a search returns, starting from 0.
-            section: the heading path; if it starts with the title, the title is not indexed twice.
+            row: row of the chunk, from 0, which searches return.
+            section: heading path; if it starts with the title, the title is not indexed twice.
             terms: terms for filters, from `filter.terms_of`.
             language: language of the document.
 
@@ -80,11 +80,11 @@ class LexicalWriter:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Return the languages of documents, the most frequent first; see `Manifest.languages`."""
+        """Return the languages of the chunks, the most frequent first, for `Manifest.languages`."""
         return tuple(language for language, _ in self._languages.most_common())
 
     def finish(self) -> None:
-        """Complete the folder and delete temporary files; raises OSError if it cannot be written."""
+        """Write the remaining files, and delete temporary ones. Raises OSError if the folder cannot be written."""
         self._is_open = False
         try:
             self._writer.commit()
@@ -94,13 +94,13 @@ class LexicalWriter:
         segments = json.loads((self._folder / META).read_text(encoding="utf-8"))["segments"]
         live_segments = {segment["segment_id"].replace("-", "") for segment in segments}
         for path in self._folder.iterdir():
-            if path.name != META and path.stem not in live_segments:  # locks and merged segments
+            if path.name != META and path.stem not in live_segments:  # locks, and segments that were merged
                 path.unlink()
         self._vocabulary.write(self._folder)
         self._headings.write(self._folder)
 
     def close(self) -> None:
-        """Stop the writer of an unfinished index, and leave its files in the folder."""
+        """Stop writing. An unfinished index leaves its files in the folder."""
         if self._is_open:
             self._is_open = False
             with contextlib.suppress(ValueError):  # the build has already reported its failure
@@ -115,7 +115,7 @@ def terms_of_chunk(title: str, section: str, text: str, language: str | None = N
 
 
 def day_number(text: str) -> int:
-    """Return the ordinal number of a day in the form YYYY-MM-DD."""
+    """Return the proleptic Gregorian ordinal of a date in the form YYYY-MM-DD."""
     return date.fromisoformat(text).toordinal()
 
 

@@ -1,13 +1,13 @@
-"""The vocabulary of a generation, to correct words of a query, and its headings, to suggest while a user types.
+"""Correct the words of queries by the vocabulary of a generation, and suggest its headings while a user types.
 
-All files are mapped into memory. Words are sorted by length: `word-lengths.npy`. `word-counts.npy` has the number
-of passages with a word; `word-folded.npy` and `word-written.npy` have the letters of all words without and with
-accents. Words that few edits separate share most letters, so edits are counted only if a mask of 32 bits is similar.
-Two edits are tried only for frequent words, because a rare word is seldom the intended one.
+All files are mapped into memory. Words are sorted by length: `word-lengths.npy`. `word-counts.npy` has the number of
+passages with each word. `word-folded.npy` has the letters of all words without accents, `word-written.npy` with
+accents. Edits are counted only for words whose 32-bit mask of letters is similar, which takes less time. Two edits are
+tried only for frequent words, because a rare word is seldom the intended one.
 
-A typed text finds each heading or title in which it begins at any word. `heading-texts.npy` has
-these names as they are written, and `heading-folded.npy` their folded words, in UTF-8 with a line feed after each name.
-`heading-uses.npy` has each name of each document: the number of the name, the first row, and whether it is the title.
+A title or heading completes a typed text that matches it from the beginning of any word. `heading-texts.npy` has the
+titles and headings as they are written, `heading-folded.npy` their folded words, in UTF-8 with a line feed after each.
+`heading-uses.npy` has an entry for each heading of each document: its number, first row, and whether it is the title.
 """
 
 from array import array
@@ -40,7 +40,7 @@ _MAX_COUNTED_SPELLINGS = 1 << 21
 _MAX_CORRECTIONS = 3
 _MIN_STEM_LETTERS, _MAX_ENDING_LETTERS = 4, 3
 _MAX_COMPOUNDS = 8
-# In a vocabulary of this size, nearly every mistake resembles a rare word. Such a word must have the same first letter.
+# In a vocabulary of this size, nearly any misspelling resembles a rare word, which must have the same first letter.
 _LARGE_VOCABULARY = 10_000
 
 _USE = np.dtype([("name", "<u4"), ("row", "<u4"), ("is_title", "?")])
@@ -48,14 +48,14 @@ HEADINGS: dict[str, npt.DTypeLike] = {
     "heading-texts.npy": np.uint8, "heading-folded.npy": np.uint8, "heading-uses.npy": _USE,
 }  # fmt: skip
 _MAX_HEADING_CHARS = 120
-_SITE_HEADING_DOCUMENTS = 5  # a heading in at least so many documents belongs to the site, not to a subject
+_SITE_HEADING_DOCUMENTS = 5  # a heading in at least this many documents belongs to the site layout
 _END, _SPACE = b"\n", b" "
 
 Letters = npt.NDArray[np.uint16]
 
 
 class Correction(NamedTuple):
-    """A word of the index, in lower case, that a user may have intended; `edits` is 0 if only accents differ."""
+    """A word of the index, in lower case, that the user may have intended. `edits` is 0 if only accents differ."""
 
     word: str
     edits: int
@@ -67,14 +67,14 @@ def _likelihood(each: Correction) -> tuple[int, int, str]:
 
 
 class VocabularyWriter:
-    """Counts the passages with each word, and drops rare words to bound memory (Manku and Motwani 2002)."""
+    """Counts the passages with each word. Drops rare words to limit the memory (Manku and Motwani 2002)."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._max_dropped_count = 0
 
     def add(self, words: Iterable[str]) -> None:
-        """Count the words of a passage, as `analysis.words` finds them."""
+        """Count the distinct words of a passage, which are matches of `analysis.words`."""
         self._counts.update(set(words))
         while len(self._counts) > _MAX_COUNTED_SPELLINGS:
             self._max_dropped_count += 1
@@ -88,7 +88,7 @@ class VocabularyWriter:
         for word, count in self._counts.items():
             for spelled in words_within(word) if has_sign(word) else (word,):
                 if (folded := fold(spelled)) == spelled:
-                    folded = spelled  # the same object, because an equal copy would take 60 bytes
+                    folded = spelled  # one object, because an equal copy takes 60 bytes
                 if not _is_word(folded):
                     continue
                 counts[folded] += count
@@ -104,10 +104,10 @@ class VocabularyWriter:
 
 
 class Vocabulary:
-    """The words of a published folder; safe to share between threads."""
+    """Looks up words in a published folder. Threads may share it."""
 
     def __init__(self, folder: Path) -> None:
-        """Map the files of a `VocabularyWriter`; raises IndexCorrupt if they do not match each other."""
+        """Map the files of a `VocabularyWriter` into memory. Raises IndexCorrupt if their lengths do not match."""
         self._lengths, self._counts, self._folded, self._written = read_arrays(folder, WORDS)
         self._starts = np.concatenate([[0], np.cumsum(self._lengths, dtype=np.uint32)])
         if len(self._counts) != len(self._lengths) or not len(self._folded) == len(self._written) == self._starts[-1]:
@@ -122,9 +122,9 @@ class Vocabulary:
     def corrections(self, word: str, is_allowed: Callable[[str], bool] = lambda word: True) -> list[Correction]:
         """Return up to three corrections of a word that is not in the index, the likeliest first.
 
-        Words with the fewest edits (a letter inserted, deleted or replaced, or two neighbours exchanged) come first,
-        then words that more passages have. Words of at least 4 letters may have one edit, and of at least 8 letters
-        two. Names and numbers are not corrected.
+        They are sorted by the number of edits, then by the number of passages. An edit inserts, deletes or replaces a
+        letter, or exchanges two neighbours. A word of 4 to 7 letters may have one edit, and a longer word two. Words
+        with digits or signs are not corrected.
         """
         if not _is_word(word := fold(word)):
             return []
@@ -141,15 +141,15 @@ class Vocabulary:
                 return sorted(likely, key=_likelihood)[:_MAX_CORRECTIONS]
         return []
 
-    def compounds(self, stem: str, *, with_any: bool) -> list[Correction]:
-        """Return up to eight words that begin or end with a stem, the most frequent first.
+    def compounds(self, stem: str, *, allow_any_rest: bool) -> list[Correction]:
+        """Return up to eight words of the index that begin or end with a stem, the most frequent first.
 
-        If the stem is at the end of a word, up to three letters may follow it.
+        At the end of a word, an ending of up to three letters may follow the stem.
 
         Args:
-            stem: a folded and stemmed word of at least four letters, because too many words contain a shorter one.
-            with_any: allow any other letters in the word, for languages that write compounds as one word; otherwise
-                the other letters must be a word too.
+            stem: a folded and stemmed word. Under four letters, it has no compounds: too many words contain it.
+            allow_any_rest: whether any letters may form the rest of the word, for languages that write compounds as
+                one word. Otherwise the rest must be a word of the index.
         """
         if len(stem) < _MIN_STEM_LETTERS or not _is_word(stem):
             return []
@@ -171,7 +171,7 @@ class Vocabulary:
                 start, end = int(self._starts[number]), int(self._starts[number + 1])
                 word = self._folded[start:end].tobytes().decode("utf-16-le", "replace")
                 rest = word[len(stem) :] if ending < 0 else word[: len(word) - len(stem) - ending]
-                if with_any or self._has(rest):
+                if allow_any_rest or self._has(rest):
                     written = self._written[start:end].tobytes().decode("utf-16-le", "replace")
                     compounds[word] = Correction(written, 0, int(self._counts[number]))
         return sorted(compounds.values(), key=_likelihood)[:_MAX_COMPOUNDS]
@@ -198,7 +198,7 @@ class Vocabulary:
 
 
 def likeliest(vocabularies: Sequence[Callable[..., list[Correction]]], *call: Any, **options: Any) -> list[Correction]:
-    """Merge the results of a method from several vocabularies, as if one vocabulary had all their passages."""
+    """Call the same method of several vocabularies, and merge the results as if they were one vocabulary."""
     returned = [look_up(*call, **options) for look_up in vocabularies]
     passages = Counter[tuple[int, str]]()
     for each in chain(*returned):
@@ -208,7 +208,7 @@ def likeliest(vocabularies: Sequence[Callable[..., list[Correction]]], *call: An
 
 
 def _is_word(folded: str) -> bool:
-    """Return whether a folded text can be corrected or be a correction: it must consist of 3 to 40 letters."""
+    """Return whether a folded text can be corrected or be a correction. It must consist of 3 to 40 letters."""
     is_long_enough = _MIN_LETTERS <= len(folded) <= _MAX_LETTERS
     return is_long_enough and folded.isalpha() and max(folded) <= "\uffff" and not is_spaceless(folded)
 
@@ -218,7 +218,7 @@ def _letters(text: str) -> Letters:
 
 
 def _edits(word: Letters, candidates: Letters, lengths: npt.NDArray[np.int64], max_edits: int) -> npt.NDArray[np.int8]:
-    """Return the optimal string alignment distances (Damerau 1964) of candidates, in columns, to a word, int8 (n,)."""
+    """Return the optimal string alignment distance (Damerau 1964) of each column of candidates to a word, int8 (n,)."""
     far = max_edits + 1
     earlier = row = np.full((len(candidates) + 1, len(lengths)), far, np.int8)
     row[:far] = np.arange(far)[:, np.newaxis]
@@ -234,11 +234,8 @@ def _edits(word: Letters, candidates: Letters, lengths: npt.NDArray[np.int64], m
     return row[lengths, np.arange(len(lengths))]
 
 
-# Headings
-
-
 class Heading(NamedTuple):
-    """A title or heading that completes a typed text; the lowest `order` is first."""
+    """A title or heading that completes a typed text. The likeliest has the lowest `order`."""
 
     order: int
     text: str
@@ -246,7 +243,7 @@ class Heading(NamedTuple):
 
 
 class HeadingWriter:
-    """Gathers the titles and headings of chunks in row order."""
+    """Collects the titles and headings of chunks, which must be added in row order."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -255,7 +252,7 @@ class HeadingWriter:
         self._document_names: set[str] = set()
 
     def add(self, row: int, document: str, title: str, section: str) -> None:
-        """Add the title and the last heading of a chunk; `section` is its heading path."""
+        """Add the title of a chunk, and the last heading in `section`, its heading path."""
         if document != self._document:
             self._document = document
             self._document_names.clear()
@@ -280,15 +277,15 @@ class HeadingWriter:
             np.save(folder / file, content, allow_pickle=False)
 
 
-# two arrays by name: its number of allowed documents, at most `_SITE_HEADING_DOCUMENTS`, and whether it is a title
+# For each title or heading: number of allowed documents, up to `_SITE_HEADING_DOCUMENTS`; whether it is a title
 _View = tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]
 
 
 class Headings:
-    """The titles and headings of a published folder; safe to share between threads."""
+    """Looks up titles and headings in a published folder. Threads may share it."""
 
     def __init__(self, folder: Path) -> None:
-        """Map the files; raises IndexCorrupt if they do not match each other."""
+        """Map the files into memory. Raises IndexCorrupt if their lengths do not match."""
         self._texts, self._folded, self._uses = read_arrays(folder, HEADINGS)
         self._ends, self._folded_ends = (np.flatnonzero(text == _END[0]) for text in (self._texts, self._folded))
         self._starts, self._folded_starts = (
@@ -302,10 +299,10 @@ class Headings:
         self._narrowed: WeakKeyDictionary[RowSet, _View] = WeakKeyDictionary()
 
     def find(self, typed: str, count: int, allowed: RowSet | None = None) -> list[Heading]:
-        """Return the names of allowed rows that complete a typed text, the likeliest first.
+        """Return titles and headings of allowed rows that complete a typed text, the likeliest first.
 
-        Names that begin with the text come before names in which the text begins a later word. In each group, names of
-        few documents come first, then titles, then short names.
+        Those that begin with the text come before those in which a later word begins with it. In each of these groups,
+        headings that many documents share come last, titles come before headings, and short texts before long ones.
         """
         if not (begun := " ".join(typed_words(typed))):
             return []
@@ -331,7 +328,7 @@ class Headings:
 
     @cached_property
     def _words(self) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
-        """Return the first two bytes of each word of the folded names, ascending, and the place of each word."""
+        """Return the first two bytes of each word in `_folded`, in ascending order, and the offset of each word."""
         inner = np.flatnonzero(self._folded == _SPACE[0]) + 1
         places = np.concatenate([self._folded_starts[self._folded_ends > self._folded_starts], inner])
         keys = self._folded[places].astype(np.uint16) << 8 | self._folded[places + 1]
@@ -339,13 +336,13 @@ class Headings:
         return keys[order], places[order]
 
     def _beginning(self, text: str) -> npt.NDArray[np.int64]:
-        """Return the places at which names contain a text, at the beginning of a word."""
+        """Return the offsets of the words in `_folded` at which a text begins."""
         begun = text.encode()
         keys, places = self._words
         low = int.from_bytes(begun[:2].ljust(2, b"\0"), "big")
         high = low if len(begun) > 1 else low | 0xFF
         places = places[np.searchsorted(keys, np.uint16(low)) : np.searchsorted(keys, np.uint16(high), side="right")]
-        for offset, byte in enumerate(begun[2:], 2):  # a line feed ends each name, so no match crosses it
+        for offset, byte in enumerate(begun[2:], 2):  # no match crosses the line feed after a heading
             places = places[self._folded[places + offset] == byte]
         return places
 
@@ -357,6 +354,6 @@ class Headings:
 
 
 def typed_words(text: str) -> list[str]:
-    """Return the folded words of a typed text or of a name."""
+    """Return the folded words of a typed text, a title or a heading."""
     folded = (fold(word) for word in bare_words(text).findall(text))
     return [piece for word in folded for piece in word.replace("_", " ").split()]
