@@ -45,7 +45,7 @@ _MAX_RATIO = 200  # decompressed bytes per compressed byte; text has 3 to 20
 _MIN_LIMIT_BYTES = 10_000_000
 _MAX_NAME_LENGTH = 1_000
 _UTF8_FLAG = 0x800
-_DOS_SYSTEMS = (0, 10, 14)  # FAT, NTFS and VFAT, as `create_system` of zip members
+_DOS_SYSTEMS = (0, 10, 14)  # FAT, NTFS and VFAT, in the field `create_system` of zip members
 _PIECE_BYTES = 1 << 16
 _NESTED = "an archive in an archive"
 _MAIL_BEGINS = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]*\n(?=[\w-]+:)")
@@ -145,7 +145,7 @@ class _Metered:
 
 
 def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    """Yield the members of an archive in a reader process. See `expand`. Raises ParseError if it is damaged."""
+    """Yield the members of an archive in a reader process. See `expand`. Raises ParseError for a damaged archive."""
     try:
         reader = next((reader for magic, reader in _READERS if body.startswith(magic)), _tar)
         yield from reader(body, max_bytes, no_images)

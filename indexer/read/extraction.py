@@ -134,7 +134,7 @@ def language_of(tag: str | None) -> str | None:
 
 
 def refresh_in(value: str) -> tuple[int, str] | None:
-    """Return the delay in seconds and the address of a refresh, or None without an address or over a minute."""
+    """Return the delay in seconds and the address of a refresh, or None if it has no address or a long delay."""
     match = _REFRESH.match(value[:_MAX_REFRESH_LENGTH].strip())
     if match is None or not (match[1] or match[2]):
         return None
@@ -178,7 +178,7 @@ _LANGUAGE_SAMPLE = 2_000
 _MIN_LANGUAGE_SAMPLE = 40
 _MIN_CONFIDENCE = 0.8  # probability; code, tables and mixtures of languages have less
 _MAX_FOREIGN_SHARE = 0.01  # share of letters outside ASCII; English has 0.001
-_DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}  # a dialect adds its probability to the language
+_DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}  # a dialect's probability counts for its language
 
 
 def detect_language(text: str) -> str | None:

@@ -25,7 +25,7 @@ MAX_SITEMAP_LENGTH = 50 * 1024 * 1024  # bytes, decompressed; limit of sitemaps.
 MAX_ENTRIES = 50_000
 FUNCTIONS = {reader: table["function"] for reader, table in _READERS.items() if "function" in table}
 TEXT_READERS = _TYPED_BY_NAME | {HTML, PLAIN}  # formats without NUL bytes
-# media types to read on sites: no archives, often copies of pages or programs, and no images, often decoration
+# media types to read on sites; archives there are often copies of pages or programs, and images often decoration
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))
 OPENAPI = "application/openapi+json"
 _DATA_TYPES = {".json": OPENAPI} | dict.fromkeys((".yaml", ".yml"), "application/openapi+yaml")
@@ -82,7 +82,7 @@ def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False)
 
 
 def effective_type(content_type: str, name: str) -> str:
-    """Return a declared media type. Instead of plain text, return the text format that the file name implies."""
+    """Return the declared media type. If it is plain text, prefer a text format that the file name implies."""
     if content_type != "text/plain":
         return content_type
     type_of_name = content_type_of(name)

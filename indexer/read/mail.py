@@ -29,7 +29,7 @@ _UNREAD_TEXT_SUBTYPES = frozenset({"css", "calendar", "x-amp-html", "watch-html"
 _MARKED_UP = frozenset({"html", "xhtml", "enriched", "richtext"})
 _SIGNATURES = frozenset({"pgp-signature", "pkcs7-signature", "x-pkcs7-signature"})
 _ENCRYPTED = frozenset({"pgp-encrypted", "pkcs7-mime", "x-pkcs7-mime"})
-_MIN_LENGTH_RATIO = 1.3  # letters of HTML per letter of plain text, from which the HTML is read
+_MIN_LENGTH_RATIO = 1.3  # factor by which a later alternative must be longer to be read
 _ARMOUR = re.compile(r"^-----BEGIN PGP (?:SIGNATURE|(MESSAGE))-----", re.MULTILINE)
 _SIGN_OFF = re.compile(r"^-- \n(?:[^\n]+(?:\n|\Z)){0,8}(?=\n|\Z)", re.MULTILINE)  # signatures of RFC 3676
 _MAX_HEADER_CHARS = 1_000
@@ -90,7 +90,7 @@ def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Sec
         if kind != "alternative":
             return [one for inner in versions for one in inner]
         best: list[Section] = []  # the first alternative, or a later one with notably more text
-        longest = 0.0  # letters and digits; white space and rules of signs vary
+        longest = 0.0  # letters and digits of `best` times the ratio; other characters vary
         for version in versions:
             length = sum(sum(map(str.isalnum, section.text)) for section in version)
             if length > longest:
@@ -186,7 +186,7 @@ def _attached(message: Message) -> Iterator[Message]:
 
 
 def _forwarded(entity: Message) -> Message | None:
-    """Return the message in an entity, or None. Decode a message that is encoded like a file against the standard."""
+    """Return the message in an entity, or None. Decode it even if it is encoded like a file, which is invalid."""
     entities = _parts_of(entity) if entity.get_content_type() == _FORWARDED else []
     if not entities:
         return None
@@ -198,7 +198,7 @@ def _forwarded(entity: Message) -> Message | None:
 
 
 def _file_name(entity: Message) -> str:
-    """Return the file name of an attachment, or a name that its type suggests, or "" if it is no attachment."""
+    """Return the file name of an attachment, or a name from its type. Return "" if the entity is no attachment."""
     kind = entity.get_content_type()
     try:
         name = PurePosixPath((entity.get_filename() or "").replace("\\", "/")).name

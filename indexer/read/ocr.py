@@ -77,7 +77,7 @@ class _PageText(NamedTuple):
 
 @dataclass(slots=True)
 class Scans:
-    """The texts of scanned pages. `confidence` is the mean of all letters in percent, or None without text."""
+    """The texts of scanned pages. `confidence` is the mean over all letters in percent, or None without text."""
 
     sections: list[Section] = field(default_factory=list)
     counts: ScanCounts = NO_SCANS
@@ -94,7 +94,7 @@ def count_pages(body: bytes, content_type: str, process: ReaderProcess) -> int:
 
 
 def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, process: ReaderProcess) -> Scans:
-    """Recognise the text of `pages`, from 1, of a PDF or image file. After 3 unreadable pages, skip the others."""
+    """Recognise the text of pages, numbered from 1, of a PDF or image file. Stop after three unreadable pages."""
     if ocr.obstacle:
         return Scans(counts=ScanCounts(unread=tuple((page, ocr.obstacle) for page in pages)))
     process.use(ocr.engine)

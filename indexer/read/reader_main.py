@@ -167,8 +167,7 @@ def _failure_reason(error: BaseException) -> str:
     return f"damaged, or not what it says it is ({type(error).__name__})"
 
 
-# Before the first document, the process confines itself by system calls through the C library. Packages such as
-# `py-landlock` only wrap these calls.
+# The process confines itself by system calls, because packages such as `py-landlock` only wrap these calls.
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _NEW_IPC, _NEW_USER, _NEW_NET = 0x08000000, 0x10000000, 0x40000000
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -176,8 +175,8 @@ _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 _CREATE_RULESET_VERSION = 1
 _FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # (version of Landlock, number of its rights over files)
-_NET_VERSION, _NET_RIGHTS = 4, 0b11  # since this version: bind and connect over TCP
-_SCOPES_VERSION, _SCOPES = 6, 0b11  # since this version: abstract sockets and signals
+_NET_VERSION, _NET_RIGHTS = 4, 0b11  # first version with rights to bind and connect over TCP
+_SCOPES_VERSION, _SCOPES = 6, 0b11  # first version with scopes for abstract sockets and signals
 _EMPTY = "/proc/self/fdinfo"  # a folder without files that a reader could misuse
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

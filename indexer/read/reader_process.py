@@ -33,12 +33,11 @@ _OCR_MEMORY_BYTES = 192 << 20
 _POLL_SECONDS = 0.1
 _START_TIMEOUT_SECONDS = 60.0
 _EXIT_SECONDS = 1.0
-_MAX_DOCUMENTS = 5_000  # documents per process, because libraries may leak memory
+_MAX_DOCUMENTS = 5_000  # documents per process; its end frees memory that libraries leak
 _MAX_PROCESSES = 4
 _MAX_JSON_BYTES = 64_000_000
 _MAX_BODY_BYTES = 1 << 30
-# Readers have only one thread. NumPy would reserve memory for each core and exceed the limit, and seccomp forbids the
-# OpenMP threads of Tesseract.
+# Limit readers to one thread: NumPy reserves much memory per thread, and seccomp forbids Tesseract's OpenMP threads.
 _PROGRAM = (
     "import os, sys; os.environ |= dict(OPENBLAS_NUM_THREADS='1', OMP_THREAD_LIMIT='1'); sys.path[:] = sys.argv[1:]; {}"
     "from indexer.read.reader_main import main; main()"
@@ -69,7 +68,7 @@ def send(connection: Connection, fields: dict[str, Any], body: bytes = b"") -> N
 
 
 def receive(connection: Connection, longest_body: int = _MAX_BODY_BYTES) -> tuple[dict[str, Any], bytes]:
-    """Receive a message. Raises EOFError or OSError if the sender has ended, or ParseError if it is invalid."""
+    """Receive a message. Raises EOFError or OSError if the sender has ended, ParseError if invalid."""
     try:
         fields = json.loads(connection.recv_bytes(_MAX_JSON_BYTES))
         if isinstance(fields, dict):
@@ -85,7 +84,7 @@ def receive(connection: Connection, longest_body: int = _MAX_BODY_BYTES) -> tupl
 
 @cache
 def _starter(build: int) -> ThreadPoolExecutor:
-    """Return the thread that starts the readers of a build process. The kernel kills the readers when it ends."""
+    """Return the thread that starts a build process's readers. The kernel kills the readers when the thread ends."""
     return ThreadPoolExecutor(1, thread_name_prefix="reader")
 
 
@@ -127,7 +126,7 @@ class ReaderProcess:
         self.confinement: dict[str, str] = {}
 
     def ask(self, reader: str, argument: Any, body: bytes) -> Generator[tuple[dict[str, Any], bytes], None, None]:
-        """Read a document with the function that `formats.FUNCTIONS` has for `reader`. Yield messages with bodies.
+        """Read a document with the function that `formats.FUNCTIONS` has for `reader`. Yield its messages.
 
         `argument` is passed to this function; it may be a charset or a size limit. Raises ParseError if the document
         cannot be read, or takes too much time or memory.
@@ -280,7 +279,7 @@ class ReaderPool:
 
     @contextmanager
     def borrowed(self) -> Iterator[ReaderProcess]:
-        """Lend a process for the `with` block, and wait if too many are lent. Raises ParseError if closed."""
+        """Lend a process for the `with` block, or wait for one. Raises ParseError if the pool is closed."""
         with _places, borrowed(is_patient=True) as process:
             self._lent.add(process)
             try:

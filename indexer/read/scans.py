@@ -95,7 +95,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
 
     `argument` has the media type on line 1 and the page on line 2. Returns `pages`, or the `text`, its `language`, the
     number of `lines`, the number of uncertain lines `left_out`, and the mean `confidence` (percent) of the other lines.
-    Raises ParseError: the file or page is damaged or too large.
+    Raises ParseError if the file or page is damaged or too large.
     """
     content_type, _, number = (argument or "").partition("\n")
     page = int(number)
@@ -122,7 +122,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
 
 
 def of_image(body: bytes, page: int) -> tuple[Raster, int]:
-    """Return a page, from 1, of an image file, and its resolution in dots per inch. Raises ParseError."""
+    """Decode a page of an image file. `page` counts from 1. Return its raster and dots per inch. Raises ParseError."""
     with _opened(body) as image:
         if page > 1:
             try:
@@ -146,7 +146,7 @@ def of_image(body: bytes, page: int) -> tuple[Raster, int]:
 
 
 def of_pdf(body: bytes, page: int) -> tuple[Raster, int]:
-    """Render a page, from 1, of a PDF file. Return it with its resolution in dots per inch. Raises ParseError."""
+    """Render a page of a PDF file. `page` counts from 1. Return its raster and dots per inch. Raises ParseError."""
     try:
         with closing(pypdfium2.PdfDocument(body)) as document, closing(document[page - 1]) as sheet:
             width, height = sheet.get_size()

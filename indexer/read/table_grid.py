@@ -89,7 +89,7 @@ def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
 def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tuple[int, int]:
     """Return the range `[begin, end)` of rows with column names, or `(0, 0)` if there are none.
 
-    Use `by_numbers` for tables that may lack column names: a single row of words must then be above numbers.
+    Use `by_numbers` for tables that may lack column names: a single row of words then counts only above numbers.
     """
     sample = rows[:_SAMPLE_ROWS]
     counts = sorted(sum(map(bool, row)) for row in sample)
@@ -193,7 +193,7 @@ def _is_scale(texts: Sequence[str]) -> bool:
 
 
 def _is_value(text: str) -> bool:
-    """Return whether a text is a number, amount or date: a digit precedes all letters, which are not the majority."""
+    """Return whether a text is a number, amount or date: a digit precedes its letters, and digits prevail."""
     return _VALUE_START.match(text) is not None and len(_LETTER.findall(text)) <= sum(map(str.isdigit, text))
 
 

@@ -108,7 +108,7 @@ _TYPES_IN_OLD_FORMATS = {
 
 
 def read_notebook(body: bytes, charset: str | None) -> Extraction:
-    """Extract the text of a notebook of format 2 to 4, which may have front matter. Raises ParseError."""
+    """Extract the text of a notebook of format 2 to 4, which may have front matter. Raises ParseError without JSON."""
     try:
         notebook = json.loads(decode(body, charset, markup=False))
     except ValueError as error:
@@ -272,7 +272,7 @@ def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
 
 
 def read_csv(body: bytes, charset: str | None) -> Extraction:
-    """Extract the text of a table of delimiter-separated values. Raises ParseError."""
+    """Extract the text of a table of delimiter-separated values. Raises ParseError if it is invalid or too large."""
     text = decode(body, charset, markup=False).replace("\x00", "")
     sep_line = _DIALECT.match(text)
     text = text[sep_line.end() :] if sep_line else text

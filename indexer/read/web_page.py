@@ -73,7 +73,7 @@ def page_parts(
 
 
 def _collect_links(tree: HtmlTree) -> dict[str, Any]:
-    """Return the links and robots directives of a page as JSON values. Raises ParseError over the limit of links."""
+    """Return the links and robots directives of a page as JSON values. Raises ParseError if it has too many links."""
     result = dict[str, Any](base=None, canonical=None, asks_password=False, nofollow=0, has_script=False)
     hrefs: dict[str, None] = {}
     frames: dict[str, list[str]] = {"frame": [], "iframe": []}
@@ -141,8 +141,8 @@ _MIN_PROSE_LENGTH = 300
 def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
     """Measure a page that may only refer to another page.
 
-    Returns: the number of characters outside links; the number of them that exceed the length of a date and a size
-    between two links; the address of the refresh; and whether browsers follow the refresh before a user can read.
+    Returns: the number of characters outside links; the number of characters by which texts between links are longer
+    than in a directory listing; the address of the refresh; and whether browsers follow it before users can read.
     """
     text_length = prose = between = 0
     refresh, is_for_all, has_links = None, False, False

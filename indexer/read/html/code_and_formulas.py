@@ -63,7 +63,7 @@ def _is_operator(tag: Element) -> bool:
 def _is_fragment(tag: Element) -> bool:
     """Return whether an element is a code fragment by Doxygen, which has one child element per line of code."""
     first = next((child for child in tag.children if isinstance(child, Element)), None)
-    if first is None or not _is_line(first) or first.holds(_NOT_IN_LINES):
+    if first is None or not _is_line(first) or first.contains(_NOT_IN_LINES):
         return False
     return all(isinstance(child, Element) or not child.strip() for child in tag.children)
 

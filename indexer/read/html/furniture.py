@@ -1,4 +1,4 @@
-"""Empty furniture that is recognised by its position or neighbours: bars of links, footers, messages of controls."""
+"""Remove furniture that is recognised by its position or neighbours: link bars, footers and control messages."""
 
 import re
 from collections import defaultdict
@@ -33,7 +33,7 @@ _FOOTER_ELEMENTS = frozenset({"address", "small", "font"})
 
 
 def drop_furniture(tree: HtmlTree) -> None:
-    """Empty bars of links, footers, labels of navigation, messages of controls, and repeated links at line ends."""
+    """Remove the content of link bars, footers, navigation labels, control messages and repeated links at line ends."""
     links = [tag for tag in tree.find_all("a") if "href" in tag.attributes and tag.depth < MAX_SEARCH_DEPTH]
     _drop_bars(tree, links)
     _drop_last_links(links)
@@ -67,7 +67,7 @@ def _kinds_named(names: str) -> tuple[bool, bool]:
 
 
 def _drop_last_links(links: Iterable[Element]) -> None:
-    """Empty links at line ends if links with the same short text, such as "source", have different targets."""
+    """Remove the text of links at line ends if links with this text, such as "source", have different targets."""
     by_text: dict[str, list[Element]] = defaultdict(list)
     for link in links:
         text = link.short_text(_MAX_CONTROL_CHARS)
@@ -100,7 +100,7 @@ def _ends_line(link: Element) -> bool:
 
 
 def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
-    """Empty short bars of links that are marked as navigation, or repeated at both ends of the page."""
+    """Remove the content of short link bars that are marked as navigation, or repeated at both ends of the page."""
     marked = {link.get("href") for link in (*tree.find_all("link"), *links) if _is_relation(link)} - {""}
     first, last = links[:_MAX_LINKS_AT_END], links[-_MAX_LINKS_AT_END:]
     twice = {link.get("href") for link in first} & {link.get("href") for link in last}
@@ -125,7 +125,7 @@ def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
 
 
 def _is_repeated(bar: Element, targets: Collection[str], targets_of_others: Iterable[Collection[str]]) -> bool:
-    """Return whether a bar has only links, and another bar links to at least half of the same pages."""
+    """Return whether a bar has only links, and another bar has at least half of the targets of these links."""
     pages = {target for target in targets if not target.startswith("#")}
     repeats = max((len(pages.intersection(other)) for other in targets_of_others), default=0)
     if repeats < 2 or 2 * repeats < len(pages):
@@ -139,7 +139,7 @@ def _is_relation(link: Element) -> bool:
 
 
 def _is_bar(tag: Element, marked: set[str]) -> bool:
-    """Return whether an element is a short line of links, with no more words outside links than links.
+    """Return whether an element is a short line of links, with at most as many words outside links as links.
 
     A table or cell whose link targets are all in `marked` may have more words, such as titles of the linked pages.
     """
@@ -170,7 +170,7 @@ def _ends_page(tag: Element) -> bool:
 
 def _is_state_message(tag: Element) -> bool:
     """Return whether an element has only a short text, and an icon or another empty element precedes this text."""
-    if tag.short_text(MAX_LABEL_CHARS) is None or tag.holds(("a", *PAGE_ELEMENTS)) or tag.parent is None:
+    if tag.short_text(MAX_LABEL_CHARS) is None or tag.contains(("a", *PAGE_ELEMENTS)) or tag.parent is None:
         return False
     before = next((other for other, node in pairwise(tag.parent.tags) if node is tag), None)
     first = next((node for node in tag.children if not isinstance(node, str) or not node.isspace()), None)
@@ -183,7 +183,7 @@ def _hidden_states(placeholder: Element) -> list[Element]:
     states = [tag for tag in siblings if tag is not placeholder]
     alike = len({(tag.name, tag.classes) for tag in states}) == 1 and all("id" in tag.attributes for tag in states)
     is_state = alike and len(states) in (2, 3, 4) and all(map(is_brief, states))
-    return states if is_state and not any(tag.holds(("a",)) for tag in states) else []
+    return states if is_state and not any(tag.contains(("a",)) for tag in states) else []
 
 
 def drop_trail(tree: HtmlTree) -> None:
@@ -200,7 +200,7 @@ def drop_trail(tree: HtmlTree) -> None:
             texts = [*element.leading_texts()] if element.short_text(300) is not None else []
             text = "".join(text for text, _ in texts).strip()
             rest = "".join(text for text, is_link in texts if not is_link and WORD.search(text)).strip()
-            if text.endswith(rest) and _TITLE_ENDS.sub("", fold(rest)) == title and element.holds(("a",)):
+            if text.endswith(rest) and _TITLE_ENDS.sub("", fold(rest)) == title and element.contains(("a",)):
                 parent.remove({id(element)})
                 return
         node = parent

@@ -155,7 +155,7 @@ def _make_rows(grid: Element) -> None:
     names = [cell.classes for cell in cells]
     width = next((count for count in range(2, _MAX_GRID_COLUMNS + 1) if _is_width(names, count)), 0)
     is_text = any(isinstance(node, str) and not node.isspace() for node in grid.children)
-    if not width or is_text or any(cell.holds(_NOT_IN_CELLS) for cell in cells):
+    if not width or is_text or any(cell.contains(_NOT_IN_CELLS) for cell in cells):
         return
     head_classes = frozenset.intersection(*names[:width]).difference(*names[width:])
     grid.name, rows = "table", list[Element]()
@@ -168,7 +168,7 @@ def _make_rows(grid: Element) -> None:
 
 
 def _is_width(names: Sequence[frozenset[str]], width: int) -> bool:
-    """Return whether a grid has `width` columns, so that the cells of each column share a class with no other cell."""
+    """Return whether a grid has `width` columns: each column has a class that all its cells and no others have."""
     if len(names) % width or len(names) < 2 * width:
         return False
     for column in range(width):

@@ -62,7 +62,7 @@ class Element:
 
     @property
     def anchor(self) -> str | None:
-        """Return the id, or the `name` of an <a>, that URL fragments can refer to, or None."""
+        """Return the id, or else the `name` of an <a>, as a target of URL fragments. Return None without either."""
         attributes = self.attributes
         if "id" in attributes and (anchor := attributes["id"].strip()):
             return anchor
@@ -89,10 +89,10 @@ class Element:
         return (node for node in islice(self.nodes(), limit) if isinstance(node, Element))
 
     def first_elements(self) -> Iterator["Element"]:
-        """Yield the elements among the first 5,000 descendant nodes, or 20 if the element is nested deeply."""
+        """Yield the elements among the first 5,000 descendant nodes, or the first 20 of a deeply nested element."""
         return self.elements(5_000 if self.depth < MAX_SEARCH_DEPTH else MAX_FIRST_NODES)
 
-    def holds(self, names: Collection[str]) -> bool:
+    def contains(self, names: Collection[str]) -> bool:
         """Return whether `first_elements` yields an element with one of these tag names."""
         return any(node.name in names for node in self.first_elements())
 
@@ -198,7 +198,7 @@ class HtmlTree:
 def _show_shadow_roots(elements: Sequence[Element]) -> None:
     """Replace the content of each shadow host by its declarative shadow root, and move the content into its slots."""
     roots = {id(tag): tag for tag in elements if tag.name == "template" and "shadowrootmode" in tag.attributes}
-    slots: dict[int, list[Element]] = defaultdict(list)  # keys are ids of shadow roots
+    slots: dict[int, list[Element]] = defaultdict(list)  # keys are Python ids of shadow roots
     for slot in elements:
         if slot.name == "slot":
             root = next((around for around in slot.parents(MAX_SEARCH_DEPTH) if id(around) in roots), None)
@@ -221,7 +221,7 @@ def _show_shadow_roots(elements: Sequence[Element]) -> None:
 
 
 def _close_headings(markup: str) -> str:
-    """Change the end tags of headings to the open level. In HTML5, but not in libxml2, any level closes a heading."""
+    """Change heading end tags to the level of the start tag. HTML5 accepts any level there, but libxml2 does not."""
     open_level = ""
 
     def match_level(tag: re.Match[str]) -> str:

@@ -65,13 +65,13 @@ def is_noise(tag: Element) -> bool:
         return _is_control(tag)
     if name in ("ul", "ol"):
         return _is_contents(tag)
-    if name == "header":  # a header of an article, or one with title and lead, is text
+    if name == "header":  # headers of articles, and headers with title and lead, are text
         is_in_article = any(around.name in ("main", "article", "section") for around in tag.parents())
         return not (is_in_article or _is_title_block(tag))
     if name == "aside":
         return not _is_box(tag)
     if name == "form":  # some sites wrap the whole page in a form
-        return not tag.holds(PAGE_ELEMENTS)
+        return not tag.contains(PAGE_ELEMENTS)
     if name == "label":  # a disabled checkbox marks an item of a task list
         text = tag.short_text(MAX_LABEL_CHARS)
         if text is None or len(WORD.findall(text)) >= MIN_SENTENCE_WORDS:
@@ -80,12 +80,13 @@ def is_noise(tag: Element) -> bool:
         return bool(controls or tag.get("for")) and all("disabled" not in node.attributes for node in controls)
     # a short <summary> of an open <details> is only a button
     is_open = tag.parent is not None and "open" in tag.parent.attributes
-    return is_open and is_brief(tag) and not tag.holds(HEADINGS | _CODE | {"div", "p", "a"})
+    return is_open and is_brief(tag) and not tag.contains(HEADINGS | _CODE | {"div", "p", "a"})
 
 
 def _is_title_block(header: Element) -> bool:
     """Return whether a header has an <h1>, a paragraph, no controls, and no links outside sentences."""
-    if not header.holds(("h1",)) or not header.holds(("p",)) or header.holds(("nav", "form", "button", *FIELDS)):
+    has_title_and_lead = header.contains(("h1",)) and header.contains(("p",))
+    if not has_title_and_lead or header.contains(("nav", "form", "button", *FIELDS)):
         return False
     links = [tag for tag in header.elements() if tag.name == "a"]
     return all(is_in_sentence(link) or is_permalink(link) for link in links)
@@ -121,7 +122,7 @@ def _is_box(tag: Element) -> bool:
         begins_with_link = next((is_link for piece, is_link in tag.leading_texts() if LETTER.search(piece)), True)
         if not begins_with_link:
             return True
-    return not tag.holds(FIELDS) and not is_menu(tag, _MIN_LINK_SHARE if text is None else 0.5)
+    return not tag.contains(FIELDS) and not is_menu(tag, _MIN_LINK_SHARE if text is None else 0.5)
 
 
 def is_menu(tag: Element, share: float = _MIN_LINK_SHARE) -> bool:
@@ -138,7 +139,7 @@ def is_permalink(link: Element) -> bool:
     sign = link.short_text(_MAX_BUTTON_CHARS)
     if sign is None or WORD.search(sign) or _METHOD_NAME.match(sign):
         return False
-    return sign.strip() in PERMALINKS or (link.get("href").startswith("#") and not link.holds(_CODE))
+    return sign.strip() in PERMALINKS or (link.get("href").startswith("#") and not link.contains(_CODE))
 
 
 def _is_control(link: Element) -> bool:
@@ -215,14 +216,14 @@ def _is_sign(tag: Element | str) -> bool:
 
 def _is_badge(tag: Element) -> bool:
     text = tag.short_text(MAX_LABEL_CHARS) if tag.name in _LABELS else None
-    if not text or text.isspace() or CALL.search(text) or tag.holds(_NOT_IN_LABELS):
+    if not text or text.isspace() or CALL.search(text) or tag.contains(_NOT_IN_LABELS):
         return False
     # a <div> with many letters outside links may be a function signature with a linked type
     return not LETTER.search(text) or (is_menu(tag) if tag.name == "div" else _has_link(tag))
 
 
 def _has_link(tag: Element) -> bool:
-    return tag.name == "a" or tag.holds(("a",))
+    return tag.name == "a" or tag.contains(("a",))
 
 
 def has_noise_class(tag: Element) -> bool:

@@ -102,13 +102,13 @@ def _is_content(control: Element) -> bool:
     is_sentence = sum(len(WORD.findall(text)) for text in pieces) >= MIN_SENTENCE_WORDS
     is_titled = any(parent.name in _TITLES for parent in control.parents(4))
     is_operation = len(texts) > 1 and any(map(_OPERATION.search, texts))
-    holds_blocks = len(pieces) > 1 and control.holds(_BLOCKS_IN_BUTTONS)
-    is_text = is_sentence or is_operation or holds_blocks or control.holds(_CONTENT_IN_BUTTONS)
+    holds_blocks = len(pieces) > 1 and control.contains(_BLOCKS_IN_BUTTONS)
+    is_text = is_sentence or is_operation or holds_blocks or control.contains(_CONTENT_IN_BUTTONS)
     return (is_text and not is_titled) or is_in_sentence(control)
 
 
 def _name_panels(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
-    """Insert each tab's text before its panel: the target of the tab, or the element at its index after the tab bar."""
+    """Insert each tab's text before its panel: the tab's target, or the element of the same index after the tabs."""
     bars: dict[int, tuple[Element, list[Element]]] = {}
     for tab in controls:
         if (tab.name == "label" or tab.get("role") == "tab") and tab.parent is not None:
@@ -191,7 +191,7 @@ def _kinds(element: Element) -> set[tuple[str, str]]:
 
 
 def _named_by_controls(controls: Iterable[Element], names: Collection[str]) -> set[str]:
-    """Return the ids and classes among `names` that controls refer to, except controls of popups."""
+    """Return the ids and classes among `names` that controls refer to. Ignore controls of popups."""
     targets: set[str] = set()
     for control in controls:
         new_ids = [name for name in _referenced_ids(control) if name in names and name not in targets]

@@ -48,12 +48,12 @@ class Block:
 
     @property
     def is_pointer(self) -> bool:
-        """Return whether over 80 % of the text is in links, and the remaining text is no code as in `f(x: int)`."""
+        """Return whether over 80 % of the text is in links, and the other text has no letters or code operators."""
         return self.is_linked(_MIN_POINTER_SHARE) and not _SIGNATURE.search(self.unlinked_text)
 
     @property
     def is_loose_link(self) -> bool:
-        """Return whether the block is a pointer outside paragraphs, lists and tables, and no function call or URL."""
+        """Return whether the block is a link outside paragraphs, lists and tables, and no function call or URL."""
         return self.kind not in _FLOW and self.is_pointer and not (CALL.search(self.text) or "://" in self.text)
 
     @property
@@ -190,7 +190,7 @@ def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
 
 
 def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
-    """Convert drafts to sections. Join short entries of lists, and short text after lists, to the section around."""
+    """Convert drafts to sections. Join short list entries, and short text after lists, to the section of the list."""
     filled = [draft for draft in drafts if draft.blocks]
     joined: list[SectionDraft] = []
     homes: dict[tuple[str, ...], SectionDraft] = {}
@@ -201,11 +201,11 @@ def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
             following.anchor = following.anchor or draft.anchor
             continue
         is_short = size < _MAX_SHORT_CHARS
-        # Keep a separate section if its name is longer than in its text, such as `dict.get` for `get()`.
+        # Keep a section separate if its text does not begin with its name, such as `dict.get` for `get()`.
         has_name = draft.blocks[0].text.replace("\n", " ").startswith(draft.path[-1:])
         is_item = is_short and not draft.resumes and has_name
         path = draft.list_path if is_item and draft.list_path is not None else draft.path
-        introduces = following is not None and following.list_path == path  # the text is above another list
+        introduces = following is not None and following.list_path == path  # whether the text is above another list
         home = homes.get(path) if draft.resumes and is_short and draft.heading is None and not introduces else None
         if draft.resumes and draft.heading is not None and joined and joined[-1].path[: len(path)] == path:
             home = joined[-1]  # append a heading without text to the previous section

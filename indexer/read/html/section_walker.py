@@ -54,7 +54,7 @@ class Walker:
         self._in_heading = False
         self._current_term: Element | None = None
         self._term_code = ""
-        self._undefined_term: Block | None = None  # the last term, until its definition
+        self._undefined_term: Block | None = None  # the last term, until its definition is read
         self._title_anchor: str | None = None
         self._anchor_since_text: str | None = None
         self._is_anchor_of_block = False
@@ -162,7 +162,7 @@ class Walker:
             if "href" in tag.attributes:
                 self._open_links -= 1
                 self.link_texts.setdefault(tag.attributes["href"], "".join(self._line.pieces[self._line.link_start :]))
-        elif name == "div" and "refnamediv" in tag.classes:  # DocBook's line "name — purpose" leads the next section
+        elif name == "div" and "refnamediv" in tag.classes:  # DocBook: "name — purpose" for the next section
             self._drafts[-1].leads = True
         elif name == "li":
             self._bullet = ""

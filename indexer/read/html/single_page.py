@@ -1,4 +1,4 @@
-"""Find the main text of a page without its site's template, and remove furniture around and within the text."""
+"""Find the main text of a page, and remove furniture around and within the text. The site's template is not used."""
 
 import re
 from collections import Counter
@@ -63,7 +63,7 @@ Sizes = dict[int, Size]  # keys are Python ids of elements
 
 
 def measure(root: Element, *, with_noise: bool = True) -> Sizes:
-    """Return the sizes of an element and its descendants. If `with_noise` is false, noise counts as empty."""
+    """Return the sizes of an element and its descendants. If `with_noise` is false, skip navigation and controls."""
     order: list[tuple[Element, Size, Size | None]] = []
     todo: list[tuple[Element, Size | None]] = [(root, None)]
     sizes: Sizes = {}
@@ -196,9 +196,9 @@ def _is_short_box(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
     size = sizes[id(element)]
     kind = "" if size.prose else kind_of(element)
     is_named = kind if is_article or size.linked else kind == "strong"  # text may have a weak name, such as date
-    is_form = (element.name == "form" or element.holds(("form",))) and element.holds(FIELDS)
+    is_form = (element.name == "form" or element.contains(("form",))) and element.contains(FIELDS)
     is_short = size.text < _MAX_BOX_CHARS and not size.has_h1
-    return is_short and bool(is_named or is_form) and not element.holds(_CONTENT)
+    return is_short and bool(is_named or is_form) and not element.contains(_CONTENT)
 
 
 def _clean_title(box: Element, sizes: Sizes, *, is_article: bool) -> None:
@@ -216,7 +216,7 @@ def _is_legal(element: Element, sizes: Sizes) -> bool:
 
 
 def _is_teaser_box(box: Element, sizes: Sizes) -> bool:
-    """Return whether a box is a list of teasers: its headings are links to other pages, or all its items begin so."""
+    """Return whether a box is a list of teasers, whose headings or items begin with links to other pages."""
     if box.name not in _LINK_BOXES or not sizes[id(box)].linked:
         return False
     headings = [tag for tag in box.elements() if tag.name in HEADINGS and not tag.text().isspace()]
@@ -231,7 +231,7 @@ def _is_teaser(item: Element) -> bool:
     """Return whether an item begins with a linked title and has only a few other words."""
     link = next((tag for tag in item.elements() if tag.name == "a" and not tag.text().isspace()), None)
     text = item.short_text(_MAX_TEASER_CHARS)
-    if link is None or text is None or not _leads_elsewhere(link) or item.holds(("pre", "code", "table")):
+    if link is None or text is None or not _leads_elsewhere(link) or item.contains(("pre", "code", "table")):
         return False
     title = link.text().strip()
     return len(title) >= _MIN_TITLE_CHARS and text.strip().startswith(title)
@@ -254,7 +254,7 @@ def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
         return False
     ids_of_post = {id(tag) for tag in (titled[0], *titled[0].parents(), *titled[0].elements())}
     removed = {id(tag) for tag in articles} - ids_of_post
-    posts = (tag for tag in articles if id(tag) in removed and not tag.holds(("article",)))
+    posts = (tag for tag in articles if id(tag) in removed and not tag.contains(("article",)))
     if any(sizes[id(tag)].prose > sizes[id(titled[0])].prose for tag in posts):
         return False
     for parent in [tag.parent for tag in articles if id(tag) in removed]:
@@ -298,7 +298,7 @@ def _remove_repeats(start: Element, sizes: Sizes) -> None:
 
 
 def _mark_decoration(start: Element, sizes: Sizes) -> None:
-    """Mark images in blocks without text as decoration, except in table cells and list items with image values."""
+    """Mark images in blocks without text as decoration, except in cells and list items, where they may be values."""
     for image in [tag for tag in start.elements() if tag.name == "img"]:
         block = next((tag for tag in image.parents(6) if tag.name in _BLOCKS), None)
         if block is not None and id(block) in sizes and block.name not in _VALUES and not sizes[id(block)].direct:
@@ -404,7 +404,7 @@ def _is_title(link: Element) -> bool:
 
 
 def layout_cell(tree: HtmlTree) -> Element | None:
-    """Return the cell with the main text of a page that a table lays out, or None for other pages."""
+    """Return the table cell with the main text if a table lays out the page, or else None."""
     first = tree.first("p") or tree.first("br")
     if first is None or all(around.name != "td" for around in first.parents(12)):
         return None
@@ -441,7 +441,7 @@ def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None
 def _with_title(element: Element) -> Element:
     """Return the parent of an element if the page's title and first section precede the element, else the element."""
     parent = element.parent
-    if element.name in ("main", "article") or parent is None or element.holds(("h1",)):
+    if element.name in ("main", "article") or parent is None or element.contains(("h1",)):
         return element
     for sibling in takewhile(lambda tag: tag is not element, parent.tags):
         names = [tag.name for tag in sibling.elements(MAX_NODES) if tag.name in ("h1", "h2", "p")]

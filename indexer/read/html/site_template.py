@@ -64,7 +64,7 @@ class _Unit(NamedTuple):
 
 
 def find_blocks(tree: HtmlTree) -> dict[str, Any]:
-    """Return the possible template blocks of a prepared page, as JSON for `indexer.records.PageBlocks`."""
+    """Return the possible template blocks of a page as JSON for `indexer.records.PageBlocks`."""
     title = tree.first("title")
     tags = (tag for tag in tree.elements if tag.name in HEADINGS and tag.depth < MAX_SEARCH_DEPTH)
     headings = [" ".join((tag.short_text(_MAX_BLOCK_CHARS) or "").split()) for tag in tags]
@@ -92,8 +92,7 @@ def _blocks(
 ) -> Iterator[tuple[int, int, int, bool]]:
     """Yield the path, text hash and kind of each possible template block, as in `indexer.records.PageBlocks`.
 
-    Text hashes within `main` include the headings of the page, `about`, so that they match no other page. Bars of links
-    are an exception.
+    Text hashes within `main`, except of link bars, include the page's headings (`about`), so that they differ by page.
     """
     for unit in _units(parent):
         block = unit.block
@@ -143,8 +142,8 @@ def _units(parent: Element) -> list[_Unit]:
 def _measure(unit: _Unit) -> tuple[str | None, int, bool]:
     """Return the text as one line, the number of characters outside links, and whether the unit is a bar of links.
 
-    Return None as the text of a long block. At least half of a bar's text is in links, and so is at least half of each
-    line with a sentence outside links.
+    The text of a long block is None. At least half of the text of a bar is in links. If a line of a bar has a sentence
+    outside links, at least half of the line is in links.
     """
     pieces: list[str] = []
     bare: list[str] = []

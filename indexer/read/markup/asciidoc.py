@@ -1,4 +1,4 @@
-"""Convert AsciiDoc that `includes` has preprocessed to HTML. Raw HTML is left out.
+"""Convert AsciiDoc to HTML, after `includes` has preprocessed it. Raw HTML is left out.
 
 Blocks are parsed line by line, and inline markup by a regular expression. Text of unknown macros and blocks is kept.
 """
@@ -88,7 +88,7 @@ class _Reader:
         return "\n".join(html)
 
     def heading(self, lines: list[str], place: int) -> tuple[int, str, int, str] | None:
-        """Return the level, text, index of the next line, and id or "" of the title at `place`, or None without one."""
+        """Return level, text, index of the next line and id (or "") of the title at `place`, or None if it is none."""
         line, below = lines[place], lines[place + 1] if place + 1 < len(lines) else ""
         if match := _HEADING.match(line):
             return len(match[1]), match[2], place + 1, match[3] or ""

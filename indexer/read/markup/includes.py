@@ -18,7 +18,7 @@ from indexer.text.charsets import decode
 MAX_VALUE_LENGTH = 1_000
 _MAX_DEPTH = 20
 _MAX_INCLUDES = 1_000
-_MAX_LOADED_BYTES = 1_000_000_000  # included files, in all documents of a source
+_MAX_LOADED_BYTES = 1_000_000_000  # total of the included files in all documents of a source
 _MAX_RANGES = 20
 INTRINSIC = {
     **{"nbsp": " ", "sp": " ", "empty": "", "blank": "", "zwsp": "", "wj": "", "lt": "<", "gt": ">", "amp": "&"},
@@ -130,7 +130,7 @@ class _Document:
         self._attributes = INTRINSIC | {"docdir": f"/{dirname(path)}"}
 
     def lines(self, lines: Sequence[str], paths: tuple[str, ...]) -> Iterator[str]:
-        """Yield the lines of a file whose conditions are true. `paths` leads from the document to this file."""
+        """Yield the lines of a file whose conditions are true. `paths` is the chain of includes down to this file."""
         hidden = list[bool]()
         for line in lines:
             if condition := _CONDITION.match(line):

@@ -213,9 +213,8 @@ _TAB = re.compile(r"\[(.*)\]\(#tab/.*\)")
 def _parser(*, is_mdx: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     deflist_plugin(parser)
-    # blank lines end a formula, so that the search for its end is short
-    dollarmath_plugin(parser, allow_labels=False, allow_blank_lines=False)
-    parser.disable("math_inline")  # it would match within code, and at amounts of money
+    dollarmath_plugin(parser, allow_labels=False, allow_blank_lines=False)  # a blank line limits the search for an end
+    parser.disable("math_inline")  # it matches dollar signs in code and amounts of money
     ruler = parser.block.ruler
     everywhere: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     ruler.at("fence", blocks.read_fence, everywhere)
@@ -332,8 +331,8 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= MAX_FRONT_MATTER else {}  # noqa: S506 - safer
             except yaml.YAMLError:
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
-            is_front = isinstance(fields, dict) and not front.startswith("\n")  # else a rule, as in Pandoc
-            is_front = is_front or not front.strip() or any(access_keys(visible(front)))  # also mistyped lists
+            is_front = isinstance(fields, dict) and not front.startswith("\n")  # else `---` is a rule, as in Pandoc
+            is_front = is_front or not front.strip() or any(access_keys(visible(front)))  # or a mistyped access list
             fields, end = (fields, match.end()) if is_front else (None, 0)
         elif match := _TOML.match(text):
             front, end, is_toml = match[1] or "", match.end(), True

@@ -52,7 +52,7 @@ _SETTINGS = {
 
 
 class _Unknown(Directive):
-    """A directive that docutils does not know. The content is text or code, unless the name is in `HIDDEN`."""
+    """A directive that docutils does not know. It is skipped if its name is in `HIDDEN`, or else text or code."""
 
     has_content = True
     optional_arguments = 1
@@ -131,7 +131,7 @@ for _name in ("code-block", "sourcecode", "class"):
 
 
 class _Options(dict[str, Any]):
-    """Options of a directive, including unknown options, because docutils drops a directive with unknown options."""
+    """Options of a directive. Unknown options are accepted, or else docutils would drop the whole directive."""
 
     def __missing__(self, name: str) -> Any:
         """Return a validator that accepts any value of an unknown option."""

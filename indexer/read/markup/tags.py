@@ -47,7 +47,7 @@ Tag = tuple[int, str]
 
 
 def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
-    """Return the end and the visible text of the tag, comment or expression at `start`, or None if it is incomplete.
+    """Return the end and the visible text of the tag, comment or expression at `start`, or None if there is none.
 
     The parser's `environment` limits the characters of failed searches, so that hostile texts take only linear time.
     """
@@ -179,7 +179,7 @@ def _find(source: str, closer: str, start: int, end: int, environment: Environme
 
 
 def _balanced(source: str, start: int, end: int, environment: Environment) -> int:
-    """Return the end of the expression or tag at `start`, with balanced braces, or -1 if the end is missing."""
+    """Return the end of the expression or tag at `start`. Braces in it must be balanced. Return -1 without an end."""
     if not _spend(environment, 0):
         return -1
     is_tag = source[start] == "<"

@@ -1,4 +1,4 @@
-"""Convert DOCX files to HTML, whose headings and tables the HTML reader parses, and PPTX files to a section per slide.
+"""Convert DOCX files to HTML, which the HTML reader divides into sections, and PPTX files to one section per slide.
 
 Hidden text, deleted text, field codes and hidden slides are left out. No DOCX library is used, because the libraries
 skip insertions and content controls, or show hidden text.

@@ -17,7 +17,7 @@ _MAX_GAPS = 24
 _EDGE_TOLERANCE_POINTS = 3.0
 _MIN_CARD_LINES = 6
 _BASE_TOLERANCE_POINTS = 0.7
-_MIN_FULL_WIDTH = 0.55  # share of the column's width that its median line reaches
+_MIN_FULL_WIDTH = 0.55  # share of the column's width that the median line must reach
 _NEAR_PAGES = 4  # pages before and after to compare, as running heads differ by side and chapter
 _EDGE_HEIGHT_SHARE = 0.17
 _MIN_WORDS = 30
@@ -143,7 +143,7 @@ def _split_bands(
 
 
 class Edge(NamedTuple):
-    """A row near the top or bottom of a page, with depth 0 if outermost. A gap separates inner rows if `is_apart`."""
+    """A row near the top or bottom of a page. Depth 0 is outermost. `is_apart` means a gap towards the text."""
 
     is_top: bool
     depth: int
@@ -218,7 +218,7 @@ def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) 
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     level = {pages: other.is_apart for pages, other in outer if abs(other.y - edge.y) <= 1.0}
-    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # no row is the end of a text
+    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # every page has a gap there
         return True
     return any(other.text == edge.text for _, other in near)
 

@@ -135,7 +135,7 @@ def _bidi_kinds(glyphs: Sequence[Glyph | None]) -> str:
 
 
 def _kinds_with_numbers(visual: Sequence[Glyph | None]) -> str:
-    """Return R or L (letter of a direction), N (digit, or sign in a number) or O (other) for each glyph."""
+    """Return a letter for each glyph: R or L (reading direction), N (digit, or sign in a number) or O (other)."""
     kinds = list(_bidi_kinds(visual))
     is_arabic = False
     for place in range(len(visual) - 1, -1, -1):
@@ -195,7 +195,7 @@ _MIN_WORD_GAP_EM = 0.12
 _VOWELS = frozenset("aeiouy")
 _SHORT = re.compile(f"s{{{_MIN_SPACED_PIECES},}}")
 _FORMULA = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")
-HYPHEN = "\u00ad"  # follows a hyphen at a line end until `Hyphens.resolve`
+HYPHEN = "\u00ad"  # follows a hyphen at a line end until `Hyphens.resolve` removes it
 _ENDS_IN_HYPHEN = re.compile(r"[^\W\d_][-\u2010]")
 _WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
 _TIGHT_GAP_EM = 0.45
@@ -323,7 +323,7 @@ def find_lines(words: Iterable[Word]) -> list[PdfLine]:
         last: PdfLine | None = None
         for line in row:
             gap = line.x0 - last.x1 if last else 0.0
-            if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # a shadow
+            if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # a second print
                 pieces[-1] = max(last, line, key=lambda one: len(one.words))
             elif last and -0.5 * last.size <= gap <= _TIGHT_GAP_EM * max(last.size, line.size):
                 big = max(last, line, key=lambda one: (one.size, len(one.words)))

@@ -280,7 +280,7 @@ def _has_too_many_texts(page: Any) -> bool:
 
 
 def _words_in_boxes(boxes: Sequence[BoxText], rotation: Rotation, sizes: Sequence[float]) -> Iterator[Word]:
-    """Yield the words of text boxes with estimated sizes. The median of the sorted `sizes` is the largest size."""
+    """Yield the words of text boxes with estimated sizes, which the median of the sorted `sizes` limits."""
     a, b, c, d = rotation
     usual = sizes[len(sizes) // 2] if sizes else 10.0
     for text, *sides in boxes:
