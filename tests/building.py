@@ -1,4 +1,4 @@
-"""Build an index without a model, and without a word on the terminal."""
+"""Build an index without a model and without output."""
 
 import io
 from pathlib import Path
@@ -11,6 +11,6 @@ from tests.dummy import DummyEmbedder
 
 
 def build_index(index: Path, *sources: object, embedder: DummyEmbedder | None = None, **config: Any) -> BuildReport:
-    """Index sources with the dummy embedder; `config` has fields of `BuildConfig`."""
+    """Index sources with a dummy embedder. `config` has fields of `BuildConfig`."""
     quiet = Progress(io.StringIO(), quiet=True)
     return build([*map(str, sources)], index, embedder or DummyEmbedder(), BuildConfig(**config), progress=quiet)

@@ -18,14 +18,14 @@ from tests.milvus_server import MilvusServer, running_milvus
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "eval"
 
-# Fast tests first, so that a mistake shows early; then the longest files; the browser last. The first mark counts.
+# Position of tests by their first mark listed here. Unmarked tests are fast, and run first to show failures early.
 _ORDER = {"longest": 1, "browser": 3, "model": 2}
-# Files of long tests that share nothing: one test may run beside another. Tests of one file else stay together.
+# Files whose tests share nothing, so that several processes may run them. The tests of other files run in one process.
 _APART = {"tests/security/test_documents.py"}
 
 
 class Scheduling(LoadFileScheduling):
-    """What each process of `--numprocesses` is given at a time."""
+    """Assigns whole files to the processes of `--numprocesses`, except for the files in `_APART`."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
@@ -34,22 +34,22 @@ class Scheduling(LoadFileScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
-    """Share the tests out as above."""
+    """Use `Scheduling`."""
     return Scheduling(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: WorkerController, error: object) -> None:
-    """Print how a process died, which xdist does not: the signal if negative, else the exit code."""
+    """Print how a test process ended: a negative number is a signal, others are exit codes. Xdist does not print it."""
     if error:
         kills = next(line for line in Path("/proc/vmstat").read_text().splitlines() if line.startswith("oom_kill "))
         code = node.gateway._io.popen.wait(10)
         print(f"\n{node.gateway.id} ended with {code}; the kernel counts {kills} for want of memory", file=sys.stderr)
 
 
-@pytest.hookimpl(tryfirst=True)  # before Hypothesis looks for its seed
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its seed
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed of this run, and compile the native encoder once, for whichever processes run its tests."""
+    """Choose the seed of this run, and a folder in which the native encoder is compiled once for all processes."""
     if config.option.seed is None:
         config.option.seed = random.SystemRandom().randrange(10**6)
     config.option.hypothesis_seed = str(config.option.seed)
@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Name a case of bytes or of a long text by its argument: processes must agree on it, and archives have a time."""
+    """Name bytes and long texts by their parameter, because archives contain times, and so differ between processes."""
     return argname if isinstance(val, bytes) or (isinstance(val, str) and len(val) > 80) else None
 
 
@@ -122,7 +122,7 @@ def packaged_model() -> Path:
 
 @pytest.fixture(scope="session")
 def one_layer(packaged_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The model without its other layers, which are like the first: to compile each takes many seconds."""
+    """Return a copy of the model with only the first layer, because compiling each layer takes many seconds."""
     folder = shutil.copytree(packaged_model, tmp_path_factory.mktemp("model") / "one-layer")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
@@ -137,6 +137,6 @@ def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
 
 @pytest.fixture
 def fresh_milvus(tmp_path: Path) -> Iterator[MilvusServer]:
-    """One for tests that publish to the same place, or kill it."""
+    """Start a server for one test, which may kill it or publish to a fixed place."""
     with running_milvus(tmp_path / "milvus") as server:
         yield server

@@ -1,4 +1,4 @@
-"""An embedder without a model, so that everything but the embedder can be tested in milliseconds."""
+"""Replace the embedder and the cross-encoder by fast ones without a model, to test the other modules."""
 
 import hashlib
 import re
@@ -15,17 +15,17 @@ from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, maxsi
 from embedder.model.tokenizer import TextTokens, TokenizedText
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
-KNOWN = frozenset({"lovers"})  # words that a model has a token for
-_SPECIAL = 2  # a real model adds a first and a last token
+KNOWN = frozenset({"lovers"})  # words in the vocabulary of a model
+_SPECIAL = 2  # tokens that a model adds: [CLS] and [SEP]
 _STOP = frozenset("a an and are as do does for how i in is it of on or that the this to what with".split())
 
 
-_VOCABULARY = {"[CLS]": 0, "[SEP]": 1}  # grows with the words that are read
+_VOCABULARY = {"[CLS]": 0, "[SEP]": 1}  # ids by word; tokenizing adds new words
 _WORDS = list(_VOCABULARY)
 
 
 class DummyTokenizer:
-    """One token a word or sign, without regard to case."""
+    """Splits a text into one token for each word or sign, ignoring case."""
 
     splits_at_space = True
 
@@ -52,7 +52,7 @@ def _tokens(text: str) -> TextTokens:
 
 
 class DummyEmbedder:
-    """Hashed bag of words: texts that share words get similar unit vectors; deterministic everywhere."""
+    """Embeds texts as hashed bags of words. Texts that share words get similar unit vectors, on every machine."""
 
     def __init__(self, dimension: int = 64, max_length: int = 256, name: str = "dummy") -> None:
         self._dimension = dimension
@@ -134,7 +134,7 @@ class DummyEmbedder:
 
 
 def _words(row: Sequence[Any]) -> list[str]:
-    """The words of a text by its row, without the special tokens."""
+    """Return the words of a row of tokens, without the special tokens."""
     return [token if isinstance(token, str) else _WORDS[token] for token in row[1:-1]]
 
 
@@ -146,19 +146,19 @@ def _hashed(word: str) -> tuple[float, int]:
 
 @lru_cache(1 << 14)
 def _drawn(word: str, dimension: int) -> Floats:
-    """A vector of chance, the same wherever the word stands."""
+    """Return a pseudo-random vector for a word, which is the same in all texts."""
     seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest())
     return np.random.default_rng(seed).standard_normal(dimension, np.float32)
 
 
 class DummyCrossEncoder:
-    """Gives a text the number of the query's words that it has, less a little for each other one."""
+    """Scores a text by the number of its words that are in the query, minus 0.01 for each token."""
 
     name = "dummy-cross"
 
     def __init__(self) -> None:
-        self.runs: list[int] = []  # pairs of each
-        self.texts: list[str] = []  # that it has read
+        self.runs: list[int] = []  # number of pairs in each run
+        self.texts: list[str] = []  # texts of all calls of `pairs`
 
     def pairs(self, query: str, texts: Sequence[str]) -> list[list[int]]:
         wanted = set(_TOKEN.findall(query.lower())) - _STOP

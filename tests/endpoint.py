@@ -1,4 +1,4 @@
-"""A server that speaks OpenAI's chat completions, and writes what a test tells it to."""
+"""Serve the API of OpenAI's chat completions with answers that a test sets."""
 
 import json
 import select
@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Step = str | bytes | threading.Event  # a piece of text, raw bytes of the stream, or something to wait for
+Step = str | bytes | threading.Event  # a delta of text, raw bytes of the stream, or an event to wait for
 DONE = b"data: [DONE]\n\n"
 
 
@@ -21,7 +21,7 @@ def piece(text: str, reason: str | None = None) -> bytes:
 
 
 class FakeEndpoint:
-    """`steps` is what it streams, with `status`, `content_type` and `encoding`; `requests` holds what it was asked."""
+    """The state of the server. It streams `steps` as its response, and appends to `requests` and `headers`."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}/v1"
@@ -32,7 +32,7 @@ class FakeEndpoint:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.asked = threading.Event()
-        self.left = threading.Event()  # set when the caller goes away while this server waits
+        self.left = threading.Event()  # set if the client disconnects while the server waits
 
     def answers(self, *texts: str) -> None:
         self.steps = [chunk(choices=[{"delta": {"role": "assistant", "content": None}}]), *texts]
@@ -61,9 +61,9 @@ def fake_endpoint() -> Iterator[FakeEndpoint]:
                     self.wfile.flush()
 
         def _wait(self, event: threading.Event) -> bool:
-            """Whether the event came before the caller went."""
-            with suppress(ConnectionError):  # it went with data unread
-                poll = select.poll()  # `select` has no room for the files of a process that has many
+            """Wait for an event. Return False if the client disconnects before."""
+            with suppress(ConnectionError):  # the client disconnected with unread data
+                poll = select.poll()  # `select` fails if file descriptors exceed 1023
                 poll.register(self.connection, select.POLLIN)
                 while not event.is_set():
                     if poll.poll(20) and not self.connection.recv(1):

@@ -1,4 +1,4 @@
-"""Whether work takes time in proportion to its input, by the clock of the processor."""
+"""Check that the processor time of a function is proportional to the size of its input."""
 
 import gc
 import time
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 def check_linear(work: Callable[[T], object], make: Callable[[int], T], size: int, slack: float = 0.2) -> None:
-    """Hold `work(make(size))` to twice the processor time of half the size, and some slack in seconds.
+    """Assert that `work(make(size))` takes at most 2.3 times the processor time of half the size, plus `slack` seconds.
 
-    Tried up to three times, without the garbage collector: what the machine does beside it is no fault of the work.
-    An error ends the work: what counts then is how soon.
+    One of three attempts must succeed, because other processes may slow down the work. The garbage collector is
+    disabled. If the work raises an exception, the time until then counts.
     """
 
     def seconds(size: int) -> float:
@@ -33,7 +33,7 @@ def check_linear(work: Callable[[T], object], make: Callable[[int], T], size: in
     measured: list[tuple[float, float]] = []
     gc.disable()
     try:
-        seconds(size // 2)  # what is loaded with the first document is no part of it
+        seconds(size // 2)  # the first call may import modules
         linear = any(once() for _ in range(3))
     finally:
         gc.enable()
@@ -41,5 +41,5 @@ def check_linear(work: Callable[[T], object], make: Callable[[int], T], size: in
 
 
 def repeated(unit: str, head: str = "") -> Callable[[int], str]:
-    """Return what makes a text of so many characters out of one unit."""
+    """Return a function that repeats a unit of text up to a number of characters."""
     return lambda size: head + unit * (size // len(unit))

@@ -1,4 +1,4 @@
-"""Milvus Lite as a server in a process of its own, which tests kill, stop and start again like a cluster's."""
+"""Run Milvus Lite as a server in its own process, which tests can kill, suspend and restart."""
 
 import multiprocessing
 import os
@@ -11,7 +11,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-# from a process which has imported what takes most of the time
+# The fork server imports the slow module once, and each server process is forked from it.
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["milvus_lite.adapter.grpc.server"])
 
@@ -25,7 +25,7 @@ def _serve(folder: Path, port: int) -> None:
 
 
 class MilvusServer:
-    """Serves a folder on a port of loopback that stays the same over restarts."""
+    """Serves a folder on a loopback port. The port remains the same when the server is restarted."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -35,11 +35,11 @@ class MilvusServer:
         self.start()
 
     def place(self, name: str) -> str:
-        """Address of a collection there."""
+        """Return the address of a collection on this server."""
         return f"milvus://127.0.0.1:{self.port}/{name}"
 
     def start(self) -> None:
-        """Start at the same port, and wait until it answers."""
+        """Start the server at its port, and wait until it accepts connections."""
         self._process = _CONTEXT.Process(target=_serve, args=(self._folder, self.port))
         self._process.start()
         until = time.monotonic() + 60
@@ -48,17 +48,17 @@ class MilvusServer:
             assert time.monotonic() < until, "the Milvus server does not answer"
             with suppress(OSError):
                 return socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-            time.sleep(0.05)  # between two looks at another process
+            time.sleep(0.05)  # before the next attempt to connect
 
     def kill(self) -> None:
-        """End it at once, as if the machine had gone."""
+        """Kill the server, as if its machine had failed."""
         if self._process is not None:
             self._process.kill()
             self._process.join(timeout=30)
             self._process = None
 
     def hang(self) -> None:
-        """Go on accepting connections, and answer nothing."""
+        """Suspend the server. The kernel still accepts connections, but nothing answers."""
         assert self._process is not None
         assert self._process.pid is not None
         os.kill(self._process.pid, signal.SIGSTOP)
@@ -66,20 +66,20 @@ class MilvusServer:
             pass
 
     def wake(self) -> None:
-        """Answer again."""
+        """Resume the server after `hang`."""
         assert self._process is not None
         assert self._process.pid is not None
         os.kill(self._process.pid, signal.SIGCONT)
 
 
 def ids_of(store: Any) -> list[str]:
-    """The generations of a store, newest first."""
+    """Return the ids of the generations in a store, newest first."""
     return [each.id for each in store.published()]
 
 
 @contextmanager
 def running_milvus(folder: Path) -> Iterator[MilvusServer]:
-    """Serve a folder until the end of the block."""
+    """Run a server for a folder until the `with` block ends."""
     server = MilvusServer(folder)
     try:
         yield server
