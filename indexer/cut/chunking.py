@@ -43,7 +43,7 @@ class Chunker:
     """Splits documents into chunks that fit into the input of the embedding model."""
 
     def __init__(self, embedder: Embedder, max_tokens: int) -> None:
-        """Set the model and the token limit of a passage. Raises ConfigError if the model's input is too short."""
+        """Set the model and the token limit of a passage. Raises ConfigError if the model reads too few tokens."""
         self._embedder = embedder
         self._max_tokens = max_tokens
         self._cache = TokenCache(embedder.tokenizer)
@@ -53,7 +53,7 @@ class Chunker:
         self._max_context_tokens = int(self._room * _MAX_CONTEXT_SHARE)
 
     def split(self, document: Document) -> list[Chunk]:
-        """Return the chunks of a document in reading order. `MAX_CHUNKS` + 1 chunks mean that there are too many."""
+        """Return the chunks of a document in reading order. If there are too many, stop after `MAX_CHUNKS` + 1."""
         self._cache.clear()
         sections = [short for section in document.sections for short in _divide(section)]
         self._cache.load(text for section in sections for text in (section.text, *section.path[-1:]))
@@ -294,7 +294,7 @@ def _common_length(path: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 
 def _headings(sections: Iterable[Section], depth: int) -> Iterator[tuple[Section, str]]:
-    """Yield (section, headings to insert before its text). They are those of its path after the first `depth`.
+    """Yield (section, headings to insert before its text). These are in its path after the first `depth`.
 
     The heading of a parent is inserted only before the first section below it.
     """

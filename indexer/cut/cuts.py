@@ -16,7 +16,7 @@ from indexer.records import COLUMNS, SectionBlock
 
 _MAX_CHARACTERS_PER_TOKEN = 12
 
-# Every piece costs _PIECE_COST. A piece shorter than half the maximum costs up to _SHORT_COST more.
+# Costs that `_cheapest_ends` minimizes. A piece shorter than half the maximum costs up to _SHORT_COST more.
 _PIECE_COST = 0.2
 _SHORT_COST = 2.0
 # Costs of a cut between blocks, list items, lines, … Table rows, and lines that end a sentence, count as list items.
@@ -25,8 +25,8 @@ _ITEM_COST = 0.05
 _LINE_COST = 0.2
 _SENTENCE_COST = 0.3
 _CLAUSE_COST, _WORD_COST, _CHARACTER_COST = 0.8, 2.0, 4.0
-# Added costs of a cut after a lead-in ("as follows:", a term, a table head, a line above indented lines), or in code or
-# a table that fits into a piece.
+# Added costs of a cut after a lead-in ("as follows:", a term, a table head, a line above indented lines), and in code
+# or a table that fits into a piece.
 _LEAD_COST, _INTACT_BLOCK_COST = 0.5, 1.0
 
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
@@ -39,8 +39,7 @@ _FINER_SPLITS = (
     (re.compile(r"\s+"), _WORD_COST),
 )
 _MIN_SENTENCE_CHARACTERS = 8
-# Abbreviations that a capital letter often follows: titles, references, companies, months and addresses. They are from
-# CLDR's rules for sentence breaks.
+# Abbreviations from CLDR's rules for sentence breaks. A capital letter often follows them within a sentence.
 ABBREVIATIONS = frozenset(
     "dr prof mr mrs ms mme mlle sr sra srta st ste jr hr fr frl dipl ing rev hon gen gov capt col lt sgt maj no "
     "nos nr nrn núm art arts abs abb fig figs tab taf kap cap chap ch sec sect pp pag pág vol vols bd bde ed eds "

@@ -268,7 +268,7 @@ class DocumentReader:
         return {number: frozenset(numbers) for number, numbers in better.items()}
 
     def scan(self, allowed: RowSet | None = None) -> Iterator[list[tuple[int, bytes]]]:
-        """Yield batches of (row, text of the chunk in UTF-8), for all or only the allowed rows. Raises IndexCorrupt."""
+        """Yield batches of (row, text of its chunk in UTF-8). Skip rows that are not allowed. Raises IndexCorrupt."""
         query = "SELECT row, CAST(text AS BLOB) FROM chunks WHERE row BETWEEN ? AND ?"
         for start in range(0, self.chunks, _READ_BATCH):
             texts = self._documents.rows(query, start, start + _READ_BATCH - 1)
@@ -325,7 +325,7 @@ class DocumentReader:
         return entries
 
     def _numbers(self, id: str) -> list[int]:
-        """Return the numbers of the documents whose ids begin with the same 64 bits, almost always one or none."""
+        """Return the numbers of the documents whose ids begin with the first 64 bits of this id, usually one or none."""
         if not is_document_id(id):
             return []
         if self._id_prefixes is None:
@@ -398,7 +398,7 @@ def section_text(row: int, chunks: Iterable[Sequence[Any]], where: Path | str) -
 
 
 def flat_metadata(document: Document) -> dict[str, str | list[str]]:
-    """Return the metadata to store and show. A name has a text as its value, or a list if it has several texts."""
+    """Return the metadata to store and show. Each name has a text as its value, or a list of several texts."""
     return {name: values[0] if len(values) == 1 else list(values) for name, values in document.metadata.items()}
 
 

@@ -177,7 +177,7 @@ Hashes = npt.NDArray[np.uint32]
 
 
 class _Sketched(NamedTuple):
-    """A document with the ascending hashes of its sketch up to `limit`. The duplicate of lowest `rank` is preferred."""
+    """A document with the ascending hashes of its sketch up to `limit`. The lowest `rank` is the best structured."""
 
     number: int
     rank: tuple[bool, bool, int, str]

@@ -222,7 +222,7 @@ class JointGeneration(Generation):
         return by_number
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Map document numbers to editions. Pages of different collections never count as the same page."""
+        """Map document numbers to editions. Editions from different collections never have the same `page`."""
         editions: dict[int, Edition | None] = {}
         for each, first, local_numbers in self._split_numbers(numbers):
             for number, edition in each.editions(local_numbers).items():
@@ -256,7 +256,7 @@ class JointGeneration(Generation):
 
 
 def _split(starts: Rows, rows: Rows) -> Iterator[tuple[int, npt.NDArray[np.intp], Rows]]:
-    """Yield for each generation with any of the rows its index, their positions in `rows`, and their local numbers."""
+    """Yield for each generation its index, the positions of its rows in `rows`, and its local row numbers."""
     numbers = np.searchsorted(starts, rows, side="right") - 1
     for number in np.unique(numbers).tolist():
         places = np.flatnonzero(numbers == number)

@@ -93,7 +93,7 @@ class RowFacts(NamedTuple):
 
 
 def read_array(path: Path, dtype: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:
-    """Map an array file into memory. Raises IndexUnreadable, or IndexCorrupt if the dtype or shape is wrong."""
+    """Map an array file into memory. Raises IndexUnreadable, or IndexCorrupt if it is damaged or of another type."""
     try:
         with _HEADER_LOCK:
             array = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))  # a memmap is slow to index

@@ -2,7 +2,7 @@
 
 Every index contains a store: the vectors as float16 codes in row order. Scores are always computed from the store, and
 the next build copies unchanged vectors from it. A `flat` index is only a store. A `pq` index also has 4-bit codes, and
-scans all of them to find candidates. An `ivf` index groups the codes into lists, and scans some lists.
+scans all of them to find candidates. An `ivf` index has the codes in lists, and scans those near the query.
 """
 
 import math
@@ -214,7 +214,7 @@ class VectorReader:
         return numbers
 
     def _checked(self, numbers: Vectors) -> Vectors:
-        """Return the numbers. Raises IndexCorrupt if one is not finite: the file was damaged after opening."""
+        """Return the same numbers. Raises IndexCorrupt if one is not finite: the file was damaged after opening."""
         if not np.isfinite(numbers).all():
             raise corrupt(self._path, "has a vector with NaN or infinity")
         return numbers

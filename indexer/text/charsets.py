@@ -51,8 +51,8 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
     """Decode a document by the Encoding Standard. Invalid bytes become U+FFFD, and a guess adds a reader note.
 
     The encoding comes from a byte order mark, or else from `charset`, which a server or mail declares, or else from the
-    XML declaration or <meta> of markup. Undeclared, it is UTF-8 if few bytes are invalid; otherwise it is guessed. The
-    XML declaration is removed.
+    XML declaration or <meta> of markup. Without a declaration, it is UTF-8 if few bytes are invalid. Otherwise it is
+    guessed. An XML declaration is removed.
     """
     declared = _declared_encoding(body, charset, markup)
     name = declared or _guess_encoding(body, markup)

@@ -260,8 +260,7 @@ def _by_language(make: Callable[..., Value]) -> dict[str, Cache[str, Value]]:
 
 _stemmers = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stemmer(STEMMERS[each])))
 _stop_filters = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stopword(STEMMERS[each])))
-# The search terms of each match of `words`, by language. Words repeat, and a lookup in the cache takes a twentieth of
-# the time of `_analyse`.
+# The search terms of words, by language. A lookup in these caches takes a twentieth of the time of `_analyse`.
 TERMS = _by_language(_analyse)
 _is_stop_word = _by_language(lambda word, language: is_stop_word(fold_case(word), language))
 _joined = _by_language(lambda word, language: " ".join(_analyse(word, language)))
@@ -312,7 +311,7 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
         stop_words = list(filter(_is_stop_word[language].__getitem__, different)) if has_list else []
         clues = len(stop_words)
         if language == ENGLISH:
-            # Non-ASCII words count against English, because a language without a list never gets a clue.
+            # Non-ASCII words are evidence against English. Many other languages have no list of stop words.
             clues += sum(map(_ENGLISH_CLUES.__contains__, map(str.casefold, different)))
             clues -= len(different) - sum(map(str.isascii, different))
         weight = max(count, 1) * _LIKELIHOOD_RATIO_PER_CLUE ** min(clues, _MAX_CLUES)
@@ -408,7 +407,7 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str,
 
 @lru_cache(maxsize=64)
 def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
-    """Return strings, one of which is in each marked word of an ASCII text. If terms have signs, return none.
+    """Return search strings. Each marked word in an ASCII text contains one of them. If terms have signs, return none.
 
     The strings do not match numbers with thousands separators, which `_SPACED` replaces by spaces. So the second list
     has a space and the last three digits of each marked number.
@@ -428,7 +427,7 @@ def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
 
 
 def _spans_within(marked: frozenset[str], text: str, run: re.Match[str]) -> list[Span]:
-    """Return the spans of marked characters and pairs in a match without spaces. Adjacent spans are merged."""
+    """Return the spans of marked characters and pairs of characters in text without spaces. Merge adjacent spans."""
     ends = [match.end() for match in _UNIT.finditer(text, *run.span())]
     spans: list[Span] = []
     for first, single, pair in zip([run.start(), *ends], ends, [*ends[1:], run.end()], strict=False):

@@ -13,8 +13,7 @@ from indexer.text.cleaning import without_joiners
 
 # Accents and vowel points, which users often omit when they type.
 _ACCENTS = re.compile("[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0640\u064b-\u065f\u0670\u093c\u200c\u200d]+")
-# Letters that have different code points on Arabic, Persian and Urdu keyboards, as in Lucene's normalisers of Arabic
-# and Persian.
+# Letters that have different code points on Arabic, Persian and Urdu keyboards. The pairs are those of Lucene.
 _KEYBOARDS = {"\u06a9": "\u0643", "\u06aa": "\u0643", "\u06cc": "\u064a", "\u0649": "\u064a", "\u06d2": "\u064a",
               "\u06c1": "\u0647", "\u06d5": "\u0647", "\u06be": "\u0647"}  # fmt: skip
 # Matches the Unicode name of a Latin letter with a mark that is no accent, such as ø, or of a ligature, such as æ.

@@ -46,14 +46,14 @@ _MAX_TERMS = 32
 _MAX_POSTINGS = 300_000
 _MIN_CANDIDATES = 64
 _MAX_ROWS_FOR_ALL_TERMS = 20_000
-_MAX_CORRECTION_RATIO = 5  # corrections with under 1/5 of the passages of the likeliest are dropped
+_MAX_CORRECTION_RATIO = 5  # drops corrections that occur 5 times less often than the likeliest
 _FREQUENCY_CACHE = 1 << 16
 _QUERY_CACHE = 1 << 12
 _CORRECTION_CACHE = 1 << 12
 _BOUNDS_CACHE = 64
 _FILTER_CACHE, _FILTERED_TERMS_CACHE = 64, 1 << 10
 _LATER_FILTER_MARGIN = 1.3
-_ROWS_PER_HIT = 80  # a filter takes as long for 80 rows as a search for one more hit
+_ROWS_PER_HIT = 80  # testing a filter on 80 rows takes as long as finding one more hit
 
 Bounds = tuple[tuple[Clause, ...], tuple[Clause, ...]]  # required clauses, excluded clauses
 
@@ -113,7 +113,7 @@ class LexicalReader:
             query: the text that the user typed.
             synonyms: see `Synonyms`.
             is_word: returns whether a word that is not in the index is spelled correctly.
-            filter: conditions on documents. The words of other documents are unknown.
+            filter: conditions on documents. Words that occur only in other documents are unknown.
         """
         is_known = self._frequency if filter is None else partial(self.is_known, filter)
 
@@ -334,7 +334,7 @@ class JointReader(LexicalReader):
         return any(each.is_known(each_filter, term) for each, each_filter in zip(self._readers, filters, strict=True))
 
     def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
-        """Search with a higher limit until enough hits are allowed: Tantivy cannot test a filter for each folder."""
+        """Raise the limit of hits until k of them are allowed, because Tantivy cannot test a filter for each folder."""
         limit = k
         while True:
             scores, rows = super()._allowed(matching, limit, filter, allowed)

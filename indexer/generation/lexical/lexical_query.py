@@ -87,11 +87,11 @@ _MIN_HALF_LETTERS, _MAX_COMPOUND_LETTERS = 3, 32
 
 Languages = tuple[str, ...]
 Terms = tuple[str, ...]
-Readings = tuple[Terms, ...]  # distinct sequences of terms, by the rules of each language
+Readings = tuple[Terms, ...]  # the terms of a phrase in each language, without duplicates
 
 
 class Clause(NamedTuple):
-    """A required or excluded word or phrase, which any of its `readings` matches. Only a single word has `rules`."""
+    """A required or excluded word or phrase. A chunk must have one of the `readings`. Only a word has `rules`."""
 
     readings: Readings
     text: str
@@ -347,7 +347,10 @@ class _Corrector(dict[str, _Substitute | None]):
         return substitute
 
     def _substitute(self, word: str) -> _Substitute | None:
-        """Return a substitute for an unknown word, or None: adjacent halves, compounds, corrections or any halves."""
+        """Return the best substitute for an unknown word, or None.
+
+        In order of preference: halves that occur side by side, compounds, corrections, and halves that occur apart.
+        """
         if not word.isalpha() or not word[1:].islower() or analysis.is_spaceless(word):
             return None
         splits = self._splits(word)

@@ -40,7 +40,7 @@ _MAX_COUNTED_SPELLINGS = 1 << 21
 _MAX_CORRECTIONS = 3
 _MIN_STEM_LETTERS, _MAX_ENDING_LETTERS = 4, 3
 _MAX_COMPOUNDS = 8
-# In a vocabulary of this size, nearly any misspelling resembles a rare word, which must have the same first letter.
+# From this size on, nearly any misspelling resembles a rare word. Rare corrections must have the same first letter.
 _LARGE_VOCABULARY = 10_000
 
 _USE = np.dtype([("name", "<u4"), ("row", "<u4"), ("is_title", "?")])
