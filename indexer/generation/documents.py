@@ -325,7 +325,7 @@ class DocumentReader:
         return entries
 
     def _numbers(self, id: str) -> list[int]:
-        """Return the numbers of the documents whose ids begin with the first 64 bits of this id, usually one or none."""
+        """Return the numbers of the documents whose ids have the same first 64 bits as this id, usually one or none."""
         if not is_document_id(id):
             return []
         if self._id_prefixes is None:

@@ -84,8 +84,7 @@ class LexicalReader:
         self.folder = folder = folders[0]
         searcher, self._schema, self._segments = _open_folders(folders)
         self._search = guarded(folder, searcher.search)
-        # These functions and caches must not refer to this object: a reference cycle would keep its files open until
-        # the garbage collector runs.
+        # None of these may refer to this object: a reference cycle would keep its files open until garbage collection.
         self._rows_at: Callable[[list[Any]], list[Any]] = partial(guarded(folder, searcher.fast_field_values), "row")
         doc_freq = guarded(folder, searcher.doc_freq)
         self.count: int = searcher.num_docs
@@ -364,7 +363,8 @@ def _open_folders(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Sc
             meta = json.loads((folder / META).read_bytes())
             counts.append(len(meta["segments"]))
             for segment in meta["segments"]:
-                name, id = f"{len(segments):032x}", segment["segment_id"].replace("-", "")  # copies have equal ids
+                # The segments of copied collections have equal ids, so every segment gets a new name.
+                name, id = f"{len(segments):032x}", segment["segment_id"].replace("-", "")
                 segments.append({**segment, "segment_id": name})
                 links |= {name + path.name.removeprefix(id): path for path in folder.resolve().glob(f"{id}.*")}
         except OSError as error:

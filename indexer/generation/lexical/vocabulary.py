@@ -88,7 +88,7 @@ class VocabularyWriter:
         for word, count in self._counts.items():
             for spelled in words_within(word) if has_sign(word) else (word,):
                 if (folded := fold(spelled)) == spelled:
-                    folded = spelled  # one object, because an equal copy takes 60 bytes
+                    folded = spelled  # keeps one object: an equal copy takes 60 bytes
                 if not _is_word(folded):
                     continue
                 counts[folded] += count
