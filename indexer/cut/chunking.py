@@ -177,7 +177,7 @@ class TokenCache:
 
 
 def _divide(section: Section) -> Iterator[Section]:
-    """Yield a section, or parts of up to `_MAX_SECTION_CHARACTERS` that end with a line or word."""
+    """Yield a section, or parts of up to `_MAX_SECTION_CHARACTERS` that end after a line or word."""
     if len(section.text) <= _MAX_SECTION_CHARACTERS:
         yield section
         return

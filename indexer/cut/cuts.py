@@ -142,7 +142,7 @@ def _split(pattern: re.Pattern[str], text: str, limit: int = _MAX_UNITS) -> list
 
 
 def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
-    """Return whether a sentence ends at a match of `_SENTENCE_END`: not before a number or after an abbreviation."""
+    """Return whether a sentence ends before a gap. It continues if a number follows or an abbreviation precedes."""
     end, after = gap.start(), text[gap.end()]
     if end == gap.end():  # scripts without spaces have an empty gap
         return True

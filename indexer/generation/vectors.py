@@ -42,7 +42,7 @@ _MIN_CANDIDATES = 150
 _CODES_PER_CALL = 1024
 _CANDIDATE_MARGIN = 1.3
 _MAX_ROWS_WITHOUT_SEARCH = 20_000  # up to here, scoring all allowed rows is faster than a search
-# With a filter, more lists are scanned: those nearest to the query may contain few allowed rows.
+# With a filter, more lists are scanned, because the lists nearest to the query may contain few allowed rows.
 _FILTERED_LIST_SHARE = 0.25
 _FILTERED_CANDIDATE_FACTOR = 3
 

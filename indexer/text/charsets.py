@@ -141,7 +141,7 @@ def _guess(body: bytes) -> str:
 
 def _detect(sample: bytes) -> str:
     try:
-        from chardetng_py import detect  # not installed for serving, or on some platforms
+        from chardetng_py import detect  # optional: missing for serving and on some platforms
     except ImportError:
         return "windows-1252"
     return encoding_name(detect(sample)) or "windows-1252"

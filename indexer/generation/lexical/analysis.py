@@ -350,7 +350,7 @@ def quantities(words: Sequence[str]) -> list[list[str]]:
 Span = tuple[int, int]  # characters [start, end)
 _MAX_SOUGHT_WORDS = 64
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # dying has the stem die, but shares only the d with it
-_CHANGED = ("e", "i", "y", "bl")  # the last letter of such a stem may differ in the word: visibl, but visibility
+_CHANGED = ("e", "i", "y", "bl")  # stems whose last letter may change in a word: visibl in visibility
 # Translation table for ASCII texts: letters become lower case, and characters outside words become spaces.
 _SPACED = bytes(code if chr(code).isalnum() or chr(code) == "_" else ord(" ") for code in range(128)).lower().ljust(256)
 # Matches a Latin word, or one character of another script with its attached signs, such as voicing marks of kana.

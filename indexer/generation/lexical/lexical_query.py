@@ -91,7 +91,7 @@ Readings = tuple[Terms, ...]  # the terms of a phrase in each language, without 
 
 
 class Clause(NamedTuple):
-    """A required or excluded word or phrase. A chunk must have one of the `readings`. Only a word has `rules`."""
+    """A required or excluded word or phrase. A chunk must have one of the `readings`. Phrases have no `rules`."""
 
     readings: Readings
     text: str
@@ -113,9 +113,9 @@ class QueryExpansion(NamedTuple):
 class Lookups(NamedTuple):
     """Functions that look words up in an index.
 
-    `is_known` returns the number of passages with a term, or only 0 or 1. For an unknown word, `is_word` returns
-    whether it is spelled correctly, `corrections` its corrections, the likeliest first, and `compounds` the words that
-    begin or end with it. `has_phrase` returns whether any passage contains these words as a phrase.
+    `is_known` returns 0 if no passage has a term. For an unknown word, `is_word` returns whether it is spelled
+    correctly, `corrections` its corrections, the likeliest first, and `compounds` the words that begin or end with it.
+    `has_phrase` returns whether any passage contains these words as a phrase.
     """
 
     is_known: Callable[[str], int]
@@ -196,7 +196,7 @@ def read_query(
             forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
             compounds += [substitute.words] if substitute.is_split else []
         elif lookups and len(distinctive) > 1 and not word.isalnum() and has_sign(word):
-            # If the index lacks a sign alone, or a name with signs whose inner words are searched for too, drop it.
+            # A sign alone is dropped if the index lacks it, and so is a name whose inner words are searched for too.
             is_dispensable = analysis.words_within(word) or not any(map(str.isalpha, word))
             if is_dispensable and not lookups.is_known(sign_name(word)):
                 continue
@@ -365,7 +365,7 @@ class _Corrector(dict[str, _Substitute | None]):
         return _Substitute(long_enough[0], "compound", is_split=True) if long_enough else None
 
     def _splits(self, word: str) -> list[tuple[str, str]]:
-        """Return the splits of a word into two known words, first those whose shorter half is the longest."""
+        """Return the splits of a word into two known words, sorted by the length of the shorter half, longest first."""
         if len(word) > _MAX_COMPOUND_LETTERS:
             return []
         pairs = [(word[:place], word[place:]) for place in range(1, len(word))]
@@ -421,9 +421,9 @@ def _rules_of(words: Iterable[str], languages: Languages) -> Rules:
 def _distinctive_words(
     typed: Sequence[str], passages: Passages, text: str, *, or_stop_words: bool
 ) -> tuple[dict[str, bool], list[Sequence[str]]]:
-    """Return a dict of the distinctive words, with whether they may be corrected, and the distinctive pairs.
+    """Map each distinctive word to whether it may be corrected. Also return the distinctive pairs.
 
-    With `or_stop_words`, all words count as distinctive if none is.
+    If no word is distinctive and `or_stop_words` is true, all words count as distinctive.
     """
     # Words within names with signs may be distinctive too, but are not corrected.
     names = [word for word in filter(has_sign, typed) if not analysis.is_grouped(word)]
@@ -436,7 +436,7 @@ def _distinctive_words(
 
 
 def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
-    """Split a word into terms, and return the forms of each term that the stemming rules of languages produce."""
+    """Split a word into terms. Return for each term its forms by the stemming rules of these languages."""
     if has_sign(word):
         return ((sign_name(word),),)
     if analysis.is_spaceless(word):  # pairs of characters are more distinctive than single characters
