@@ -100,7 +100,7 @@ def build(
                 shutil.rmtree(folder)
                 folder.mkdir()
         if last:
-            store.settle(last)
+            store.record_indexed(last)
         return report
 
 

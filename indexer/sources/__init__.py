@@ -1,3 +1,3 @@
-"""A list of sources in, their pages out in order: sites, repositories, buckets, folders, pushed documents.
+"""Read the pages of sources in order: sites, repositories, buckets, folders and pushed documents.
 
-May import `crawl`, `read`, `generation`, and from `publish` the functions that write files to disk."""
+This package may import `crawl`, `read`, `generation`, and functions of `publish` that write files to disk."""

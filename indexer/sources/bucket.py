@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ClientConfig, RetryConfig
 
-# A store counts as down after this number of failed objects in a row, or after requests have failed for this time.
+# Reading ends with an error after this number of consecutive failed objects, or this total time of failed requests.
 _MAX_FAILURES, _MAX_FAILED_SECONDS = 20, 7_200.0
 _LISTING_SECONDS = 600.0
 _MAX_ERROR_CHARACTERS = 10_000
@@ -44,7 +44,7 @@ _RETRY: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=30
 
 
 class _Store(NamedTuple):
-    """A kind of store: the class of its client, and the variables of its credentials and endpoint."""
+    """A storage service: the class of its client, and environment variables for its credentials and endpoint."""
 
     client_class: str
     credentials: str
@@ -59,7 +59,7 @@ _STORES = {
     "az": _Store("AzureStore", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ENDPOINT",
                  "AZURE_STORAGE_ENDPOINT AZURE_ENDPOINT"),
 }  # fmt: skip
-# prefixes of client errors, removed because they contain times
+# prefixes of client errors, removed because they contain durations
 _REQUEST = re.compile(
     r"Generic \w+ error: |Error performing list request: |Error performing \w+ (?:\S+|REDACTED) in .*? - "
 )
@@ -69,10 +69,10 @@ _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does no
 
 
 class Bucket:
-    """The objects below a prefix, or the object of that name. Credentials and endpoint are in the environment."""
+    """Reads the objects below a prefix, or the object with that name. The environment has credentials and endpoint."""
 
     def __init__(self, context: SourceContext) -> None:
-        """Open the bucket; sends no request. Raises SourceError."""
+        """Open the bucket without sending a request. Raises SourceError."""
         self._context, self._limits = context, context.limits
         address = self._address = BucketAddress.read(context.source)
         try:
@@ -88,19 +88,19 @@ class Bucket:
             "timeout": timedelta(seconds=self._limits.timeout),
             "user_agent": self._limits.user_agent,
         }
-        if not self._limits.http_proxy:  # ignore the proxies of the environment; `*` matches only names
+        if not self._limits.http_proxy:  # ignore proxies of the environment; `*` matches only host names
             client |= {"proxy_url": "http://localhost", "proxy_excludes": "*,0.0.0.0/0,::/0"}
         elif self._limits.http_proxy != ENVIRONMENT:
             client |= {"proxy_url": self._limits.http_proxy, "proxy_excludes": "localhost,127.0.0.0/8,::1"}
         kind = _STORES[address.scheme]
-        # http only for an endpoint that the environment names
+        # permit http only if the environment names an endpoint with http
         if any(os.environ.get(variable, "").lower().startswith("http://") for variable in kind.variables.split()):
             client["allow_http"] = True
         with self._source_errors():
             self._store = getattr(store, kind.client_class)(address.bucket, client_options=client, retry_config=_RETRY)
 
     def items(self) -> Generator[Item, None, None]:
-        """List all objects, then yield their items; an unreadable one gives its previous record. Raises SourceError."""
+        """List all objects, then yield their items, or the record of an unreadable object. Raises SourceError."""
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
         with self._source_errors(), closing(self._list()) as batches:
             listed = listing(batches)
@@ -118,7 +118,7 @@ class Bucket:
                 yield from with_members(item, self._limits.max_bytes, context.no_images)
 
     def _list(self) -> Generator[list[StoredFile], None, None]:
-        """Yield the objects below the prefix, or the object with its name. Also find access lists in folders above."""
+        """Yield the objects below the prefix, or the object with that name. Also look for access lists above them."""
         import obstore
 
         prefix, is_empty = self._address.prefix, True
@@ -148,7 +148,7 @@ class Bucket:
         ahead: deque[Future[tuple[list[Item], str]] | list[Item]] = deque()
         with ThreadPoolExecutor(concurrency, thread_name_prefix="objects") as pool:
             try:
-                for file in chain(files, repeat(None, concurrency + 1)):  # None: wait for the last objects
+                for file in chain(files, repeat(None, concurrency + 1)):  # None: only wait for pending objects
                     if isinstance(file, StoredFile):
                         unchanged = self._files.unchanged(file.path, file.version)
                         ahead.append([*unchanged] or pool.submit(self._fetch, file))
@@ -168,7 +168,7 @@ class Bucket:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def _fetch(self, file: StoredFile) -> tuple[list[Item], str]:
-        """Return the page, skip or failure of an object. After a temporary error, return its records and the error."""
+        """Return the items of an object and "". After a temporary error, return its previous records and the error."""
         url, began = self._files.url(file.path), time.monotonic()
         try:
             return [self._read(file)], ""
@@ -213,10 +213,10 @@ class Bucket:
 async def _bounded(request: Callable[[], Awaitable[_Result]], end: float) -> _Result:
     """Send a request, and wait for the response until `end`. Raises SourceError if the response is too large."""
     limit = _resident() + _MAX_RESPONSE_BYTES
-    async with asyncio.timeout(end - time.monotonic()):  # a store may send empty pages forever
+    async with asyncio.timeout(end - time.monotonic()):  # a store may send empty listings forever
         answer = asyncio.ensure_future(request())
         while not (await asyncio.wait([answer], timeout=_POLL_SECONDS))[0]:
-            if _resident() > limit:  # the client reads the complete response
+            if _resident() > limit:  # the client holds the complete response in memory
                 answer.cancel()
                 await asyncio.sleep(_POLL_SECONDS)
                 raise SourceError(f"one response to listing it is larger than {_MAX_RESPONSE_BYTES:,} bytes")
@@ -228,7 +228,7 @@ def _resident() -> int:
 
 
 def _brief(error: Exception) -> str:
-    """Return an error of the client in one line, without times."""
+    """Return the message of a client error in one line, without durations."""
     if isinstance(error, OSError) and error.errno in errno.errorcode:
         return one_line(error.strerror or str(error))
     text = str(error)[:_MAX_ERROR_CHARACTERS]
@@ -237,7 +237,7 @@ def _brief(error: Exception) -> str:
 
 
 def _explain(error: Exception, address: BucketAddress) -> str:
-    """Return the cause of a client's error, with advice."""
+    """Return the cause of a client error, and advice for the user."""
     kind, is_missing = _STORES[address.scheme], isinstance(error, FileNotFoundError)
     if any(words in str(error)[:_MAX_ERROR_CHARACTERS] for words in _NO_BUCKET) or (is_missing and not address.prefix):
         return f"there is no {'container' if address.scheme == 'az' else 'bucket'} {address.bucket}"
@@ -246,7 +246,7 @@ def _explain(error: Exception, address: BucketAddress) -> str:
 
 
 def _file(meta: "ObjectMeta") -> StoredFile:
-    """Return the file of an object. Its version is the ETag, or else the time of its last change."""
+    """Convert an object to a file. Its version is the ETag, or else the time of its last change."""
     modified: datetime = meta["last_modified"].astimezone(UTC)
     path, size = meta["path"].encode("utf-8", "surrogateescape"), meta["size"]
     version = (meta["e_tag"] or modified.isoformat()).strip('"')

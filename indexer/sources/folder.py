@@ -1,9 +1,9 @@
 """Read the files of a folder in sorted order, with their access lists.
 
-Every file is opened relative to the descriptor of its parent folder, and no link is followed. So nothing outside the
-folder is read. `.access.toml` names the readers of the files in its folder and below, and `NAME.access.toml` the
-readers of one file; case does not matter in names of lists. The nearest list counts. An unreadable list, or a list for
-a file that is missing, gives access to no one.
+Every file is opened relative to the descriptor of its parent folder, and links are not followed. So nothing outside the
+folder is read. `.access.toml` lists the readers of all files in its folder and below. `NAME.access.toml` lists the
+readers of one file. These names are case-insensitive. The nearest list applies. If a list is unreadable, or if its file
+is missing, no one has access.
 """
 
 import errno
@@ -36,18 +36,18 @@ _MAX_BUSY_SHARE = 0.05
 
 
 class Tree:
-    """A folder and its subfolders."""
+    """Opens the files below a folder without following links."""
 
     def __init__(self, root: Path) -> None:
-        """Open a folder; raises OSError."""
+        """Open a folder. Raises OSError."""
         self.root, self._handle = root, os.open(root, _FOLDER)
 
     def close(self) -> None:
-        """Release the descriptor."""
+        """Close the descriptor of the folder."""
         os.close(self._handle)
 
     def list(self, folder: Path) -> list[tuple[str, int]]:
-        """Return the names in a folder at or below the root, in order, each with its mode; raises OSError."""
+        """Return the sorted names in the root or a folder below it, each with its `st_mode`. Raises OSError."""
         entries = []
         with self._entered(folder) as handle:
             for name in sorted(os.listdir(handle)):
@@ -56,13 +56,13 @@ class Tree:
         return entries
 
     def open(self, path: Path) -> int:
-        """Open a file below the root, without waiting for a pipe. Raises OSError, also for a link."""
+        """Open a file below the root. Does not block if the file is a pipe. Raises OSError, also for a link."""
         with self._entered(path.parent) as handle:
             return os.open(path.name, _FILE, dir_fd=handle)
 
     @contextmanager
     def _entered(self, folder: Path) -> Iterator[int]:
-        """Yield a descriptor of a folder, after opening each of its parents in turn."""
+        """Open a folder by opening each of its parents in turn, and yield its descriptor."""
         handle = os.dup(self._handle)
         try:
             for name in folder.relative_to(self.root).parts:
@@ -85,7 +85,7 @@ def folder_names(folder: Path) -> list[tuple[str, int]]:
 
 
 def is_below_list(path: Path) -> bool:
-    """Return whether a folder, or a folder above it, has an access list for all its files."""
+    """Return whether a folder or one of its parents has an access list for all its files."""
     names = ([name for name, mode in folder_names(each) if not stat.S_ISDIR(mode)] for each in (path, *path.parents))
     return any("" in closed_paths(each) for each in names)
 
@@ -170,7 +170,7 @@ class _FolderReading:
         return path.relative_to(self._tree.root).as_posix()
 
     def _walk(self) -> Iterator[_File | Skip | Failure]:
-        """Yield the files in order, and a skip or failure for others."""
+        """Yield the files to read in sorted order, and a skip or failure for each other entry."""
         todo = [(self._tree.root, self._access_above())]
         while todo:
             folder, access = todo.pop()
@@ -198,7 +198,7 @@ class _FolderReading:
             todo += reversed(folders)
 
     def _refusal(self, name: str, mode: int) -> str:
-        """Return the reason to leave out a file or a hidden folder, or an empty string."""
+        """Return the reason to skip a file or a hidden folder, or an empty string."""
         if stat.S_ISLNK(mode):
             return "symbolic link"
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
@@ -206,7 +206,7 @@ class _FolderReading:
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
     def _access_above(self) -> Readers:
-        """Return the readers in the nearest access list above the root, in its path as written and as resolved."""
+        """Return the readers in the nearest access list above the root, in its original path or its resolved path."""
         access: Readers = None
         root = Path(os.path.abspath(Path(self._context.source).expanduser()))
         for folder in dict.fromkeys([*reversed(root.parents), *reversed(self._tree.root.parents)]):
@@ -217,7 +217,7 @@ class _FolderReading:
     def _lists(
         self, folder: Path, names: Iterable[tuple[str, int]], inherited: Readers
     ) -> tuple[Readers, dict[str, Readers]]:
-        """Return the readers of a folder and of its files with lists. Invalid and repeated lists admit no one."""
+        """Return the readers of a folder and of its files with lists. An invalid or repeated list admits no one."""
         files = {name.casefold() for name, mode in names if not stat.S_ISDIR(mode)}
         lists: dict[str, Readers] = {"": inherited}
         targets, is_closed = set[str](), False
@@ -290,8 +290,8 @@ class _FolderReading:
 class Watcher:
     """Checks folders and files for changes every few seconds, which also works for network drives.
 
-    Hidden files are ignored, except for access lists. Changes below `ignored`, the folder of the index,
-    are ignored, because writing the index must not start the next build.
+    Hidden files are ignored, except for access lists. The folder of the index, `ignored`, is not watched, because
+    writing the index must not start the next build.
     """
 
     def __init__(self, sources: Iterable[str], ignored: Path) -> None:
@@ -300,7 +300,7 @@ class Watcher:
         self._last_states = self._states()
 
     def wait(self, seconds: float | None) -> set[str]:
-        """Wait for a change, at most `seconds` unless they are None, and return the sources that have changed."""
+        """Wait for a change, and return the sources that have changed. After `seconds` (if not None), stop waiting."""
         end, took = time.monotonic() + (float("inf") if seconds is None else seconds), 0.0
         while True:
             time.sleep(max(_POLL_SECONDS, took / _MAX_BUSY_SHARE))

@@ -1,7 +1,7 @@
 """Read the files of one commit of a repository. Remote repositories are fetched first, without their history.
 
-Git runs without the user's settings, hooks or prompts. Its settings, including secrets, are in an anonymous file, so
-that neither arguments nor the environment show them. A file whose blob is the same as before is not read again.
+Git runs without the user's settings, hooks or prompts. It reads its settings and secrets from an anonymous file, since
+other processes can see arguments and the environment. A file is read again only if its blob has changed.
 """
 
 import os
@@ -36,7 +36,7 @@ from indexer.sources.stored_files import StoredFile, StoredFiles, listing
 from indexer.text.cleaning import one_line
 
 _TIP = "refs/pilotlight/tip"
-_MIN_VERSION = (2, 37)  # has http.curloptResolve, which restricts git to checked addresses
+_MIN_VERSION = (2, 37)  # the first with http.curloptResolve, which restricts git to checked addresses
 _BLOCK_BYTES = 512
 _UNFINISHED = "objects/pack/tmp_*"
 _RUN_SECONDS, _FETCH_SECONDS = 60.0, 3_600.0
@@ -63,7 +63,7 @@ def version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """The git program for one repository. It may use only the network protocols in `protocols`."""
+    """Runs git in one repository. Git may use only the network protocols in `protocols`."""
 
     folder: Path
     protocols: str = "none"
@@ -77,10 +77,10 @@ class Git:
         seconds: float | None = None,
         stdin: int = subprocess.DEVNULL,
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a command with these settings and yield its process. It is killed at the end of the block.
+        """Start a git command with `config` and yield its process. The process is killed at the end of the block.
 
-        The command may write files of at most `max_bytes`. After `seconds` it is killed and returns `_LATE`.
-        Raises SourceError if it cannot be started.
+        The command may write files of at most `max_bytes`. After `seconds`, it is killed, and its return code is
+        `_LATE`. Raises SourceError if it cannot be started.
         """
         lines = [_SETTINGS]
         for name, values in (config or {}).items():
@@ -133,7 +133,7 @@ class Git:
     def run(
         self, *arguments: str, config: Config | None = None, max_bytes: int | None = None, seconds: float = _RUN_SECONDS
     ) -> tuple[bool, str, str]:
-        """Run a command; return success, output and errors. Raises SourceError if it cannot start or takes too long."""
+        """Run a git command, and return success, output and errors. Raises SourceError if it takes over `seconds`."""
         command = self.start(*arguments, config=config, max_bytes=max_bytes, seconds=seconds)
         with command as process, ThreadPoolExecutor(2) as pool:
 
@@ -182,7 +182,7 @@ def _first_error(errors: str) -> str:
 
 
 def _why_not(address: GitAddress, errors: str, *, has_login: bool) -> str:
-    """Return the cause of a failed fetch, with advice."""
+    """Return the cause of a failed fetch, and advice for the user."""
     if any(words in errors for words in _NO_REF):
         missing = "commit yet" if address.ref == "HEAD" else f"branch, tag or commit {address.ref}"
         return f"the repository has no {missing}"
@@ -196,7 +196,7 @@ def _why_not(address: GitAddress, errors: str, *, has_login: bool) -> str:
 
 
 def _network_config(address: GitAddress, limits: CrawlLimits) -> dict[str, str]:
-    """Return the settings that restrict git to checked addresses of the host and to limits. Raises SourceError."""
+    """Return settings that restrict git to permitted addresses of the host, and to the limits. Raises SourceError."""
     remote = urlsplit(address.remote)
     host, port = remote.hostname or "", remote.port or 443
     proxy = proxy_for(address.remote, limits.http_proxy) or ""
@@ -240,7 +240,7 @@ def read_repository(
         if address.is_local:
             folder, ref = Path(address.remote), address.ref
             folder = folder / ".git" if (folder / ".git").exists() else folder
-            if _leads_elsewhere(folder):
+            if _refers_outside(folder):
                 raise SourceError(f"{source}: {folder} refers to another repository: name that repository instead")
         else:
             folder, ref = Path(copy), _TIP
@@ -260,8 +260,8 @@ def read_repository(
             raise SourceError(f"{source}: {error}{'; run git fsck' if address.is_local else ''}") from error
 
 
-def _leads_elsewhere(folder: Path) -> bool:
-    """Return whether files of a repository are in another folder, or it borrows objects from another repository."""
+def _refers_outside(folder: Path) -> bool:
+    """Return whether a repository uses files or objects of another repository."""
     if not folder.is_dir() or folder.is_symlink():
         return folder.exists()
     objects = [str(folder / "objects")]
@@ -273,7 +273,7 @@ def _leads_elsewhere(folder: Path) -> bool:
 def _read_commit(
     context: SourceContext, git: Git, ref: str, commit: str, closed: Collection[str]
 ) -> Generator[Item, None, None]:
-    """Yield the items of a commit; `closed` has paths with access lists outside the commit. Raises SourceError."""
+    """Yield the items of a commit. Access lists outside the commit apply to the paths `closed`. Raises SourceError."""
     files = StoredFiles(context, listing(_list_files(git, commit)), root=context.source, ref=ref, closed=closed)
 
     def read(file: StoredFile) -> Sequence[Item]:

@@ -1,7 +1,7 @@
-"""Pushed documents on disk: the latest version of each address, and its state in the index.
+"""Store pushed documents in a database: the latest document of each address, and its state in the index.
 
-Changes are numbered in the order in which they were accepted. The database keeps a withdrawn address without its
-document, so that the next build removes the document from any generation, even after a rollback to an older one.
+Changes are numbered in the order of their arrival. The database keeps the address of a withdrawn document, so that the
+next build removes the document, even after a rollback to an older generation.
 """
 
 import fcntl
@@ -37,9 +37,9 @@ _SUMS = "SELECT count(body), coalesce(sum(length(body)), 0) FROM documents"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A document that was sent or withdrawn, with the time in UTC (ISO 8601). Later changes have higher numbers.
+    """The pushing or withdrawal of a document. `at` is the time in UTC (ISO 8601). Later changes have higher ids.
 
-    `generation` was live when the change was settled, and `reason` says why the document was skipped or failed.
+    `generation` is the first generation with the change, and `reason` says why the document was skipped or failed.
     """
 
     id: int
@@ -53,7 +53,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """Numbers of waiting changes and stored documents, and the error of the last attempt to index the changes."""
+    """Sizes of the queue and the store, the time of the oldest queued change, and the last error of indexing."""
 
     queued: int
     oldest: str | None
@@ -63,31 +63,31 @@ class QueueFacts:
 
 
 class PushedStore:
-    """The documents sent to one collection. Any number of processes and threads may use them at once.
+    """The documents that were pushed to one collection. Safe to share between threads and processes.
 
     Methods raise sqlite3.Error or OSError if the disk is full or fails, or if the database is locked for too long.
     """
 
     def __init__(self, index_dir: Path) -> None:
-        """Use the folder of a collection, which must exist before documents are stored."""
+        """Prepare to store documents in the folder of a collection. The folder may be created later."""
         self._index_dir, self._path = index_dir, index_dir / PUSHED / _DATABASE
 
     @property
     def is_there(self) -> bool:
-        """Return whether a document has ever been sent."""
+        """Return whether the database exists, because a document was pushed or withdrawn."""
         return self._path.exists()
 
     def put(self, page: Page, *, replace: bool = True) -> Change | None:
-        """Store a document on disk, and replace an earlier document of its address.
+        """Store a document, and replace an earlier document with the same address.
 
-        Without `replace`, return None if the address has a document, so only the first of several senders succeeds.
+        If `replace` is False and the address has a document, return None, so that only the first client succeeds.
         """
         facts_json = json.dumps(page.sender_facts)
         facts = (page.content_hash, page.content_type, page.charset, facts_json, page.fetched_at, page.body)
         return self._accept(page.url, _PUT, page.fetched_at, facts, replace=replace)
 
     def remove(self, url: str) -> Change:
-        """Withdraw the document of an address. The facts from its sender are kept, because they name its readers."""
+        """Withdraw the document with an address. Its `sender_facts` remain stored, because they name its readers."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         last = self.described(url)
         content_type, facts_json = (last.content_type, json.dumps(last.sender_facts)) if last else ("", "[]")
@@ -100,7 +100,7 @@ class PushedStore:
         return int(self._one("SELECT coalesce(max(id), 0) FROM changes")[0])
 
     def is_waiting(self) -> bool:
-        """Return whether a change waits to be indexed."""
+        """Return whether a change is waiting to be indexed."""
         return self._one("SELECT 1 FROM changes WHERE state = 'queued' LIMIT 1") is not None
 
     def change(self, number: int) -> Change | None:
@@ -113,7 +113,7 @@ class PushedStore:
         return [Change(*row) for row in self._rows(f"{_CHANGE} ORDER BY id DESC LIMIT ?", limit)]
 
     def facts(self) -> QueueFacts:
-        """Return the size of the store and of its queue."""
+        """Return the sizes of the store and its queue, and the last error."""
         queued = "(SELECT count(*) AS queued, min(at) FROM changes WHERE state = 'queued')"
         return QueueFacts(*self._one(f"SELECT * FROM {queued}, totals"))  # noqa: S608 - no input
 
@@ -123,7 +123,7 @@ class PushedStore:
         return int(self._one(failed)[0])
 
     def has(self, url: str) -> bool:
-        """Return whether an address has a document in this store, or only in the live generation after an import."""
+        """Return whether an address has a pushed document: in this store, or in a live generation that was imported."""
         if (sent := self._one("SELECT body IS NOT NULL FROM documents WHERE url = ?", url)) is not None:
             return bool(sent[0])
         try:
@@ -135,7 +135,7 @@ class PushedStore:
             return row is not None
 
     def listed(self) -> Iterator[tuple[str, str, bool]]:
-        """Yield the address of every document in order, its content hash, and whether it was not withdrawn."""
+        """Yield (address, content hash, is not withdrawn) for each document, sorted by address."""
         columns = "url, content_hash, body IS NOT NULL"
         some = f"SELECT {columns} FROM documents WHERE url > ? ORDER BY url LIMIT 1000"  # noqa: S608 - no input
         last = ""
@@ -144,11 +144,11 @@ class PushedStore:
             last = rows[-1][0]
 
     def page(self, url: str) -> Page | None:
-        """Return the document of an address, or None if it is missing or was withdrawn."""
+        """Return the document with an address, or None if it is missing or was withdrawn."""
         return self._page(url, "body", "body IS NOT NULL")
 
     def described(self, url: str) -> Page | None:
-        """Return a document without its body, even if it was withdrawn."""
+        """Return the document with an address, without its body, or None. Also returns withdrawn documents."""
         return self._page(url, "x''", "stated != '[]'")
 
     def record_error(self, detail: str) -> None:
@@ -157,7 +157,7 @@ class PushedStore:
             database.execute("UPDATE totals SET trouble = ?", (detail,))
 
     def clear(self, last: int) -> None:
-        """Delete the documents of all changes up to a number, after their source was removed from the index."""
+        """Delete documents without changes after number `last`. Call this after their source has left the index."""
         if self.is_there:
             with self._transaction() as database:
                 newer = "SELECT url FROM changes WHERE id > ?"
@@ -166,8 +166,8 @@ class PushedStore:
                 done = (REMOVED, last)
                 database.execute("UPDATE changes SET state = ? WHERE state = 'queued' AND id <= ?", done)
 
-    def settle(self, last: int) -> None:
-        """Record that the live generation has all changes up to a number. Raises IndexMissing if none is live."""
+    def record_indexed(self, last: int) -> None:
+        """Record that the live generation contains all changes up to number `last`. Raises IndexMissing."""
         generation = current_id(self._index_dir)
         latest = f"{_CHANGE} WHERE state = 'queued' AND id <= ? AND NOT EXISTS ({_NEWER})"
         path = self._index_dir / GENERATIONS / generation / DOCUMENTS
@@ -186,7 +186,7 @@ class PushedStore:
             database.execute(old, (MAX_SETTLED_CHANGES,))
 
     def _accept(self, url: str, action: str, at: str, facts: tuple[Any, ...], *, replace: bool = True) -> Change | None:
-        self._make()
+        self._create_database()
         *_, body = facts
         with self._transaction() as database:
             documents, size = database.execute(f"{_SUMS} WHERE url = ?", (url,)).fetchone()
@@ -218,14 +218,14 @@ class PushedStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Yield a transaction: it is committed to disk at the end of the block, or rolled back after an error."""
+        """Yield a connection in a transaction, which is committed after the block, or rolled back after an error."""
         with self._connected() as database, database:
             database.execute("BEGIN IMMEDIATE")
             yield database
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection for one use, because the file may be replaced together with its collection."""
+        """Open a connection for one block. It is not reused, as the file may be replaced with its collection."""
         if self.is_there:
             address = f"{self._path.absolute().as_uri()}?mode=rw"
             database = sqlite3.connect(address, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
@@ -237,8 +237,8 @@ class PushedStore:
             database.execute("PRAGMA trusted_schema = OFF")
             yield database
 
-    def _make(self) -> None:
-        """Create the database if it is missing. After a power cut, it is complete or missing."""
+    def _create_database(self) -> None:
+        """Create the database if it is missing. A power cut never leaves an incomplete database."""
         if self.is_there:
             return
         folder = self._path.parent

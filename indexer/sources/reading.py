@@ -1,7 +1,7 @@
 """Read the pages of all sources, each page once, and learn the template of each site.
 
-A template is the text that pages of a site repeat around their content. It is learnt from the first pages of a source
-and stored in the index. It is learnt again when all pages are read again, or when most of the first pages changed.
+A template is the text that the pages of a site repeat around their content, such as menus. It is learnt from the first
+pages of a source, and stored in the index. It is learnt again if all pages or most of the first pages are new.
 """
 
 from collections import Counter, defaultdict
@@ -37,7 +37,7 @@ from indexer.sources.pushed_store import SOURCE, PushedStore
 _SAMPLE_PAGES, _MAX_SAMPLE_BYTES, _MAX_SAMPLE_ITEMS = 40, 20_000_000, 200
 _MAX_READERS = 2
 _MIN_PAGES = 4
-# A text belongs to the template if this number of pages have it, and this share of the pages with text in its place.
+# A text of the template is on at least this number of pages, and on this share of the pages with a text at its path.
 _MIN_REPEATS, _MIN_SHARE, _MIN_LINKED_SHARE = 3, 0.5, 0.8
 _MIN_CHANGED_SHARE = 0.8
 _REPEATED_PLACES = 2
@@ -61,13 +61,13 @@ class Templates:
     def __init__(
         self, previous: Mapping[str, str] | None = None, is_new: Callable[[Page], bool] = lambda _: True
     ) -> None:
-        """Start with the templates of the previous build. `is_new` returns whether a page has changed since then."""
+        """Start with the templates of the previous build. `is_new` returns whether a page is new or has changed."""
         self._templates = dict(previous or {})
         self._studied: set[str] = set()
         self._is_new = is_new
 
     def parts_of(self, source: str, page: Page) -> PageParts:
-        """Return the parts of a page to read together with its links. Any thread may call this."""
+        """Return the parts of a page to read together with its links. Safe to call from several threads."""
         if not self._is_new(page):
             return PageParts()
         template = self._templates.get(source, "") if is_html(page) else ""
@@ -75,16 +75,16 @@ class Templates:
         return PageParts(text=True, blocks=blocks, template=template)
 
     def of_sources(self, sources: Iterable[str]) -> dict[str, str]:
-        """Return the templates of those sources that have one."""
+        """Return the templates by source. Sources without a template are left out."""
         return {source: self._templates[source] for source in sources if source in self._templates}
 
     def attach(self, source: str, items: Iterable[Item]) -> Items:
-        """Yield the items of a source, and attach the source's template to pages once it is learnt."""
+        """Yield the items of a source, with its template attached to pages. The first pages wait until it is learnt."""
         sample = _Sample()
         for item in items:
             is_page = is_html(item) or isinstance(item, CarriedPage)
             if source in self._studied or not (sample.items or is_page):
-                yield self._with(source, item)
+                yield self._with_template(source, item)
                 continue
             sample.items.append(item)
             if is_page and isinstance(item, Page | CarriedPage) and item.content_hash not in sample.pages_by_hash:
@@ -100,7 +100,7 @@ class Templates:
         yield from self._learn(source, sample)
 
     def _learn(self, source: str, sample: _Sample) -> list[Item]:
-        """Learn the template unless the source has one and few pages changed; return the items of the sample."""
+        """Learn the template if there is none, or if most pages have changed. Return the items with the template."""
         pages = [page for page in sample.pages_by_hash.values() if isinstance(page, Page)]
         readings: dict[str, PageReading] = {}
         needed = max(_MIN_PAGES, _MIN_CHANGED_SHARE * len(sample.pages_by_hash)) if source in self._templates else 0
@@ -113,10 +113,10 @@ class Templates:
                 self._templates[source] = str(template)
         if source in self._templates:
             self._studied.add(source)
-        return [self._with(source, item, readings) for item in sample.items]
+        return [self._with_template(source, item, readings) for item in sample.items]
 
     def _reading(self, page: Page) -> PageReading | None:
-        """Return the reading of a page with its blocks, or None if the page cannot be read."""
+        """Return the text and blocks of a page, or None if the page cannot be parsed."""
         if page.reading is not None and page.reading.blocks is not None:
             return page.reading
         try:
@@ -125,18 +125,18 @@ class Templates:
         except ParseError:
             return None
 
-    def _with(self, source: str, item: Item, readings: Mapping[str, PageReading] | None = None) -> Item:
-        """Return an item with the template of its source, and with its reading if that was made for the template."""
+    def _with_template(self, source: str, item: Item, readings: Mapping[str, PageReading] | None = None) -> Item:
+        """Return an item with the template of its source. If its reading is not valid for the template, drop that."""
         if not is_html(item):
             return item
         template = self._templates.get(source, "")
         reading = item.reading or (readings or {}).get(item.content_hash)
-        if reading is not None and reading.template != template and _may_have(reading, template):
+        if reading is not None and reading.template != template and _may_contain(reading, template):
             reading = None
         return replace(item, template=template, reading=reading)
 
 
-def _may_have(reading: PageReading, template: str) -> bool:
+def _may_contain(reading: PageReading, template: str) -> bool:
     if reading.template or reading.blocks is None or len(reading.blocks.blocks) == MAX_BLOCKS:
         return True
     texts, places = read_template(template).texts, read_template(template).link_paths
@@ -145,45 +145,45 @@ def _may_have(reading: PageReading, template: str) -> bool:
 
 
 def learn(pages: Iterable[PageBlocks]) -> Template | None:
-    """Return the template of some pages, or None if there are too few. Pages with the same headings count once."""
+    """Return the template that pages share, or None if there are too few. Pages with the same headings count once."""
     blocks_by_headings = {page.headings_hash: page.blocks for page in pages}
     if len(blocks_by_headings) < _MIN_PAGES:
         return None
-    texts_at: dict[tuple[int, int], list[int]] = defaultdict(list)  # keys are page and place
-    pages_with: dict[int, set[int]] = defaultdict(set)  # keys are texts
-    place_of: dict[int, int] = {}
-    linked_texts, places_in_body = set[int](), set[int]()
+    texts_at: dict[tuple[int, int], list[int]] = defaultdict(list)  # texts by (page, path)
+    pages_with: dict[int, set[int]] = defaultdict(set)  # pages by text
+    path_of: dict[int, int] = {}
+    linked_texts, paths_in_body = set[int](), set[int]()
     for page, blocks in enumerate(blocks_by_headings.values()):
-        for outer, place, text, is_linked in blocks:
-            texts_at[page, place].append(text)
+        for outer, path, text, is_linked in blocks:
+            texts_at[page, path].append(text)
             pages_with[text].add(page)
-            place_of[text] = place
+            path_of[text] = path
             if is_linked:
                 linked_texts.add(text)
             if not outer:
-                places_in_body.add(place)
-    places, linked, unique = Counter[int](), Counter[int](), Counter[int]()  # numbers of pages
-    for (_, place), texts in texts_at.items():
-        places[place] += 1
-        linked[place] += len(texts) <= _REPEATED_PLACES and linked_texts.issuperset(texts)
-        unique[place] += any(len(pages_with[text]) < _MIN_REPEATS and text not in linked_texts for text in texts)
-    # Most pages have a text that no other page has in these places. Repeated rows there are content too, such as an
-    # inherited method. The body itself does not count, because repeated rows in it may be a footer.
-    content = {place for place, count in unique.items() if count >= _MIN_SHARE * places[place]} - places_in_body
+                paths_in_body.add(path)
+    pages_at, linked, unique = Counter[int](), Counter[int](), Counter[int]()  # numbers of pages by path
+    for (_, path), texts in texts_at.items():
+        pages_at[path] += 1
+        linked[path] += len(texts) <= _REPEATED_PLACES and linked_texts.issuperset(texts)
+        unique[path] += any(len(pages_with[text]) < _MIN_REPEATS and text not in linked_texts for text in texts)
+    # Paths of content: on most pages, they have a text that few other pages have. Repeated texts there are content too,
+    # such as an inherited method. Paths at the top of the body are excluded, as their repeated texts may be a footer.
+    content = {path for path, count in unique.items() if count >= _MIN_SHARE * pages_at[path]} - paths_in_body
     repeated = [
         text
         for text in sorted(pages_with, key=lambda text: -len(pages_with[text]))
-        if len(pages_with[text]) >= max(_MIN_REPEATS, _MIN_SHARE * places[place_of[text]])
-        and (text in linked_texts or place_of[text] not in content)
+        if len(pages_with[text]) >= max(_MIN_REPEATS, _MIN_SHARE * pages_at[path_of[text]])
+        and (text in linked_texts or path_of[text] not in content)
     ][:_MAX_HASHES]
     links = [
-        place for place, count in linked.most_common() if count >= max(_MIN_PAGES, _MIN_LINKED_SHARE * places[place])
+        path for path, count in linked.most_common() if count >= max(_MIN_PAGES, _MIN_LINKED_SHARE * pages_at[path])
     ][:_MAX_HASHES]
-    return Template(frozenset(repeated), frozenset(place_of[text] for text in repeated), frozenset(links))
+    return Template(frozenset(repeated), frozenset(path_of[text] for text in repeated), frozenset(links))
 
 
 def is_html(item: Item) -> TypeGuard[Page]:
-    """Return whether an item is an HTML page to be read, which may have a template."""
+    """Return whether an item is an HTML page that may be indexed. Only these pages have a template."""
     if not isinstance(item, Page) or item.noindex:
         return False
     return reader_of(effective_type(item.content_type, urlsplit(item.url).path)) == HTML
@@ -194,7 +194,7 @@ _MAX_VERSIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Settings and objects that all sources of a build share."""
+    """Settings and services that all sources of a build share."""
 
     limits: CrawlLimits
     report_due: Callable[[int], None] = lambda _: None
@@ -208,7 +208,7 @@ class Reading:
 
 
 def read_sources(sources: Sequence[str], reading: Reading) -> Items:
-    """Yield the pages of all sources. A repeated address, or repeated content within a source, becomes a skip.
+    """Yield the items of all sources. A page is skipped if its address, or its content within a source, is repeated.
 
     Pushed documents come first, and replace pages with the same address. Raises SourceError if a source cannot be read.
     """
@@ -254,7 +254,7 @@ def _read_one(context: SourceContext, reading: Reading, browser: Browser) -> Ite
 
 
 def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item]:
-    """Yield pushed documents, sorted by address, and then imported documents, which only the index has."""
+    """Yield pushed documents, sorted by address, and then documents of an imported index that were not pushed here."""
     earlier, sent = context.earlier, set[str]()
     context.report_due(documents.facts().documents)
     for url, content_hash, is_there in documents.listed():
@@ -279,12 +279,12 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
 
 
 class _Unique:
-    """Skips repeated addresses, and content that repeats within a source, except in other versions of a manual."""
+    """Skips pages with a repeated address, or with repeated content in a source, unless they are versions of a page."""
 
     def __init__(self, copied_urls: Collection[str]) -> None:
         self._copied_urls = copied_urls
         self._urls: set[str] = set()
-        # Addresses for each source and content hash. Sources are separate, because their readers may differ.
+        # Addresses by (source, content hash). Sources are separate, because different users may read them.
         self._contents: dict[tuple[str, str], list[str]] = {}
 
     def item(self, item: Item) -> Item:
@@ -292,7 +292,7 @@ class _Unique:
         if not isinstance(item, Page | CarriedPage):
             return Skip(item.url, "already read") if item.url in self._copied_urls else item
         source = item.source if isinstance(item, Page) else item.record.source
-        # Pages of other sources are looked up too, so that this source does not add copies of them.
+        # Records the page even if another source has it, so that this source adds no copy of the page.
         is_copy = source != SOURCE and self._is_copy(item.url, (source, item.content_hash))
         if item.url in self._copied_urls or item.url in self._urls:
             return Skip(item.url, "already read")
@@ -302,7 +302,7 @@ class _Unique:
         return item
 
     def _is_copy(self, url: str, content: tuple[str, str]) -> bool:
-        """Return whether a page that is not a version of this one has the same content. If not, record this page."""
+        """Return whether a page, other than a version of this page, has the same content. If not, record this page."""
         urls = self._contents.setdefault(content, [])
         if len(urls) >= _MAX_VERSIONS:
             return True
@@ -315,7 +315,7 @@ class _Unique:
 
 
 def _versions_of(url: str) -> dict[tuple[str, str], str]:
-    """Return the versions that an address may have, by page. A page may also have copies without a version segment."""
+    """Return possible versions of an address, by page. A page may also have a copy without a version in its path."""
     versions, rest = dict[tuple[str, str], str](), urlsplit(url).path.strip("/")
     while rest:
         versions["", rest] = ""

@@ -18,7 +18,7 @@ _MAX_FILES, _MAX_PATH_BYTES = 200_000, 32_000_000
 
 
 class StoredFile(NamedTuple):
-    """A listed file: size in bytes, a version that changes with the content, and perhaps a reason not to read it."""
+    """A file in a listing. `size` is in bytes, `version` changes with the content, `refusal` is a reason to skip it."""
 
     path: bytes
     size: int
@@ -28,7 +28,7 @@ class StoredFile(NamedTuple):
 
 
 def listing(batches: Iterable[Iterable[StoredFile]]) -> list[StoredFile]:
-    """Return the files of a source by path. Raises SourceError if there are too many."""
+    """Return the files of a source, sorted by path. Raises SourceError if there are too many."""
     files, path_bytes = list[StoredFile](), 0
     for batch in map(list, batches):
         files += batch
@@ -50,14 +50,14 @@ class StoredFiles:
         ref: str = "",
         closed: Collection[str] = (),
     ) -> None:
-        """Compare the listing of a source with the records of the previous build.
+        """Store the listing of a source, and collect its access lists.
 
         Args:
             context: the source.
             files: all files of the source.
             root: address of the root folder.
             ref: value of `{ref}` in a link template.
-            closed: paths with access lists outside the source, see `closed_paths`.
+            closed: paths to which access lists outside the source apply, see `closed_paths`.
         """
         self._context, self._files, self._root, self._ref = context, files, root, ref
         self._limits, self._earlier, self._source = context.limits, context.earlier, context.source
@@ -67,7 +67,7 @@ class StoredFiles:
     def select(self, *, has_media_types: bool = False) -> Iterator[StoredFile | Skip | Failure]:
         """Yield the files to read, a skip or failure for each other file, and a skip for each hidden folder.
 
-        With `has_media_types`, the source knows the types of files without a suffix.
+        If `has_media_types` is True, the source has media types for files without a suffix.
         """
         hidden: set[bytes] = set()
         for file in self._files:
@@ -95,20 +95,20 @@ class StoredFiles:
                 yield file
 
     def unchanged(self, path: bytes, version: str) -> list[CarriedPage]:
-        """Return the records of a file and its members if the previous build has this version, else an empty list."""
+        """Return the previous records of a file and its members if its version is the same, or an empty list."""
         record = self._earlier.page(self.url(path)) if self._earlier.is_trusted else None
         if record is None or record.source != self._source or record.etag != f'"{version}"':
             return []
         return [CarriedPage(each) for each in (record, *self._earlier.pages(f"{record.url}!/"))]
 
     def carried(self, path: bytes, reason: str) -> list[CarriedPage]:
-        """Return the records of a file that cannot be read, and of its members, with the reason."""
+        """Return the previous records of a file that cannot be read and of its members, with the reason."""
         url = self.url(path)
         records = filter(None, [self._earlier.page(url), *self._earlier.pages(f"{url}!/")])
         return [CarriedPage(replace(record, source=self._source), failure=reason) for record in records]
 
     def page(self, file: StoredFile, body: bytes, content_type: str = "", charset: str | None = None) -> Page | Skip:
-        """Return the page of a file. `content_type` counts only if the file name does not imply a media type."""
+        """Return the page of a file, or a skip. If the file name implies a media type, `content_type` is ignored."""
         name = file.path.decode("utf-8", "replace")
         content_type = content_type_of(name) or content_type or type_by_content(name, body) or ""
         if not content_type:
@@ -125,6 +125,6 @@ class StoredFiles:
         )
 
     def url(self, path: bytes) -> str:
-        """Return the address that hits show for a file."""
+        """Return the address of a file, as search results show it."""
         template = self._limits.link_template
         return link_of(template, path, self._ref) if template else f"{self._root}/{quote(path)}"

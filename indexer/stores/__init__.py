@@ -1,7 +1,7 @@
 """Stores of generations: an index folder, or a Milvus server with the same methods.
 
-Every build writes to an index folder, because only it keeps pages for the next build. Then it may publish to Milvus.
-May import `generation` and `publish`.
+Every build writes to an index folder, because only the folder has the data for the next build. After that, the build
+may also publish to Milvus. This package may import `generation` and `publish`.
 """
 
 from pathlib import Path
@@ -23,14 +23,14 @@ The methods of `MilvusGeneration` may also raise StoreUnreachable or StoreRefuse
 
 
 class FolderStore:
-    """The complete generations of a collection, of which at most one is live."""
+    """The complete generations in an index folder. At most one of them is live."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.name = str(folder)
 
     def live_id(self) -> str:
-        """Return the id of the live generation; a server calls this each second. Raises as `current_id` does."""
+        """Return the id of the live generation. A server calls this every second. Raises as `current_id` does."""
         return current_id(self.folder)
 
     def published(self) -> list[Published]:

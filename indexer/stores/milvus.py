@@ -1,7 +1,7 @@
-"""Call a Milvus server with a timeout for every call, and describe the collections of a generation there.
+"""Call a Milvus server with timeouts, and define the collections that store a generation.
 
-The path of a store's address is the alias of the live generation. A generation has two collections: passages, and
-records with the parts of the manifest. All that a hit shows is stored with its passage, so that one call fetches it.
+The path in the address of a store is an alias for the live generation. A generation has two collections: passages, and
+records, which contain the manifest in parts. A passage has all data of a hit, so that one call fetches the hit.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ _CHANNEL |= {"grpc.enable_http_proxy": 0}
 
 @dataclass(frozen=True, slots=True)
 class MilvusAddress:
-    """The address of a store, without credentials: as text for messages, and as parts for pymilvus."""
+    """The address of a store, without credentials. `shown` is for messages, and the other fields are for pymilvus."""
 
     uri: str
     name: str
@@ -50,7 +50,7 @@ class MilvusAddress:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `milvus://HOST:PORT/NAME?database=NAME`, or `milvuss` for TLS; raises StoreAddressError."""
+        """Parse `milvus://HOST:PORT/NAME?database=NAME`, or `milvuss://…` for TLS. Raises StoreAddressError."""
         try:
             url = urlsplit(text)
             port = url.port or _PORT
@@ -80,7 +80,7 @@ class MilvusAddress:
         return f"{self.name}_{generation_id.replace('-', '_')}"
 
     def generation_of(self, collection: str) -> str | None:
-        """Return the id of the generation that a collection belongs to, or None for foreign collections."""
+        """Return the id of the generation that a collection stores, or None if the store did not create it."""
         day, mark, random = collection.removeprefix(f"{self.name}_").partition("_")
         id = f"{day}-{random}"
         return id if mark and is_generation_id(id) and self.collection(id) == collection else None
@@ -96,7 +96,7 @@ class _NotLoaded(StoreUnreachable):
 
 
 class MilvusConnection:
-    """One connection, opened by the first call; safe to share between threads, but not across a fork."""
+    """A connection, which the first call opens. Safe to share between threads, but not with a forked process."""
 
     def __init__(self, address: MilvusAddress, token: str, seconds_left: Callable[[], float]) -> None:
         self.address = address
@@ -106,11 +106,11 @@ class MilvusConnection:
         self._client: Any = None
 
     def call(self, method: str, *args: Any, timeout: float | None = QUERY_TIMEOUT_S, **kwargs: Any) -> Any:
-        """Call a method of `pymilvus.MilvusClient`; `timeout` is in seconds, or None to wait until the server is done.
+        """Call a method of `pymilvus.MilvusClient`. `timeout` is in seconds. None means no timeout.
 
         Raises:
             StoreAddressError: the extra `milvus` is not installed.
-            StoreUnreachable: no answer in time.
+            StoreUnreachable: the server does not answer in time.
             StoreRefused: the credentials are wrong, or the server refuses the call.
             IndexMissing: there is no such collection or alias.
         """
@@ -134,7 +134,7 @@ class MilvusConnection:
         return None if timeout is None else max(0.001, min(timeout, self._seconds_left()))
 
     def read(self, method: str, collection: str, **options: Any) -> Any:
-        """Call `query` or `search` of a collection, which Milvus first loads into memory if necessary."""
+        """Call `query` or `search` of a collection. If Milvus has not loaded the collection into memory, load it."""
         try:
             return self.call(method, collection, **options)
         except _NotLoaded:
@@ -177,7 +177,7 @@ class MilvusConnection:
         from grpc import RpcError, StatusCode
 
         code = error.code() if isinstance(error, RpcError) else getattr(error, "code", None)
-        if isinstance(error.__cause__, RpcError):  # connection errors have no code themselves
+        if isinstance(error.__cause__, RpcError):  # a connection error has its code in the cause
             code = error.__cause__.code()
         details = error.details() if isinstance(error, RpcError) else getattr(error, "message", "")
         message = " ".join(str(details or type(error).__name__).split())[:300]
@@ -201,7 +201,7 @@ CHUNK_FIELDS = ["row", "id", "url", "section", "text", "position", "about"]
 MIN_HNSW_EF = 256
 _MIN_HNSW_PASSAGES = 2_000
 _HNSW_M, _HNSW_EF_CONSTRUCTION = 32, 128
-_BM25_K1, _BM25_B = 1.2, 0.75  # the same as for the index folder
+_BM25_K1, _BM25_B = 1.2, 0.75  # the same as in an index folder
 _MAX_TEXT_BYTES = 65_535
 _MAX_RECORD_CHARS = 60_000
 _MAX_TERMS = 4_096
@@ -210,7 +210,7 @@ _EVERY_ROW, _NO_ROW = "row >= 0", "row < 0"
 
 
 def passages_schema(dimension: int) -> Any:
-    """Return the schema of the collection of passages; `row` is the position of a passage in the generation."""
+    """Return the schema of the collection of passages. `row` is the position of a passage in the generation."""
     from pymilvus import DataType, Function, FunctionType, MilvusClient
 
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
@@ -255,7 +255,7 @@ def passages_indexes(count: int) -> Any:
 
 
 def indexes(**options: dict[str, Any]) -> Any:
-    """Return the parameters of indexes, by the names of their fields."""
+    """Return index parameters for pymilvus from the parameters of each field."""
     from pymilvus import MilvusClient
 
     params = MilvusClient.prepare_index_params()
@@ -265,14 +265,14 @@ def indexes(**options: dict[str, Any]) -> Any:
 
 
 def manifest_records(manifest: Manifest) -> list[dict[str, Any]]:
-    """Return a manifest as records."""
+    """Split a manifest into rows of the collection of records."""
     text = json.dumps(manifest.to_bytes().decode())
     starts = range(0, len(text), _MAX_RECORD_CHARS)
     return [{"part": start, "body": text[start : start + _MAX_RECORD_CHARS], "unused": [0.0, 0.0]} for start in starts]
 
 
 def passage_rows(documents: Iterable[ScannedDocument]) -> Iterator[dict[str, Any]]:
-    """Yield the passages of documents as Milvus stores them."""
+    """Yield the passages of documents as rows of the collection of passages."""
     row = 0
     for number, (document, chunks, signatures, vectors) in enumerate(documents):
         about = {name: getattr(document, name) for name in DOCUMENT_FIELDS} | {"metadata": flat_metadata(document)}
@@ -296,7 +296,7 @@ def passage_rows(documents: Iterable[ScannedDocument]) -> Iterator[dict[str, Any
 
 
 def words_of(title: str, section: str, text: str, language: str | None = None) -> str:
-    """Return the search terms of a chunk, separated by spaces and cut at Milvus' limit."""
+    """Return the search terms of a chunk, separated by spaces, and truncated to Milvus' limit for a text."""
     words = " ".join(map(_token, terms_of_chunk(title, section, text, language).split()))
     return words if len(words) <= _MAX_TEXT_BYTES else words[: _MAX_TEXT_BYTES + 1].rpartition(" ")[0]
 
@@ -306,12 +306,12 @@ def _token(term: str) -> str:
 
 
 def _number_of(term: str) -> int:
-    """Hash a term of a filter to 63 bits, so that no text of a user gets into an expression."""
+    """Hash a term of a filter to 63 bits, so that expressions contain no text from users."""
     return int.from_bytes(hashlib.sha256(term.encode("utf-8", "replace")).digest()[:8], "big") >> 1
 
 
 def expression(conditions: Sequence[Condition]) -> str:
-    """Translate conditions into Milvus' expression for the passages of matching documents."""
+    """Translate the conditions of a filter into a Milvus expression for passages."""
     return " and ".join(map(_test, conditions)) or _EVERY_ROW
 
 
@@ -328,25 +328,25 @@ def _test(condition: Condition) -> str:
 
 
 def bm25_text(query: LexicalQuery) -> str:
-    """Return the optional and required words of a query as the text for BM25."""
+    """Return the text for a BM25 search: the optional and required words of a query."""
     required = (readings for clause in query.required for readings in clause.readings)
     return " ".join(dict.fromkeys(map(_token, chain(*query.words, *chain(*query.synonyms), *required))))
 
 
 def constraints(query: LexicalQuery) -> list[str]:
-    """Translate the required and excluded parts of a query into Milvus' expressions."""
+    """Translate the required and excluded words and phrases of a query into Milvus expressions."""
     excluded = [f"not ({_either(clause.readings)})" for clause in query.excluded]
     return [_either(clause.readings) for clause in query.required] + excluded
 
 
 def has_phrases(words: str, required: Sequence[Clause]) -> bool:
-    """Return whether the text of `words_of` contains every required phrase in one of its readings."""
+    """Return whether a result of `words_of` contains each required phrase, in one of its `Readings`."""
     return all(
         any(f" {' '.join(map(_token, reading))} " in f" {words} " for reading in clause.readings) for clause in required
     )
 
 
 def _either(readings: Readings) -> str:
-    """Return an expression for passages with all words of at least one reading."""
+    """Return an expression for passages that contain all words of at least one reading."""
     tests = [" and ".join(f"text_match(words, '{_token(term)}')" for term in dict.fromkeys(one)) for one in readings]
     return tests[0] if len(tests) == 1 else f"({' or '.join(f'({test})' for test in tests)})"

@@ -1,7 +1,7 @@
-"""Generations in Milvus. Each has two collections, and an alias names the live generation.
+"""Store generations in Milvus. Each generation has two collections, and an alias names the live generation.
 
-The manifest is written last and makes a generation complete. Only one index folder may publish to a name, because
-nothing but the writer lock of the folder prevents two builds at the same time.
+The manifest is written last. A generation without a manifest is incomplete. Only one index folder may publish to an
+alias, because Milvus has no writer lock: the lock of the folder prevents two builds at the same time.
 """
 
 import json
@@ -61,22 +61,22 @@ from indexer.stores.milvus import (
 
 _ALIAS_TIMEOUT_S = 3.0
 _WRITE_TIMEOUT_S = 60.0
-_ROWS_PER_BATCH = 200  # Milvus refuses messages of 64 MB
+_ROWS_PER_BATCH = 200  # Milvus refuses messages over 64 MB
 _TYPICAL_CHUNK_TOKENS = 150
 _MAX_ROWS_PER_CALL = 16_384
 Rows = npt.NDArray[np.int64]
 
 
 class MilvusStore:
-    """A `Store` in Milvus; safe to share between threads."""
+    """A `Store` in Milvus. Safe to share between threads."""
 
     def __init__(self, url: str, *, token: str = "", seconds_left: Callable[[], float] = lambda: math.inf) -> None:
         """Prepare a connection, which the first call opens.
 
         Args:
-            url: the address, see `MilvusAddress.parse`.
+            url: address of the store, see `MilvusAddress.parse`.
             token: USER:PASSWORD, or a token of Milvus.
-            seconds_left: returns the seconds that the caller can still wait; called before each request.
+            seconds_left: returns the seconds that the caller can still wait. It is called before each request.
 
         Raises:
             StoreAddressError: the address is malformed.
@@ -86,7 +86,7 @@ class MilvusStore:
         self.name = str(self._address)
 
     def live_id(self) -> str:
-        """Return the id of the live generation, with one call of at most three seconds."""
+        """Return the id of the live generation. Sends one request, which takes at most three seconds."""
         try:
             alias = self._milvus.call("describe_alias", self._address.name, timeout=_ALIAS_TIMEOUT_S)
         except IndexMissing as error:
@@ -99,7 +99,7 @@ class MilvusStore:
         return generation_id
 
     def published(self) -> list[Published]:
-        """Describe the complete generations, newest first, without `bytes`."""
+        """Describe the complete generations, newest first. `bytes` is None."""
         live, generations = None, []
         with suppress(IndexMissing, IndexCorrupt):
             live = self.live_id()
@@ -114,11 +114,11 @@ class MilvusStore:
         return generations
 
     def open(self, generation_id: str | None = None) -> "MilvusGeneration":
-        """Open a generation, the live one by default, for searching."""
+        """Open a generation for searching, by default the live generation."""
         return MilvusGeneration(self._milvus, generation_id or self.live_id())
 
     def make_live(self, generation_id: str) -> None:
-        """Publish a complete generation by one atomic change of the alias."""
+        """Make a complete generation live by an atomic change of the alias."""
         self.open(generation_id)
         name, collection, method = self._address.name, self._address.collection(generation_id), "alter_alias"
         try:
@@ -128,7 +128,7 @@ class MilvusStore:
         self._milvus.call(method, collection, name)
 
     def write(self, manifest: Manifest, documents: Iterable[ScannedDocument]) -> None:
-        """Remove the remains of an interrupted attempt, and store a generation without making it live.
+        """Store a generation without making it live. An incomplete copy of the generation is removed first.
 
         The manifest is stored without its `files`. Raises IndexCorrupt if Milvus has not stored every passage.
         """
@@ -158,7 +158,7 @@ class MilvusStore:
             raise
 
     def keep(self, count: int) -> None:
-        """Remove generations older than the live one, except the newest `count` - 1 of them."""
+        """Remove old generations, but keep the live generation and the `count` - 1 generations before it."""
         live = self.live_id()
         for id in [id for id in self._all() if id < live][max(0, count - 1) :]:
             self.remove(id)
@@ -181,7 +181,7 @@ class MilvusStore:
 
 
 class MilvusGeneration:
-    """One immutable generation as a `Searchable`, without tokens and twins; safe to share between threads."""
+    """An immutable generation in Milvus, see `Searchable`. It stores no tokens. Safe to share between threads."""
 
     names: Sequence[str] = ()
     terms_take_long = True
@@ -189,7 +189,7 @@ class MilvusGeneration:
     twins: Mapping[int, frozenset[int]] = MappingProxyType({})
 
     def __init__(self, milvus: MilvusConnection, generation_id: str) -> None:
-        """Open a complete generation; raises IndexMissing, IndexCorrupt, StoreUnreachable or StoreRefused."""
+        """Open a complete generation. Raises IndexMissing, IndexCorrupt, StoreUnreachable or StoreRefused."""
         self._milvus = milvus
         self._name = milvus.address.collection(generation_id)
         self._where = f"{milvus.address} collection {self._name}"
@@ -215,12 +215,12 @@ class MilvusGeneration:
     def search_vectors(
         self, vector: npt.NDArray[np.float32], k: int, filter: Filter | None = None, terms: LexicalQuery | None = None
     ) -> ScoredRows:
-        """Find the chunks nearest to a vector, at most 16,384."""
+        """Return the `k` chunks nearest to a vector, at most 16,384, with their scores."""
         check_query_vector(vector, self.manifest.counts.dimension)
         return self._matching({"data": [vector.tolist()], "anns_field": "vector"}, "IP", k, filter, terms)
 
     def search_terms(self, terms: LexicalQuery, k: int, filter: Filter | None = None) -> TermHits:
-        """Find the chunks that match the words of a query, at most 16,384."""
+        """Return the `k` chunks that match the words of a query best, at most 16,384, with their scores."""
         if not (text := bm25_text(terms)):
             return TermHits(np.empty(0, np.float32), np.empty(0, np.int64))
         search = {"data": [text], "anns_field": "sparse"}
@@ -229,7 +229,7 @@ class MilvusGeneration:
     def _matching(
         self, search: dict[str, Any], metric: str, k: int, filter: Filter | None, terms: LexicalQuery | None
     ) -> ScoredRows:
-        """Search for k chunks, and raise the limit while too few of the hits contain the required phrases."""
+        """Search for `k` chunks. If too few hits contain the required phrases, search again with a higher limit."""
         tests = [*(constraints(terms) if terms else ()), *([expression(filter.conditions())] if filter else [])]
         required = terms.required if terms else ()
         search |= {"filter": " and ".join(tests), "output_fields": ["row", "words"] if required else ["row"]}
@@ -253,12 +253,12 @@ class MilvusGeneration:
         return []
 
     def vectors(self, rows: Rows) -> npt.NDArray[np.float32]:
-        """Return stored vectors by row, float32 (n, dim)."""
+        """Return the stored vectors of rows as float32 (n, dim)."""
         stored = [row["vector"] for row in self._by_row(rows, ["vector"])]
         return np.array(stored, dtype=np.float32).reshape(-1, self.manifest.counts.dimension)
 
     def row_facts(self, rows: Rows) -> RowFacts:
-        """Return the documents and signatures of chunks, by row."""
+        """Return the document numbers and the signatures of chunks, in the order of `rows`."""
         names = ("document", "signature")
         stored = self._by_row(rows, names)
         documents, signatures = (np.array([row[name] for row in stored], np.int64) for name in names)
@@ -269,18 +269,18 @@ class MilvusGeneration:
         return None
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
-        """Return the facts of documents by number."""
+        """Return the facts of documents by document number."""
         test = f"document in {list(numbers)} and position == 0"
         stored = self._rows(test, ["document", "about"]) if numbers else []
         return {row["document"]: DocumentFacts(*map(row["about"].get, DocumentFacts._fields)) for row in stored}
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Return the edition of each document by number, or None for a document without one."""
+        """Return the edition of each document by document number. None if a document has no edition."""
         versions = self.manifest.versions
         return {number: edition_at(each.url, each.source, versions) for number, each in self.facts(numbers).items()}
 
     def chunks(self, rows: Rows) -> list[StoredChunk]:
-        """Return chunks by row, in the order of `rows`."""
+        """Return the chunks of `rows`, in this order."""
         chunks = []
         for row in self._by_row(rows, CHUNK_FIELDS):
             facts = {**row["about"], **row, "document_url": row["about"]["url"], "blocks": _blocks(row)}
@@ -288,14 +288,14 @@ class MilvusGeneration:
         return chunks
 
     def section(self, row: int) -> SectionText:
-        """Return the section of a chunk, limited to the chunks near it."""
+        """Return the section of a chunk, up to `SECTION_NEIGHBOURS` chunks before and after it."""
         fields = ["row", "document", "url", "section", "text"]
         nearby = self._in_range(range(row - SECTION_NEIGHBOURS, row + SECTION_NEIGHBOURS + 1), [*fields, "about"])
         chunks = [(*(chunk[name] for name in fields), _blocks(chunk)) for chunk in nearby]
         return section_text(row, chunks, self._where)
 
     def documents(self, filter: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
-        """Yield every document that a filter allows, or only the one with the id, with its passages, JSON-ready."""
+        """Yield each document that matches a filter as a JSON object with its passages. `id` selects one document."""
         rows = self._select([*CHUNK_FIELDS, "document"], filter, id)
         for _, members in groupby(rows, key=itemgetter("document")):
             passages = list(members)
@@ -304,14 +304,14 @@ class MilvusGeneration:
             yield {"generation": self.manifest.id, "id": document_id(facts["url"]), **facts, "passages": texts}
 
     def entries(self, filter: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
-        """Yield the documents that a filter allows, or only the one with the id, without their passages."""
+        """Yield the documents that match a filter, without their passages. `id` selects one document."""
         for row in self._select(["document", "about"], filter, id, "position == 0"):
             facts = {name: row["about"][name] for name in SHOWN_FIELDS}
             count = len(self._rows(f"document == {row['document']}", ["row"]))
             yield DocumentEntry({"id": document_id(facts["url"]), **facts}, range(row["row"], row["row"] + count))
 
     def entry_of(self, chunk_id: str, filter: Filter | None = None) -> tuple[DocumentEntry, int] | None:
-        """Return the document that has a chunk, and the row of the chunk, or None if the filter excludes it."""
+        """Return the document of a chunk and the row of the chunk, or None if it does not match the filter."""
         if not is_document_id(chunk_id):  # ids of chunks have the same form
             return None
         for row in self._rows(f'id == "{chunk_id}"', ["row", "document_id"]):
@@ -320,28 +320,28 @@ class MilvusGeneration:
         return None
 
     def headings(self, rows: range) -> list[tuple[str, str, int]]:
-        """Return address, heading path and a typical number of tokens for each chunk of a document."""
+        """Return the address, the heading path and a typical number of tokens of each chunk of a document."""
         chunks = self._in_range(rows, ["url", "section"])
         return [(chunk["url"], chunk["section"], _TYPICAL_CHUNK_TOKENS) for chunk in chunks]
 
     def passages(self, rows: range) -> list[dict[str, Any]]:
-        """Return the chunks of a document, JSON-ready."""
+        """Return the chunks of a document as JSON objects."""
         return list(map(_passage, self._in_range(rows, CHUNK_FIELDS)))
 
     def scan(self, filter: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
-        """Yield row and text, in UTF-8, of each passage that a filter allows."""
+        """Yield the row and the UTF-8 text of each passage that matches a filter."""
         for row in self._select(["text"], filter):
             yield [(row["row"], row["text"].encode())]
 
     def survey(self, filter: Filter | None = None) -> list[DocumentFacts]:
-        """Return the facts of all documents that a filter allows."""
+        """Return the facts of all documents that match a filter."""
         abouts = (row["about"] for row in self._select(["about"], filter, test="position == 0"))
         return [DocumentFacts(*map(about.get, DocumentFacts._fields)) for about in abouts]
 
     def _select(
         self, fields: Sequence[str], filter: Filter | None, id: str | None = None, test: str = "row >= 0"
     ) -> Iterator[dict[str, Any]]:
-        """Yield fields of the passages that a filter allows, by row. An `id` selects one document."""
+        """Yield fields of the passages that match a filter, in order of rows. `id` selects one document."""
         test = f"{test} and {expression(filter.conditions() if filter else ())}"
         if id is None:
             yield from self._in_range(range(self._count), fields, test)
@@ -350,7 +350,7 @@ class MilvusGeneration:
             yield from sorted(rows, key=itemgetter("row"))
 
     def _in_range(self, rows: range, fields: Sequence[str], test: str = "row >= 0") -> Iterator[dict[str, Any]]:
-        """Yield fields of the passages in a range of rows that match an expression, in order of rows."""
+        """Yield fields of the passages that are in a range of rows and match an expression, in order of rows."""
         for start in range(rows.start, rows.stop, _ROWS_PER_BATCH):
             batch = f"row >= {start} and row < {min(start + _ROWS_PER_BATCH, rows.stop)} and {test}"
             yield from sorted(self._rows(batch, ["row", *fields]), key=itemgetter("row"))
@@ -362,7 +362,7 @@ class MilvusGeneration:
         return self._milvus.rows(self._name, test, fields, **options)
 
     def _by_row(self, rows: Rows, fields: Sequence[str]) -> list[dict[str, Any]]:
-        """Return fields of passages by row, in the order of `rows`. Raises IndexCorrupt if one is missing."""
+        """Return fields of the passages of `rows`, in this order. Raises IndexCorrupt if a passage is missing."""
         by_row: dict[int, dict[str, Any]] = {}
         for start in range(0, len(rows), _MAX_ROWS_PER_CALL):
             test = f"row in {rows[start : start + _MAX_ROWS_PER_CALL].tolist()}"
