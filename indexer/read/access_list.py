@@ -40,7 +40,7 @@ def closed_paths(names: Iterable[str]) -> frozenset[str]:
 
 
 def has_list(path: str, closed: Collection[str]) -> bool:
-    """Return whether a file is an access list or is subject to one. `closed` is the result of `closed_paths`."""
+    """Return whether a file is an access list, or a list applies to it. `closed` is the result of `closed_paths`."""
     path = path.casefold()
     folders = accumulate(f"{step}/" for step in path.split("/")[:-1])
     return path.endswith(FILE) or not {path, "", *folders}.isdisjoint(closed)

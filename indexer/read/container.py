@@ -41,7 +41,7 @@ from indexer.text.charsets import decode_names
 _MAX_MEMBERS = 10_000
 _MAX_HEADERS = 1_000
 _MAX_TOTAL_BYTES = 200_000_000
-_MAX_RATIO = 200  # decompressed bytes per compressed byte; text has 3 to 20
+_MAX_RATIO = 200  # decompressed bytes per compressed byte; 3 to 20 are usual for text
 _MIN_LIMIT_BYTES = 10_000_000
 _MAX_NAME_LENGTH = 1_000
 _UTF8_FLAG = 0x800
@@ -68,7 +68,7 @@ class Member:
 
 
 def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
-    """Yield an item, and after a mail its attachments. For an archive, yield only its members."""
+    """Yield an item. If it is a mail, also yield its attachments. If it is an archive, yield its members instead."""
     reader = reader_of(item.content_type) if isinstance(item, Page) else None
     if reader != CONTAINER:
         yield item
@@ -119,13 +119,13 @@ class UnpackBudget:
         self._bytes = self._members = 0
 
     def spend(self, count: int) -> None:
-        """Count extracted bytes. Raises ParseError over the limit."""
+        """Add to the number of extracted bytes. Raises ParseError if it exceeds the limit."""
         self._bytes += count
         if self._bytes > self._max_bytes:
             raise ParseError(f"more than {self._max_bytes:,} bytes after decompression: the archive may be a bomb")
 
     def member(self) -> None:
-        """Count a file. Raises ParseError over the limit."""
+        """Add 1 to the number of files. Raises ParseError if it exceeds the limit."""
         self._members += 1
         if self._members > _MAX_MEMBERS:
             raise ParseError(f"more than {_MAX_MEMBERS:,} files in the archive")
@@ -193,7 +193,7 @@ _READERS = ((b"PK", _zip_members), (b"From ", _mails))
 def _raw_name(info: zipfile.ZipInfo) -> bytes:
     """Return the name of a member from its extra field for UTF-8 names, or else from its header."""
     name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_FLAG else "cp437")
-    begin = b"\1" + struct.pack("<I", zlib.crc32(name))  # version of the field, checksum of the name in the header
+    begin = b"\1" + struct.pack("<I", zlib.crc32(name))  # field version 1, checksum of the name in the header
     head, _, rest = info.extra.partition(begin)
     return rest[: int.from_bytes(head[-2:], "little") - len(begin)] if head[-4:-2] == b"up" and rest else name
 

@@ -41,7 +41,7 @@ class PageParts:
     template: str = ""
 
 
-ReadParts = tuple[Mapping[str, Any], bool, PageReading | None]  # links, needs rendering, text and blocks
+ReadParts = tuple[Mapping[str, Any], bool, PageReading | None]  # (links, needs_rendering, reading)
 
 
 def read_page_parts(page: Page, requested: PageParts, process: ReaderProcess) -> ReadParts:

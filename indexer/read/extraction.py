@@ -28,7 +28,7 @@ _LINK_TEXT_BYTES = range(12, 200)
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _MAX_REFRESH_SECONDS = 60
 _MAX_REFRESH_LENGTH = 3_000
-# whole seconds, separator, url=, address with or without quotes
+# delay in seconds, optional "url=", and address
 _REFRESH = re.compile(r"(\d{0,9})[\d.]*[\s;,]*(url\s*=\s*)?(.*)", re.IGNORECASE | re.DOTALL)
 _NO_LANGUAGE = ("und", "mul", "zxx")  # unknown, several, none
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")

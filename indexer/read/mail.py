@@ -29,7 +29,7 @@ _UNREAD_TEXT_SUBTYPES = frozenset({"css", "calendar", "x-amp-html", "watch-html"
 _MARKED_UP = frozenset({"html", "xhtml", "enriched", "richtext"})
 _SIGNATURES = frozenset({"pgp-signature", "pkcs7-signature", "x-pkcs7-signature"})
 _ENCRYPTED = frozenset({"pgp-encrypted", "pkcs7-mime", "x-pkcs7-mime"})
-_MIN_LENGTH_RATIO = 1.3  # factor by which a later alternative must be longer to be read
+_MIN_LENGTH_RATIO = 1.3  # a later part of multipart/alternative is used if it is longer by this factor
 _ARMOUR = re.compile(r"^-----BEGIN PGP (?:SIGNATURE|(MESSAGE))-----", re.MULTILINE)
 _SIGN_OFF = re.compile(r"^-- \n(?:[^\n]+(?:\n|\Z)){0,8}(?=\n|\Z)", re.MULTILINE)  # signatures of RFC 3676
 _MAX_HEADER_CHARS = 1_000
@@ -89,7 +89,7 @@ def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Sec
         versions = [_sections(inner, main, depth + 1) for inner in _parts_of(entity)]
         if kind != "alternative":
             return [one for inner in versions for one in inner]
-        best: list[Section] = []  # the first alternative, or a later one with notably more text
+        best: list[Section] = []  # the first alternative, or a later one with much more text
         longest = 0.0  # letters and digits of `best` times the ratio; other characters vary
         for version in versions:
             length = sum(sum(map(str.isalnum, section.text)) for section in version)

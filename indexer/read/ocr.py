@@ -86,7 +86,7 @@ class Scans:
 
 
 def count_pages(body: bytes, content_type: str, process: ReaderProcess) -> int:
-    """Return the number of pages of an image file. Raises ParseError."""
+    """Return the number of pages of an image file. Raises ParseError if the file is damaged or too large."""
     pages = _request(body, content_type, 0, process).get("pages")
     if not isinstance(pages, int):
         raise ParseError("the reader process returned invalid data")

@@ -107,7 +107,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
     if read is None:
         yield {"error": f"its reader cannot be loaded ({_import_errors.get(reader)}); install pilotlight again"}, b""
         return
-    reader_notes.take()  # drops the notes of a failed document
+    reader_notes.take()  # drop the notes of a previous document that failed
     last: dict[str, Any] = {}
     try:
         if reader in (CONTAINER, ATTACHMENTS):
@@ -234,9 +234,9 @@ def _apply_landlock() -> int:
 
 
 _CALLS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("system_calls.toml").read_text("utf-8"))
-_SIGNALS = ((200, 130), (234, 131))  # tkill, tgkill: only to this process, for `abort`
-_MAPPING = ((9, 222), (10, 226))  # mmap, mprotect: only without the right to execute
-_STATUS = (262, 79)  # newfstatat: only for open files
+_SIGNALS = ((200, 130), (234, 131))  # tkill and tgkill, allowed only to this process, because `abort` calls them
+_MAPPING = ((9, 222), (10, 226))  # mmap and mprotect, allowed only without the right to execute
+_STATUS = (262, 79)  # newfstatat, allowed only for open files
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # index in the pairs above, kernel constant
 _PROT_EXEC, _AT_EMPTY_PATH = 4, 0x1000
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000 | errno.EACCES

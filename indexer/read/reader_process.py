@@ -126,7 +126,7 @@ class ReaderProcess:
         self.confinement: dict[str, str] = {}
 
     def ask(self, reader: str, argument: Any, body: bytes) -> Generator[tuple[dict[str, Any], bytes], None, None]:
-        """Read a document with the function that `formats.FUNCTIONS` has for `reader`. Yield its messages.
+        """Read a document with the function that `formats.FUNCTIONS` has for `reader`. Yield the reader's messages.
 
         `argument` is passed to this function; it may be a charset or a size limit. Raises ParseError if the document
         cannot be read, or takes too much time or memory.

@@ -58,7 +58,7 @@ class Tesseract:
         self._api: Any = tesserocr.PyTessBaseAPI(path=f"{folder}/", lang=languages, psm=tesserocr.PSM.AUTO)
 
     def lines(self, image: Raster, dots: int) -> Iterator[OcrLine]:
-        """Yield the lines of an image in reading order. `dots` is the resolution per inch. Raises ParseError."""
+        """Yield the lines of an image in reading order. The unit of `dots` is dots per inch. Raises ParseError."""
         api, line, paragraph = self._api, self._level.TEXTLINE, self._level.PARA
         api.SetImageBytes(image.pixels, image.width, image.height, 1, image.width)
         api.SetSourceResolution(dots)

@@ -155,7 +155,7 @@ def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
 
 
 def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
-    """Return whether a row has words above numbers: at least one, or two if other words differ from `above`."""
+    """Return whether a row has a word above numbers, or two such words if its other words are not all in `above`."""
     words, is_new = 0, False
     for column, text in enumerate(row):
         if not text:
@@ -193,7 +193,7 @@ def _is_scale(texts: Sequence[str]) -> bool:
 
 
 def _is_value(text: str) -> bool:
-    """Return whether a text is a number, amount or date: a digit precedes its letters, and digits prevail."""
+    """Return whether a text is a number, amount or date: a digit is first, and letters are not the majority."""
     return _VALUE_START.match(text) is not None and len(_LETTER.findall(text)) <= sum(map(str.isdigit, text))
 
 

@@ -108,7 +108,7 @@ _TYPES_IN_OLD_FORMATS = {
 
 
 def read_notebook(body: bytes, charset: str | None) -> Extraction:
-    """Extract the text of a notebook of format 2 to 4, which may have front matter. Raises ParseError without JSON."""
+    """Extract the text of a notebook of format 2 to 4, which may have front matter. Raises ParseError if not JSON."""
     try:
         notebook = json.loads(decode(body, charset, markup=False))
     except ValueError as error:
@@ -284,7 +284,7 @@ def read_csv(body: bytes, charset: str | None) -> Extraction:
         return csv.reader(file, delimiter=delimiter, escapechar=escape, skipinitialspace=True)
 
     def consistency(delimiter: str) -> int:
-        """Return how many sample rows a delimiter splits into the most frequent number of cells, at least two."""
+        """Return how many sample rows a delimiter splits into the same number of cells, which must be at least two."""
         counts = Counter(len(row) for row in islice(rows(sample, delimiter), _SAMPLE_ROWS) if len(row) > 1)
         return max(counts.values(), default=0)
 

@@ -22,7 +22,7 @@ _WEAK = (
     r"|print\b|feedback|side.?bar|(?<!\S)widgets?\b|bread.?crumb|paginat|pager|navi?\b|navbar|navigation|menu\b|footer"
     r"|comment\b|(?:next|prev|previous)\b|info.?items?\b"
 )
-_POSTERS = (  # author and controls of a forum post
+_POSTERS = (  # class names of the author and the controls of a forum post
     r"\w*profile\b|user\b|user.?(?:info|details|cell|card|name|title)|poster\b|joined"
     r"|(?:post|message).?(?:author|buttons|menu|stats|user|meta|info)|author\b|answers.?sub.?header"
 )

@@ -25,7 +25,7 @@ def code_of(tag: Element) -> str:
     """Return the text of a block of code, or "" for a block of line numbers."""
     pieces: list[str] = []
     is_fragment = tag.name != "pre" and _is_fragment(tag)
-    # in a fragment, children other than lines are tooltips
+    # children of Doxygen's fragments are tooltips if they are not lines
     lines_only = [node for node in tag.tags if _is_line(node)] if is_fragment else None
     todo: list[Element | str | tuple[int]] = list(reversed(lines_only or tag.children))
     while todo:

@@ -139,7 +139,7 @@ def _is_relation(link: Element) -> bool:
 
 
 def _is_bar(tag: Element, marked: set[str]) -> bool:
-    """Return whether an element is a short line of links, with at most as many words outside links as links.
+    """Return whether an element is a short line of links: it has at least one link for each word outside links.
 
     A table or cell whose link targets are all in `marked` may have more words, such as titles of the linked pages.
     """

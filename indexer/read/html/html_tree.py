@@ -143,7 +143,7 @@ def _class_names(value: str) -> frozenset[str]:
 def texts(
     nodes: Sequence[Element | str], is_excluded: Callable[[Element], bool], limit: int = sys.maxsize
 ) -> Iterator[tuple[str, bool]]:
-    """Yield `(text, is_in_link)` pairs for texts among the first `limit` nodes, except texts of excluded elements."""
+    """Yield `(text, is_in_link)` pairs for texts among the first `limit` nodes and descendants. Skip excluded ones."""
     todo = [(node, False) for node in reversed(nodes)]
     while todo and limit > 0:
         node, is_link = todo.pop()
@@ -203,7 +203,7 @@ def _show_shadow_roots(elements: Sequence[Element]) -> None:
         if slot.name == "slot":
             root = next((around for around in slot.parents(MAX_SEARCH_DEPTH) if id(around) in roots), None)
             slots[id(root)].append(slot)
-    hosts = {id(root.parent): root for root in reversed(roots.values())}  # the first root wins
+    hosts = {id(root.parent): root for root in reversed(roots.values())}  # the first root of a host wins
     for root in hosts.values():
         host = root.parent
         if host is None:

@@ -72,7 +72,7 @@ def is_noise(tag: Element) -> bool:
         return not _is_box(tag)
     if name == "form":  # some sites wrap the whole page in a form
         return not tag.contains(PAGE_ELEMENTS)
-    if name == "label":  # a disabled checkbox marks an item of a task list
+    if name == "label":  # except labels with a disabled checkbox, as in task lists
         text = tag.short_text(MAX_LABEL_CHARS)
         if text is None or len(WORD.findall(text)) >= MIN_SENTENCE_WORDS:
             return False

@@ -46,7 +46,7 @@ _PLACEHOLDER = re.compile(r"\{\{|\{%|<%|\$\{|\[\[")
 _QUOTED_ID = re.compile(r"['\"]#?([\w-]+)['\"]")
 _BLOCKS_IN_BUTTONS = frozenset("div p ul table".split())
 _CONTENT_IN_BUTTONS = HEADINGS | {"code", "pre", "kbd", "samp"}
-_OPERATION = re.compile(r"^\s*[1-5]\d\d\s*$|/[\w{]+|\w\(\)")  # an HTTP status, a path or a call
+_OPERATION = re.compile(r"^\s*[1-5]\d\d\s*$|/[\w{]+|\w\(\)")  # an HTTP status, a path or a function call
 _MAX_TITLE_CHARS = 200
 
 

@@ -41,7 +41,7 @@ class Walker:
         self.headings: list[str] = []
         self.text_length = 0
         self.link_length = 0
-        self.link_texts: dict[str, str] = {}  # keys are values of href
+        self.link_texts: dict[str, str] = {}  # text of the first link to each target
         self._drafts = [SectionDraft((), None)]
         self._line = Line()
         self._open_blocks = ["div"]

@@ -187,7 +187,7 @@ def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
         return True
     if is_article:
         return size.linked > _MAX_LINK_SHARE * size.text or _is_teaser_box(element, sizes)
-    links = sum(tag.name == "a" for tag in element.elements())  # a function signature has few links
+    links = sum(tag.name == "a" for tag in element.elements())  # unlike a menu, a function signature has few links
     return size.linked > _LINK_BOX_SHARE * size.text and links >= _MIN_MENU_LINKS
 
 
@@ -325,7 +325,7 @@ def unwrap(body: Element, sizes: Sizes) -> None:
 
 
 def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Element]:
-    """Return elements before `text_element` with title, code or prose, such as the lead of an article."""
+    """Return the title, code and prose elements before `text_element`, such as the lead of an article."""
     all_leads: list[Element] = []
     inner = text_element
     for around in text_element.parents(3):
@@ -417,7 +417,7 @@ def layout_cell(tree: HtmlTree) -> Element | None:
 
 
 def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
-    """Return the page's <main>, <article> or similar element, or None if it is not unique or lacks most of the text."""
+    """Return the page's <main>, <article> or similar element, or None if it is not unique or has too little text."""
     candidates = {"main": tree.find_all("main"), "role": [], "article": tree.find_all("article"), "id": []}
     for element in tree.elements:
         attributes = element.attributes

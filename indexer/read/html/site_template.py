@@ -148,7 +148,7 @@ def _measure(unit: _Unit) -> tuple[str | None, int, bool]:
     pieces: list[str] = []
     bare: list[str] = []
     is_bar = True
-    begin = linked = linked_before = bare_length = 0  # `begin` is the index in `bare` of the line's first text
+    begin = linked = linked_before = bare_length = 0  # `begin`: index in `bare` where the line begins
     todo: list[tuple[Element | str | None, bool]] = [(None, False), *((node, False) for node in reversed(unit.nodes))]
     while todo:
         node, is_link = todo.pop()

@@ -57,7 +57,7 @@ _LITERAL = re.compile(
     r"(?<![^\W_])(?:\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$]))"
     r"|(?<!`)`([^`\n]+)\{:[\w.-]+\}`(?!`)"
 )
-_PAIR = re.compile(  # marked, subscript, superscript or inserted text; block ids; CriticMarkup; variables
+_PAIR = re.compile(  # highlighted, subscript, superscript or inserted text; block ids; CriticMarkup; variables
     r"(?<![\w=])==(?=[^\s=])((?:[^`\n=]{1,200}+|=(?!=)|`[^`\n]{1,60}+`){1,20}+(?<!\s))==(?![\w=])"
     r"|(?<![~/])~(?![~/])([^\s~`]{1,100})~(?![~/\d])|(?<!\^)\^(?!\^)([^\s^`]{1,100})\^(?!\^)"
     r"|\^\^(?=[^\s^])([^`\n^]{1,200}(?<!\s))\^\^|(?<!\S)\^[A-Za-z\d][\w-]+[ \t]*(?=\n|$)"

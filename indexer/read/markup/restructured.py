@@ -52,7 +52,7 @@ _SETTINGS = {
 
 
 class _Unknown(Directive):
-    """A directive that docutils does not know. It is skipped if its name is in `HIDDEN`, or else text or code."""
+    """A directive that docutils does not know. It is parsed as text or code, unless its name is in `HIDDEN`."""
 
     has_content = True
     optional_arguments = 1

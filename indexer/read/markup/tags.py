@@ -1,6 +1,6 @@
 """Extract the visible words of tags: shortcodes of Hugo, tags of Liquid and Jinja, and components of MDX.
 
-The names of components are not relevant. An argument is visible if its name is a word such as `title`, if its value
+No rule depends on the name of a component. An argument is visible if its name is a word such as `title`, if its value
 is a sentence, or if the tag describes a field: `<ParamField path="ship" type="string">` becomes "ship, string".
 """
 
@@ -179,7 +179,7 @@ def _find(source: str, closer: str, start: int, end: int, environment: Environme
 
 
 def _balanced(source: str, start: int, end: int, environment: Environment) -> int:
-    """Return the end of the expression or tag at `start`. Braces in it must be balanced. Return -1 without an end."""
+    """Return the end of the expression or tag at `start`, or -1 if its braces are not balanced."""
     if not _spend(environment, 0):
         return -1
     is_tag = source[start] == "<"

@@ -70,7 +70,7 @@ def _sheet_section(sheet: _Sheet) -> Section:
 
 
 def _fill_merged(sheet: _Sheet) -> Iterator[list[str]]:
-    """Yield rows in which a merged range repeats its text in each cell, or once per row if it spans whole rows."""
+    """Yield rows with the text of each merged range in all its cells, or once per row if it is as wide as the sheet."""
     starting: defaultdict[int, list[Range]] = defaultdict(list)
     allowance = _MAX_MERGED_CELLS
     for top, first, bottom, last in sorted(sheet.merged):

@@ -32,7 +32,7 @@ _NUMBER = re.compile(
 )
 _NOT_WORD = re.compile(r"[\W_]+")
 _WORD = re.compile(r"[^\W\d_]{3}")
-logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # no warnings about forms
+logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # suppress warnings about forms
 
 Place = tuple[int, int]
 Level = tuple[int, str]

@@ -183,7 +183,7 @@ def _running_lines(
     """Return the Python `id` of each line of a page that is part of a running head or foot.
 
     The page is not compared with `similar_pages`, which have the same layout. In a document of up to 3 pages, only page
-    numbers are heads. On a short page, a row with letters, such as `Room 3`, is a title unless another page repeats it.
+    numbers are removed. On a short page, a row with letters may be a title, and is removed only if it is repeated.
     """
     if count <= 3:
         outer = [edge for edge in edges[page] if not edge.depth and _is_page_number(edge.text, page + 1, count)]
@@ -203,13 +203,13 @@ def _running_lines(
 
 
 def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
-    """Return whether a row recurs on other pages. `candidates` are pairs of a distance in pages and a row there."""
+    """Return whether a row recurs on other pages. `candidates` are their rows, each with its distance in pages."""
     if edge.depth and not edge.is_apart:  # pages of forms may begin with the same text
         return False
     near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE_POINTS]
     if is_short and any(map(str.isalpha, edge.text)):
         return edge.is_small and any(other.text == edge.text for _, other in near)
-    if any(  # equal except for the page number
+    if any(  # the texts differ only by the page number
         other.pattern == edge.pattern and any(number + pages in other.numbers for number in edge.numbers)
         for pages, other in near
     ):
@@ -218,7 +218,7 @@ def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) 
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     level = {pages: other.is_apart for pages, other in outer if abs(other.y - edge.y) <= 1.0}
-    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # every page has a gap there
+    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # on every page, a gap separates it
         return True
     return any(other.text == edge.text for _, other in near)
 

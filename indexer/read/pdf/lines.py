@@ -135,7 +135,7 @@ def _bidi_kinds(glyphs: Sequence[Glyph | None]) -> str:
 
 
 def _kinds_with_numbers(visual: Sequence[Glyph | None]) -> str:
-    """Return a letter for each glyph: R or L (reading direction), N (digit, or sign in a number) or O (other)."""
+    """Return a character per glyph: R or L (letter of this direction), N (digit or its sign) or O (other)."""
     kinds = list(_bidi_kinds(visual))
     is_arabic = False
     for place in range(len(visual) - 1, -1, -1):
@@ -323,7 +323,7 @@ def find_lines(words: Iterable[Word]) -> list[PdfLine]:
         last: PdfLine | None = None
         for line in row:
             gap = line.x0 - last.x1 if last else 0.0
-            if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # a second print
+            if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # printed twice
                 pieces[-1] = max(last, line, key=lambda one: len(one.words))
             elif last and -0.5 * last.size <= gap <= _TIGHT_GAP_EM * max(last.size, line.size):
                 big = max(last, line, key=lambda one: (one.size, len(one.words)))

@@ -280,7 +280,7 @@ def _has_too_many_texts(page: Any) -> bool:
 
 
 def _words_in_boxes(boxes: Sequence[BoxText], rotation: Rotation, sizes: Sequence[float]) -> Iterator[Word]:
-    """Yield the words of text boxes with estimated sizes, which the median of the sorted `sizes` limits."""
+    """Yield the words of text boxes with estimated sizes, at most the median of `sizes`, which must be sorted."""
     a, b, c, d = rotation
     usual = sizes[len(sizes) // 2] if sizes else 10.0
     for text, *sides in boxes:

@@ -15,7 +15,7 @@ from indexer.text import reader_notes
 _TOLERANCE_POINTS = 4.0
 _MIN_RULE_LENGTH = 15.0
 _MAX_STROKE_GAP_POINTS = 2.0
-_MAX_CELL_LINES = 3  # if all cells of a row have the same higher number of lines, each line is a row
+_MAX_CELL_LINES = 3  # if all cells of a row have equally many lines, and more than this, each line is a row
 
 Place = tuple[int, int]
 S = TypeVar("S", Rule, Upright)
@@ -178,15 +178,15 @@ def _find_cells(
 
 
 def _drawn_sides(
-    lines: Sequence[tuple[float, float, float]], across: Sequence[float], along: Sequence[float]
+    lines: Sequence[tuple[float, float, float]], positions: Sequence[float], crossings: Sequence[float]
 ) -> set[Place]:
-    """Return the drawn sides of cells as pairs: an index in `across`, and the index of an interval of `along`."""
-    middles = [(a + b) / 2 for a, b in pairwise(along)]
+    """Return the drawn sides of cells, each as an index in `positions` and the index of an interval in `crossings`."""
+    middles = [(a + b) / 2 for a, b in pairwise(crossings)]
     drawn: set[Place] = set()
     for at, start, end in lines:
-        near = bisect_left(across, at)
-        sides = range(max(0, near - 1), min(len(across), near + 1))
-        side = min(sides, key=lambda place: abs(across[place] - at))
+        near = bisect_left(positions, at)
+        sides = range(max(0, near - 1), min(len(positions), near + 1))
+        side = min(sides, key=lambda place: abs(positions[place] - at))
         drawn.update((side, place) for place in range(bisect_left(middles, start), bisect_right(middles, end)))
     return drawn
 
