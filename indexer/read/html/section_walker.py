@@ -182,7 +182,7 @@ class Walker:
                 rows.append(row)
 
     def _write_rows(self, rows: Sequence[Row], home: SectionDraft) -> None:
-        """Write the rows of a table. A row with an id begins a section below the section `home`."""
+        """Add the rows of a table to the drafts. A row with an id begins a section below the section `home`."""
         for row, text, head in table_lines(rows):
             if row.has_inner_anchor and not self._open_rows and row.cells:
                 first = fold(" ".join(row.cells[0].blocks))[:_MAX_TERM_CHARS].strip()
@@ -351,6 +351,6 @@ def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
 
 
 def _holds_only_noise(tag: Element) -> bool:
-    """Return whether an element contains only noise, so that its id is no anchor of the next text."""
+    """Return whether an element contains only navigation or controls, so that its id is no anchor of the text below."""
     contents = (node for node in tag.children if not isinstance(node, str) or not node.isspace())
     return bool(tag.tags) and all(isinstance(node, Element) and is_noise(node) for node in contents)

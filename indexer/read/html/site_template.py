@@ -110,7 +110,7 @@ def _blocks(
 
 
 def _matches(parent: Element, path: int, template: Template, step: int, depth: int = 1) -> Iterator[_Unit | None]:
-    """Yield units of the template, and None for other text. Begin at the end of the page if `step` is -1."""
+    """Yield each unit that is in the template, and None for any other text. If `step` is -1, begin at the end."""
     for unit in _units(parent)[::step]:
         block_path, block = _path_hash(path, unit.block), unit.block
         if block is not None and is_noise(block):

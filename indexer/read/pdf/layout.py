@@ -69,7 +69,7 @@ def _column_gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
 
 
 def _empty_strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the x positions of an empty strip between texts with few common base lines, and of their outer edges."""
+    """Return the x positions of an empty strip between independent texts and of their outer edges, or None."""
     if len(units) < 2 * _MIN_CARD_LINES:
         return None
     ordered = sorted(units, key=lambda unit: unit.x0)
@@ -129,7 +129,7 @@ def _typical_pitch(units: Sequence[Unit]) -> float:
 def _split_bands(
     units: Sequence[Unit], x: float, west: float, east: float
 ) -> tuple[list[Unit], list[tuple[list[Unit], list[Unit]]]]:
-    """Return the units that cross `x`, from top to bottom, and the left and right units in each band between them."""
+    """Return the units that cross `x`, from top to bottom, and the units on each side of `x` in the bands between."""
     reach = 0.15 * min(x - west, east - x)
     spanning = sorted((u for u in units if u.x0 < x - reach and u.x1 > x + reach), key=lambda unit: -unit.base)
     crossing = set(map(id, spanning))
@@ -218,7 +218,7 @@ def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) 
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     level = {pages: other.is_apart for pages, other in outer if abs(other.y - edge.y) <= 1.0}
-    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # on every page, a gap separates it
+    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # each page has a gap next to it
         return True
     return any(other.text == edge.text for _, other in near)
 

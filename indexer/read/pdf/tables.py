@@ -15,7 +15,7 @@ from indexer.text import reader_notes
 _TOLERANCE_POINTS = 4.0
 _MIN_RULE_LENGTH = 15.0
 _MAX_STROKE_GAP_POINTS = 2.0
-_MAX_CELL_LINES = 3  # if all cells of a row have equally many lines, and more than this, each line is a row
+_MAX_CELL_LINES = 3  # each line is a row if all cells of a row have the same number of lines above this
 
 Place = tuple[int, int]
 S = TypeVar("S", Rule, Upright)
@@ -294,7 +294,7 @@ def _fit_columns(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
 
 
 def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]]) -> Table | None:
-    """Return a table of lines, or None if the lines form only one row or column. Rules separate the groups."""
+    """Return a table of lines, or None if they form only one row or column. Drawn lines separate the groups."""
     rows = group_rows(lines)
     borders = _column_borders(rows, max(line.size for line in lines))
     if not borders or len(rows) < 2:
