@@ -68,7 +68,7 @@ def send(connection: Connection, fields: dict[str, Any], body: bytes = b"") -> N
 
 
 def receive(connection: Connection, longest_body: int = _MAX_BODY_BYTES) -> tuple[dict[str, Any], bytes]:
-    """Receive a message. Raises EOFError or OSError if the sender has ended, ParseError if invalid."""
+    """Receive a message. Raises EOFError or OSError if the sender has ended, or ParseError for invalid data."""
     try:
         fields = json.loads(connection.recv_bytes(_MAX_JSON_BYTES))
         if isinstance(fields, dict):

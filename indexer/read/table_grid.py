@@ -89,7 +89,7 @@ def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
 def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tuple[int, int]:
     """Return the range `[begin, end)` of rows with column names, or `(0, 0)` if there are none.
 
-    Use `by_numbers` for tables that may lack column names: a single row of words then counts only above numbers.
+    Use `by_numbers` for tables that may lack column names. A single row of words then counts only if numbers are below.
     """
     sample = rows[:_SAMPLE_ROWS]
     counts = sorted(sum(map(bool, row)) for row in sample)
@@ -155,7 +155,7 @@ def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
 
 
 def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
-    """Return whether a row has a word above numbers, or two such words if its other words are not all in `above`."""
+    """Return whether a row has a word above numbers. Two are required if its other words are not all in `above`."""
     words, is_new = 0, False
     for column, text in enumerate(row):
         if not text:
@@ -172,7 +172,7 @@ def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequen
 
 
 def _numbers_name(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Return whether the numbers in a row can be column names: dates, times, equal steps, or numbers above words."""
+    """Return whether the numbers in a row can be column names: dates, times, numbers in equal steps, or above words."""
     columns = [column for column, text in enumerate(row) if _is_value(text)]
     if not columns:
         return True
@@ -193,7 +193,7 @@ def _is_scale(texts: Sequence[str]) -> bool:
 
 
 def _is_value(text: str) -> bool:
-    """Return whether a text is a number, amount or date: a digit is first, and letters are not the majority."""
+    """Return whether a text is a number, amount or date, such as "50 kg": it begins with a digit and has few letters."""
     return _VALUE_START.match(text) is not None and len(_LETTER.findall(text)) <= sum(map(str.isdigit, text))
 
 

@@ -108,7 +108,7 @@ _TYPES_IN_OLD_FORMATS = {
 
 
 def read_notebook(body: bytes, charset: str | None) -> Extraction:
-    """Extract the text of a notebook of format 2 to 4, which may have front matter. Raises ParseError if not JSON."""
+    """Extract the text of a notebook of format 2 to 4, perhaps with front matter. Raises ParseError without JSON."""
     try:
         notebook = json.loads(decode(body, charset, markup=False))
     except ValueError as error:

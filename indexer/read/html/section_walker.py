@@ -47,7 +47,7 @@ class Walker:
         self._open_blocks = ["div"]
         self._is_next_tight = False
         self._bullet = ""
-        self._tight_lists: list[bool] = []  # for each open list, whether no blank line precedes its next item
+        self._tight_lists: list[bool] = []  # for each open list, whether its next item follows without a blank line
         self._open_links = 0
         self._leads_elsewhere = False
         self._open_headings: list[tuple[int, str]] = []

@@ -88,7 +88,7 @@ class _Reader:
         return "\n".join(html)
 
     def heading(self, lines: list[str], place: int) -> tuple[int, str, int, str] | None:
-        """Return level, text, index of the next line and id (or "") of the title at `place`, or None without title."""
+        """Return level, text, index of the next line and id (or "") of a title, or None if `place` is not a title."""
         line, below = lines[place], lines[place + 1] if place + 1 < len(lines) else ""
         if match := _HEADING.match(line):
             return len(match[1]), match[2], place + 1, match[3] or ""

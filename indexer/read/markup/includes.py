@@ -18,7 +18,7 @@ from indexer.text.charsets import decode
 MAX_VALUE_LENGTH = 1_000
 _MAX_DEPTH = 20
 _MAX_INCLUDES = 1_000
-_MAX_LOADED_BYTES = 1_000_000_000  # total of the included files in all documents of a source
+_MAX_LOADED_BYTES = 1_000_000_000  # total size of included files in all documents of a source
 _MAX_RANGES = 20
 INTRINSIC = {
     **{"nbsp": " ", "sp": " ", "empty": "", "blank": "", "zwsp": "", "wj": "", "lt": "<", "gt": ">", "amp": "&"},
@@ -92,7 +92,7 @@ class Includes:
                 self._targets[path] = targets
         self._included = set[str]()
         nested = set[str]().union(*self._targets.values())
-        # first the documents that no file includes, then files in a cycle of includes
+        # begin with the documents that no file includes; the others include each other in a cycle
         for path in [*(path for path in self._targets if path not in nested), *self._targets]:
             if path not in self._included:
                 self._included |= self._targets[path] - {path}

@@ -262,7 +262,7 @@ class _Styles:
             self._styles[identity] = _Style(_attribute(style.find(f"{W}basedOn")), level, hidden, numbering)
 
     def inherited(self, properties: Any, name: str, default: Any = None, kind: str = "pStyle") -> Any:
-        """Return the attribute `name` of a paragraph's or run's style or base styles, or `default` if none sets it."""
+        """Return the attribute `name` of the style of a paragraph or run, or of its base styles, or else `default`."""
         identity = _attribute(properties.find(W + kind))
         for _ in range(30):
             style = self._styles.get(identity)

@@ -218,7 +218,7 @@ def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) 
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     level = {pages: other.is_apart for pages, other in outer if abs(other.y - edge.y) <= 1.0}
-    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # each page has a gap next to it
+    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # a row of text has no gap on some page
         return True
     return any(other.text == edge.text for _, other in near)
 

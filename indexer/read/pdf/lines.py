@@ -135,7 +135,7 @@ def _bidi_kinds(glyphs: Sequence[Glyph | None]) -> str:
 
 
 def _kinds_with_numbers(visual: Sequence[Glyph | None]) -> str:
-    """Return a character per glyph: R or L (letter of this direction), N (digit or its sign) or O (other)."""
+    """Return a character per glyph: R or L (letter of this direction), N (digit, or sign of a number) or O (other)."""
     kinds = list(_bidi_kinds(visual))
     is_arabic = False
     for place in range(len(visual) - 1, -1, -1):

@@ -15,7 +15,7 @@ from indexer.text import reader_notes
 _TOLERANCE_POINTS = 4.0
 _MIN_RULE_LENGTH = 15.0
 _MAX_STROKE_GAP_POINTS = 2.0
-_MAX_CELL_LINES = 3  # each line is a row if all cells of a row have the same number of lines above this
+_MAX_CELL_LINES = 3  # lines; if the cells of a row are longer and equally long, each line becomes a row
 
 Place = tuple[int, int]
 S = TypeVar("S", Rule, Upright)
