@@ -198,7 +198,7 @@ def _forwarded(entity: Message) -> Message | None:
 
 
 def _file_name(entity: Message) -> str:
-    """Return the file name of an attachment, or else a name for its media type. Return "" if it is no attachment."""
+    """Return the file name of an attachment, or a default name if it has none, or "" for any other entity."""
     kind = entity.get_content_type()
     try:
         name = PurePosixPath((entity.get_filename() or "").replace("\\", "/")).name

@@ -193,7 +193,7 @@ def _is_scale(texts: Sequence[str]) -> bool:
 
 
 def _is_value(text: str) -> bool:
-    """Return whether a text is a number, amount or date, such as "50 kg": it begins with a digit and has few letters."""
+    """Return whether a text is a number, amount or date, such as "50 kg": a digit comes first, letters are few."""
     return _VALUE_START.match(text) is not None and len(_LETTER.findall(text)) <= sum(map(str.isdigit, text))
 
 

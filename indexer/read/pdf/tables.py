@@ -234,7 +234,7 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) ->
 
 
 def find_ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[Table], list[PdfLine]]:
-    """Return the tables between rules of the same width, and the lines of text outside these tables."""
+    """Return the tables between drawn lines of the same width, and the lines of text outside these tables."""
     tables: list[Table] = []
     remaining = sorted(lines, key=lambda line: -line.base)
     for stack in _rule_stacks(rules):
@@ -270,7 +270,7 @@ def _is_below(line: PdfLine, rule: Rule) -> bool:
 
 
 def _rule_stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
-    """Group rules of the same width, from top to bottom. Return groups of two or more rules, the largest first."""
+    """Group drawn lines of the same width, from top to bottom. Return groups of two or more, the largest first."""
     stacks: dict[tuple[int, int], list[Rule]] = {}
     for rule in sorted((rule for rule in rules if rule.x1 - rule.x0 >= _MIN_RULE_LENGTH), key=lambda rule: -rule.y):
         west, east = round(rule.x0 / _TOLERANCE_POINTS), round(rule.x1 / _TOLERANCE_POINTS)
