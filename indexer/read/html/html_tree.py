@@ -62,7 +62,7 @@ class Element:
 
     @property
     def anchor(self) -> str | None:
-        """Return the id, or else the `name` of an <a>, as a target of URL fragments. Return None if both are missing."""
+        """Return the id, or else the `name` of an <a>, as a target of URL fragments, or None if both are missing."""
         attributes = self.attributes
         if "id" in attributes and (anchor := attributes["id"].strip()):
             return anchor
