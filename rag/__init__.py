@@ -1,4 +1,4 @@
-"""The application: settings, the query path, evaluation and the command line; `Client` calls a running server."""
+"""The application: settings, search, evaluation and the command line. `Client` calls a running server."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,9 +1,9 @@
 """Access: the documents that each key and each user may read and write.
 
-A scope is only a filter, which `rag.serving.live` adds to every request of a caller. Scores and word counts still come
+A scope is a filter that `rag.serving.live` adds to every request of a caller. Scores and word counts are still computed
 from the whole collection, so documents whose existence is secret belong in a separate collection.
 
-Keys are random, so their SHA-256 cannot be reversed by guessing, and no slow hash is needed.
+A fast hash is enough for keys: they are random, so they cannot be guessed from their SHA-256.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 from msgspec import Meta, MsgspecError, Struct, json
 
 from indexer.generation.manifest import is_collection_name
-from indexer.network.urls import is_loopback as is_loopback  # `web` may not import `indexer`
+from indexer.network.urls import is_loopback as is_loopback  # re-exported: `web` may not import `indexer`
 from indexer.text.cleaning import load_toml
 from rag.errors import KeysError, SettingsError
 from rag.query.request import Filter, FilterError
@@ -36,9 +36,9 @@ T = TypeVar("T")
 ROLES = ("read", "write")
 MUST_BE_WHOLE = "writing needs a whole collection: use a separate collection for the documents that are written"
 ORIGINS_ARE = "write it as https://docs.example.org or http://localhost:3000, without a path"
-MAX_GROUPS = 256  # each search has a term for every group of its user
+MAX_GROUPS = 256  # the filter of a search has a term for each group of the user
 MAX_NAME_CHARS = 256
-_PREFIX = "pl_"  # secret scanners recognise leaked keys by it
+_PREFIX = "pl_"  # lets secret scanners recognise leaked keys
 _MIN_KEY_BYTES = 16
 _MAX_FILE_BYTES = 1_000_000
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -49,11 +49,11 @@ _OBJECTS = ("collections", "filter", "everything")
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The documents of some collections that match a filter and that one of the readers may read."""
+    """A set of documents: those of `collections` that match `filter` and that at least one of `readers` may read."""
 
-    collections: frozenset[str] | None = None  # names of collections, which may not exist; None for all
+    collections: frozenset[str] | None = None  # names, even of missing collections; None for all collections
     filter: Filter | None = None
-    readers: frozenset[str] | None = None  # such as group:staff; None ignores access lists
+    readers: frozenset[str] | None = None  # such as user:ann and group:staff; if None, access lists are ignored
 
     @property
     def is_whole(self) -> bool:
@@ -66,7 +66,7 @@ ANYTHING = Grant()
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The documents that at least one of the grants includes; none without grants."""
+    """The union of the documents of its grants. A scope without grants includes no documents."""
 
     grants: tuple[Grant, ...] = (ANYTHING,)
 
@@ -84,13 +84,13 @@ class Scope:
         return any(grant.is_whole for grant in self._of(collection))
 
     def narrowed(self, collection: str, requested: Filter | None) -> Filter | None:
-        """Return the filter of a request to a collection, ANDed with that of the scope; None for all documents."""
+        """Combine the filter of a request to a collection with the scope. Returns None if neither has a restriction."""
         if (allowed := _allowed(self, collection)) is None:
             return requested
         return requested & allowed if requested else allowed
 
     def without_lists(self) -> "Scope":
-        """Return the scope without its conditions on access lists."""
+        """Return a copy of the scope that ignores access lists."""
         return Scope(tuple(Grant(grant.collections, grant.filter) for grant in self.grants))
 
     def _of(self, collection: str) -> list[Grant]:
@@ -99,7 +99,7 @@ class Scope:
 
 @lru_cache(1000)
 def _allowed(scope: Scope, collection: str) -> Filter | None:
-    """Return the filter that a scope sets for a collection; None for all documents."""
+    """Return the filter for the documents of a collection that a scope includes, or None if it includes all of them."""
     if scope.has_whole(collection):
         return None
     allowed = []
@@ -115,12 +115,12 @@ NOTHING = Scope(())
 
 
 def reader_names(users: Iterable[str], groups: Iterable[str]) -> frozenset[str]:
-    """Return the names of users and groups as access lists spell them."""
+    """Return names of users and groups in the form of access lists, such as user:ann and group:staff."""
     return frozenset([f"user:{name}" for name in users] + [f"group:{name}" for name in groups])
 
 
 class _FollowedFile(Generic[T]):
-    """The content of a file, which is read again after it changes. Safe to share between threads."""
+    """A cache for the content of a file, which is read again after the file changes. Safe to share between threads."""
 
     def __init__(self, path: Path, read: Callable[[], T]) -> None:
         self._path = path
@@ -128,7 +128,7 @@ class _FollowedFile(Generic[T]):
         self._cached: tuple[tuple[int, int, int], T] | None = None
 
     def content(self) -> T:
-        """Return the current content. Raises OSError, and the errors of `read`."""
+        """Return the content of the file as it is now. Raises OSError and all errors of `read`."""
         now = self._path.stat()
         version = (now.st_ino, now.st_mtime_ns, now.st_size)
         if self._cached is None or self._cached[0] != version:
@@ -137,26 +137,26 @@ class _FollowedFile(Generic[T]):
 
 
 class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
-    """The record of a key in the file, with a hash in place of the key. Empty fields are omitted."""
+    """The record of a key in the key file, with a hash instead of the key itself. Empty fields are not written."""
 
     name: Annotated[str, Meta(pattern=rf"\A{_NAME}\Z")]
     role: Annotated[str, Meta(pattern=r"\A(read|write)\Z")]
     sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
     created: str  # ISO 8601, UTC
-    origins: tuple[str, ...] = ()  # the only sites whose pages may use the key; empty for a secret key
+    origins: tuple[str, ...] = ()  # sites whose pages may use the key; empty if the key is secret
     collections: list[str] | None = None
     filter: dict[str, Any] | None = None
     readers: list[str] | None = None
 
     @cached_property
     def grant(self) -> Grant:
-        """The documents that the key was created for. Raises FilterError."""
+        """The grant with which the key was created. Raises FilterError if the filter in the file is invalid."""
         collections, readers = (None if of is None else frozenset(of) for of in (self.collections, self.readers))
         return Grant(collections, Filter.parse(self.filter) or None if self.filter is not None else None, readers)
 
     @cached_property
     def readable(self) -> Scope:
-        """The documents that the key may read. Access lists apply if it has origins, a filter or readers."""
+        """The documents that the key may read. Access lists apply to keys with origins, a filter or readers."""
         has_limits = self.origins or self.grant.filter
         return Scope((replace(self.grant, readers=self.grant.readers or frozenset()) if has_limits else self.grant,))
 
@@ -167,17 +167,17 @@ class _Content(Struct):
 
 
 class KeyFile:
-    """The keys in a file; a missing file has none. Safe to share between threads."""
+    """A file of keys, which need not exist. Safe to share between threads."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._followed = _FollowedFile(path, self.read)
 
     def current(self) -> tuple[Key, ...] | None:
-        """Return the current keys, and read the file again if it has changed.
+        """Return the keys, and read the file again if it has changed.
 
-        Returns None if there is no file, and () if the file has no keys. Raises KeysError while the file is invalid, so
-        that no key works.
+        Returns None if the file does not exist, and an empty tuple if it has no keys. Raises KeysError while the file
+        is invalid, so that no key is accepted.
         """
         try:
             return self._followed.content()
@@ -187,7 +187,7 @@ class KeyFile:
             return self.read()
 
     def find(self, key: str) -> Key | None:
-        """Return the record of a key, or None if it is unknown. The comparison takes constant time."""
+        """Return the record of a key, or None if the key is unknown. Keys are compared in constant time."""
         key_digest, match = digest(key), None
         for candidate in self.current() or ():
             if hmac.compare_digest(candidate.sha256, key_digest):
@@ -195,7 +195,7 @@ class KeyFile:
         return match
 
     def read(self) -> tuple[Key, ...]:
-        """Return the keys, oldest first. Raises KeysError if the file is unreadable or invalid."""
+        """Read the file and return its keys, oldest first. Raises KeysError if the file is unreadable or invalid."""
         try:
             with self.path.open("rb") as file:
                 keys = json.decode(file.read(_MAX_FILE_BYTES), type=_Content).keys
@@ -217,17 +217,17 @@ class KeyFile:
     def add(
         self, name: str, role: str, key: str | None = None, origins: Iterable[str] = (), grant: Grant = ANYTHING
     ) -> str:
-        """Add a key, and return it. The file keeps only a hash, so the key cannot be shown again.
+        """Add a key, and return it. The file stores only a hash of the key, so the key cannot be shown again.
 
         Args:
-            name: name of the key, which no other key may have.
+            name: unique name of the key.
             role: `read` or `write`.
             key: the key, by default a new random one.
-            origins: sites whose pages may contain the key. If there are any, the key only allows searches from them.
+            origins: sites whose pages contain the key. If set, the key allows only searches, and only from these sites.
             grant: documents that the key may read.
 
         Raises:
-            KeysError: an argument is not valid, or the file cannot be used.
+            KeysError: an argument is invalid, or the file cannot be read or written.
         """
         origins = tuple(dict.fromkeys(origins))
         key = _PREFIX + secrets.token_urlsafe(32) if key is None else key
@@ -263,7 +263,7 @@ class KeyFile:
         return key
 
     def remove(self, name: str) -> Key:
-        """Remove a key, which running servers then refuse at once. Raises KeysError."""
+        """Remove a key and return its record. Running servers refuse the key at once. Raises KeysError."""
         with self._locked_keys() as keys:
             if name not in (by_name := {key.name: key for key in keys}):
                 raise KeysError(f"there is no key called {name[:80]!r}; there are: {', '.join(by_name) or 'none'}")
@@ -272,7 +272,7 @@ class KeyFile:
 
     @contextmanager
     def _locked_keys(self) -> Iterator[tuple[Key, ...]]:
-        """Lock the file against other writers, and yield its keys."""
+        """Lock the file against other writers until the block ends, and yield its keys."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -287,7 +287,7 @@ class KeyFile:
     def _write(self, keys: Iterable[Key]) -> None:
         new = None
         try:
-            # a temporary file can only be read by its owner
+            # NamedTemporaryFile creates a file that only its owner can read, as a new key file should be.
             with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=self.path.name, delete=False) as file:
                 new = Path(file.name)
                 with suppress(FileNotFoundError):
@@ -304,7 +304,7 @@ class KeyFile:
 
 
 def is_origin(text: str) -> bool:
-    """Return whether a text has the form of an origin that browsers send."""
+    """Return whether a text has the form of the Origin header that browsers send."""
     return bool(_ORIGIN.fullmatch(text))
 
 
@@ -316,8 +316,8 @@ def digest(key: str) -> str:
 def check_exposure(settings: Settings) -> None:
     """Refuse settings that let anyone on the network search.
 
-    Raises SettingsError if the server listens on an address other than loopback and has no keys, `anonymous` or
-    `user_header`; KeysError if the key file cannot be used.
+    Raises SettingsError if the server listens on an address other than loopback although there is no key file, and
+    neither `anonymous` nor `user_header` is set. Raises KeysError if the key file is unreadable or invalid.
     """
     keys = KeyFile(settings.keys_file).current()
     if keys is None and settings.anonymous == "auto" and not settings.user_header and not is_loopback(settings.host):
@@ -328,7 +328,7 @@ def check_exposure(settings: Settings) -> None:
 
 
 class Rights(NamedTuple):
-    """The role of a user, and the documents that the user reads and writes."""
+    """The role of a user, and the documents that the user may read and write."""
 
     role: str
     readable: Scope
@@ -336,16 +336,16 @@ class Rights(NamedTuple):
 
 
 class AccessRules:
-    """The tables `[[access]]` of a configuration file, for users and groups."""
+    """The access rules for users and groups: the tables `[[access]]` of a configuration file."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file. Raises SettingsError."""
+        """Read the file. Raises SettingsError if it is unreadable or invalid."""
         self._path = path
         self._file = _FollowedFile(path, self._read)
         self.rules()
 
     def rules(self) -> tuple["_Rule", ...]:
-        """Return the current rules. Raises SettingsError."""
+        """Return the rules, and read the file again if it has changed. Raises SettingsError."""
         try:
             return self._file.content()
         except OSError as error:
@@ -354,7 +354,7 @@ class AccessRules:
             raise SettingsError(f"{self._path} is not valid TOML: {error}") from error
 
     def rights(self, user: str, groups: Iterable[str] = ()) -> Rights | None:
-        """Combine the rules for a user into rights; None if no rule applies. Raises KeysError for an invalid file."""
+        """Combine the rules that apply to a user. Returns None without a rule. Raises KeysError for an invalid file."""
         try:
             rules = self.rules()
         except SettingsError as error:
@@ -379,7 +379,7 @@ class AccessRules:
 
 
 class _Rule(NamedTuple):
-    """One table `[[access]]`: users and groups, and their grant."""
+    """One table `[[access]]`: a grant, and the users and groups that receive it."""
 
     names: frozenset[str]
     is_for_everybody: bool
@@ -389,7 +389,7 @@ class _Rule(NamedTuple):
 
 
 def _rule(table: Mapping[str, Any], where: str) -> _Rule:
-    """Read a table `[[access]]`. Raises SettingsError, which names the file, the table and the allowed values."""
+    """Parse one table `[[access]]`. Raises SettingsError with `where`, the file and table, at the front."""
     refuse_unknown(table, (*_SUBJECTS, *_OBJECTS, "role"), where)
     everything, role, everybody = table.get("everything", False), table.get("role", "read"), table.get("everybody")
     users, groups, collections = (_texts(table, name, where) for name in ("user", "group", "collections"))

@@ -1,4 +1,4 @@
-"""A client of a running server's API, typed by `rag.messages`. It loads neither a model nor an index."""
+"""A client for the HTTP API of a running server. It needs neither a model nor an index."""
 
 import base64
 import math
@@ -30,20 +30,20 @@ _CONNECT_S = 10.0
 
 
 class _Problem(msgspec.Struct):
-    """The fields of an RFC 9457 problem that error messages use; each is None if the response lacks it."""
+    """The fields of an RFC 9457 problem that errors contain. A field that the response lacks is None."""
 
     detail: str | None = None
     field: str | None = None
 
     def as_error(self, status: int, default: str, retry_after: float | None) -> ClientError:
-        """Return the error for a status; its message is the detail of the problem, or `default`."""
+        """Return the error for an HTTP status. Its message is the detail of the problem, or `default` without one."""
         kind = _ERRORS.get(status, Rejected if 400 <= status < 500 else ClientError)
         detail = default if self.detail is None else " ".join(self.detail.split())[:_MAX_DETAIL_CHARS]
         return kind(detail, status=status, field=self.field, retry_after=retry_after)
 
 
 class Client:
-    """A client of one server, safe to use from many threads, and a context manager.
+    """A client for one server. It is a context manager and can be shared between threads.
 
     Every method raises a `rag.errors.ClientError`: Unavailable if the server cannot be reached or is too busy, Refused
     if the key is missing or lacks the permission, Rejected if the request is invalid.
@@ -52,14 +52,14 @@ class Client:
     def __init__(
         self, url: str, key: str | None = None, *, timeout: float = 75.0, patience: float = 30.0, http_proxy: str = ""
     ) -> None:
-        """Prepare a client, which connects on first use.
+        """Create a client, which connects on its first request.
 
         Args:
             url: address of the server, such as http://127.0.0.1:8642.
             key: a key from `pilotlight keys add`; None if the server requires none.
-            timeout: seconds without data after which a request fails; an answer in words may take 60.
-            patience: total seconds that a request waits and retries while the server is busy and sends Retry-After.
-            http_proxy: as the setting; variables such as HTTP_PROXY are not read unless it is `environment`.
+            timeout: seconds without data after which a request fails. An answer in words can take 60 seconds.
+            patience: maximum total seconds of waiting before retries. Busy responses with Retry-After are retried.
+            http_proxy: same as the setting `http_proxy`. Only `environment` uses variables such as HTTP_PROXY.
         """
         try:
             address = httpx.URL(url)
@@ -85,12 +85,12 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections, and end all waits."""
+        """Close the connections. Calls that wait in other threads raise ClientError."""
         self._closed.set()
         self._http.close()
 
     def status(self) -> dict[str, Any]:
-        """Return the state of the server: model, engine, generation, counts. Raises Unavailable while it loads."""
+        """Return the model, engine, generation and counts of the server. Raises Unavailable while the server loads."""
         return self._ask("/readyz", dict[str, Any])
 
     def search(self, query: str | SearchRequest, **options: Any) -> Answer:
@@ -98,7 +98,7 @@ class Client:
 
         Args:
             query: the query, or a request with its options.
-            options: fields of `SearchRequest`; the server chooses those that are left out.
+            options: fields of `SearchRequest`. For missing fields, the server uses its defaults.
 
         Returns:
             The hits, best first, with details of the search.
@@ -109,14 +109,14 @@ class Client:
         return self._ask(f"{API}/search", Answer, _fields(query, options))
 
     def answer(self, query: str, **options: Any) -> AnswerInWords:
-        """Answer in words; requires `answer_url` on the server.
+        """Answer a question in words. The server needs the setting `answer_url`.
 
         Args:
             query: the question.
             options: fields of `rag.messages.AnswerRequest`, such as `history`.
 
         Returns:
-            The answer, the hits, and `citations`, each with the number of its hit.
+            The answer, the hits, and the citations, each with the number of the cited hit.
 
         Raises:
             Unavailable, Refused, Rejected: see `Client`.
@@ -124,17 +124,17 @@ class Client:
         return self._ask(f"{API}/answer", AnswerInWords, _fields(query, options))
 
     def call_tool(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, list[str]]:
-        """Call a tool of `/mcp`.
+        """Call an MCP tool of the server.
 
         Args:
             name: name of the tool.
-            arguments: arguments of the tool, and perhaps `shown`, the ids of passages to leave out.
+            arguments: arguments of the tool. A search omits the passages whose ids are in `shown`.
 
         Returns:
-            The text of the result, and with `shown` the ids of its passages.
+            The text of the result, and the ids of its passages if the arguments include `shown`.
 
         Raises:
-            Rejected: the tool refuses the call, or the server has no tools.
+            Rejected: the tool refuses the call, or the server does not offer tools.
         """
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
         result = self._ask("/mcp", dict[str, Any], body).get("result") or {}
@@ -147,11 +147,11 @@ class Client:
         """Return a document with its passages.
 
         Args:
-            id: id of the document: the field `document` of a hit.
+            id: id of the document, such as the field `document` of a hit.
             collection: collection of the document.
 
         Raises:
-            Rejected: there is no such document.
+            Rejected: no document has this id.
         """
         return self._ask(f"{API}/documents/{quote(id, safe='')}", DocumentListing, params={"collection": collection})
 
@@ -166,15 +166,15 @@ class Client:
                     yield self._decode(line, DocumentListing)
 
     def push(self, url: str, content: str | bytes, **facts: Any) -> IndexChange:
-        """Push a document, replacing an earlier one at its address; requires a key with the role write.
+        """Push a document, which replaces an earlier document at its address. Requires a key with the role write.
 
         Args:
-            url: address of the document, which is not fetched.
-            content: text, or bytes; for bytes, also pass `content_type`, which may name a charset.
-            facts: further fields of `rag.messages.Push`, such as `date`; they override the values in the document.
+            url: address of the document. The server does not fetch it.
+            content: text or bytes. For bytes, also pass `content_type`, which may name a charset.
+            facts: further fields of `rag.messages.Push`, such as `date`. They override the values in the document.
 
         Returns:
-            The change, which the server has stored. Searches find the document within seconds; `wait` waits for that.
+            The change as the server has stored it. Pass it to `wait` to wait until searches find the document.
 
         Raises:
             Unavailable, Refused, Rejected: see `Client`.
@@ -183,14 +183,14 @@ class Client:
         return self._ask(f"{API}/documents", IndexChange, {"url": url, **body, **facts})
 
     def withdraw(self, url: str, collection: str = DEFAULT_COLLECTION) -> IndexChange:
-        """Withdraw a pushed document; requires a key with the role write.
+        """Withdraw a pushed document. Requires a key with the role write.
 
         Args:
             url: address of the document.
             collection: collection of the document.
 
         Returns:
-            The change, which the server has stored.
+            The change as the server has stored it.
 
         Raises:
             Rejected: no document was pushed to this address.
@@ -198,26 +198,26 @@ class Client:
         return self._ask(f"{API}/documents", IndexChange, params={"url": url, "collection": collection}, verb="DELETE")
 
     def change(self, id: int, collection: str = DEFAULT_COLLECTION) -> IndexChange:
-        """Return the state of a document that was pushed or withdrawn.
+        """Return a change: the state of a pushed or withdrawn document.
 
         Args:
             id: number of the change.
             collection: collection of the document.
 
         Raises:
-            Rejected: there is no such change, or it is no longer kept.
+            Rejected: the change does not exist, or its record has been deleted.
         """
         return self._ask(f"{API}/changes/{id}", IndexChange, params={"collection": collection})
 
     def index(self, *, full: bool = False, collection: str = DEFAULT_COLLECTION) -> Job:
-        """Rebuild the index from its sources; requires a key with the role write.
+        """Start to rebuild the index from its sources. Requires a key with the role write.
 
         Args:
             full: whether to reprocess unchanged pages too.
             collection: collection to rebuild.
 
         Returns:
-            The build, which has just begun; `wait` waits for its end.
+            The new build. Pass it to `wait` to wait for its end.
 
         Raises:
             Rejected: another build is running, or the collection has no sources.
@@ -229,7 +229,7 @@ class Client:
         return self._ask(f"{API}/index/{quote(id, safe='')}", Job)
 
     def cancel(self, id: str) -> Job:
-        """Stop a build; the live index does not change."""
+        """Stop a build. The live index does not change."""
         return self._ask(f"{API}/index/{quote(id, safe='')}", Job, verb="DELETE")
 
     def wait(self, work: Work, timeout: float = math.inf) -> Work:
@@ -243,7 +243,7 @@ class Client:
             The change or the build in its final state.
 
         Raises:
-            Unavailable: it has not ended in time.
+            Unavailable: the timeout has passed.
             ClientError: the build has failed.
         """
         end = monotonic() + timeout
@@ -279,7 +279,7 @@ class Client:
         params: Mapping[str, str] | None = None,
         accept: str = "application/json",
     ) -> Iterator[httpx.Response]:
-        """Send a request, retrying while the server is busy and sends Retry-After, and yield the open response."""
+        """Send a request, retry it after busy responses with Retry-After, and yield the response before its body."""
         headers = {"Accept": accept}
         request = self._http.build_request(method, self.url + path, json=body, params=params, headers=headers)
         try:

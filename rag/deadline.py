@@ -1,6 +1,6 @@
-"""The deadline of a request, which is set on arrival and checked before each wait.
+"""The deadline of a request, which is set when the request arrives and checked before each wait.
 
-A context variable holds it, so functions do not pass it along.
+It is stored in a context variable, so that functions do not need it as an argument.
 """
 
 import math
@@ -19,28 +19,28 @@ def arrive(moment: float) -> None:
 
 
 def waited() -> float:
-    """Return the seconds since the request of this context arrived, 0 if unknown."""
+    """Return the seconds since the request of this context arrived, or 0 if its arrival was not recorded."""
     moment = _arrival.get()
     return 0.0 if moment is None else time.monotonic() - moment
 
 
 def begin(seconds: float) -> None:
-    """Set the deadline of this context: `seconds` after the request arrived, or from now if its arrival is unknown."""
+    """Set the deadline to `seconds` after the arrival of the request, or from now if no arrival was recorded."""
     _end.set(time.monotonic() - waited() + seconds)
 
 
 def lift() -> None:
-    """Remove the deadline of this context, for a response that streams after the search."""
+    """Remove the deadline of this context, so that a response can be streamed after the search."""
     _end.set(math.inf)
 
 
 def end() -> float:
-    """Return the deadline as a time of `time.monotonic`, infinity if there is none."""
+    """Return the deadline as a time of `time.monotonic`, or infinity if there is none."""
     return _end.get()
 
 
 def remaining() -> float:
-    """Return the seconds until the deadline, 0 if it has passed, infinity if there is none."""
+    """Return the seconds until the deadline: 0 if it has passed, and infinity if there is none."""
     return max(0.0, _end.get() - time.monotonic())
 
 

@@ -1,6 +1,6 @@
-"""Conversion of JSON fields to structs, with errors that name the field and its allowed values.
+"""Convert JSON fields to structs. Errors name the field and its allowed values.
 
-The words of an error come from the JSON Schema of the struct, which `/openapi.json` shows too.
+The allowed values are taken from the JSON Schema of the struct, which is also part of `/openapi.json`.
 """
 
 import re
@@ -16,17 +16,17 @@ T = TypeVar("T", bound=msgspec.Struct)
 Schema = Mapping[str, Any]
 
 REF = "#/components/schemas/"
-# A visible character. The invisible ones are listed, because JSON Schema has no names for classes of characters.
+# Matches a visible character. All invisible ones are listed, because JSON Schema has no names for character classes.
 SOMETHING = (
     "[^\\u0000-\\u0020\\u007f-\\u00a0\\u00ad\\u061c\\u115f\\u1160\\u1680\\u180e\\u2000-\\u200f\\u2028-\\u202f"
     "\\u205f-\\u206f\\u3000\\ufeff\\ufff9-\\ufffb]"
 )
-# A character that Python does not count as white space.
+# Matches a character that is not white space for `str.isspace`.
 NOT_ONLY_SPACE = "[^\\t-\\r\\u001c-\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]"
 _VISIBLE = re.compile(SOMETHING)
 _FIELD_PROBLEM = re.compile(r"Object (?P<problem>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
 _TOO_LONG = re.compile(r"Expected `str` of length <= (\d+)")
-# JSON type: its name in errors, the suffix of its limits `min…` and `max…`, and the words around these limits
+# JSON type: (name in messages, suffix of the keywords `min…` and `max…`, words before and after their values)
 _KINDS = {
     "boolean": ("true or false", "", "", ""),
     "string": ("text", "Length", " of", " characters"),
@@ -44,12 +44,12 @@ def is_blank(text: str) -> bool:
 
 
 def quoted(name: str) -> str:
-    """Return a client's text in quotation marks for an error: ASCII, and at most 40 characters."""
+    """Quote a client's text for an error message, as ASCII and truncated to 40 characters."""
     return ascii(name if len(name) <= 40 else name[:39] + "…")
 
 
 def refuse_unknown(names: Iterable[str], fields: Iterable[str], owner: str) -> None:
-    """Raise FieldError for the first of `names` that is not among `fields`, the fields of `owner`."""
+    """Raise FieldError for the first name that is not in `fields`. The message says that these belong to `owner`."""
     fields = tuple(fields)
     for name in names:
         if name not in fields:
@@ -57,16 +57,16 @@ def refuse_unknown(names: Iterable[str], fields: Iterable[str], owner: str) -> N
 
 
 def decode(fields: Mapping[str, Any], kind: type[T], owner: str = "this request", *, strict: bool = True) -> T:
-    """Convert JSON fields to a struct; a field that is null counts as absent.
+    """Convert JSON fields to a struct. A field that is null counts as absent.
 
     Args:
         fields: values by field name.
         kind: type of the struct.
-        owner: the thing that has these fields, for an error.
-        strict: whether numbers must be JSON numbers; if not, they may be text, as in a query string.
+        owner: name of the object with these fields, for error messages.
+        strict: whether numbers must be JSON numbers. If false, text is converted, as in a query string.
 
     Raises:
-        FieldError: a field is missing, unknown or has a value that is not allowed.
+        FieldError: a field is missing or unknown, or its value is not allowed.
     """
     names = kind.__struct_encode_fields__
     present = {name: value for name, value in fields.items() if value is not None or name not in names}
@@ -83,7 +83,7 @@ def decode(fields: Mapping[str, Any], kind: type[T], owner: str = "this request"
 
 
 def check(struct: msgspec.Struct) -> None:
-    """Raise FieldError for a field that `decode` would refuse, in a struct that Python code has created."""
+    """Check the fields of a struct that was not created by `decode`. Raises FieldError as `decode` does."""
     try:
         msgspec.convert(msgspec.structs.asdict(struct), type(struct))
     except msgspec.ValidationError as error:
@@ -97,7 +97,7 @@ def components(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _field_error(message: str, kind: type[msgspec.Struct]) -> FieldError:
-    """Return the FieldError for a message of msgspec, such as "Expected `int`, got `str` - at `$.filter.k`"."""
+    """Convert a message of msgspec, such as "Expected `int`, got `str` - at `$.filter.k`", to a FieldError."""
     text, _, place = message.partition(" - at `")
     place = place.removesuffix("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
     path = place.replace("[...]", "")
@@ -114,7 +114,7 @@ def _field_error(message: str, kind: type[msgspec.Struct]) -> FieldError:
 
 
 def _must_be(schema: Schema, schemas: Schema) -> str:
-    """Describe the allowed values of a schema."""
+    """Describe the values that a schema allows."""
     if "$ref" in schema:
         return _must_be(schemas[schema["$ref"].removeprefix(REF)], schemas)
     if "anyOf" in schema:

@@ -1,4 +1,4 @@
-"""Errors of the application; `status` is the HTTP status. `embedder.errors` shows the whole tree.
+"""The errors of the application, each with its HTTP status. `embedder.errors` shows the whole hierarchy.
 
 RagError
 ├── SettingsError, KeysError, DatasetError, FingerprintMismatch, NotPublished
@@ -16,16 +16,16 @@ from embedder.errors import PilotlightError
 
 
 class RagError(PilotlightError):
-    """Base of the application's errors."""
+    """The base class of the application's errors."""
 
-    status: int | None = None  # None: 500, and clients do not get the message
+    status: int | None = None  # HTTP status; if None, the response is 500 and omits the message
 
     def __init_subclass__(cls, status: int | None = None) -> None:
         cls.status = status or cls.status
 
 
 class SettingsError(RagError):
-    """An invalid setting or command line; the message names it, its value, and the allowed values."""
+    """An invalid setting or command line. The message contains the name, the value and the allowed values."""
 
 
 class QueryError(RagError, status=400):
@@ -33,7 +33,7 @@ class QueryError(RagError, status=400):
 
 
 class FieldError(QueryError):
-    """An invalid field of a request; the message names it and its allowed values."""
+    """An invalid field of a request. The message contains its name and the allowed values."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(detail)
@@ -41,7 +41,7 @@ class FieldError(QueryError):
 
 
 class NotThere(RagError, status=404):
-    """Something that a request names does not exist; `field` is the field of the request."""
+    """An object that a request names does not exist. `field` is the name of the request's field."""
 
     def __init__(self, detail: str, field: str = "id") -> None:
         super().__init__(detail)
@@ -58,14 +58,14 @@ class CollectionMissing(NotThere):
 
 
 class JobMissing(NotThere):
-    """A job that never existed, or is no longer kept."""
+    """A job that never existed, or whose record has been deleted."""
 
     def __init__(self, job: str) -> None:
         super().__init__(f"there is no job {job[:80]!r}: it never existed, or is no longer kept")
 
 
 class RequestRefused(RagError):
-    """A push or a job that is not allowed (403), or a document that is unreadable (415) or too large (413)."""
+    """A push or job that is invalid (400) or not allowed (403), or a document of a wrong type (415) or size (413)."""
 
     def __init__(self, field: str, detail: str, status: int = 400) -> None:
         super().__init__(f"{field} {detail}")
@@ -77,7 +77,7 @@ class QueueFull(RagError, status=429):
 
 
 class StorageFull(RagError, status=507):
-    """There is no room for a document."""
+    """A document does not fit on the disk or into the limit of its collection."""
 
 
 class JobConflict(RagError, status=409):
@@ -89,7 +89,7 @@ class NotConfigured(RagError, status=501):
 
 
 class NotReady(RagError, status=503):
-    """The retriever cannot answer yet."""
+    """The retriever is still loading, so it cannot answer yet."""
 
 
 class DeadlinePassed(RagError, status=503):
@@ -104,7 +104,7 @@ class KeysError(RagError):
 
 
 class FingerprintMismatch(RagError):
-    """The index was built by an embedder with different vectors; the message names the differing fields."""
+    """The index was built with an embedder that makes different vectors. The message names the fields that differ."""
 
 
 class NotPublished(RagError):
@@ -120,19 +120,19 @@ class DatasetError(RagError):
 
 
 class AnswerError(RagError, status=502):
-    """An answer could not be written."""
+    """An answer in words could not be generated."""
 
 
 class EndpointFailed(AnswerError):
-    """The endpoint cannot be reached, refuses requests, or violates the protocol (502)."""
+    """The endpoint of `answer_url` cannot be reached, refuses requests, or violates the protocol."""
 
 
 class EndpointSlow(AnswerError, status=504):
-    """The endpoint took too long."""
+    """The endpoint of `answer_url` did not answer in time."""
 
 
 class ClientError(RagError):
-    """A request of the client failed; `status` is that of HTTP, None without a response."""
+    """A request of `rag.Client` failed. `status` is the HTTP status, or None if there was no response."""
 
     def __init__(
         self, detail: str, *, status: int | None = None, field: str | None = None, retry_after: float | None = None
@@ -144,7 +144,7 @@ class ClientError(RagError):
 
 
 class Unavailable(ClientError):
-    """The server was not reached, or cannot answer now."""
+    """The server cannot be reached, or is too busy to answer."""
 
 
 class Refused(ClientError):
@@ -152,4 +152,4 @@ class Refused(ClientError):
 
 
 class Rejected(ClientError):
-    """The request is invalid; `field` names the field at fault."""
+    """The request is invalid. `field` is the name of the invalid field, if the server returned it."""

@@ -32,9 +32,9 @@ from rag.query.request import (
 )
 from rag.query.results import Answer, Span, Suggestion
 
-MAX_BATCH_QUERIES = 32  # one run of the model
-MAX_EMBEDDED_TEXTS = 2048  # limit of OpenAI
-MAX_RANKED_TEXTS = 1000  # limit of Cohere
+MAX_BATCH_QUERIES = 32  # encoded in one run of the model
+MAX_EMBEDDED_TEXTS = 2048  # as in OpenAI's API
+MAX_RANKED_TEXTS = 1000  # same as Cohere's API
 MAX_PROVED_CHARS = 1_000_000
 MAX_TEXT_CHARS = 100_000
 EVENT_STREAM = "text/event-stream"  # https://html.spec.whatwg.org/multipage/server-sent-events.html
@@ -59,8 +59,8 @@ Url = Annotated[
         description="http or https address without a fragment; it is not fetched",
     ),
 ]
-# `Filter.parse` checks these patterns; the schema only shows them. msgspec 0.20 to 0.22 corrupts memory if a union has
-# a text with a checked pattern and a list. tests/rag/test_client.py looks for such unions.
+# These patterns only document the schema, and `Filter.parse` checks them. msgspec 0.20 to 0.22 corrupts memory if a
+# union has a text with a checked pattern and a list. tests/rag/test_client.py fails if a struct has such a union.
 _Value = Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS, extra_json_schema={"pattern": NOT_ONLY_SPACE})]
 _Values = _Value | Annotated[list[_Value], Meta(min_length=1, max_length=MOST_VALUES)]
 _MetadataFilter = Annotated[dict[_Value, _Values | None], Meta(max_length=MOST_VALUES)]
@@ -76,18 +76,18 @@ _OUTCOMES = {"items": {"oneOf": [{"$ref": f"#/components/schemas/{name}"} for na
 
 
 class Request(Struct, forbid_unknown_fields=True):
-    """The base of requests. Unknown fields are refused, and null counts as absent."""
+    """The base class of requests. Unknown fields are refused, and null counts as absent."""
 
 
 class Days(Request, rename={"first": "from", "last": "to"}):
-    """A period of days; without `from` or `to` it has no bound on that side."""
+    """A period of days. Without `from` it has no beginning, and without `to` it has no end."""
 
     first: Day | None = None
     last: Day | None = None
 
 
 class FilterFields(Request):
-    """A filter of documents: every field must match, by any of its values."""
+    """A filter of documents. A document must match every field, and at least one value of a field with several."""
 
     source: Annotated[_Values | None, Meta(description="source of the documents, spelled as it was indexed")] = None
     url_prefix: Annotated[_Addresses | None, Meta(description="at this address or below it")] = None
@@ -113,7 +113,7 @@ class BatchAnswer(Struct):
 
 
 class SuggestRequest(Request):
-    """The text typed so far, which suggestions complete."""
+    """The beginning of a query that suggestions complete."""
 
     q: Query
     k: Annotated[int, Meta(ge=1, le=MAX_SUGGESTIONS, description="maximum number of suggestions")] = DEFAULT_SUGGESTIONS
@@ -122,20 +122,20 @@ class SuggestRequest(Request):
 
 
 class Suggestions(Struct):
-    """Queries to choose from, the likeliest first."""
+    """Suggested queries, the most likely first."""
 
     suggestions: list[Suggestion]
 
 
 class Exchange(Request):
-    """A question and its answer, earlier in a conversation."""
+    """An earlier question in a conversation, and its answer."""
 
     question: Query
     answer: Annotated[str, Meta(max_length=MAX_ANSWER_CHARS)]
 
 
 class AnswerRequest(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question to answer from the hits of a search, with the conversation so far."""
+    """A question to answer from the hits of a search, with the earlier conversation."""
 
     # A short question is assumed to continue the conversation.
     history: Annotated[list[Exchange], Meta(max_length=MAX_EXCHANGES, description="the latest one last")] = field(
@@ -155,12 +155,12 @@ class Event(NamedTuple):
     data: str
 
     def encode(self) -> bytes:
-        """Return the event as bytes to send; `data` must not have line breaks, and JSON has none."""
+        """Return the bytes of the event. `data` must not contain line breaks, which JSON never does."""
         return f"event: {self.name}\ndata: {self.data}\n\n".encode()
 
 
 def event_of(name: str, value: Any) -> Event:
-    """Return an event that carries a JSON-ready value."""
+    """Return an event whose data is a JSON-ready value."""
     return Event(name, json.dumps(value, ensure_ascii=False))
 
 
@@ -182,7 +182,7 @@ _VERDICT = (
 
 
 class Proof(Struct, frozen=True):
-    """The comparison of one sentence with the passages; the meaning of a paraphrase is not checked."""
+    """The comparison of one sentence with the passages. The meaning of a paraphrase is not checked."""
 
     start: Annotated[int, Meta(ge=0, description="index of the first character of the sentence in the text")]
     end: Count
@@ -201,7 +201,7 @@ class Proof(Struct, frozen=True):
 
 
 class AnswerInWords(Answer, frozen=True, kw_only=True):
-    """The results of a search, and the answer that was written from its hits."""
+    """The results of a search, and the answer in words that was generated from its hits."""
 
     answer: str
     citations: list[Citation]
@@ -227,7 +227,7 @@ class Verification(Struct):
 
 
 class Edit(Struct, frozen=True):
-    """A sentence that differs, before and after."""
+    """A sentence before and after a change."""
 
     old: Annotated[str | None, Meta(description="null if it was added")]
     new: Annotated[str | None, Meta(description="null if it was removed")]
@@ -301,7 +301,7 @@ _FEEDBACK = (
 
 
 class FeedbackRequest(Request):
-    """Feedback on a hit: a judgement, or that it was opened."""
+    """Feedback on a search: a hit was opened or judged, or the hits were displayed."""
 
     search_id: Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="`search_id` of an answer")]
     feedback: Annotated[FeedbackKind, Meta(description=_FEEDBACK)]
@@ -309,7 +309,7 @@ class FeedbackRequest(Request):
 
 
 class EmbeddingRequest(Struct):
-    """Texts to embed, in OpenAI's format. Other fields of the format are ignored; long texts are truncated."""
+    """Texts to embed, in OpenAI's format. Other fields of that format are ignored, and long texts are truncated."""
 
     input: Text | Annotated[list[Text], Meta(min_length=1, max_length=MAX_EMBEDDED_TEXTS)]
     model: Annotated[str, Meta(max_length=1000, description="name of the model, as in /readyz")] = ""
@@ -358,7 +358,7 @@ _TextFields = Annotated[dict[str, Any], Meta(extra_json_schema=_TEXT_FIELDS)]
 
 
 class RerankRequest(Struct):
-    """Texts to rank by relevance to a query, in the format of Cohere and Jina, whose other fields are ignored."""
+    """Texts to rank by relevance to a query, in the format of Cohere and Jina. Other fields of it are ignored."""
 
     query: Annotated[str, Meta(min_length=1, max_length=MAX_QUERY_CHARS)]
     documents: Annotated[list[Text | _TextFields], Meta(min_length=1, max_length=MAX_RANKED_TEXTS)]
@@ -421,7 +421,7 @@ _MetaValues = _MetaValue | Annotated[list[_MetaValue], Meta(min_length=1, max_le
 
 
 class Access(Request):
-    """The users and groups that may read a document; no one if both are empty."""
+    """The users and groups that may read a document. If both lists are empty, nobody may read it."""
 
     users: _Readers | None = None
     groups: _Readers | None = None
@@ -438,12 +438,12 @@ _MediaType = Annotated[
 ]
 
 
-# Decoding does not check this pattern, because that takes 36 times the memory.
+# The pattern is only shown in the schema, because checking it needs 36 times the memory of the text.
 _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 
 class Push(Request):
-    """A document as text, or as bytes in base64. Title, language, date and metadata override those in it."""
+    """A document as text, or as bytes in base64. Title, language, date and metadata override those in the document."""
 
     url: Url
     text: str | None = None
@@ -461,7 +461,7 @@ class Push(Request):
 
 
 class IndexChange(Struct):
-    """A pushed or withdrawn document and its state. Changes are numbered within a collection."""
+    """A pushed or withdrawn document, with its state. Each collection numbers its changes."""
 
     id: Count
     collection: str
@@ -475,7 +475,7 @@ class IndexChange(Struct):
 
 
 class PushQueue(Struct):
-    """The documents that were pushed to a collection."""
+    """The state of the documents that were pushed to a collection."""
 
     collection: str
     queued: Annotated[int, Meta(ge=0, description="changes that wait to be indexed")]
@@ -497,13 +497,13 @@ class ToolMessage(Struct):
 
 
 class InCollection(Request):
-    """A collection."""
+    """A request about one collection."""
 
     collection: Collection = DEFAULT_COLLECTION
 
 
 class InPushed(Request):
-    """A collection that documents are pushed to."""
+    """A request about the documents that were pushed to a collection."""
 
     collection: Name = DEFAULT_COLLECTION
 
@@ -515,7 +515,7 @@ class Withdrawal(InPushed, kw_only=True):
 
 
 class BuildRequest(Request):
-    """A build of the sources of the index."""
+    """A request to rebuild a collection from its sources."""
 
     full: Annotated[bool, Meta(description="whether to reprocess unchanged pages too")] = False
     collection: Name = DEFAULT_COLLECTION
@@ -535,7 +535,7 @@ class Job(Struct):
 
 
 class Jobs(Struct):
-    """The builds that the server remembers, newest first."""
+    """The running build and the latest ended builds of the server, newest first."""
 
     jobs: list[Job]
 

@@ -1,4 +1,4 @@
-"""Adapters: Pilotlight as a retriever of LangChain and as tools of MCP.
+"""Adapters, which offer Pilotlight as a LangChain retriever and as MCP tools.
 
-May import `query`, `client`, `answer`, `insights` and `serving`.
+The package may import `query`, `client`, `answer`, `insights` and `serving`.
 """

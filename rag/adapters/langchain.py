@@ -1,4 +1,4 @@
-"""Pilotlight as a retriever of LangChain."""
+"""A LangChain retriever that searches with Pilotlight."""
 
 from typing import Any, Protocol
 
@@ -14,16 +14,16 @@ FACTS = ("title", "section", "document", "score", "language", "date", "content_t
 
 
 class Searcher(Protocol):
-    """A `rag.Client`, or a `rag.serving.live.LiveRetriever` in the same process."""
+    """The interface that `rag.Client` and, in the same process, `rag.serving.live.LiveRetriever` implement."""
 
     def search(self, query: SearchRequest) -> Answer:
         """Return the passages that answer a query best."""
 
 
 class PilotlightRetriever(BaseRetriever):
-    """A retriever of LangChain, which raises the errors of its searcher.
+    """A LangChain retriever that raises the errors of its searcher.
 
-    Names in `FACTS`, and `source`, replace metadata of the documents with the same names. Chains cite `source`.
+    The keys in `FACTS` and `source`, which chains cite, override metadata of a document with the same keys.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -33,13 +33,13 @@ class PilotlightRetriever(BaseRetriever):
     mode: Mode = "hybrid"
     filter: dict[str, Any] | None = None
     collection: str = DEFAULT_COLLECTION
-    collections: list[str] | str | None = None  # replaces `collection`; "*" for all
+    collections: list[str] | str | None = None  # overrides `collection`; "*" for all collections
     rerank: bool = False
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        """Return the passages that answer a query; `k` of this call overrides that of the retriever."""
+        """Return the passages that answer a query. The argument `k` overrides the field `k`."""
         filter = Filter.parse(self.filter) if self.filter else None
         limit = self.k if k is None else k
         options = {name: getattr(self, name) for name in ("mode", "collection", "collections", "rerank")}

@@ -1,6 +1,7 @@
-"""The tools over the Model Context Protocol, by the official SDK; needs the extra `pilotlight[mcp]`.
+"""Serve the tools over the Model Context Protocol with the official SDK. Requires the extra `pilotlight[mcp]`.
 
-Results are only text, because some clients would show a model only the structured content, and others both.
+Results contain text but no structured content. With both, some clients show a model only the structured content, and
+others show it both.
 """
 
 import json
@@ -24,12 +25,12 @@ Call = Callable[[str, Mapping[str, Any]], Reply]
 
 INSTRUCTIONS = f"""Searches collections of documents by meaning and words, and reads them. Search with a whole
 question; read more by address where a passage is not enough; grep for exact names. Cite addresses. {DATA}"""
-_REMEMBERED = 1000  # last passages of a session
+_MAX_SHOWN_IDS = 1000  # sent with each search
 _READS = ToolAnnotations(read_only_hint=True)
 
 
 def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]:
-    """Return a server of the tools; `call` runs a tool. `shown` collects the passages that a session has seen."""
+    """Return an MCP server that runs tools by `call`. If `shown` is set, searches omit passages with these ids."""
 
     async def list_tools(context: Any, parameters: Any) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(**each, annotations=_READS) for each in describe_tools()])
@@ -37,7 +38,7 @@ def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]
     async def call_tool(context: Any, parameters: Any) -> CallToolResult:
         arguments = dict(parameters.arguments or {})
         if shown is not None and parameters.name == "search":
-            arguments["shown"] = list(shown)[-_REMEMBERED:]
+            arguments["shown"] = list(shown)[-_MAX_SHOWN_IDS:]
         try:
             text, ids = await run_sync(call, parameters.name, arguments)
         except PilotlightError as error:
@@ -53,7 +54,7 @@ def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]
 
 
 def serve_stdio(call: Call) -> None:
-    """Serve over standard input and output until the client disconnects, showing no passage twice."""
+    """Serve over standard input and output until the client disconnects. No search repeats an earlier passage."""
 
     async def serve() -> None:
         server = make_server(call, {})
@@ -64,15 +65,15 @@ def serve_stdio(call: Call) -> None:
 
 
 def answer_post(call: Call, headers: Iterable[tuple[str, str]], message: Any) -> tuple[bytes, int]:
-    """Answer one POST of streamable HTTP without sessions.
+    """Answer one POST request of MCP's streamable HTTP transport, without a session.
 
     Args:
-        call: runs a tool.
-        headers: names and values; each character is a byte (WSGI).
-        message: body of the request, decoded.
+        call: function that runs a tool.
+        headers: names and values of the request headers, decoded as Latin-1 (WSGI).
+        message: JSON body of the request, decoded.
 
     Returns:
-        Body and status of the response.
+        The body and the status code of the response.
     """
     logging.getLogger("mcp").setLevel(logging.WARNING)
 

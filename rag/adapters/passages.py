@@ -1,4 +1,4 @@
-"""Documents and passages as text for a language model: delimited, under headings, within a budget of tokens."""
+"""Format documents and passages as delimited text for a language model, within a budget of tokens."""
 
 import re
 from collections import Counter
@@ -19,12 +19,12 @@ _CONTEXT_CHARS = 160
 _MAX_MATCHES = 20
 _REST_TOKENS = 12  # tokens of the line "… and 12 more"
 _BATCH_PASSAGES = 16
-_MAX_HEADING_CHARS = 2_000_000  # total of all paths; after that, only the last headings are kept
+_MAX_HEADING_CHARS = 2_000_000  # total of heading paths; further paths are cut to their last heading
 _MAX_ANCHOR_CHARS = 200
-# Tokens by class of characters, fitted so that the sum is at least the count of each of five tokenizers (two of OpenAI,
-# Claude 2, DeepSeek, WordPiece) for documentation, code, addresses, numbers, and text in a dozen scripts.
+# Tokens for each match of a pattern, fitted so that their sum is at least the count of each of five tokenizers (two of
+# OpenAI, Claude 2, DeepSeek, WordPiece). The texts were documentation, code, addresses, numbers and a dozen scripts.
 _TOKENS = {
-    r"[A-Z]?[a-z]{2,}|[A-Z]{3,}": 0.98,  # words, also within names like getUserById
+    r"[A-Z]?[a-z]{2,}|[A-Z]{3,}": 0.98,  # words, including those in names such as getUserById
     r"(?<![A-Za-z])[A-Za-z]{1,2}(?![a-z])": 0.4,
     r"(?<=[A-Za-z]{6})[a-z]": 0.26,
     r"[A-Z](?=[A-Z0-9])": 0.3,
@@ -41,15 +41,15 @@ _TOKENS = {
 
 
 def count_tokens(text: str) -> int:
-    """Estimate a text's tokens for common tokenizers. The estimate is seldom too low."""
+    """Estimate the number of tokens of a text for common tokenizers. The estimate is seldom too low."""
     return round(sum(cost * len(re.findall(pattern, text)) for pattern, cost in _TOKENS.items()) + 0.5)
 
 
 class DocumentExcerpt:
-    """Passages of a document by index. A run is a sequence of adjacent passages under one heading path."""
+    """Selected passages of a document, by their index. A run is a range of adjacent passages with one heading path."""
 
     def __init__(self, document: OpenDocument) -> None:
-        """Take a document; then `load_headings` or `load_around` selects its passages."""
+        """Create an excerpt without passages. Call `load_headings` or `load_around` to select some."""
         self.document = document
         self.url, self.title = document.facts["url"], document.facts["title"]
         self.age = age_of(document.facts["fetched_at"], document.facts["date"])
@@ -60,21 +60,21 @@ class DocumentExcerpt:
         self._costs: dict[int, int] = {}
 
     def load_headings(self) -> None:
-        """Select all passages and read their headings; their texts are read on demand."""
+        """Select all passages and read their headings. Their texts are read on demand."""
         characters = 0
         path = short_path = ""
-        for place, (url, section, tokens) in enumerate(self.document.headings()):
+        for index, (url, section, tokens) in enumerate(self.document.headings()):
             if section != path:
                 path, short_path = section, section
                 characters += len(section)
                 if characters > _MAX_HEADING_CHARS:
                     short_path = section.rpartition(SEPARATOR)[2]
-            self._headings[place] = url, short_path, tokens
+            self._headings[index] = url, short_path, tokens
 
-    def load_around(self, place: int, distance: int) -> int:
-        """Select a passage and its neighbours up to a distance; return their number of characters."""
-        first, characters = max(0, place - distance), 0
-        for at, passage in enumerate(self.document.passages(first, place + distance + 1), first):
+    def load_around(self, index: int, distance: int) -> int:
+        """Select a passage with up to `distance` passages before and after it. Returns their length in characters."""
+        first, characters = max(0, index - distance), 0
+        for at, passage in enumerate(self.document.passages(first, index + distance + 1), first):
             self._headings[at] = passage["url"], passage["section"], 0
             self._passages[at] = passage
             characters += len(passage["text"])
@@ -83,100 +83,103 @@ class DocumentExcerpt:
 
     @cached_property
     def runs(self) -> list[range]:
-        """The runs of the selected passages."""
+        """The selected passages, grouped into runs."""
         groups = groupby(enumerate(sorted(self._headings)), key=lambda each: (each[1] - each[0], self.section(each[1])))
-        runs = [[place for _, place in run] for _, run in groups]
+        runs = [[index for _, index in run] for _, run in groups]
         return [range(run[0], run[-1] + 1) for run in runs]
 
-    def run_of(self, place: int) -> range:
-        """Return the run of a passage."""
-        return next(run for run in self.runs if place in run)
+    def run_of(self, index: int) -> range:
+        """Return the run that contains a passage."""
+        return next(run for run in self.runs if index in run)
 
-    def section(self, place: int) -> str:
+    def section(self, index: int) -> str:
         """Return the heading path of a passage."""
-        return self._headings[place][1]
+        return self._headings[index][1]
 
-    def passage(self, place: int) -> dict[str, Any]:
-        """Return a passage; if it is not in memory, read it with some that follow."""
-        if place not in self._passages:
+    def passage(self, index: int) -> dict[str, Any]:
+        """Return a passage. If it is not in memory, read it together with the next passages."""
+        if index not in self._passages:
             deadline.check()
-            self._passages |= enumerate(self.document.passages(place, place + _BATCH_PASSAGES), place)
-        return self._passages[place]
+            self._passages |= enumerate(self.document.passages(index, index + _BATCH_PASSAGES), index)
+        return self._passages[index]
 
-    def text(self, place: int) -> str:
+    def text(self, index: int) -> str:
         """Return the text of a passage as Markdown."""
-        passage = self.passage(place)
+        passage = self.passage(index)
         return as_markdown(passage["text"], passage["blocks"])
 
-    def place_of(self, anchor: str) -> int | None:
-        """Return the place of the first passage with an anchor, or with a heading of that name in its text."""
-        for place, (url, _, _) in self._headings.items():
+    def index_of(self, anchor: str) -> int | None:
+        """Return the index of the first passage with an anchor, else with a line of its words, or None."""
+        for index, (url, _, _) in self._headings.items():
             if url.endswith(f"#{anchor}"):
-                return place
+                return index
         words = re.findall(r"\w+", anchor[:_MAX_ANCHOR_CHARS])
         if words:
-            heading, place = line_of(words), 0
+            heading, index = line_of(words), 0
             for batch in self.document.batches():
                 deadline.check()
                 for passage in batch:
                     if heading.search(passage["text"]):
-                        return place
-                    place += 1
+                        return index
+                    index += 1
         return None
 
-    def tokens(self, places: Iterable[int]) -> int:
-        """Return the number of tokens of passages, as counted by the index."""
-        return sum(self._headings[place][2] for place in places)
+    def tokens(self, indexes: Iterable[int]) -> int:
+        """Return the total number of tokens of passages, as counted when the document was indexed."""
+        return sum(self._headings[index][2] for index in indexes)
 
-    def cost(self, places: Iterable[int]) -> int:
-        """Estimate the tokens of passages from their texts."""
-        return sum(map(self._cost, places))
+    def cost(self, indexes: Iterable[int]) -> int:
+        """Estimate the total number of tokens of passages with `count_tokens`."""
+        return sum(map(self._cost, indexes))
 
-    def _cost(self, place: int) -> int:
-        if place not in self._costs:
-            self._costs[place] = count_tokens(neutralise(self.text(place))) + 1
-        return self._costs[place]
+    def _cost(self, index: int) -> int:
+        if index not in self._costs:
+            self._costs[index] = count_tokens(neutralise(self.text(index))) + 1
+        return self._costs[index]
 
-    def heading(self, row: int) -> str:
-        """Return the title and heading path of a passage."""
-        section = section_within(self.title, self._headings[row][1])
+    def heading(self, index: int) -> str:
+        """Return the title of the document joined with the heading path of a passage."""
+        section = section_within(self.title, self._headings[index][1])
         return SEPARATOR.join(filter(None, [self.title, section])) or self.url
 
-    def citation(self, rows: Sequence[int]) -> str:
-        """Return the heading and the address of passages."""
-        return f"{self.heading(rows[0])} ({self._headings[rows[0]][0]})"
+    def citation(self, indexes: Sequence[int]) -> str:
+        """Return the heading path and the address of the first of some passages."""
+        return f"{self.heading(indexes[0])} ({self._headings[indexes[0]][0]})"
 
-    def block(self, number: int, rows: Sequence[int], text: str | None = None, **facts: str) -> str:
-        """Enclose passages of a run, or `text` instead of them, in delimiters. An ellipsis marks each gap."""
+    def block(self, number: int, indexes: Sequence[int], text: str | None = None, **facts: str) -> str:
+        """Return passages, or `text` instead, with a header between delimiters. An ellipsis marks omitted passages."""
         if text is None:
-            stretches = groupby(enumerate(rows), key=lambda each: each[1] - each[0])
-            text = "\n…\n".join("\n".join(self.text(row) for _, row in stretch) for _, stretch in stretches)
-        url = self._headings[rows[0]][0]
-        about = {"Section": self.heading(rows[0]), "Url": url, "Version": self.version, "Age": self.age}
+            stretches = groupby(enumerate(indexes), key=lambda each: each[1] - each[0])
+            text = "\n…\n".join("\n".join(self.text(index) for _, index in stretch) for _, stretch in stretches)
+        url = self._headings[indexes[0]][0]
+        about = {"Section": self.heading(indexes[0]), "Url": url, "Version": self.version, "Age": self.age}
         return delimited(number, about | facts, text)
 
-    def blocks(self, rows: range, room: float, **facts: str) -> tuple[list[str], int | None]:
-        """Return blocks of the rows that fit, and the first row that does not fit. The first block has the facts."""
+    def blocks(self, indexes: range, budget: float, **facts: str) -> tuple[list[str], int | None]:
+        """Return the first blocks that fit a budget, and the index of the first passage that does not fit, or None.
+
+        Each block has passages of one run. The header of the first block includes `facts`.
+        """
         blocks: list[str] = []
         for run in self.runs:
-            if not (inside := run[max(0, rows.start - run.start) : max(0, rows.stop - run.start)]):
+            if not (inside := run[max(0, indexes.start - run.start) : max(0, indexes.stop - run.start)]):
                 continue
-            room -= count_tokens(self.block(10, inside, "", **facts))
-            fitting = inside[: sum(1 for _ in takewhile(room.__ge__, accumulate(map(self._cost, inside))))]
+            budget -= count_tokens(self.block(10, inside, "", **facts))
+            fitting = inside[: sum(1 for _ in takewhile(budget.__ge__, accumulate(map(self._cost, inside))))]
             if not fitting and not blocks:
                 cut_text = neutralise(self.text(inside[0]))
-                cut_text = cut_text[: int(len(cut_text) * max(0.0, room - 20) / self._cost(inside[0]) * 0.8)]
+                cut_text = cut_text[: int(len(cut_text) * max(0.0, budget - 20) / self._cost(inside[0]) * 0.8)]
                 blocks.append(self.block(1, inside, f"{cut_text}… (cut: raise max_tokens)", **facts))
                 fitting = inside[:1]
             elif fitting:
                 blocks.append(self.block(len(blocks) + 1, fitting, **facts))
             if len(fitting) < len(inside):
                 return blocks, inside[len(fitting)]
-            room, facts = room - self.cost(fitting), {}
+            budget, facts = budget - self.cost(fitting), {}
         return blocks, None
 
-    def outline(self, room: float) -> str:
-        """Return an outline of the headings, with sizes and addresses, as deep as the budget allows."""
+    def outline(self, budget: float) -> str:
+        """Return an outline of the headings with tokens and addresses, as many levels as fit the budget."""
         nodes: list[_Heading] = []
         above: list[_Heading] = []
         for run in self.runs:
@@ -199,13 +202,13 @@ class DocumentExcerpt:
         for node, line in zip(nodes, lines, strict=True):
             costs_by_depth[node.depth] += count_tokens(neutralise(line)) + 1
         totals = accumulate(costs_by_depth[depth] for depth in range(len(costs_by_depth)))
-        depth = max(1, sum(1 for _ in takewhile(room.__ge__, totals)))
-        return fitting([line for node, line in zip(nodes, lines, strict=True) if node.depth < depth], room)
+        depth = max(1, sum(1 for _ in takewhile(budget.__ge__, totals)))
+        return fitting([line for node, line in zip(nodes, lines, strict=True) if node.depth < depth], budget)
 
 
 @dataclass(slots=True)
 class _Heading:
-    """A line of an outline."""
+    """A heading in an outline, with the tokens of its section."""
 
     depth: int
     name: str
@@ -215,28 +218,28 @@ class _Heading:
 
 
 def line_of(words: Sequence[str]) -> re.Pattern[str]:
-    """Return the pattern of a line that has only these words, and punctuation."""
+    """Return a pattern that matches a line with these words and nothing else except punctuation."""
     together = r"[^\w\n]+".join(words)
     return re.compile(rf"^[^\w\n]*{together}[^\w\n]*$", re.IGNORECASE | re.MULTILINE)
 
 
 def age_of(read: str, date: str | None) -> str:
-    """Describe when a document was read, and its date."""
+    """Return a phrase such as "read 3 d ago, page of 2024-05-01"."""
     minutes = max(0, int((datetime.now(UTC) - datetime.fromisoformat(read)).total_seconds() / 60))
     ago = f"{minutes // 1440} d" if minutes >= 2880 else f"{minutes // 60} h" if minutes >= 120 else f"{minutes} min"
     return f"read {ago} ago" + (f", page of {date}" if date else "")
 
 
-def fitting(lines: Sequence[str], room: float) -> str:
-    """Return the lines that fit into a budget, followed by a line with the number of lines left out."""
+def fitting(lines: Sequence[str], budget: float) -> str:
+    """Return the first lines that fit into a budget. If lines are omitted, a last line says how many."""
     costs = accumulate(count_tokens(neutralise(line)) + 1 for line in lines)
-    number = sum(1 for _ in takewhile(lambda cost: cost + _REST_TOKENS <= room, costs))
+    number = sum(1 for _ in takewhile(lambda cost: cost + _REST_TOKENS <= budget, costs))
     more = [f"… and {len(lines) - number} more"] * (number < len(lines))
     return "\n".join([*lines[:number], *more]) if number else ""
 
 
 def excerpts_of(pattern: Any, text: str) -> str:
-    """Return the lines around each match of a pattern; long lines are cut near the match."""
+    """Return each match of a pattern with the lines around it. Long lines are truncated on both sides of the match."""
     spans: list[tuple[int, int]] = []
     for match in islice(pattern.finditer(text), _MAX_MATCHES):
         deadline.check()

@@ -1,3 +1,3 @@
-"""The verbs of `pilotlight`: a command line in, an exit code out.
+"""The verbs of `pilotlight`, which are its subcommands. Each turns a command line into an exit code.
 
-May import every room of `rag`."""
+The package may import every other package of `rag`."""

@@ -1,6 +1,6 @@
 """The command `pilotlight`. Results go to stdout, progress and logs to stderr.
 
-An error of the user prints one line on stderr and exits with 2.
+An error that the user can correct is printed as one line on stderr, and the exit code is 2.
 """
 
 import json
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HELP = click.help_option("-h", "--help", help="show this help message and exit")
 Result = tuple[dict[str, Any], str]  # data for --json, text for a terminal
 PATH = click.Path(readable=False, path_type=Path)
-VERBS = {  # module and function below `rag.commands`, and summary
+VERBS = {  # name: "module.function" in `rag.commands`, and the summary
     "index": ("index.index", "read sources and publish a new generation of the index"),
     "remove": ("index.remove", "remove sources from the index, without reading anything again"),
     "serve": ("serve.serve", "serve the search page and the REST API"),
@@ -44,10 +44,10 @@ VERBS = {  # module and function below `rag.commands`, and summary
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """The flags and the configuration file of a command line, for verbs with `click.pass_obj`."""
+    """The flags and the configuration file of a command line. Verbs receive it by `click.pass_obj`."""
 
     flags: Mapping[str, object]
-    file: "SettingsFile | None"  # --config
+    file: "SettingsFile | None"  # None without --config
 
     def settings(self, without: Sequence[str] = ()) -> Settings:
         """Return the settings, ignoring the flags in `without`. Raises SettingsError."""
@@ -56,7 +56,7 @@ class CommandContext:
 
 
 class SettingOption(click.Option):
-    """The flag of a setting. `rag.settings.load` parses its value."""
+    """The command-line flag of a setting. Values are parsed by `rag.settings.load`, not by click."""
 
     def __init__(self, setting: Setting, *, hidden: bool = False) -> None:
         self.setting = setting
@@ -75,15 +75,15 @@ class SettingOption(click.Option):
 
 
 class Verb(click.Command):
-    """A command that takes its settings and prints its result; call it like its function."""
+    """A subcommand: click calls its function with the settings and prints the result. Python code calls it directly."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the verb from Python, without a command line."""
+        """Call the function of the verb, without parsing a command line."""
         assert self.callback is not None  # noqa: S101
         return self.callback(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> int:
-        """Run the verb and print its result; return the exit code."""
+        """Run the verb, print its result, and return the exit code."""
         values = dict(ctx.params)
         config, as_json = values.pop("config"), values.pop("json", False)
         names = [param.name for param in self.params if isinstance(param, SettingOption)]
@@ -109,12 +109,12 @@ class Verb(click.Command):
 def verb(
     *reads: str, without: Sequence[str] = (), prints: bool = True
 ) -> Callable[[Callable[..., Result | None]], Verb]:
-    """Return a decorator that makes a verb of a function of the settings and of the parameters that click adds.
+    """Return a decorator that turns a function into a verb. It is called with settings and the parameters of click.
 
     Args:
-        reads: groups of settings, or single settings, that become flags.
-        without: settings of these groups that get no flag.
-        prints: whether the verb returns a result, and so has --json.
+        reads: names of settings, or of groups of settings, that become flags.
+        without: names of settings in these groups that do not become flags.
+        prints: whether the function returns a result. If so, the verb has the flag --json.
     """
     shown_settings = [s for s in SETTINGS if (s.group in reads or s.name in reads) and s.name not in without]
     hidden = [s for s in SETTINGS if s.name == "index" and s not in shown_settings]
@@ -176,7 +176,7 @@ def pilotlight(ctx: click.Context) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
+    """Run the command line, and return the exit code."""
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING, stream=sys.stderr)
     try:
         code: int = pilotlight.main(argv, "pilotlight", standalone_mode=False)  # also handles shell completion

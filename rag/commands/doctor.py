@@ -1,4 +1,4 @@
-"""`doctor`: the machine, the model and the index in use, with warnings about slow and broken parts."""
+"""The verb `doctor`, which describes the machine, the model and the index in use, and reports problems."""
 
 import json
 import os
@@ -35,7 +35,7 @@ _OTHER_VARIABLES = (cpu.ISA_VARIABLE, TOKEN, "PILOTLIGHT_KEY", "PILOTLIGHT_DOCS_
 
 @verb("index", "embedder", "rerank", "ocr", "render", "users")
 def doctor(settings: Settings) -> Result:
-    """Show the machine, the model and the index in use, and warn about slow and broken parts."""
+    """Describe the machine, the model and the index in use, and warn about slow or broken components."""
     warnings, processor = _misspelled(), cpu.detect()
     report: dict[str, Any] = {
         "cpu": {name: getattr(processor, name) for name in ("name", "machine", "isa", "isas", "cores")}
@@ -83,7 +83,7 @@ def doctor(settings: Settings) -> Result:
 
 
 def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
-    """Describe how one model runs, and warn if it is slow."""
+    """Return a report on one model. Adds a warning if the model is slow, not compiled yet, or lacks a compiler."""
     key = plan.package_key
     if key is None:
         warnings.append(f"engine {plan.engine} is slower than native and aot, for single queries several times slower")
@@ -97,7 +97,7 @@ def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
 
 
 def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> dict[str, Any]:
-    """Describe the live generation, with its sources. Raises PilotlightError if it cannot be used."""
+    """Return a report on the live generation and its sources. Raises PilotlightError if it cannot be opened."""
     with closing(Generation.open(published_folder(settings))) as generation:
         manifest = generation.manifest
     with _warning(warnings):
@@ -116,7 +116,7 @@ def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> 
 
 
 def readers(warnings: list[str]) -> dict[str, str | None]:
-    """Describe how this machine confines reader processes."""
+    """Return how this machine confines document readers, by kind of confinement. None means that it does not."""
     with closing(ReaderProcess()) as process:
         with _warning(warnings):
             process.start()

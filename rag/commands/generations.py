@@ -1,4 +1,4 @@
-"""The verbs `verify`, `rollback`, `export`, `import` and `collections`, which check, move and clean an index."""
+"""The verbs `verify`, `rollback`, `export`, `import` and `collections`, which manage generations and collections."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -54,7 +54,7 @@ def rollback(settings: Settings, generation: str | None, *, only_list: bool = Fa
             lines.append(f"generation {report['generation']} is live; previously {before or 'none'}")
         listed = [one._asdict() for one in store.published()]
         if not listed:
-            _ = store.live_id() if settings.store else published_folder(settings)  # raises the error with advice
+            _ = store.live_id() if settings.store else published_folder(settings)  # raises IndexMissing
     rows = [("", "generation", "created", "documents", "chunks", "MB", "")]
     for one in listed:
         size = "-" if one["bytes"] is None else f"{one['bytes'] / 1e6:,.1f}"
@@ -80,7 +80,7 @@ def export(settings: Settings, *, file: Path, generation: str | None, jsonl: boo
 @verb("index", "keep_generations", "embedder", without=("threads", "query_precision"))
 @click.argument("file", type=PATH, help="an archive written by export")
 def import_(settings: Settings, *, file: Path) -> Result:
-    """Publish the generation of an archive; warn if these settings cannot serve it."""
+    """Publish the generation in an archive, and warn if these settings cannot serve it."""
     from embedder.engines.plan import Plan
 
     manifest = import_archive(
@@ -119,7 +119,7 @@ def collections(settings: Settings, *, drop: str | None, yes: bool) -> Result:
             drop_collection(settings.index_dir, drop)
         return {"dropped": drop}, f"deleted collection {drop}"
     if not folders:
-        current_id(settings.index_dir)  # raises the error with advice
+        current_id(settings.index_dir)  # raises IndexMissing
     listed: list[dict[str, Any]] = []
     for name, folder in folders.items():
         item: dict[str, Any] = dict.fromkeys(("generation", "created_at", "documents", "chunks", "bytes"))
@@ -144,7 +144,7 @@ def _facts(item: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Lay out rows in aligned columns; the first row has the headings."""
+    """Format rows as aligned columns. The first row has the column headings."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

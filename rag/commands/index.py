@@ -1,4 +1,4 @@
-"""The verbs `index` and `remove`: sources in, a published generation out."""
+"""The verbs `index` and `remove`, which add or remove sources and publish a new generation."""
 
 import sys
 from collections.abc import Sequence
@@ -31,10 +31,10 @@ from rag.settings import Settings
 def index(
     context: CommandContext, /, settings: Settings, *, source: Sequence[str], quiet: bool, **flags: Any
 ) -> Result:
-    """Index the sources of the command line. Limits given as flags are for these sources only."""
+    """Index the sources of the command line. Limits from flags apply only to these sources."""
     from indexer import memory
 
-    memory.prepare()  # FAISS aborts the process if memory runs out
+    memory.prepare()  # saves memory: FAISS aborts the process if memory runs out
     from indexer.pipeline.progress import Progress
     from rag.commands.indexing import IndexRequest, index_sources
 
@@ -48,7 +48,7 @@ def index(
 @verb("index", "store", "keep_generations")
 @click.argument("source", nargs=-1, required=True, help="sources, spelled as for index")
 def remove(settings: Settings, *, source: Sequence[str]) -> Result:
-    """Publish a generation without the documents of these sources; nothing is fetched or embedded."""
+    """Publish a generation without the documents of these sources. Nothing is fetched or embedded."""
     from indexer.pipeline.build import remove_sources
     from indexer.pipeline.progress import Progress
     from rag.commands.models import published_folder

@@ -1,4 +1,4 @@
-"""Builds for `index` and for the jobs of a server: sources in, published generations out, once or after each change."""
+"""Build and publish generations from sources, once or after each change, for `index` and for the jobs of a server."""
 
 import dataclasses
 import signal
@@ -42,14 +42,14 @@ class IndexRequest:
     """The sources to index, and the options of the builds.
 
     Args:
-        sources: named sources; if empty, those of the configuration file, or else of the live generation.
+        sources: sources of the command line. If empty, `configured` is used, or else the live generation's sources.
         configured: the sources of the configuration file.
-        add: whether to keep the other sources of the live generation.
-        full: whether the first build fetches and cuts unchanged pages again.
+        add: whether to keep the sources of the live generation too.
+        full: whether the first build reprocesses unchanged pages too.
         allow_shrink: whether to accept that a source has lost most of its documents.
         watch: whether to keep running, and to index folders and files again after each change.
-        limits: settings by name, for the named sources, or for all if none is named.
-        on_first: called with the report of the first build; if set, errors of that build are raised.
+        limits: values of settings by name. They apply to `sources`, or to all sources if `sources` is empty.
+        on_first: called with the report of the first build. If set, `watch` raises an error of the first build.
     """
 
     sources: Sequence[str] = ()
@@ -65,9 +65,9 @@ class IndexRequest:
 def index_sources(
     request: IndexRequest, settings: Settings, progress: Callable[[], Progress], *, quiet: bool = False
 ) -> Result:
-    """Index the sources, and publish a generation if anything has changed. `progress` makes one for each build."""
+    """Index the sources, and publish a generation if anything has changed. `progress` is called for each build."""
     sources = _sources(request, settings)
-    config = settings.build_config()  # refuses bad values before the model is loaded
+    config = settings.build_config()  # raises for invalid values, before the model is loaded
     limits_by_source = {one.source: one.limits for one in sources}
     config = dataclasses.replace(
         config,
@@ -95,7 +95,7 @@ def index_sources(
 
 
 def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource]:
-    """Return the sources to read. Raises SourceError for an invalid one."""
+    """Return the sources to index with their limits. Raises SourceError for an invalid source."""
     folder, sources, configured = settings.collection_dir, list(request.sources), request.configured
     if request.add and not sources:
         raise SourceError("--add needs a source")
@@ -111,7 +111,7 @@ def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource
         ConfiguredSource(source, limits=limits if source in limited else {})
         for source in dict.fromkeys(map(full_name, sources))
     ]
-    if not configured_sources:  # the configuration file replaces all earlier limits
+    if not configured_sources:  # limits that the configuration file does not set are removed
         none = dict.fromkeys(SOURCE_SETTINGS)
         configured_sources = [dataclasses.replace(one, limits={**none, **one.limits, **limits}) for one in configured]
     if request.watch and all(address_kind(one.source) for one in configured_sources):
@@ -121,7 +121,7 @@ def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource
 
 @dataclass(frozen=True)
 class SourceBuilds:
-    """Builds a collection from its sources."""
+    """Builds one collection from its sources."""
 
     settings: Settings
     config: BuildConfig
@@ -132,7 +132,7 @@ class SourceBuilds:
     on_published: Callable[[Path], None] | None = None  # called with the folder after every build
 
     def build(self, refresh: Collection[str], *, full: bool = False, keeps_others: bool = False) -> BuildReport:
-        """Index some of the sources. Raises as `indexer.pipeline.build.build` does.
+        """Build the collection, and read only the sources in `refresh` again. Raises the errors of `build`.
 
         With `keeps_others`, the index also keeps sources that other commands have added.
         """
@@ -149,10 +149,10 @@ class SourceBuilds:
         return report
 
     def watch(self, *, full: bool = False, on_first: Callable[[BuildReport], None] | None = None) -> dict[str, int]:
-        """Index all sources, then folders and files after each change, until SIGTERM or SIGINT.
+        """Index all sources, and then folders and files after each change, until SIGTERM or SIGINT.
 
-        Failed sources are retried after a minute; with `on_first`, errors of the first build are raised. Returns the
-        numbers of runs, of published generations and of failures.
+        Failed sources are retried after a minute, but with `on_first`, errors of the first build are raised. Returns
+        the numbers of runs, published generations and failures by name.
         """
         totals = dict.fromkeys(("runs", "published", "failed"), 0)
         paths = {source for source in self.sources if address_kind(source) is None}
@@ -171,7 +171,7 @@ class SourceBuilds:
         return totals
 
     def _try(self, refresh: Sequence[str], totals: dict[str, int], *, full: bool, keeps_others: bool) -> list[str]:
-        """Index sources, and return the ones that failed. A failure does not affect other sources."""
+        """Index sources, and return the failed ones. If one of several fails, each is indexed in a build of its own."""
         failed: list[str] = []
         try:
             report = self.build(refresh, full=full, keeps_others=keeps_others)
@@ -191,9 +191,9 @@ class SourceBuilds:
 
 @contextmanager
 def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cluster | None]":
-    """Connect to the Ray cluster of the settings, if they name one, for the length of the block.
+    """Yield the Ray cluster of the settings, connected until the block ends, or None without one. Raises ClusterError.
 
-    Nodes choose the engine for their processors, but use the precision of this machine. Raises ClusterError.
+    Each node chooses the engine for its processor, but all nodes use the precision of this machine.
     """
     if not settings.ray:
         yield None
@@ -211,7 +211,7 @@ def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cl
 
 
 def node_embedder(settings: Mapping[str, Any]) -> Embedder:
-    """Load the embedder of these settings on a node; the first process there compiles the embedder."""
+    """Load the embedder in a process of a cluster's node. The first process on each node compiles the model."""
     from rag.serving.follower import load_embedder
 
     return load_embedder(load(settings, {}))

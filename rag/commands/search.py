@@ -73,7 +73,7 @@ def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **
 
 
 def _open(settings: Settings) -> "Searchable":
-    """Open the collection of the settings, or several collections as one. Raises as `published_store` does."""
+    """Open the collection or collections of the settings for a search. Raises the errors of `published_store`."""
     names: Iterable[str] | None = names_of(settings.collection)
     if settings.store or names == [settings.collection]:
         return models.published_store(settings).open()
@@ -98,7 +98,7 @@ def _rerank_queue(settings: Settings) -> "RerankQueue | None":
 
 
 def read_filter(pairs: Sequence[str]) -> Filter | None:
-    """Parse KEY=VALUE texts into a filter. Keys are those of query strings in the REST API. Raises FilterError."""
+    """Parse KEY=VALUE texts into a filter. Keys are the same as in query strings of the API. Raises FilterError."""
     parameters: dict[str, list[str]] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -254,7 +254,7 @@ def _compare_documents(
 
 
 def _load_embedder(settings: Settings) -> "tuple[Plan, Embedder]":
-    """Load the embedder of the settings with the precision of the index; return it with its plan."""
+    """Load the embedder with the precision of the index. Returns its plan and the embedder."""
     from rag.serving.follower import load_embedder
 
     settings = models.with_index_precision(settings)

@@ -1,4 +1,4 @@
-"""The verbs `serve`, `mcp` and `keys`: run a server of pages or of tools, and manage its keys."""
+"""The verbs `serve`, `mcp` and `keys`, which run the web server or the tool server and manage API keys."""
 
 import ctypes
 import dataclasses
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 _INDEXED_BYTE = b"i"
 _PR_SET_PDEATHSIG = 1
-MAX_DEFAULT_WORKERS = 16  # each holds the vectors in memory
+MAX_DEFAULT_WORKERS = 16  # each worker loads the vectors into memory
 
 
 _SERVED = ("index", "store", "embedder", "rerank", "serve", "page", "access", "users", "answers", "insights")
@@ -46,8 +46,8 @@ _INDEXING = ("build", "crawl", "chunk", "ocr")
 )
 @click.pass_obj
 def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[str]) -> Result | None:
-    """Check that there is an index to serve, then become the server."""
-    gc.disable()  # during the imports
+    """Check that the index can be served, and run the web server in this process."""
+    gc.disable()  # makes the imports faster; the server enables it
     from multiprocessing import get_context
 
     from embedder import cpu
@@ -60,14 +60,14 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
     if source:
         is_indexed = start_indexing(settings, source)
         settings = context.settings(without=SOURCE_SETTINGS)
-        import_module("web.server")  # imported while a first build runs
+        import_module("web.server")  # imported here, while the first build runs
         is_indexed()
     settings = models.with_index_precision(settings)
     plan, *rerank_plans = models.plans(settings)
     plans = [plan, plan.queries, *rerank_plans]
     with models.verify_in_background(plans):
         from rag.stores import check_servable
-    # Use a separate process: files that libraries have open do not survive the fork of the workers.
+    # Check in a separate process, because files that libraries keep open do not survive the fork of the workers.
     check = get_context("fork").Process(target=_check, args=(check_servable, settings, plan.fingerprint))
     check.start()
     become_server: Callable[[], NoReturn] = import_module("web.server").main
@@ -87,9 +87,9 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
 
 
 def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], None]:
-    """Start a process that indexes sources, unless the index has them, and that watches folders and files.
+    """Start a process that indexes sources and then watches folders and files. If they are indexed, it only watches.
 
-    Returns the function that waits for the index, and exits if the build fails.
+    Returns a function that waits until the sources are indexed. It exits with code 2 if the build fails.
     """
     from indexer.network.urls import address_kind, full_name
     from rag.commands.models import sources_of_index
@@ -100,7 +100,7 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
     if is_live:
         print(f"using the index of {', '.join(sources)}", file=sys.stderr, flush=True)
         os.write(writer, _INDEXED_BYTE)
-    # `multiprocessing` would wait for the child at the end of this process and of each worker.
+    # Use `os.fork`, because `multiprocessing` makes this process and each worker wait for the child when they exit.
     if (follows or not is_live) and os.fork() == 0:
         gc.enable()
         code = 1
@@ -114,13 +114,13 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
     def wait() -> None:
         with os.fdopen(reader, "rb") as ready:
             if ready.read(1) != _INDEXED_BYTE:
-                sys.exit(2)  # the other process has printed the error
+                sys.exit(2)  # the child has printed the error
 
     return wait
 
 
 def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bool, is_live: bool) -> int:
-    """Run `index` in a fork that ends with its parent; return the exit code."""
+    """Run the verb `index` in a forked process, which ends when its parent ends. Returns the exit code."""
     from indexer.memory import SHORT
     from rag.commands.index import index
 
@@ -137,18 +137,18 @@ def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bo
         return 2
     except KeyboardInterrupt:
         return 130
-    except Exception:  # noqa: BLE001 - it must not reach the parent's frames, which this fork has too
+    except Exception:  # noqa: BLE001 - must not reach the parent's frames, which a fork also has
         traceback.print_exc()
         return 1
     return 0
 
 
 def share_cores(settings: Settings, engine: str, cores: int) -> Settings:
-    """Return settings with `workers` and `threads` chosen for serving, unless they are set.
+    """Return settings in which `workers` and `threads` are chosen for serving, unless they are set.
 
-    The native engine gets one thread for each worker, because threads of one call stall if they share cores, and Python
-    takes about as long as the model. Packages of other engines are compiled for a fixed number of threads, so those
-    engines keep the package for all cores, which was used to build the index.
+    With the native engine, each worker has one thread on up to 16 cores. Threads of one call wait for each other if
+    they share cores, and the Python code of a query takes as long as the model, so more workers are faster. Packages of
+    other engines are compiled for a fixed number of threads, so these engines use the package that built the index.
     """
     workers, threads = settings.workers, settings.threads
     if engine == "native":
@@ -227,7 +227,7 @@ def _several(name: str, help: str, metavar: str = "") -> Callable[[Command], Com
 def keys(
     settings: Settings, *, action: str, name: str | None, role: str, from_stdin: bool, **of_key: tuple[str, ...]
 ) -> Result:
-    """Make, list or remove keys of the server."""
+    """Create, list or remove keys of the server."""
     from rag.commands.search import read_filter
 
     file = KeyFile(settings.keys_file)

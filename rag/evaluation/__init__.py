@@ -1,1 +1,1 @@
-"""Questions with known answers in, the quality of a search or a comparison of two searches out."""
+"""Evaluation: judged questions, measures of search quality, and comparisons of two generations or settings."""

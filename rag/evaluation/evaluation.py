@@ -1,6 +1,6 @@
 """Measure retrieval quality on a dataset, and compare two generations or settings on judged queries.
 
-Documents are searched by the code that serves queries. Measures are those of ir-measures, as trec_eval defines them.
+Searches run the code that serves queries. The measures are computed by ir-measures, as trec_eval defines them.
 """
 
 import csv
@@ -39,8 +39,8 @@ from rag.settings import BY_NAME, Settings, read_value
 
 Judgements = dict[str, dict[str, int]]  # query id: document id: relevance
 Run = dict[str, dict[str, float]]  # query id: document id: score, the higher the better
-Figure = npt.NDArray[np.float64]
-Figures = dict[str, Figure]  # measure: figures
+Figure = npt.NDArray[np.float64]  # value of one measure for each query, (n,)
+Figures = dict[str, Figure]  # by name of the measure
 
 NDCG = "ndcg@10"
 MEASURES = {nDCG @ 10: NDCG, RR @ 10: "mrr@10", R @ 100: "recall@100"}
@@ -60,7 +60,7 @@ _OF_SIDE = (*_OPTIONS, "synonyms", "rerank_model")
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A BEIR test split: documents, each with its title before its text, and the judged queries, both by id."""
+    """A BEIR test split: texts of documents by id, which begin with the title, and texts of judged queries by id."""
 
     corpus: dict[str, str]
     queries: dict[str, str]
@@ -74,7 +74,7 @@ class _Row(msgspec.Struct):
 
 
 def read_dataset(folder: Path) -> Dataset:
-    """Read corpus.jsonl, queries.jsonl and qrels/test.tsv. Raises DatasetError naming the file and line."""
+    """Read corpus.jsonl, queries.jsonl and qrels/test.tsv. Raises DatasetError, which names the file and line."""
     corpus = {row.id: f"{row.title or ''} {row.text}".strip() for row in _json_lines(folder / "corpus.jsonl")}
     queries, judgements = read_questions(folder)
     if not corpus:
@@ -83,7 +83,7 @@ def read_dataset(folder: Path) -> Dataset:
 
 
 def read_questions(folder: Path) -> tuple[dict[str, str], Judgements]:
-    """Read queries.jsonl and qrels/test.tsv: the judged queries, and their judgements. Raises as `read_dataset`."""
+    """Return the judged queries of queries.jsonl and the judgements of qrels/test.tsv. Raises DatasetError."""
     judgements: Judgements = {}
     path = folder / "qrels" / "test.tsv"
     try:
@@ -121,18 +121,18 @@ def evaluate(
     tokens: bool | None = None,
     reranker: CrossEncoder | None = None,
 ) -> dict[str, Any]:
-    """Return the mean of each measure over the judged queries, ranked by the code that serves queries.
+    """Rank the judged queries with the code that serves queries, and return the mean of each measure.
 
-    Without a mode, one embedding of the documents serves all modes. `modes` then has the figures of dense, lexical and
-    hybrid search without tokens, and of hybrid search with tokens if they are kept. The top level of the result has the
-    figures of the last of these. `worst` has the queries on which it loses most to dense or lexical search alone.
+    Without a mode, the documents are embedded once and searched in every mode. `modes` then has the figures of dense,
+    lexical and hybrid search without tokens, and of hybrid search with tokens if tokens are indexed. The figures of the
+    last search are also at the top level, and `worst` lists the queries on which it is worst against dense or lexical.
 
     Args:
         dataset: documents, queries and judgements.
-        embedder: makes the vectors; the dense search is exact, so this judges vectors and not an index type.
-        mode: as in a search; None for all modes.
-        tokens: whether to keep and compare tokens; None decides as a build does. Has no effect on mode lexical.
-        reranker: reranks the best candidates; None keeps the rankings.
+        embedder: model that makes the vectors. Dense search is exact, so the figures do not depend on an index type.
+        mode: mode of the search; None for all modes.
+        tokens: whether to index and compare tokens. None decides as a build does; mode lexical ignores tokens.
+        reranker: model that reranks the best candidates, or None.
     """
     texts, queries = list(dataset.corpus.values()), dataset.queries
     if tokens is None:
@@ -167,7 +167,7 @@ def evaluate(
 
 
 def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybrid: Figure) -> list[dict[str, Any]]:
-    """Return the queries on which hybrid loses most to the better of its two searches, by arrays of nDCG@10, (n,)."""
+    """Return the queries whose hybrid nDCG@10 is furthest below the better of dense and lexical, worst first."""
     losses = hybrid - np.maximum(dense, lexical)
     places = [place for place in np.argsort(losses, kind="stable")[:_MAX_SHOWN_QUERIES].tolist() if losses[place] < 0]
     ids, columns = list(queries), {"difference": losses, "dense": dense, "lexical": lexical, "hybrid": hybrid}
@@ -179,18 +179,18 @@ def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybr
 
 
 def knows_language(dataset: Dataset, embedder: Embedder) -> bool:
-    """Return whether a model knows the languages of the documents, judged as in the report of a build."""
+    """Return whether a model knows the languages of the documents, by the rule for the report of a build."""
     texts = list(dataset.corpus.values())
     return not unknown_languages(measure_languages([(None, len(texts), _sample(texts))], embedder.count_broken), "")
 
 
 def _sample(items: Sequence[T]) -> Sequence[T]:
-    """Return about SAMPLE texts, or rows, spread evenly over a collection."""
+    """Return about SAMPLE of the items, at regular intervals."""
     return items[:: max(1, len(items) // SAMPLE)]
 
 
 def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figures:
-    """Return every measure of every query, in the order of the queries. A query without hits has 0."""
+    """Return the values of each measure, in the order of the queries. A query without hits has the value 0."""
     places = {query_id: place for place, query_id in enumerate(queries)}
     figures = {name: np.zeros(len(places)) for name in MEASURES.values()}
     for metric in ir_measures.iter_calc(list(MEASURES), judgements, run):
@@ -200,7 +200,10 @@ def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figur
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The results of all searches for a query, which can be ranked in any mode. Hybrid search uses `shortened`."""
+    """The dense and lexical hits of a query, from which `rank` computes a ranking for any mode.
+
+    Hybrid search uses `shortened`, the lexical hits of the shortened query, instead of `lexical`.
+    """
 
     document_ids: Sequence[str]
     dense: VectorHits | None
@@ -211,7 +214,7 @@ class Candidates:
     facts: QueryFacts
 
     def rank(self, mode: Mode, *, tokens: bool) -> Ranking:
-        """Rank the candidates in a mode; with `tokens`, by their tokens too."""
+        """Rank the candidates as in a mode. With `tokens`, token vectors are compared too."""
         if mode == "lexical":
             return fuse(None, self.lexical, self.cosines, None, self.facts)
         lexical = self.shortened if mode == "hybrid" else None
@@ -285,12 +288,9 @@ def search_corpus(
             yield query_id, Candidates(documents, dense, lexical, short, cosines.__getitem__, of_tokens, facts)
 
 
-# Comparison of two sides
-
-
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a comparison: the id of a generation, or `LIVE`, with settings."""
+    """One side of a comparison: the id of a generation, or `LIVE`, and the settings of the search."""
 
     text: str
     generation: str
@@ -300,7 +300,7 @@ class Side:
 
 
 def read_side(text: str, settings: Settings, name: str) -> Side:
-    """Parse a side, such as `live,mode=dense`; `name` is A or B. Raises SettingsError with the allowed forms."""
+    """Parse one side of a comparison, such as `live,mode=dense`. The error message begins with `name`, A or B."""
     generation, *rest = _NEXT_OPTION.split(text)
     if generation != LIVE and not is_generation_id(generation):
         raise SettingsError(f"{name} must be {LIVE} or a generation's id, perhaps with ,NAME=VALUE…: {text[:80]!r}")
@@ -319,7 +319,7 @@ def read_side(text: str, settings: Settings, name: str) -> Side:
 
 
 def by_document(judgements: Judgements) -> Judgements:
-    """Merge the judgements of a document's sections: the highest relevance, at the address without an anchor."""
+    """Replace judgements of sections by judgements of documents, each with the highest relevance of its sections."""
     merged: Judgements = {}
     for query_id, judged in judgements.items():
         documents = merged.setdefault(query_id, {})
@@ -329,9 +329,9 @@ def by_document(judgements: Judgements) -> Judgements:
 
 
 def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: Judgements, side: Side) -> Run:
-    """Return the best hundred documents of a generation for each query, by their addresses.
+    """Return the best 100 documents of a generation for each query, by address.
 
-    A hit counts as its duplicate if the duplicate is judged relevant.
+    If a duplicate of a hit is judged relevant, the duplicate's address replaces the address of the hit.
     """
     run: Run = {}
     for query_id, text in queries.items():
@@ -345,18 +345,18 @@ def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: J
 
 
 def missing(retriever: Retriever, judgements: Judgements) -> list[str]:
-    """Return the relevant documents that a generation lacks, in order."""
+    """Return the addresses of relevant documents that are not in a generation, in alphabetical order."""
     documents = retriever.generation.documents
     return [url for url in relevant(judgements) if next(documents(id=document_id(url)), None) is None]
 
 
 def relevant(judgements: Judgements) -> list[str]:
-    """Return the documents that are judged relevant, in order."""
+    """Return the addresses of documents that are judged relevant, in alphabetical order."""
     return sorted({url for judged in judgements.values() for url, relevance in judged.items() if relevance > 0})
 
 
 def compare(queries: Mapping[str, str], judgements: Judgements, a: Run, b: Run) -> dict[str, Any]:
-    """Compare two runs over the same judged queries; return a JSON-ready report, the largest losses of B first."""
+    """Compare two runs over the same judged queries. Returns a JSON-ready report with the largest losses of B first."""
     first, second = (measure(judgements, queries, run) for run in (a, b))
     measures = {}
     for name in first:
@@ -385,8 +385,8 @@ def compare(queries: Mapping[str, str], judgements: Judgements, a: Run, b: Run) 
 def p_value(differences: npt.NDArray[np.float64]) -> float:
     """Return the two-sided p-value of the mean of paired differences (n,).
 
-    By Fisher's randomisation test (Smucker, Allan and Carterette, "A comparison of statistical significance tests for
-    information retrieval evaluation", CIKM 2007).
+    The test is Fisher's randomisation test (Smucker, Allan and Carterette, "A comparison of statistical significance
+    tests for information retrieval evaluation", CIKM 2007).
     """
     if len(differences) < 2 or not differences.any():
         return 1.0
@@ -396,14 +396,14 @@ def p_value(differences: npt.NDArray[np.float64]) -> float:
         permutation_type="samples",
         vectorized=True,
         n_resamples=_RESAMPLES,
-        batch=1_000,  # limits the memory
+        batch=1_000,  # resamples in memory
         rng=np.random.default_rng(_SEED),
     )
     return float(tested.pvalue)
 
 
 def modes_as_text(result: dict[str, Any]) -> str:
-    """Format, for a terminal, the figures of all modes and the queries on which hybrid loses most."""
+    """Format the figures of all modes, and the queries on which hybrid search loses most, for a terminal."""
     lines = [f"{'':<18}" + "".join(f"{name:>12}" for name in MEASURES.values())]
     for each in result["modes"]:
         name = f"{each['mode']}, with tokens" if each.get("tokens") else each["mode"]

@@ -1,8 +1,8 @@
-"""Make judged questions from the documents of an index, without people: from headings, comments, links and references.
+"""Generate judged questions from the headings, comments, links and references of an index.
 
-A heading is answered by its section, the comment of a function by the function, the text of a link by the linked page,
-and a sentence that cites the heading of another section by that section. Each question is removed from the searched
-texts, because any search would find a passage that repeats it word for word.
+The answer to a heading is its section, to the comment of a function the function, to the text of a link the linked
+page, and to a sentence that cites the heading of another section that section. Each question is removed from the
+passages, because any search would find a passage that repeats it word for word.
 """
 
 import random
@@ -19,15 +19,15 @@ from rag.errors import DatasetError
 from rag.insights.report import write_beir
 from rag.query.results import section_within, without_number
 
-Documents = Callable[[], Iterable[Mapping[str, Any]]]  # each call iterates over a generation again
-Links = Sequence[tuple[str, str, str]]  # address of the page, target, text
+Documents = Callable[[], Iterable[Mapping[str, Any]]]  # each call reads all documents again
+Links = Sequence[tuple[str, str, str]]  # address of the page, address of the target, text of the link
 
 MARK = "from-index.json"  # marks a folder that may be overwritten
 SEED = 0
 MAX_PER_KIND = 250
 _WITHOUT_TITLE_SHARE = 0.5
-_QUESTION_MARKS = "?？؟;⁇"  # the semicolon is Greek
-_HEADING_BYTES = range(12, 200)  # bytes: four Chinese characters say as much as twelve English ones
+_QUESTION_MARKS = "?？؟;⁇"  # with the Greek question mark, which looks like a semicolon
+_HEADING_BYTES = range(12, 200)  # not characters: four Chinese ones (12 bytes) mean as much as twelve English ones
 _MIN_TERMS = 2
 _MIN_SENTENCE_WORDS = 6
 _MAX_REFERENCE_WORDS = 8
@@ -62,9 +62,9 @@ class TargetPassage(NamedTuple):
 
 
 def write_questions(folder: Path, documents: Documents, facts: Mapping[str, Any], links: Links = ()) -> dict[str, Any]:
-    """Write the passages of an index and questions to them in BEIR's layout; return the report.
+    """Write the passages of an index, and questions about them, in BEIR's layout. Returns the report.
 
-    The same index gives the same files. Raises as `write_beir` does, and DatasetError if there are no questions.
+    The files depend only on the index. Raises the errors of `write_beir`, and DatasetError if there are no questions.
     """
     rows, questions = make_dataset(documents, links)
     if not questions:
@@ -74,7 +74,7 @@ def write_questions(folder: Path, documents: Documents, facts: Mapping[str, Any]
 
 
 def make_dataset(documents: Documents, links: Links = ()) -> tuple[Iterator[dict[str, str]], list[Question]]:
-    """Return the passages of an index as rows of BEIR's corpus, and questions to them."""
+    """Return the passages of an index as rows of BEIR's corpus, and questions about them."""
     headings, comments = _headings(_passages(documents)), _comments(_passages(documents))
     references = _references(_passages(documents), headings)
     chooser = random.Random(SEED)  # noqa: S311 - no secret
@@ -103,7 +103,7 @@ def _passages(documents: Documents) -> Iterator[TargetPassage]:
 
 
 def _headings(passages: Iterable[TargetPassage]) -> dict[str, Question]:
-    """Return the unique headings, as questions that the passages of their sections answer."""
+    """Return the headings that occur once, as questions. The passages under a heading are its answers."""
     answers: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for each in passages:
         if not each.is_code:
@@ -122,12 +122,12 @@ def _headings(passages: Iterable[TargetPassage]) -> dict[str, Question]:
 
 
 def _comments(passages: Iterable[TargetPassage]) -> Iterator[Question]:
-    """Yield the first sentence of each function's comment or docstring, as a question that its code answers."""
+    """Yield the first sentence of each comment or docstring of a function as a question. The function is its answer."""
     for each in passages:
         if not each.is_code or not each.headings:
             continue
         comment = _COMMENT.match(each.text) or _DOCSTRING.search(each.text)
-        if not comment or len(each.text) < 2 * len(comment[0]):  # hardly any code
+        if not comment or len(each.text) < 2 * len(comment[0]):  # more comment than code
             continue
         written = comment[2] if comment.re is _DOCSTRING else comment[0]
         text = _TAGS.split(_MARKERS.sub("", written).strip("\n"), maxsplit=1)[0]
@@ -137,7 +137,7 @@ def _comments(passages: Iterable[TargetPassage]) -> Iterator[Question]:
 
 
 def _references(passages: Iterable[TargetPassage], headings: Mapping[str, Question]) -> Iterator[Question]:
-    """Yield each sentence that contains the heading of another section, as a question that this section answers."""
+    """Yield sentences that contain the heading of another section, as questions. That section is the answer."""
     starts = Counter(len(heading.split()) for heading in headings)
     lengths = [count for count in starts if 2 <= count <= _MAX_REFERENCE_WORDS]
     for each in passages:
@@ -156,7 +156,10 @@ def _references(passages: Iterable[TargetPassage], headings: Mapping[str, Questi
 
 
 def _links(passages: Iterable[TargetPassage], links: Links) -> Iterator[Question]:
-    """Yield each link text that has one target and is not in its title or headings, as a question that it answers."""
+    """Yield the texts of links as questions. The linked page or section is the answer.
+
+    Texts with several targets, on most pages, or in the title or headings of the target are skipped.
+    """
     uses: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for page, target, text in links:
         uses[text].add((target, page))
@@ -177,7 +180,7 @@ def _links(passages: Iterable[TargetPassage], links: Links) -> Iterator[Question
 
 
 def _without_title(question: Question) -> Question:
-    """Return a question without the words of the title, unless too few would remain."""
+    """Remove the words of the title from a question, unless too few words would remain."""
     title = set(terms_in(question.title))
     words = [word for word in question.text.split() if not title.intersection(terms_in(word))]
     text = " ".join(words)

@@ -1,1 +1,1 @@
-"""Searches and feedback in, a report and a test set of questions out. Stores no identities, and is off by default."""
+"""A record of searches and feedback, for reports and test sets. It has no identities, and is off by default."""

@@ -1,4 +1,4 @@
-"""Statistics of recorded searches, also as CSV, and a dataset in BEIR's layout from opened and judged hits."""
+"""Reports on recorded searches, and datasets in BEIR's layout from opened and judged hits."""
 
 import csv
 import io
@@ -23,18 +23,18 @@ MAX_SEARCHES = 200_000
 MAX_LISTED = 50
 MAX_DAYS = 3650
 REASONS = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # East Asian keyboards type wide forms
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # with the full-width forms of East Asian keyboards
 _QUESTIONS, _JUDGED = (Path(__file__).with_name(name).read_text("utf-8") for name in ("questions.sql", "judged.sql"))
 MIN_OPENED = 2
-GOOD, OPENED, BAD = 2, 1, 0  # relevance
+GOOD, OPENED, BAD = 2, 1, 0  # relevance in a dataset
 MARK = "from-insights.json"
 
 
 class Group(NamedTuple):
-    """The figures of a group of searches."""
+    """The numbers of searches in a group, such as all searches for one question, and their mean cosine."""
 
     asked: int = 0
-    unanswered: int = 0  # a search may have several of REASONS
+    unanswered: int = 0  # each for one or more of REASONS
     empty: int = 0
     far: int = 0
     bad: int = 0
@@ -44,16 +44,16 @@ class Group(NamedTuple):
     cosine: float | None = None
 
     def reasons(self) -> list[tuple[str, int]]:
-        """Return the reasons in words, each with its number of searches."""
+        """Return the reasons why searches were unanswered, in words, and the number of searches for each."""
         return [(words, count) for name, words in REASONS.items() if (count := getattr(self, name))]
 
 
-Question = tuple[str, Group]  # the latest spelling
+Question = tuple[str, Group]  # text in its latest spelling, figures
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The figures of a period of days."""
+    """The figures of all searches and of the most frequent questions in a period of days."""
 
     collection: str | None
     collections: list[str]
@@ -62,7 +62,7 @@ class Report:
     unanswered: list[Question]
 
     def as_csv(self, table: str) -> str:
-        """Return the table `asked` or `unanswered` as CSV with a heading line. Formulas are escaped."""
+        """Return the table `asked` or `unanswered` as CSV with a heading line. Spreadsheet formulas are escaped."""
         out = io.StringIO()
         writer = csv.writer(out)
         writer.writerow(["question", *Group._fields])
@@ -72,7 +72,7 @@ class Report:
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Raise InsightsError for a store that cannot be read."""
+    """Convert errors of the database in the block to InsightsError."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -81,7 +81,7 @@ def _reading() -> Iterator[None]:
 
 @_reading()
 def report(folder: Path, days: int, collection: str | None = None, *, now: datetime | None = None) -> Report:
-    """Add up the searches of the last `days`, including today. Raises InsightsError."""
+    """Return a report on the searches of the last `days`, including today. Raises InsightsError."""
     today = (now or datetime.now(UTC)).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=days - 1)
     counts, asked, unanswered, collections = [0] * 8, list[Question](), list[Question](), list[str]()
@@ -101,7 +101,7 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
 
 
 def _by_need(question: Question) -> tuple[int, int, str]:
-    """Return the sort key of an unanswered question. Unopened hits count least, because they may be the answer."""
+    """Return the sort key of an unanswered question. Unopened hits count least, because they may contain the answer."""
     text, group = question
     return -(group.empty + group.far + group.bad), -group.unanswered, text
 
@@ -112,16 +112,16 @@ def escape_formula(text: str) -> str:
 
 
 class JudgedQuestion(NamedTuple):
-    """A question with the relevance of documents by id."""
+    """A question, its number of searches, and the relevance of documents by id."""
 
-    question: str  # the latest spelling
+    question: str  # in its latest spelling
     searches: int
     documents: dict[str, int]
 
 
 @_reading()
-def judged_questions(folder: Path, collection: str, least: int = MIN_OPENED) -> list[JudgedQuestion]:
-    """Return questions with a hit judged good, or opened `least` times, most asked first. Raises InsightsError."""
+def judged_questions(folder: Path, collection: str, min_opened: int = MIN_OPENED) -> list[JudgedQuestion]:
+    """Return questions with a hit that was judged good or opened `min_opened` times, the most frequent first."""
     judged = []
     with closing(open_to_read(folder)) as connection:
         rows = connection.execute(_JUDGED, (MAX_QUERY_CHARS, collection))
@@ -130,7 +130,7 @@ def judged_questions(folder: Path, collection: str, least: int = MIN_OPENED) -> 
             for _, _, id, opened, verdict in documents:
                 if verdict:
                     relevance[id] = GOOD if verdict > 0 else BAD
-                elif opened >= least:
+                elif opened >= min_opened:
                     relevance[id] = OPENED
             if any(relevance.values()):
                 judged.append(JudgedQuestion(question, searches, relevance))
@@ -140,7 +140,7 @@ def judged_questions(folder: Path, collection: str, least: int = MIN_OPENED) -> 
 def write_dataset(
     folder: Path, judged: Iterable[JudgedQuestion], documents: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write judged questions in BEIR's layout; return the report. Raises InsightsError, also if there are none."""
+    """Write judged questions in BEIR's layout, and return the report. Raises InsightsError if there are none."""
     judged = list(judged)
     if not judged:
         raise InsightsError("no question has a hit that was judged good, or opened in at least two searches")
@@ -172,18 +172,18 @@ def write_beir(
     """Write a folder in BEIR's layout.
 
     Args:
-        folder: empty, or written here before.
-        mark: name of the file that marks the folder.
-        rows: the corpus, read before the questions.
-        questions: each with its judgements.
-        facts: added to the report.
+        folder: new or empty folder, or one that contains the file `mark` and may be overwritten.
+        mark: name of the file that receives the report.
+        rows: documents of the corpus. They are read before `questions`.
+        questions: questions, each with its judgements.
+        facts: entries to add to the report.
 
     Returns:
-        The report: facts, and the numbers of documents, questions and judgements.
+        The report: `facts`, and the numbers of documents, questions and judgements.
 
     Raises:
-        InsightsError: the folder has other files.
-        OSError: it cannot be written.
+        InsightsError: the folder has files but not `mark`.
+        OSError: the folder cannot be written.
     """
     if folder.is_dir() and any(folder.iterdir()) and not (folder / mark).exists():
         raise InsightsError(

@@ -1,8 +1,8 @@
-"""The record of searches: searches.sqlite in a private folder, which any number of processes may open.
+"""The record of searches: the database searches.sqlite in a private folder. Any number of processes may open it.
 
-It has questions, their hits, which of the hits were opened or judged, and times, but no identities. Deleted rows are
-overwritten in the file (`secure_delete`), and the write-ahead log is emptied. A server passes searches to a `Recorder`,
-whose thread writes them from a bounded queue.
+It contains questions, hits, feedback on hits, and times, but no identities. Deleted rows are overwritten in the file
+(`secure_delete`), and the write-ahead log is truncated. A server passes searches to a `Recorder`, whose thread writes
+them from a bounded queue.
 """
 
 import fcntl
@@ -27,14 +27,14 @@ Via = Literal["page", "api", "batch", "answer", "mcp", "box"]
 FeedbackKind = Literal["seen", "opened", "good", "bad", "none"]
 DATABASE = "searches.sqlite"
 MAX_QUERY_CHARS = 500
-WRITE_INTERVAL_S = 0.5  # a killed process loses the searches of this time
+WRITE_INTERVAL_S = 0.5  # a killed process loses the searches of one interval
 MAX_WAITING_BYTES = 16_000_000  # further searches and feedback are dropped
 MAX_BYTES = 500_000_000
 _FEEDBACK_SIZE = 1_000
 _CLEAN_INTERVAL_S = 60.0
 _VERDICTS = {"good": 1, "bad": -1, "none": 0}
 _LOCK = "lock"
-_UNSEEN_LIFETIME_S = 600.0  # searches whose hits were not displayed
+_UNSEEN_LIFETIME_S = 600.0  # age at which searches without displayed hits are deleted
 _BUSY_TIMEOUT_S = 5.0
 _NOISE_BITS = 21  # random bits after the milliseconds
 _VERSION = 2
@@ -48,18 +48,18 @@ log = logging.getLogger("pilotlight")
 
 
 def new_id(at: float) -> str:
-    """Return an unguessable id, 32 hexadecimal digits, of a search at a time in seconds since 1970."""
+    """Return a random id for a search at a Unix time: 32 hexadecimal digits that begin with the time."""
     noise = int.from_bytes(os.urandom(11), "little")
     return f"{int(at * 1000) << _NOISE_BITS | noise >> 67:016x}{noise & ((1 << 63) - 1):016x}"
 
 
 def first_id(at: float) -> str:
-    """Return the lower bound of ids of searches since a time in seconds since 1970."""
+    """Return a lower bound for the ids of all searches since a Unix time."""
     return f"{int(at * 1000) << _NOISE_BITS:016x}"
 
 
 class RecordedSearch(NamedTuple):
-    """A search that was answered."""
+    """A search with the facts that are recorded about it."""
 
     id: str
     collection: str
@@ -69,11 +69,11 @@ class RecordedSearch(NamedTuple):
     cosine: float | None
     close: bool
     ms: float
-    seen: bool  # False while the user is typing: counts only after feedback
+    seen: bool  # False for searches while the user is typing, which count only after feedback
 
 
 class Feedback(NamedTuple):
-    """An opened or judged hit of a search, or the fact that hits were shown."""
+    """An event of a search: a hit was opened or judged, or the hits were displayed."""
 
     id: str
     event: FeedbackKind
@@ -81,10 +81,10 @@ class Feedback(NamedTuple):
 
 
 class InsightsStore:
-    """Writes and deletes searches and feedback, in one thread at a time. Raises sqlite3.Error or OSError."""
+    """Writes and deletes searches and feedback. Not safe to share between threads. Raises sqlite3.Error or OSError."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder and the database where they are missing."""
+        """Open the database, and create the folder and the database if they are missing."""
         self.folder, self._connection = folder, _open(folder)
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ class InsightsStore:
                 connection.execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
 
     def retain(self, now: float, days: int, most_bytes: int) -> None:
-        """Delete old unseen searches, searches older than `days`, and the oldest while the file is too large."""
+        """Delete old unseen searches, all searches older than `days`, and the oldest ones beyond `most_bytes`."""
         oldest = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0) - timedelta(days=days - 1)
         execute = self._connection.execute
         execute("DELETE FROM searches WHERE seen = 0 AND id < ?", (first_id(now - _UNSEEN_LIFETIME_S),))
@@ -120,18 +120,18 @@ class InsightsStore:
                 break
             tenth = execute("SELECT id FROM searches ORDER BY id LIMIT 1 OFFSET ?", (count // 10,)).fetchone()
             execute("DELETE FROM searches WHERE id <= ?", tenth)
-        # `execute` would free only a page or two
+        # Unlike `executescript`, `execute` would free only a page or two.
         self._connection.executescript("PRAGMA incremental_vacuum")
         execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 def open_to_read(folder: Path) -> sqlite3.Connection:
-    """Open the store for reading. Raises InsightsError if there is none, and as `InsightsStore` does."""
+    """Open the database to read it. Raises InsightsError if it does not exist, sqlite3.Error or OSError."""
     if not (folder / DATABASE).is_file():
         raise InsightsError(f"{folder} has no record of searches: serve with --insights to keep one")
     connection = _open(folder)
     connection.execute("PRAGMA query_only = ON")
-    # the same key for all spellings of a question
+    # returns the same key for all spellings of a question
     connection.create_function("question_key", 1, lambda query: fold(query).strip(" ?!."), deterministic=True)
     return connection
 
@@ -157,21 +157,21 @@ def _open(folder: Path) -> sqlite3.Connection:
 
 
 def _size(one: RecordedSearch) -> int:
-    """Estimate the bytes of memory of a waiting search."""
+    """Estimate the memory in bytes that a search in the queue uses."""
     return 1_000 + 4 * len(one.query) + sum(250 + len(passage) + len(document) for passage, document in one.hits)
 
 
 class Recorder:
-    """Records searches in a background thread. Safe to share between threads; only `close` waits for the disk."""
+    """Records searches in a background thread. Safe to share between threads. Only `close` waits for the disk."""
 
     def __init__(self, folder: Path, days: int) -> None:
-        """Prepare a recorder that deletes searches after `days`."""
+        """Create a recorder that deletes searches after `days`."""
         self.count: Callable[[str, int], None] = lambda *_: None  # called with "written" or "dropped" and a number
         self._folder, self._days = folder, days
         self._searches: deque[RecordedSearch] = deque()
         self._feedback: deque[Feedback] = deque()
         self._lock = threading.Lock()
-        self._room = MAX_WAITING_BYTES
+        self._free_bytes = MAX_WAITING_BYTES
         self._is_failing = False
         self._cleaned = -_CLEAN_INTERVAL_S
         self._closed = threading.Event()
@@ -188,11 +188,11 @@ class Recorder:
             self._thread.join()
 
     def record(self, answer: Answer, via: Via, *, seen: bool = True) -> str | None:
-        """Queue a search; return its id, or None if the queue is full.
+        """Queue a search. Returns its id, or None if the queue is full.
 
         Args:
             answer: the answer to the search.
-            via: route of the search.
+            via: interface that the search came from.
             seen: whether its hits were displayed. An unseen search counts only after feedback.
         """
         one = RecordedSearch(
@@ -206,20 +206,20 @@ class Recorder:
             answer.took_ms["total"],
             seen,
         )
-        if not self._has_room(_size(one)):
+        if not self._reserve(_size(one)):
             return None
         self._searches.append(one)
         return one.id
 
     def add_feedback(self, id: str, event: FeedbackKind, passage: str) -> None:
-        """Queue feedback on a search; feedback on an unknown search is ignored."""
-        if self._has_room(_FEEDBACK_SIZE):
+        """Queue feedback on a search. Feedback on an unknown search is ignored."""
+        if self._reserve(_FEEDBACK_SIZE):
             self._feedback.append(Feedback(id, event, passage))
 
-    def _has_room(self, size: int) -> bool:
+    def _reserve(self, size: int) -> bool:
         with self._lock:
-            fits = size <= self._room
-            self._room -= size if fits else 0
+            fits = size <= self._free_bytes
+            self._free_bytes -= size if fits else 0
         if not fits:
             self.count("dropped", 1)
         return fits
@@ -232,7 +232,7 @@ class Recorder:
             self.count("dropped", len(self._searches))
 
     def _write(self) -> None:
-        """Write waiting entries and delete old ones; entries that cannot be written keep waiting."""
+        """Write the queue to the database, and delete old searches. After an error, entries stay in the queue."""
         is_due = time.monotonic() >= self._cleaned + _CLEAN_INTERVAL_S and (self._folder / DATABASE).exists()
         if not (self._searches or self._feedback or is_due):
             return
@@ -246,7 +246,7 @@ class Recorder:
                     self._feedback.popleft()
                 self.count("written", len(searches))
                 with self._lock:
-                    self._room += sum(map(_size, searches)) + _FEEDBACK_SIZE * len(feedback)
+                    self._free_bytes += sum(map(_size, searches)) + _FEEDBACK_SIZE * len(feedback)
                 if is_due:
                     self._cleaned = time.monotonic()
                     store.retain(time.time(), self._days, MAX_BYTES)

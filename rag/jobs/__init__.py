@@ -1,3 +1,3 @@
-"""Jobs: requests and pushed documents in, processes that build new generations out.
+"""Jobs of a server: processes that build new generations, on request or from pushed documents.
 
-May import `query` and the root of `rag`."""
+The package may import `query` and the root of `rag`."""

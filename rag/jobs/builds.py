@@ -1,4 +1,4 @@
-"""Builds of collections from the documents that clients push to them."""
+"""Build collections from the documents that clients push to them."""
 
 import dataclasses
 import gc
@@ -23,17 +23,17 @@ from rag.jobs.pushes import pushed_folders
 from rag.settings import Settings
 from rag.stores import check_fingerprint
 
-_BATCH_SECONDS = 0.2  # changes within this time are built together
+_BATCH_SECONDS = 0.2  # wait for further changes before a build
 _POLL_SECONDS = 0.1
-_IDLE_SECONDS = 60.0  # idle time before the process ends; starting one takes a second or two
-_MAX_BUILDS = 100  # per process, as libraries leak memory
+_IDLE_SECONDS = 60.0  # idle time before the process ends; the next one needs a second or two to start
+_MAX_BUILDS = 100  # per process, because libraries leak memory
 _RETRY_SECONDS = 5.0
 
 log = logging.getLogger("pilotlight")
 
 
 class PushedBuilder:
-    """Rebuilds collections with their pushed documents. Other documents are not read or embedded again."""
+    """Rebuilds collections with their pushed documents. Other documents are neither read nor embedded again."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class PushedBuilder:
         make_embedder: Callable[[Settings], Embedder],
         on_published: Callable[[Path], object] | None = None,
     ) -> None:
-        """Take the settings, the loader of the embedder, and a callback that gets the folder after each build."""
+        """Create a builder. `make_embedder` loads the model; `on_published` gets the folder after each build."""
         self._settings = settings
         self._make_embedder = make_embedder
         self._embedder: Embedder | None = None
@@ -50,7 +50,10 @@ class PushedBuilder:
         self._pause = threading.Event()
 
     def run_until_idle(self, is_needed: Callable[[], bool], idle: float = _IDLE_SECONDS) -> None:
-        """Index waiting changes until no build succeeds for `idle` seconds, or none waits and `is_needed` is false."""
+        """Index waiting changes until no build has succeeded for `idle` seconds.
+
+        Returns earlier if no changes are waiting and `is_needed` returns False, or after `_MAX_BUILDS` builds.
+        """
         last_success, builds = time.monotonic(), 0
         while time.monotonic() < last_success + idle and builds < _MAX_BUILDS:
             due = [
@@ -64,7 +67,7 @@ class PushedBuilder:
                     builds += 1
                     if self._try(name, folder):
                         last_success = time.monotonic()
-                    gc.collect()  # reference cycles of a build hold the previous vectors
+                    gc.collect()  # reference cycles keep vectors of the build in memory
                     memory.trim()
             elif not is_needed():
                 return
@@ -74,8 +77,8 @@ class PushedBuilder:
     def build(self, folder: Path) -> BuildReport:
         """Index the waiting changes of one collection, with the settings of its last build.
 
-        Raises as `pipeline.build.build` does, FingerprintMismatch if the collection was built with another model, and
-        IndexCorrupt if the live generation cannot be read.
+        Raises the errors of `pipeline.build.build`, FingerprintMismatch if the collection was built with another model,
+        and IndexCorrupt if the live generation cannot be read.
         """
         if self._embedder is None:
             self._embedder = self._make_embedder(self._settings)
@@ -94,7 +97,7 @@ class PushedBuilder:
         return report
 
     def _try(self, name: str, folder: Path) -> bool:
-        """Index the waiting changes of a collection, or record the error; return whether it succeeded."""
+        """Index the waiting changes of a collection, or record the error. Returns whether the build succeeded."""
         try:
             report = self.build(folder)
         except (PilotlightError, OSError, sqlite3.Error) as error:

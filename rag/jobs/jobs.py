@@ -1,12 +1,12 @@
-"""Jobs of a server: builds in separate processes. Their state is in folders, so every worker can show it.
+"""Jobs of a server, which are builds in separate processes. Their state is in files, so every worker can read it.
 
-INDEX/jobs/lock        held while a job is started or stopped
-INDEX/jobs/<id>/lock   held by the process of the job until it ends
+INDEX/jobs/lock        locked while a job is started or stopped
+INDEX/jobs/<id>/lock   locked by the process of the job until it ends
     job.json           the request
-    pid                its process
-    cancel             exists once somebody has cancelled the job
-    end.json           its final state, with the report of the build
-    log.txt            its output
+    pid                id of the process
+    cancel             exists if the job has been cancelled
+    end.json           final state of the job, with the report of the build
+    log.txt            output of the process
 """
 
 import dataclasses
@@ -47,18 +47,19 @@ MAX_ENDED_JOBS = 20
 
 
 class JobManager:
-    """Starts, shows and stops jobs. Several processes may manage the same jobs."""
+    """Starts, lists and stops jobs. Several processes may manage the same jobs."""
 
     def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
-        """Take the settings, and the command that runs a job, which gets the folder of the job as its argument."""
+        """Create a manager. `runner` is the command that runs a job; the folder of the job is its last argument."""
         self._settings = settings
         self._runner = runner
         self._folder = settings.index_dir / JOBS
 
     def start(self, collection: str = DEFAULT, *, full: bool = False) -> dict[str, Any]:
-        """Start a build of a collection from its sources (with `full`, also of unchanged pages); return the job.
+        """Start to build a collection from its sources, and return the job. `full` reprocesses unchanged pages too.
 
-        Raises RequestRefused for an invalid name, JobConflict during another build or without a source, StorageFull.
+        Raises RequestRefused for an invalid name, JobConflict if another build is running or if the collection has no
+        sources, and StorageFull.
         """
         folder = folder_of(self._settings, collection)
         if not live_id(folder) or not read_manifest(folder / GENERATIONS / current_id(folder)).sources:
@@ -84,10 +85,10 @@ class JobManager:
         return self.get(job_id)
 
     def _begin(self, folder: Path, job: dict[str, Any]) -> None:
-        """Start the process of a job; if that fails, remove the job."""
+        """Start the process of a job. If this fails, the job is removed."""
         try:
             folder.mkdir()
-            # The process inherits the lock and holds it until its end. It is locked before the job is visible.
+            # Lock before the job is visible to others. The process inherits the lock and keeps it until it ends.
             with (folder / LOCK).open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 write(folder / JOB, job)
@@ -123,7 +124,7 @@ class JobManager:
         request: dict[str, Any] | None = _read(folder / JOB) if is_generation_id(job_id) else None
         if request is None:
             raise JobMissing(job_id)
-        is_alive = _is_held(folder / LOCK)  # checked first, as a process writes its end before it unlocks
+        is_alive = _is_held(folder / LOCK)  # check first: a process writes END before it unlocks
         end: dict[str, Any] | None = _read(folder / END)
         is_cancelled = (folder / CANCEL).exists()
         if end is None and is_alive:
@@ -135,12 +136,12 @@ class JobManager:
         return request | {"ended_at": None, "report": None, "error": None} | end
 
     def cancel(self, job_id: str) -> dict[str, Any]:
-        """Tell a job to stop, and return it; the live index does not change. Raises JobMissing or JobConflict."""
+        """Signal a job to stop, and return it. The live index does not change. Raises JobMissing or JobConflict."""
         self.get(job_id)
         with self._locked():
             if not self._is_running(job_id):
                 raise JobConflict(f"job {job_id} has ended")
-            with suppress(ProcessLookupError):  # the held lock shows that the process still has this id
+            with suppress(ProcessLookupError):  # the lock shows that this id is still that of the process
                 os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
             with suppress(OSError):
                 (self._folder / job_id / CANCEL).touch()
@@ -148,7 +149,7 @@ class JobManager:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Lock out other processes that start or stop jobs."""
+        """Wait while other processes start or stop jobs, and keep them out until the block ends."""
         with (self._folder / LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -156,7 +157,7 @@ class JobManager:
 
 @contextmanager
 def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
-    """Prepare the folders of an index and a collection for a write of `size` bytes. Raises StorageFull."""
+    """Create missing folders, check that `size` bytes are free, and raise disk errors of the block as StorageFull."""
     try:
         with disk_errors(index_dir):
             prepare(index_dir)
@@ -168,7 +169,7 @@ def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
 
 
 def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log: Path) -> int:
-    """Start a build process, which inherits `lock` and holds it until it ends; return its id."""
+    """Start a build process, and return its id. The process inherits `lock` and keeps it locked until it ends."""
     with log.open("w") as written:
         process = subprocess.Popen(
             command,
@@ -179,12 +180,12 @@ def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log
             start_new_session=True,  # signals to the server do not reach the build
             pass_fds=[lock.fileno()],
         )
-    threading.Thread(target=process.wait, name="pilotlight-build", daemon=True).start()  # reap it
+    threading.Thread(target=process.wait, name="pilotlight-build", daemon=True).start()  # reaps the process
     return process.pid
 
 
 def write(path: Path, content: dict[str, Any]) -> None:
-    """Write a file atomically."""
+    """Write a JSON file atomically."""
     new = path.with_suffix(".new")
     new.write_text(json.dumps(content), encoding="utf-8")
     os.replace(new, path)

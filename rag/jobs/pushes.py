@@ -1,7 +1,7 @@
 """The queue of pushed documents, which another process indexes.
 
-INDEX/pushed/documents.sqlite   documents pushed to the default collection; each collection has such a file
-INDEX/pushed/lock, log.txt      of the process that indexes the documents of all collections
+INDEX/pushed/documents.sqlite   documents pushed to the default collection; other collections have their own file
+INDEX/pushed/lock, log.txt      lock and output of the process that indexes the documents of all collections
 """
 
 import fcntl
@@ -43,10 +43,10 @@ log = logging.getLogger("pilotlight")
 
 
 class PushedQueue:
-    """Accepts documents and starts their indexing. Several processes may use the same queue."""
+    """Stores pushed documents, and starts the process that indexes them. Several processes may use the same queue."""
 
     def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
-        """Take the settings, and the command that indexes waiting changes."""
+        """Create a queue. `runner` is the command that indexes waiting changes."""
         self._settings = settings
         self._runner = runner
         self._wake = threading.Event()
@@ -54,21 +54,21 @@ class PushedQueue:
         self._thread = threading.Thread(target=self._watch, name="pilotlight-pushed", daemon=True)
 
     def start(self) -> None:
-        """Start the thread that looks for waiting changes and starts their indexing."""
+        """Start the thread that checks for waiting changes and starts the indexing process."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the thread. The indexing process continues until no change waits."""
+        """Stop the thread. The indexing process continues until no changes are waiting."""
         self._closed.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def put(self, push: Push) -> dict[str, Any]:
-        """Store a document, which replaces an earlier one at its address, and return the change.
+        """Store a document, which replaces an earlier document at its address, and return the change.
 
-        Raises RequestRefused for an invalid document, JobConflict if this server does not build the collection, or if
-        the address has a document and `replace` is false, and QueueFull or StorageFull.
+        Raises RequestRefused for an invalid document, JobConflict if another server builds the collection or if
+        `replace` is false and the address has a document, QueueFull, and StorageFull.
         """
         store, settings = self._store(push.collection), self._settings
         content_type, _, parameter = push.content_type.lower().partition(";")
@@ -102,7 +102,7 @@ class PushedQueue:
         return _described(change, push.collection)
 
     def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Withdraw a pushed document. Raises NotThere if none was pushed to this address, and as `put` does."""
+        """Withdraw a pushed document. Raises NotThere if none was pushed to this address, and the errors of `put`."""
         store, address = self._store(collection), _address(url)
         with writing(self._settings.index_dir, folder_of(self._settings, collection)):
             if not store.has(address):
@@ -138,7 +138,7 @@ class PushedQueue:
         return queues
 
     def _store(self, collection: str) -> PushedStore:
-        """Return the store of a collection. Raises JobConflict if the collection is built elsewhere."""
+        """Return the store of a collection. Raises JobConflict if another server builds the collection."""
         settings = self._settings
         folder = folder_of(settings, collection)
         if settings.store and (collection != DEFAULT or live_id(folder) is None):
@@ -160,17 +160,17 @@ class PushedQueue:
             self._wake.clear()
 
     def _run(self) -> None:
-        """Start the process that indexes changes, unless it is running."""
+        """Start the process that indexes changes, unless it is already running."""
         folder = self._settings.index_dir / PUSHED
         folder.mkdir(exist_ok=True)
-        # The process inherits the lock and holds it until its end.
+        # The process inherits the lock and keeps it until it ends.
         with suppress(BlockingIOError), (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             start_process(self._runner, self._settings, lock, folder / "log.txt")
 
 
 def pushed_folders(index_dir: Path) -> dict[str, Path]:
-    """Return the folders of collections with pushed documents, by name, even of those never published."""
+    """Return the folders of all collections with pushed documents, by name. They need not be published yet."""
     try:
         names = sorted(entry.name for entry in (index_dir / COLLECTIONS).iterdir() if is_collection_name(entry.name))
     except (FileNotFoundError, NotADirectoryError):

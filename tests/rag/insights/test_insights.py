@@ -172,8 +172,8 @@ def test_verdicts_and_opened_hits_judge_documents(store: InsightsStore) -> None:
         "undecided": {1: OPENED},
         "two passages": {1: GOOD},
     }
-    assert "opened once" in relevance(store, least=1)
-    assert "opened twice" not in relevance(store, least=3)
+    assert "opened once" in relevance(store, min_opened=1)
+    assert "opened twice" not in relevance(store, min_opened=3)
 
 
 def test_a_dataset_that_eval_and_compare_read(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
