@@ -375,7 +375,7 @@ class AccessRules:
         tables = load_toml(self._path.read_text(encoding="utf-8")).get("access", [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             raise SettingsError(f"{self._path}: access must be a list of tables: write [[access]]")
-        return tuple(_rule(table, f"{self._path}: access {place}") for place, table in enumerate(tables, 1))
+        return tuple(_rule(table, f"{self._path}: access {number}") for number, table in enumerate(tables, 1))
 
 
 class _Rule(NamedTuple):

@@ -98,9 +98,9 @@ def components(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 def _field_error(message: str, kind: type[msgspec.Struct]) -> FieldError:
     """Convert a message of msgspec, such as "Expected `int`, got `str` - at `$.filter.k`", to a FieldError."""
-    text, _, place = message.partition(" - at `")
-    place = place.removesuffix("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
-    path = place.replace("[...]", "")
+    text, _, location = message.partition(" - at `")
+    location = location.removesuffix("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
+    path = location.replace("[...]", "")
     if match := _FIELD_PROBLEM.fullmatch(text):
         field = f"{path}.{match['name']}".lstrip(".")
         if match["problem"].startswith("missing"):
@@ -109,7 +109,7 @@ def _field_error(message: str, kind: type[msgspec.Struct]) -> FieldError:
     if too_long := _TOO_LONG.fullmatch(text):
         return FieldError(path, f"{path} is too long: at most {too_long[1]} characters are allowed.")
     schemas = components(kind)
-    schema = schemas[kind.__name__]["properties"].get(place)
+    schema = schemas[kind.__name__]["properties"].get(location)
     return FieldError(path, f"{path} must be {_must_be(schema, schemas)}." if schema else f"{path}: {text}.")
 
 

@@ -1,4 +1,4 @@
-"""Every setting, declared once as a field: flag, variable, limits, help and documentation are derived from it."""
+"""All settings. Each is declared once, as a field of `Settings`, for its flag, variable, help and documentation."""
 
 import dataclasses
 import os
@@ -21,14 +21,14 @@ _READERS: dict[type, Callable[[object], object]] = {
     float: lambda value: float(str(value)),
     bool: lambda value: _WORDS[str(value).lower()],
 }
-_OF_VECTORS = ("model", "query_prompt", "document_prompt", "precision")  # settings that determine vectors
+_VECTOR_SETTINGS = ("model", "query_prompt", "document_prompt", "precision")
 
 T = TypeVar("T", str, int, float, bool)
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting, with the metadata of its field."""
+    """The declaration of a setting: a field of `Settings` with its metadata."""
 
     name: str
     kind: type[Any]
@@ -37,16 +37,16 @@ class Setting:
     group: str  # heading in docs/reference.md
     choices: tuple[str, ...] = ()
     limits: tuple[float, float] | None = None  # minimum and maximum
-    bare: str = ""  # value of the flag alone; empty if the flag needs a value
+    bare: str = ""  # value if the flag has no value; empty if it must have one
 
     @property
     def variable(self) -> str:
-        """Name of the environment variable."""
+        """The name of the environment variable."""
         return f"PILOTLIGHT_{self.name.upper()}"
 
     @property
     def flag(self) -> str:
-        """Name of the command-line flag."""
+        """The name of the command-line flag."""
         return f"--{self.name.replace('_', '-')}"
 
     def read(self, value: object, origin: str) -> Any:
@@ -59,9 +59,9 @@ class Setting:
 
 
 def setting(default: T, help: str, *, secret: bool = False, **rules: Any) -> T:
-    """Declare the field of a setting, with further fields of `Setting` in `rules`. A secret is never shown.
+    """Declare a setting as a field. `rules` are further fields of `Setting`. A secret is not part of the `repr`.
 
-    Without `group`, the setting belongs to the same group as the field above.
+    Without `group`, the setting is in the same group as the field above.
     """
     return dataclasses.field(default=default, repr=not secret, metadata={"help": help, **rules})
 
@@ -85,13 +85,13 @@ def nearest(word: str, choices: Iterable[str], least: float = 0.6) -> str | None
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Return a hint for the end of an error that suggests the most similar choice; empty if none is similar."""
+    """Return the end of an error message that suggests the most similar choice, or "" if no choice is similar."""
     near = nearest(word, choices)
     return f", did you mean {near}?" if near else ""
 
 
 def refuse_unknown(names: Iterable[str], choices: Sequence[str], where: str) -> None:
-    """Raise SettingsError for the first unknown name, with its place and a suggestion."""
+    """Raise SettingsError for the first name that is not in `choices`. The message has `where` and a suggestion."""
     for name in names:
         if name not in choices:
             hint = did_you_mean(name, choices) or f"; use one of: {', '.join(choices)}"
@@ -100,7 +100,7 @@ def refuse_unknown(names: Iterable[str], choices: Sequence[str], where: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings, with their defaults. `load` checks values; the constructor does not."""
+    """All settings, with their defaults. `load` checks the values, but the constructor does not."""
 
     index: str = setting("pilotlight-index", "folder of the index", group="index")
     collection: str = setting("default", "name of the collection; search takes several, with commas, or * for all")
@@ -261,12 +261,12 @@ class Settings:
 
     @property
     def rules_path(self) -> Path:
-        """The file of credentials and of rules for users."""
+        """The file with credentials for sites and access rules for users."""
         return Path(self.rules).expanduser()
 
     @property
     def insights_folder(self) -> Path:
-        """The folder of recorded searches; it may not exist."""
+        """The folder of recorded searches, which may be missing."""
         return self.index_dir / INSIGHTS
 
     @property
@@ -281,14 +281,14 @@ class Settings:
         return EmbedderConfig(*_hub_name(self.model), cache_dir=self.cache, **fields)
 
     def reranker_config(self) -> EmbedderConfig | None:
-        """Return the configuration of the cross-encoder, in the embedder's precision, or None if none is set."""
+        """Return the configuration of the cross-encoder, or None. Its precision is the same as the embedder's."""
         if not self.rerank_model:
             return None
         return EmbedderConfig(*_hub_name(self.rerank_model), precision=self.precision, cache_dir=self.cache, pairs=True)
 
     def build_config(self) -> BuildConfig:
         """Return the configuration of a build. Raises ConfigError."""
-        model = {name: getattr(self, name) for name in _OF_VECTORS}
+        model = {name: getattr(self, name) for name in _VECTOR_SETTINGS}
         if self.model != PACKAGED and (folder := Path(self.model).expanduser()).exists():
             model["model"] = str(folder.absolute())
         limits = own_limits({name: getattr(self, name) for name in SOURCE_SETTINGS})
@@ -305,7 +305,7 @@ class Settings:
 
     @property
     def keeps_tokens(self) -> bool | None:
-        """The setting `tokens`; None lets the build decide."""
+        """The setting `tokens` as a boolean, or None if the build decides."""
         return {"yes": True, "no": False}.get(self.tokens)
 
     def ocr_config(self) -> OcrConfig:
@@ -333,9 +333,9 @@ def load(
     environ: Mapping[str, str] | None = None,
     configured: Mapping[str, object] | None = None,
 ) -> Settings:
-    """Load settings from flags, else the environment, else a configuration file, else their defaults.
+    """Load each setting from its flag, its variable, the configuration file or its default, in this order.
 
-    Raises SettingsError, which names the flag, variable or name in the file, its value and the allowed values.
+    Raises SettingsError, which contains the flag, variable or name in the file, its value and the allowed values.
     """
     environ = os.environ if environ is None else environ
     overrides, configured = overrides or {}, configured or {}
@@ -355,18 +355,18 @@ def load(
 
 
 def own_limits(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse the limits of one source, some of which are lists written as text."""
+    """Convert those limits of a source that are lists from comma-separated text. Other limits stay unchanged."""
     read: dict[str, Callable[[str], Any]] = {"include": patterns, "exclude": patterns, "allow_private": _networks}
     return {name: read[name](value) if name in read else value for name, value in values.items()}
 
 
 def _hub_name(text: str) -> tuple[str, str]:
-    """Split NAME@COMMIT; a folder may have an @ in its name."""
+    """Split NAME@COMMIT into two texts. An existing folder is not split, because its name may contain an @."""
     name, at, commit = text.rpartition("@")
     return (name, commit) if at and not Path(text).expanduser().exists() else (text, "")
 
 
 def _networks(text: str) -> bool | tuple[str, ...]:
-    """Read `allow_private`: yes, no, or a comma-separated list of networks."""
+    """Parse `allow_private`: yes, no, or a comma-separated list of networks."""
     flag = _WORDS.get(text.strip().lower())
     return patterns(text) if flag is None else flag

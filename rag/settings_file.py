@@ -24,7 +24,7 @@ _ALLOWED = {
 }
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-# headers that the crawler sets itself, or that frame a message
+# Headers that the crawler sets itself, or that delimit an HTTP message.
 _RESERVED = frozenset(
     "host connection content-length content-type transfer-encoding te trailer upgrade expect cookie user-agent accept "
     "accept-encoding if-none-match if-modified-since range proxy-authorization".split()
@@ -33,11 +33,11 @@ _RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredSource:
-    """One `[[source]]`."""
+    """A source, with its own metadata and limits: one table `[[source]]` of the file."""
 
     source: str  # address, or absolute path
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    limits: Mapping[str, Any] = field(default_factory=dict)  # limits, see `CrawlLimits.own`
+    limits: Mapping[str, Any] = field(default_factory=dict)  # see `CrawlLimits.own`
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class SettingsFile:
 
 
 def read_settings_file(path: Path) -> SettingsFile:
-    """Read the file, whose paths are relative to its folder. Raises SettingsError, which names the place in it."""
+    """Read a configuration file. Its paths are relative to its folder. Raises SettingsError, which names the entry."""
     try:
         content = load_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -75,7 +75,7 @@ def read_settings_file(path: Path) -> SettingsFile:
     credentials = tuple(_credential(table, folder, f"{path}: credentials {n}") for n, table in tables)
     if origin := _repeated([one.origin for one in credentials]):
         raise SettingsError(f"{path}: credentials for {origin} are given twice")
-    if credentials or "access" in content:  # the server and its jobs read the file again
+    if credentials or "access" in content:  # the server and its jobs also read this file
         if "rules" in settings:
             raise SettingsError(f"{path}: give either rules or [[credentials]] and [[access]], not both")
         settings = {**settings, "rules": str(path.absolute())}
@@ -83,7 +83,7 @@ def read_settings_file(path: Path) -> SettingsFile:
 
 
 def credentials_of(settings: Settings) -> tuple[Credential, ...]:
-    """Return the credentials in the file of the setting `rules`, if set. Raises as `read_settings_file` does."""
+    """Return the credentials in the file that the setting `rules` names. Raises the errors of `read_settings_file`."""
     return read_settings_file(settings.rules_path).credentials if settings.rules else ()
 
 
@@ -142,7 +142,7 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credential:
-    """Parse a table [[credentials]]. Errors quote no value, and the secret is read later."""
+    """Parse a table `[[credentials]]`. Secrets are read later. Errors quote no values, which may be secret."""
     refuse_unknown(table, _CREDENTIAL_KEYS, where)
     try:
         site = parse_origin(table["origin"] if isinstance(table.get("origin"), str) else "")
@@ -158,7 +158,7 @@ def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credentia
         raise SettingsError(f"{where}: {' and '.join(ways)} would both be the header Authorization: give one")
 
     def place(name: str, value: object) -> SecretPlace:
-        return _place(value, folder, f"{where}: {name}")
+        return _secret_place(value, folder, f"{where}: {name}")
 
     basic = None
     if "basic" in table:
@@ -178,8 +178,8 @@ def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credentia
     )
 
 
-def _place(value: object, folder: Path, where: str) -> SecretPlace:
-    """Parse the place of a secret, `{env = "NAME"}` or `{file = "PATH"}`. A literal secret is refused, not quoted."""
+def _secret_place(value: object, folder: Path, where: str) -> SecretPlace:
+    """Parse a reference to a secret, `{env = "NAME"}` or `{file = "PATH"}`. Refuse the secret itself, unquoted."""
     if isinstance(value, str):
         advice = 'as others may read this file: write {env = "VARIABLE"} or {file = "PATH"}'
         raise SettingsError(f"{where} must not contain the secret itself, {advice}")

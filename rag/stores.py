@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from indexer.pipeline.progress import BuildReport
     from indexer.stores.milvus_store import MilvusStore
 
-TOKEN = "PILOTLIGHT_MILVUS_TOKEN"  # noqa: S105 - the name of the variable that has it
+TOKEN = "PILOTLIGHT_MILVUS_TOKEN"  # noqa: S105 - a variable's name, not a token
 
 
 def milvus_at(address: str) -> "MilvusStore":
-    """Return the store at `milvus://HOST:PORT/NAME`, not connected yet. Raises StoreAddressError."""
+    """Return the store at `milvus://HOST:PORT/NAME`, without connecting to it. Raises StoreAddressError."""
     if "://" not in address or address.lower().startswith("milvus+lite:"):
         raise StoreAddressError(
             f"{address[:80]} is not an address of Milvus, such as milvus://HOST:19530/NAME; use --index for a folder"
@@ -51,14 +51,14 @@ def milvus_at(address: str) -> "MilvusStore":
 
 
 def stores_of(settings: Settings) -> dict[str, Store]:
-    """Return the stores of a server by collection: every folder of the index, or the one in Milvus as the default."""
+    """Return stores by collection: all folders of the index, or one store in Milvus as the default collection."""
     if settings.store:
         return {DEFAULT: milvus_at(settings.store)}
     return {name: FolderStore(folder) for name, folder in list_collections(settings.index_dir).items()}
 
 
 def chosen_store(settings: Settings) -> Store:
-    """Return the store in Milvus, or the folder of the collection. Raises SettingsError if both are set."""
+    """Return the store in Milvus if it is set, else the folder of the collection. Raises SettingsError for both."""
     if not settings.store:
         return FolderStore(settings.collection_dir)
     if settings.collection != DEFAULT:
@@ -69,9 +69,9 @@ def chosen_store(settings: Settings) -> Store:
 
 
 def roll_back(store: Store, generation_id: str | None = None) -> str:
-    """Make another generation live, by default the newest of those older than the live one, and return its id.
+    """Make another generation live, by default the one published before the live one, and return its id.
 
-    Raises IndexMissing if there is no such generation, IndexCorrupt if it cannot be opened; then nothing changes.
+    Raises IndexMissing if the generation does not exist, or IndexCorrupt if it cannot be opened. Nothing changes then.
     """
     ids = older_ids(store) if generation_id is None else [each.id for each in store.published()]
     if not ids or generation_id not in (None, *ids):
@@ -82,7 +82,7 @@ def roll_back(store: Store, generation_id: str | None = None) -> str:
 
 
 def live_id(store: Store) -> str | None:
-    """Return the id of the live generation; None if there is none, or its name is unreadable."""
+    """Return the id of the live generation, or None if there is none or its id is unreadable."""
     try:
         return store.live_id()
     except (IndexMissing, IndexCorrupt):
@@ -90,7 +90,7 @@ def live_id(store: Store) -> str | None:
 
 
 def older_ids(store: Store) -> list[str]:
-    """Return the ids of generations published before the live one, newest first; all ids if none is live."""
+    """Return the ids of generations before the live one, newest first. If no generation is live, return all ids."""
     live, ids = live_id(store), [each.id for each in store.published()]
     if live in ids:
         return ids[ids.index(live) + 1 :]
@@ -98,7 +98,7 @@ def older_ids(store: Store) -> list[str]:
 
 
 def verify_generation(store: Store, generation_id: str) -> list[Check]:
-    """Check every file of a generation, or its number of passages in Milvus. Raises IndexMissing or StoreError."""
+    """Check all files of a generation or, in Milvus, its number of passages. Raises IndexMissing or StoreError."""
     if isinstance(store, FolderStore):
         return verify(generation_folder(store.folder, generation_id))
     try:
@@ -110,13 +110,13 @@ def verify_generation(store: Store, generation_id: str) -> list[Check]:
 
 
 def facts_of(manifest: Manifest) -> dict[str, Any]:
-    """Return the id, time and counts of a generation for reports, JSON-ready."""
+    """Return the id, build time and counts of a generation for reports, JSON-ready."""
     counts = {"documents": manifest.counts.documents, "chunks": manifest.counts.chunks}
     return {"generation": manifest.id, "created_at": manifest.created_at, **counts}
 
 
 def check_fingerprint(manifest: Manifest, fingerprint: Mapping[str, object]) -> None:
-    """Raise FingerprintMismatch, which names the differing fields, if another embedder built the index."""
+    """Raise FingerprintMismatch if the index was built with another embedder. The message has the differing fields."""
     built = manifest.fingerprint
     fields = differing_fields(built, fingerprint)
     if not fields:
@@ -137,11 +137,11 @@ def check_fingerprint(manifest: Manifest, fingerprint: Mapping[str, object]) -> 
 def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> None:
     """Raise an error if no collection can be served by the embedder with this fingerprint.
 
-    An unreachable store only causes a warning on stderr, because it may come back.
+    If the store is unreachable, print a warning on stderr instead, because the store may become reachable later.
     """
     stores = stores_of(settings)
     if not stores:
-        current_id(settings.index_dir)  # raises the error that says how to build an index
+        current_id(settings.index_dir)  # raises IndexMissing, which says how to build an index
     wrong: list[PilotlightError] = []
     try:
         for store in stores.values():
@@ -173,9 +173,9 @@ class Publisher:
         self.done: dict[str, Any] | None = None
 
     def __call__(self, folder: Path) -> None:
-        """Publish the live generation of a folder, unless it is live in the store already.
+        """Publish the live generation of a folder, unless it is already live in the store.
 
-        Raises NotPublished; then the folder keeps the generation, and the store its live one.
+        Raises NotPublished. Both live generations then stay unchanged: that of the folder and that of the store.
         """
         store = self._store
         try:
@@ -200,14 +200,14 @@ class Publisher:
 
 
 def publisher_of(settings: Settings, *, quiet: bool = True) -> Publisher | None:
-    """Return the publisher to the store of the settings; None if the index is a folder."""
+    """Return the publisher to the store of the settings, or None if no store is set."""
     if not settings.store:
         return None
     return Publisher(milvus_at(settings.store), keep=settings.keep_generations, quiet=quiet)
 
 
 def report_of(report: "BuildReport", publisher: Publisher | None) -> tuple[dict[str, Any], str]:
-    """Return the report of a build and of its publishing, JSON-ready and as text for a terminal."""
+    """Return the report of a build and of its publication, JSON-ready and as text for a terminal."""
     if publisher is None or publisher.done is None:
         return report.as_dict(), report.table()
     done = publisher.done

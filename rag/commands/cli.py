@@ -134,8 +134,8 @@ def verb(
 
 def load_verb(name: str) -> Verb:
     """Import the module of a verb, and return the verb."""
-    place, summary = VERBS[name]
-    module, _, function = place.partition(".")
+    target, summary = VERBS[name]
+    module, _, function = target.partition(".")
     command: Verb = getattr(import_module(f"rag.commands.{module}"), function)
     command.short_help, command.help = summary, f"{summary[:1].upper()}{summary[1:]}."
     return command

@@ -162,19 +162,19 @@ def evaluate(
     result = results[-1] | ({"reranker": reranker.name} if reranker else {})
     if mode:
         return result
-    worst = find_losses(queries, *(figures[place][NDCG] for place in (0, 1, -1)))
+    worst = find_losses(queries, *(figures[index][NDCG] for index in (0, 1, -1)))
     return result | {"modes": results, "worst": worst}
 
 
 def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybrid: Figure) -> list[dict[str, Any]]:
     """Return the queries whose hybrid nDCG@10 is furthest below the better of dense and lexical, worst first."""
     losses = hybrid - np.maximum(dense, lexical)
-    places = [place for place in np.argsort(losses, kind="stable")[:_MAX_SHOWN_QUERIES].tolist() if losses[place] < 0]
+    indices = [index for index in np.argsort(losses, kind="stable")[:_MAX_SHOWN_QUERIES].tolist() if losses[index] < 0]
     ids, columns = list(queries), {"difference": losses, "dense": dense, "lexical": lexical, "hybrid": hybrid}
     return [
-        {"id": ids[place], "query": queries[ids[place]]}
-        | {name: round(float(values[place]), 4) for name, values in columns.items()}
-        for place in places
+        {"id": ids[index], "query": queries[ids[index]]}
+        | {name: round(float(values[index]), 4) for name, values in columns.items()}
+        for index in indices
     ]
 
 
@@ -191,10 +191,10 @@ def _sample(items: Sequence[T]) -> Sequence[T]:
 
 def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figures:
     """Return the values of each measure, in the order of the queries. A query without hits has the value 0."""
-    places = {query_id: place for place, query_id in enumerate(queries)}
-    figures = {name: np.zeros(len(places)) for name in MEASURES.values()}
+    indices = {query_id: index for index, query_id in enumerate(queries)}
+    figures = {name: np.zeros(len(indices)) for name in MEASURES.values()}
     for metric in ir_measures.iter_calc(list(MEASURES), judgements, run):
-        figures[MEASURES[metric.measure]][places[metric.query_id]] = metric.value
+        figures[MEASURES[metric.measure]][indices[metric.query_id]] = metric.value
     return figures
 
 
@@ -372,11 +372,11 @@ def compare(queries: Mapping[str, str], judgements: Judgements, a: Run, b: Run) 
         {
             "id": query_id,
             "query": text,
-            "difference": round(float(second[NDCG][place] - first[NDCG][place]), 4),
-            "a": {name: round(float(values[place]), 4) for name, values in first.items()},
-            "b": {name: round(float(values[place]), 4) for name, values in second.items()},
+            "difference": round(float(second[NDCG][index] - first[NDCG][index]), 4),
+            "a": {name: round(float(values[index]), 4) for name, values in first.items()},
+            "b": {name: round(float(values[index]), 4) for name, values in second.items()},
         }
-        for place, (query_id, text) in enumerate(queries.items())
+        for index, (query_id, text) in enumerate(queries.items())
     ]
     changes.sort(key=lambda change: change["difference"])  # type: ignore[arg-type, return-value]
     return {"queries": len(queries), "measures": measures, "by_query": changes}

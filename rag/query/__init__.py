@@ -1,4 +1,4 @@
-"""A query in, ranked hits out: embed, search by vectors and by terms, fuse, rank, present.
+"""Answer queries: embed a query, search by vectors and by terms, fuse and rank the hits, and describe them.
 
-May import the root of `rag` and `indexer.generation`.
+The package may import the root of `rag` and `indexer.generation`.
 """

@@ -1,4 +1,4 @@
-"""Queues that let threads share a model, one run at a time and within their deadlines; and the cache of queries."""
+"""Queues in which threads wait for a model that runs for one thread at a time, and a cache for queries and answers."""
 
 import math
 import threading
@@ -22,8 +22,8 @@ from rag.errors import DeadlinePassed
 from rag.query.weighting import measure_unrelated
 
 WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
-_MAX_RUN_TOKENS = 256  # some tens of milliseconds
-_RERANK_TIME_SHARE = 0.7  # the rest is for fetching and sending hits
+_MAX_RUN_TOKENS = 256  # takes some tens of milliseconds
+_RERANK_TIME_SHARE = 0.7  # leaves time for fetching and sending hits
 
 ENTRY_OVERHEAD_BYTES = 1_000
 
@@ -32,7 +32,7 @@ caller_name: ContextVar[str] = ContextVar("caller_name", default="")
 
 
 class FairLock:
-    """A lock that threads get in the order of their requests, urgent requests first."""
+    """A lock that threads acquire in the order of their requests, but all urgent requests before the others."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class FairLock:
 
     @contextmanager
     def turn(self, end: float, *, urgent: bool = True) -> Iterator[None]:
-        """Hold the lock. Raises DeadlinePassed if it is not free before `end`, by time.monotonic."""
+        """Hold the lock during the block. Raises DeadlinePassed if it is not free before `end`, a monotonic time."""
         if time.monotonic() >= end:
             raise DeadlinePassed
         with self._lock:
@@ -68,7 +68,7 @@ class FairLock:
                     is_waiting = wakeup in queue
                     if is_waiting:
                         queue.remove(wakeup)
-                if not is_waiting:  # the turn came just after the deadline
+                if not is_waiting:  # the lock was passed to this thread after its deadline
                     self._pass_on()
         if not has_turn:
             raise DeadlinePassed
@@ -82,22 +82,22 @@ class FairLock:
 
 
 class QueryCache:
-    """A cache of values by kind and key that drops the least recently used ones. Safe to share between threads.
+    """A cache of values by kind and key, which evicts the least recently used value. Safe to share between threads.
 
-    Callers do not share values, because the time of a response would tell a caller about the queries of others. All
+    Callers do not share values, because a fast response would reveal that another caller had the same query. All
     callers without a name count as one caller.
     """
 
     def __init__(self, max_bytes: int) -> None:
-        """Make a cache of at most `max_bytes`; 0 turns it off."""
-        self.on_lookup: Callable[[str, bool], None] | None = None  # (kind, is_hit)
+        """Create a cache of at most `max_bytes`. With 0, nothing is cached."""
+        self.on_lookup: Callable[[str, bool], None] | None = None  # called with kind and is_hit
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._entries: dict[Hashable, tuple[Any, int]] = {}  # least recently used first
         self._bytes = 0
 
     def get(self, kind: str, *key: Hashable) -> Any:
-        """Return the caller's value, or None."""
+        """Return the value that this caller has stored, or None."""
         if not self._max_bytes:
             return None
         name = (caller_name.get(), kind, *key)
@@ -110,7 +110,7 @@ class QueryCache:
         return entry and entry[0]
 
     def put(self, value: Any, size: int, kind: str, *key: Hashable) -> None:
-        """Store a value of `size` bytes for this caller, and drop the least recently used values."""
+        """Store a value of `size` bytes for this caller, and evict the least recently used values if necessary."""
         size += ENTRY_OVERHEAD_BYTES
         if size > self._max_bytes:
             return
@@ -123,7 +123,7 @@ class QueryCache:
 
 
 class QueryEncoder:
-    """An embedder for many threads."""
+    """An embedder that threads share. It runs for one thread at a time."""
 
     def __init__(self, embedder: Embedder, cache: QueryCache | None = None) -> None:
         self.embedder = embedder
@@ -132,18 +132,18 @@ class QueryEncoder:
 
     @cached_property
     def unrelated(self) -> float:
-        """The mean cosine of unrelated texts, measured once for all collections; see `measure_unrelated`."""
+        """The mean cosine of unrelated texts, computed once for all collections. See `measure_unrelated`."""
         return measure_unrelated(self.embedder)
 
     def encode(self, texts: Sequence[str], role: Role = "query") -> Vector:
-        """Embed texts in short runs, float32 (n, dim). Raises DeadlinePassed or EmbedderError."""
+        """Embed texts in short runs. Returns float32 (n, dim). Raises DeadlinePassed or EmbedderError."""
         rows = self.embedder.tokenize(texts, role=role)
         vectors = [np.empty((0, self.embedder.dimension), np.float32)]
         vectors += [self._run(rows[run], role)[0] for run in split_runs([len(row) for row in rows])]
         return np.concatenate(vectors)
 
     def encode_tokens(self, queries: Sequence[TokenizedText]) -> list[QueryTokens]:
-        """Embed queries with their tokens, in short runs. Raises as `encode` does."""
+        """Embed queries and their tokens in short runs. Raises the errors of `encode`."""
         embedded: list[QueryTokens] = []
         for run in split_runs([len(query.ids) for query in queries]):
             vectors, tokens = self._run([query.ids for query in queries[run]], "query", with_tokens=True)
@@ -152,7 +152,7 @@ class QueryEncoder:
         return embedded
 
     def embed_query(self, query: str, *, with_tokens: bool) -> QueryTokens:
-        """Return the vector of a query, perhaps cached, and its tokens if `with_tokens`. Raises as `encode` does."""
+        """Return the vector of a query and, if `with_tokens`, of its tokens. Raises the errors of `encode`."""
         result: QueryTokens | None = self._cache.get("vectors", query, with_tokens)
         if result is None:
             ids, broken = self.embedder.tokenize_query(query)
@@ -169,19 +169,19 @@ class QueryEncoder:
 
 
 class RerankQueue:
-    """A cross-encoder for many threads. Searches precede requests that can wait."""
+    """A cross-encoder that threads share. Searches have priority over other requests."""
 
     def __init__(self, model: CrossEncoder) -> None:
         self.model = model
         self._lock = FairLock()
 
     def score_best(self, query: str, texts: Sequence[str]) -> Vector:
-        """Return the logits of the first texts, as many as there is time for: float32 (m,)."""
+        """Return the logits of the first m texts, float32 (m,), as many as can be scored before the deadline."""
         end = time.monotonic() + _RERANK_TIME_SHARE * deadline.remaining()
         return self._score(self.model.pairs(query, texts), end, urgent=True)
 
     def score(self, rows: Sequence[list[int]]) -> Vector:
-        """Return the logits of pairs, float32 (n,), once no search waits for the model. Raises DeadlinePassed."""
+        """Return the logits of tokenized pairs, float32 (n,). Waiting searches run first. Raises DeadlinePassed."""
         logits = self._score(rows, deadline.end(), urgent=False)
         if len(logits) < len(rows):
             raise DeadlinePassed
@@ -199,12 +199,12 @@ class RerankQueue:
 
 
 def split_runs(sizes: Sequence[int]) -> Iterator[slice]:
-    """Split texts with these numbers of tokens into slices, each so short that a query can wait for it."""
+    """Yield slices of texts with these numbers of tokens. Each slice is so short that a query can wait for it."""
     start = tokens = 0
-    for place, size in enumerate(sizes):
-        if place > start and tokens + size > _MAX_RUN_TOKENS:
-            yield slice(start, place)
-            start, tokens = place, 0
+    for index, size in enumerate(sizes):
+        if index > start and tokens + size > _MAX_RUN_TOKENS:
+            yield slice(start, index)
+            start, tokens = index, 0
         tokens += size
     if sizes:
         yield slice(start, len(sizes))

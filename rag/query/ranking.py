@@ -1,8 +1,8 @@
-"""Turn the hits of the searches into one order: pure functions on a few hundred rows.
+"""Merge the hits of dense and lexical search into one ranking, by pure functions on a few hundred rows.
 
-`fuse` joins the searches, `rerank` changes the order, `extend` adds the hits of a deeper search, and `choose` hides
-near-duplicates and passages beyond the limit per document. Rows are int64, scores float32. "Best first" orders by
-score, and rows with equal scores by row.
+`fuse` merges the hits, `rerank` applies the scores of a cross-encoder, `extend` appends the hits of a deeper search,
+and `choose` leaves out near-duplicates and passages above the limit per document. Rows are int64, and scores are
+float32. "Best first" means by descending score, and by row if scores are equal.
 """
 
 import math
@@ -28,10 +28,10 @@ VectorHits = tuple[Scores, Rows]
 
 _SCORES = ("dense", "lexical", "tokens", "rerank")
 MAX_QUERY_TOKENS = 256  # about 200 words
-MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # comparing all candidates gains .0004 of nDCG@10
+MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # comparing all candidates would gain only .0004 nDCG@10
 _FIRST_COMPARED_PER_HIT = 3
 _NO_TWINS: Mapping[int, frozenset[int]] = MappingProxyType({})
-# A newer version is shown if it has this share of the score of the best version.
+# A newer version is shown instead of the best one if it has this share of the best score.
 _MIN_VERSION_SCORE = 0.5
 _MIN_COVERAGE_WITHOUT_COSINE = 0.34
 _MAX_COMPARED_HITS = 2_000
@@ -44,28 +44,28 @@ class Ranking(Struct, frozen=True):
     rows: Rows
     scores: Scores
     columns: Mapping[str, Scores]
-    """Scores by part, NaN where a passage has none: dense (cosine), lexical (BM25, 0 where no word matches), tokens
-    (MaxSim), rerank. `fuse` adds more for explanations."""
-    first: int | None = None  # number of candidates before a deeper search; None without one
+    """Scores by search: dense (cosine), lexical (BM25, 0 if no word matches), tokens (MaxSim) and rerank. NaN if the
+    search has no score for a passage. `fuse` adds columns for explanations."""
+    first: int | None = None  # number of candidates from the first search; None if there was no deeper search
 
     def ordered(self, order: npt.NDArray[np.integer], scores: Scores, **columns: Scores) -> "Ranking":
-        """Return the candidates in another order (n,). New scores and columns (n,) are in the current order."""
+        """Return the candidates with new scores and further columns, sorted by `order`. All arrays are (n,)."""
         reordered = {name: values[order] for name, values in {**self.columns, **columns}.items()}
         return Ranking(self.rows[order], scores[order], reordered)
 
     def after(self, page: "Ranking") -> "Ranking":
-        """Put the passages of a page, which get the highest score, before these candidates."""
+        """Return a ranking in which the passages of a page, with the highest score, precede these candidates."""
         highest = self.scores.max(initial=page.scores.max())
         raised = Ranking(page.rows, np.full(len(page.rows), highest, np.float32), page.columns)
         return replace(extend(raised, self), first=None)
 
     def scores_of(self, indices: Sequence[int]) -> list[dict[str, float | None]]:
-        """Return the scores of candidates by search; None if the search did not find the candidate."""
+        """Return the scores of candidates by search. A score is None if the search did not find the candidate."""
         by_search: dict[str, list[float | None]] = dict.fromkeys(_SCORES, [None] * len(indices))
         for name in self.columns.keys() & by_search.keys():
             lowest = 0 if name == "lexical" else -math.inf
             values = self.columns[name][indices].tolist()
-            by_search[name] = [value if value > lowest else None for value in values]  # None for NaN, too
+            by_search[name] = [value if value > lowest else None for value in values]  # also None for NaN
         return [dict(zip(_SCORES, row, strict=True)) for row in zip(*by_search.values(), strict=True)]
 
 
@@ -80,15 +80,15 @@ def fuse(
 ) -> Ranking:
     """Rank the hits of one search, or of both, by a convex combination of scaled scores (Bruch, Gai and Ingber 2023).
 
-    Cosines and MaxSim are scaled so that the lowest is 0 and the highest 1; BM25 is divided by the highest. `weigh`
-    gives the weights. MaxSim is computed only for the best candidates by the other two scores; the rest get 0. In mode
-    `dense`, only MaxSim ranks if the index has tokens, because it ranks better than cosines.
+    Cosines and MaxSim are scaled so that the lowest is 0 and the highest is 1. BM25 is divided by the highest score.
+    `weigh` returns the weights. MaxSim is computed for the candidates that are best by the other two scores; it is 0
+    for all other candidates. In mode `dense`, an index with tokens is ranked by MaxSim alone, which is more accurate.
 
     Args:
         dense: cosines and rows, best first.
         lexical: BM25 scores and rows, best first.
-        cosines: returns the cosines of rows that the dense search did not find.
-        maxsim: returns the MaxSim of rows; None if the index has no tokens.
+        cosines: function that returns the cosines of rows, for hits of the lexical search alone.
+        maxsim: function that returns the MaxSim of rows; None if the index has no tokens.
         query: facts that decide the weights.
         explain: whether to add the columns that explanations need.
     """
@@ -118,7 +118,7 @@ def fuse(
         by_search = {"dense": by_meaning, "lexical": by_words}
         scaled = [scale(by_meaning), by_words / highest]
         weights, reasons = weigh(measure_signals(query, dense, lexical), tokens=maxsim is not None)
-        # float64, so that the best candidate of all parts scores exactly 1
+        # float64, so that a candidate that is best in every search scores exactly 1
         sums = np.float64(weights["dense"]) * scaled[0] + np.float64(weights["lexical"]) * scaled[1]
         if maxsim is not None:
             depth = max(len(dense[1]), len(lexical.rows))
@@ -150,33 +150,33 @@ def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: R
     return scores
 
 
-def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores) -> Ranking:
-    """Average the scores of a cross-encoder and of the search; candidates that the cross-encoder has read come first.
+def rerank(ranking: Ranking, reranked: Rows, logits: Scores, shown: Scores) -> Ranking:
+    """Average the scores of the search and of a cross-encoder. Candidates without a score of the latter are last.
 
     Averaging is known to be better than replacing the order of a strong search. Logits are averaged, because a sigmoid
     would hide the differences among good candidates, and among bad ones.
 
     Args:
         ranking: candidates, best first.
-        read: indices (n,) of the candidates that the cross-encoder has read, in order.
-        logits: their scores, (n,).
-        shown: the scores to show in their hits, (n,).
+        reranked: indices (n,) of the candidates that the cross-encoder has scored, in order.
+        logits: logits of these candidates, (n,).
+        shown: scores of these candidates for display, (n,).
     """
     count = len(ranking.rows)
-    columns = {"rerank": filled(count, read, shown), "rank_before": filled(count, read, read + 1)}
-    if not len(read):
+    columns = {"rerank": filled(count, reranked, shown), "rank_before": filled(count, reranked, reranked + 1)}
+    if not len(reranked):
         return ranking.ordered(np.arange(count), ranking.scores, **columns)
-    search_scores, unread = ranking.scores[read], np.setdiff1d(np.arange(count), read)
+    search_scores, others = ranking.scores[reranked], np.setdiff1d(np.arange(count), reranked)
     low, high = search_scores.min(), search_scores.max()
     blend = (1 - RERANK_WEIGHT) * scale(search_scores) + RERANK_WEIGHT * scale(logits)
     blend = np.asarray(low + (high - low) * blend, np.float32)
-    scores = np.minimum(ranking.scores, blend.min())  # unread candidates score at most as much as read ones
-    scores[read] = blend
-    return ranking.ordered(np.concatenate([read[np.argsort(-blend, kind="stable")], unread]), scores, **columns)
+    scores = np.minimum(ranking.scores, blend.min())  # no other candidate scores more than a reranked one
+    scores[reranked] = blend
+    return ranking.ordered(np.concatenate([reranked[np.argsort(-blend, kind="stable")], others]), scores, **columns)
 
 
 def extend(ranking: Ranking, deeper: Ranking) -> Ranking:
-    """Append the new hits of a deeper search to a ranking, with scores capped at the lowest of the ranking."""
+    """Append the new hits of a deeper search to a ranking. Their scores are capped at the lowest of the ranking."""
     new = ~np.isin(deeper.rows, ranking.rows)
     least = ranking.scores[-1] if len(ranking.scores) else np.float32(np.inf)
     before, after = len(ranking.rows), int(new.sum())
@@ -198,18 +198,18 @@ def extend(ranking: Ranking, deeper: Ranking) -> Ranking:
 
 
 class Choice(Struct, frozen=True):
-    """The candidates to show, in order, each with its near-duplicates."""
+    """The candidates to show as hits, and the candidates that they represent, by their indices in a ranking."""
 
     indices: list[int]
-    """Candidates to show."""
+    """Candidates to show, best first."""
     documents: list[int]
     """The document of each candidate of the ranking."""
     folded: dict[int, list[int]]
-    """Near-duplicates of each candidate to show, by its index."""
+    """Near-duplicates, by the candidate that represents them."""
     left_out: dict[int, int]
     """Number of passages above the limit, by document."""
     older: dict[int, dict[str, int]]
-    """The best passage of the page in each other version, the newest first, by index."""
+    """The best passage in each other version, the newest first, by the candidate that represents them."""
 
 
 def choose(
@@ -221,15 +221,15 @@ def choose(
     editions: Sequence[Edition | None] = (),
     twins: Mapping[int, frozenset[int]] = _NO_TWINS,
 ) -> Choice:
-    """Choose k candidates of a ranking, or fewer if there are no more.
+    """Choose the best candidates that are not near-duplicates, other editions, or passages above a limit.
 
     Args:
         ranking: the candidates.
         facts: facts of all candidates.
-        k: number of candidates to choose.
+        k: maximum number of candidates to choose.
         per_document: maximum number of passages of one document; 0 for no limit.
         editions: editions of all candidates; empty if the collection has no versions.
-        twins: the documents to show in place of a document, see `indexer.generation.editions`.
+        twins: documents in better formats that can replace a document; see `indexer.generation.editions`.
     """
     documents: list[int] = facts.documents.tolist()
     older, hidden = fold_versions(ranking, editions)
@@ -244,9 +244,9 @@ def choose(
             folded[index] = formats[index][:1]
         indices: list[int] = []
         passages: dict[int, int] = {}
-        for place, index in enumerate(shown):
-            if place in leaders:
-                folded.setdefault(shown[leaders[place]], []).append(index)
+        for position, index in enumerate(shown):
+            if position in leaders:
+                folded.setdefault(shown[leaders[position]], []).append(index)
                 continue
             document = documents[index]
             passages[document] = count = passages.get(document, 0) + 1
@@ -261,9 +261,9 @@ def choose(
 
 
 def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], set[int]]:
-    """Fold the versions of a page into the newest version that has at least half the best score.
+    """Choose, for each page, the newest version that has at least half the score of the best version.
 
-    Returns the best passage of each other version, by the shown passage; and all passages to hide.
+    Returns the best passage of each other version, by the passage to show, and the set of all passages to hide.
     """
     pages: dict[tuple[str, str], dict[str, list[int]]] = {}
     for index, edition in enumerate(editions):
@@ -285,9 +285,9 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
 def fold_formats(
     ranking: Ranking, documents: Sequence[int], twins: Mapping[int, frozenset[int]]
 ) -> dict[int, list[int]]:
-    """Fold each format of a document into a preferred format, if that scores at least half as much.
+    """Replace a document by the same document in a better format, if that scores at least half as much.
 
-    Returns the passages of the folded formats, by the best passage of the preferred one.
+    Returns the passages of replaced documents, by the best passage of the better format.
     """
     best_of_document: dict[int, int] = {}
     passages: dict[int, list[int]] = {}
@@ -304,30 +304,30 @@ def fold_formats(
 
 
 def collapse(signatures: npt.NDArray[np.uint64], near: int = MAX_SIGNATURE_BITS) -> dict[int, int]:
-    """Fold each near-duplicate into the best hit within `near` bits that is not folded itself.
+    """Assign each near-duplicate to the best hit within `near` bits that is not a near-duplicate itself.
 
-    `signatures`, uint64 (n,), are the SimHashes of hits, best first. Returns the index of the shown hit by the index of
-    each near-duplicate.
+    `signatures`, uint64 (n,), are the SimHashes of hits, best first. Returns the index of that hit by the index of each
+    near-duplicate.
     """
     leaders: dict[int, int] = {}
     are_alike = np.bitwise_count(signatures[:, np.newaxis] ^ signatures) <= near
-    for place in (are_alike.sum(axis=1) > 1).nonzero()[0].tolist():  # each equals itself
-        if place not in leaders:
-            for other in are_alike[place].nonzero()[0].tolist():
-                if other > place:
-                    leaders.setdefault(other, place)
+    for position in (are_alike.sum(axis=1) > 1).nonzero()[0].tolist():  # every hit equals itself
+        if position not in leaders:
+            for other in are_alike[position].nonzero()[0].tolist():
+                if other > position:
+                    leaders.setdefault(other, position)
     return leaders
 
 
 def is_close(cosines: Sequence[float | None], coverages: Iterable[float], close: float, unrelated: float) -> bool:
-    """Return whether one of the best hits is close to a query, by its cosine and its share of the query's words.
+    """Return whether at least one of the best hits is close to a query, by cosines and by words of the query.
 
     Args:
-        cosines: cosines of the hits; None for a hit that only the search by words found.
-        coverages: share of the query's words in each hit; read only if needed.
-        close: lowest cosine of a close hit without words of the query, scaled so that unrelated texts have 0; a hit
-            with all of them needs half.
-        unrelated: cosine of unrelated texts, see `measure_unrelated`.
+        cosines: cosines of the hits; None for a hit that only the lexical search returned.
+        coverages: share of the query's words that each hit contains; computed only if the cosines are too low.
+        close: minimum cosine of a close hit without words of the query, scaled so that unrelated texts have 0. Half of
+            it is enough for a hit with all words of the query.
+        unrelated: mean cosine of unrelated texts, see `measure_unrelated`.
     """
     nearness = [None if cosine is None else (cosine - unrelated) / (1 - unrelated) for cosine in cosines]
     return max([0.0, *filter(None, nearness)]) >= close or any(
@@ -337,14 +337,14 @@ def is_close(cosines: Sequence[float | None], coverages: Iterable[float], close:
 
 
 def filled(count: int, indices: npt.NDArray[np.integer], scores: npt.ArrayLike) -> Scores:
-    """Return scores (count,), NaN except at the indices."""
+    """Return an array (count,) with the scores at `indices`, and NaN elsewhere."""
     filled_scores = np.full(count, np.nan, dtype=np.float32)
     filled_scores[indices] = scores
     return filled_scores
 
 
 def scale(scores: Scores) -> Scores:
-    """Return scores (n,) scaled so that the lowest is 0 and the highest 1; all 1 if they are equal."""
+    """Scale scores (n,) so that the lowest is 0 and the highest is 1. If all are equal, all become 1."""
     if not len(scores):
         return scores
     lowest, highest = scores.min(), scores.max()

@@ -1,7 +1,7 @@
-"""The options of a search: `SearchRequest` defines them for REST, query strings and the Python client.
+"""The options of a search, which `SearchRequest` defines for the REST API, query strings and the Python client.
 
-To add an option, add a field there, and read that field in `retriever`. Filters in addresses and on the command line
-are parsed here too: `language=en`, `from=2026-01-01`, `meta.team=core`.
+To add an option, add a field to `SearchRequest`, and use the field in `retriever`. Filters in query strings and on the
+command line, such as `language=en`, `from=2026-01-01` and `meta.team=core`, are converted here too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     FilterFields = Filter | Mapping[str, Any] | None
 else:
-    FilterFields = Any  # checked by `Filter.parse`
+    FilterFields = Any  # `Filter.parse` checks it instead of msgspec
 
 DEFAULT_COLLECTION = DEFAULT
 CLOSE = 0.4
 RERANK_WEIGHT = 0.5
-RERANKED = 20  # candidates that a cross-encoder reads
+RERANKED = 20  # candidates that a cross-encoder scores
 MAX_OFFSET = 1_000
 DEFAULT_SUGGESTIONS, MAX_SUGGESTIONS = 6, 20
 MAX_EXCHANGES, MAX_ANSWER_CHARS = 20, 20_000
@@ -57,10 +57,10 @@ class _Queried(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The query and options of a search; None leaves an option to the server."""
+    """The query and options of a search. If an option is None, the server chooses its value."""
 
     k: Annotated[int, Meta(ge=1, le=MAX_K, description="maximum number of hits")] = 10
-    # The order of hits depends on k, so all pages of a search need the same k.
+    # The order of hits depends on k, so a request for the next hits needs the same k.
     offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET, description="hits to skip: `next` of the previous answer")] = 0
     mode: Annotated[Mode, Meta(description="search by meaning and words, or by only one of them")] = "hybrid"
     collection: Collection = DEFAULT_COLLECTION
@@ -77,24 +77,24 @@ class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def parsed_filter(self) -> Filter | None:
-        """The filter as an object; None if every document is allowed. Raises FilterError."""
+        """The filter as a `Filter`, or None if it allows every document. Raises FilterError."""
         return (Filter.parse(self.filter) if isinstance(self.filter, Mapping) else self.filter) or None
 
     @property
     def meaning(self) -> str:
         """The text of the query to embed, without its syntax."""
-        # imports Tantivy, which clients do not need
+        # Imported here, because it loads Tantivy, which clients do not need.
         from indexer.generation.lexical.lexical_query import parse_query
 
         return parse_query(self.query).meaning
 
     def options(self) -> dict[str, Any]:
-        """Return the options by name, except those left to the server."""
+        """Return the options that are not None, by name."""
         return {name: value for name, value in structs.asdict(self).items() if value is not None and name != "query"}
 
 
 def names_of(collections: str | Sequence[str]) -> list[str] | None:
-    """Return the distinct names in a list or a comma-separated text; None for all collections."""
+    """Return the distinct names in a list or a comma-separated text, or None if `*` is among them."""
     names = map(str.strip, collections.split(",") if isinstance(collections, str) else collections)
     return None if ALL in (unique := list(dict.fromkeys(names))) else unique
 
@@ -102,7 +102,7 @@ def names_of(collections: str | Sequence[str]) -> list[str] | None:
 def effective_filter(filter: Filter | None, manifest: "Manifest") -> Filter | None:
     """Return the filter to apply to a generation, or None for all documents.
 
-    Versions are resolved to addresses, and readers are dropped if no document has an access list.
+    Versions are resolved to addresses. Conditions on readers are removed if no document has an access list.
     """
     if filter is None:
         return None
@@ -114,7 +114,7 @@ def effective_filter(filter: Filter | None, manifest: "Manifest") -> Filter | No
 
 
 def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Convert the parameters of a query string to the fields of `Filter.parse`, which refuses unknown names."""
+    """Convert the parameters of a query string to fields for `Filter.parse`, which also checks their names."""
     fields: dict[str, Any] = {}
     for name, values in parameters.items():
         if name in DAYS:
@@ -136,6 +136,6 @@ def parameters_of(filter: Filter | None) -> list[tuple[str, str]]:
 
 
 def key_of(field: str) -> str:
-    """Return the name that a filter's field has in a query string or on the command line, for an error."""
+    """Return the name of a filter's field in query strings, such as `from` for `filter.date.from`, for errors."""
     name = field.removeprefix("filter.").removeprefix("date.")
     return name.replace("metadata.", METADATA, 1) if name.startswith("metadata.") else name

@@ -1,4 +1,4 @@
-"""Results of a search. As JSON, these structs are the body of REST responses and of `pilotlight search --json`."""
+"""The results of a search. As JSON, these structs are the body of REST responses and of `pilotlight search --json`."""
 
 import math
 import re
@@ -20,14 +20,14 @@ from indexer.records import SEPARATOR
 from indexer.records import TextBlock as TextBlock
 from rag.query.request import DEFAULT_COLLECTION
 
-if TYPE_CHECKING:  # `rag.Client` starts sooner without them
+if TYPE_CHECKING:  # `rag.Client` starts faster without these imports
     from indexer.generation.documents import DocumentFacts, StoredChunk
     from indexer.generation.lexical.vocabulary import Heading
     from rag.query.ranking import Choice, Ranking
 
 Span = tuple[int, int]
 MAX_FACET_VALUES = 10
-# Each facet has the name of the filter field for its values.
+# Each facet has the name of the filter field that selects its values.
 FACETS = ("source", "language", "content_type", "path", "version")
 _SCORE_TOLERANCE = 1e-6
 _BOUNDS = {"excluded": "without", "required": "only with"}
@@ -38,18 +38,18 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _HTML = ("text/html", "application/xhtml+xml")
-# Between these characters, browsers may drop a line end, which is a space in the index.
+# Between two of these characters, a browser may ignore a line break, but the index has a space.
 _CJK = "\u3040-\u30ff\u3400-\u9fff"
 _CLAUSE = re.compile(
     rf"(?<!\w)[^\W_](?:(?!(?<=[{_CJK}]) (?=[{_CJK}]))"
     r"[^\n.!?…:;。！？：；，、؟؛،۔।॥|`*\"“”„«»<>()\[\]{}=\\]|(?<=\w)[.:](?=\w))*"
 )
 _CLAUSE_ENDS = " ,-–—'’/&+%#@$^~_"
-# Texts with fewer words, or fewer characters in scripts without spaces, often occur twice on a page.
+# Shorter clauses often occur twice on a page. In scripts without spaces, characters are counted.
 _MIN_WORDS, _MIN_SPACELESS_CHARS = 3, 6
 _MAX_WHOLE_WORDS, _START_WORDS, _END_WORDS = 10, 5, 3
 _MAX_WORD_CHARS = 80
-_PREFIX_WORDS = 3  # words before a repeated clause, to tell it from the first
+_PREFIX_WORDS = 3  # words before a repeated clause that identify it
 
 
 class ScorePart(TypedDict):
@@ -70,7 +70,7 @@ class Step(TypedDict):
 
 
 class Explanation(TypedDict):
-    """The numbers that make up the score of a hit.
+    """The numbers from which the score of a hit was computed.
 
     `fused` is the sum of scaled × weight of the methods. The steps then change the score in order: `rerank` averages it
     with the score of the cross-encoder, `limit` caps it at the lowest score of the hits that were reranked or found
@@ -134,14 +134,14 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 
 class RerankCounts(msgspec.Struct, frozen=True):
-    """The number of candidates for a cross-encoder, and the number that it had time to read."""
+    """The number of candidates for the cross-encoder, and the number that it scored before the deadline."""
 
     candidates: int
     scored: Annotated[int, Meta(description="only the best candidates, if time was short")]
 
 
 class Share(TypedDict):
-    """A value of a facet with its number of documents."""
+    """A value of a facet, and the number of documents that have it."""
 
     value: str
     count: int
@@ -178,12 +178,12 @@ class Answer(msgspec.Struct, frozen=True):
     search_id: Annotated[str | None, Meta(description="id for feedback; null if searches are not recorded")] = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form."""
+        """Return the answer as a JSON-ready dictionary."""
         return msgspec.to_builtins(self)  # type: ignore[no-any-return]  # a struct becomes a dict
 
 
 def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
-    """Explain the score of the candidate at `index`, in a ranking that `fuse` made with `explain`."""
+    """Explain the score of the candidate at `index`. The ranking must come from `fuse` with `explain=True`."""
     from rag.query.weighting import REASON, describe
 
     row = {name: float(values[index]) for name, values in ranking.columns.items() if not math.isnan(values[index])}
@@ -220,7 +220,7 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
 
 
 def explanation_lines(why: Explanation) -> Iterator[tuple[str, str]]:
-    """Yield the name and a description of each part and step of an explanation."""
+    """Yield the name and the text of each line of an explanation."""
     for name, share in (("Meaning", why["dense"]), ("Words", why["lexical"]), ("Tokens", why["tokens"])):
         if share:
             score = "not found" if share["score"] is None else f"{share['score']:.2f}, rank {share['rank']}"
@@ -231,17 +231,17 @@ def explanation_lines(why: Explanation) -> Iterator[tuple[str, str]]:
     yield "Sum", f"{why['fused']:.3f}"
     for step in why["steps"]:
         yield step["name"].capitalize(), f"{step['why']}: gives {step['score']:.3f}"
-    places = [f"{why['rank']} of {counted(why['candidates'], 'candidate')}"]
-    places += [f"represents {counted(why['folded'], 'other')}"] * bool(why["folded"])
-    places += [f"{why['left_out']} more of its document left out"] * bool(why["left_out"])
-    yield "Place", "; ".join(places)
+    facts = [f"{why['rank']} of {counted(why['candidates'], 'candidate')}"]
+    facts += [f"represents {counted(why['folded'], 'other')}"] * bool(why["folded"])
+    facts += [f"{why['left_out']} more of its document left out"] * bool(why["left_out"])
+    yield "Place", "; ".join(facts)
 
 
 def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] = ()) -> dict[str, list[Share]]:
-    """Count documents by value for each of FACETS, most frequent first; unknown values are not counted.
+    """Count the documents by value for each of FACETS, the most frequent value first. Unknown values are skipped.
 
-    Versions are sorted newest first instead. `path` lists the folders directly below the deepest folder that all
-    documents share, so every choice narrows the results.
+    Versions are sorted by age instead, the newest first. `path` lists the folders directly below the deepest folder
+    that all documents share, so every choice narrows the results.
     """
     documents = list(documents)
     paths = [facts.url.partition("?")[0].partition("://")[2].split("/")[1:-1] for facts in documents]
@@ -265,7 +265,7 @@ def text_of(hit: Hit) -> str:
 
 
 def as_markdown(text: str, blocks: Iterable[TextBlock]) -> str:
-    """Return a text as Markdown, with its code in fences."""
+    """Return a text as Markdown, with its code blocks in fences."""
     pieces, position = [], 0
     for start, end, kind in blocks:
         if kind == "code":
@@ -276,24 +276,24 @@ def as_markdown(text: str, blocks: Iterable[TextBlock]) -> str:
 
 
 def section_within(title: str, section: str) -> str:
-    """Return a heading path without the title of the page, if it begins with the title."""
+    """Remove the title of the page from a heading path that begins with it."""
     starts = f"{section}{SEPARATOR}".startswith(f"{title}{SEPARATOR}")
     return section[len(title) :].removeprefix(SEPARATOR) if starts else section
 
 
 def full_heading(title: str, section: str) -> str:
-    """Return the title of a page and the heading path below it as one path."""
+    """Return one path of the title of a page and of the headings below the title."""
     return SEPARATOR.join(filter(None, [title, section_within(title, section)]))
 
 
 def without_number(name: str) -> str:
-    """Return a heading without its number, such as "4.2.", unless it is only a number."""
+    """Remove a number, such as "4.2.", from the beginning of a heading, unless nothing else would remain."""
     plain = " ".join(name.split())
     return _NUMBER.sub("", plain) or plain
 
 
 def suggestions(typed: str, headings: "Iterable[Heading]", limit: int) -> list[Suggestion]:
-    """Return headings as distinct suggestions, except for the typed text itself."""
+    """Return at most `limit` distinct headings as suggestions, except the typed text itself."""
     by_text: dict[str, Suggestion] = {}
     for heading in headings:
         text = without_number(heading.text)
@@ -303,7 +303,7 @@ def suggestions(typed: str, headings: "Iterable[Heading]", limit: int) -> list[S
 
 
 def questions_among(passages: "Iterable[StoredChunk]") -> list[str]:
-    """Return at most four headings that are questions, one per document, spread evenly over the passages."""
+    """Return at most four headings that are questions, one per document, at regular intervals of the passages."""
     by_document: dict[str, str] = {}
     for passage in passages:
         for name in (passage.section.split(SEPARATOR)[-1], passage.title):
@@ -316,12 +316,12 @@ def questions_among(passages: "Iterable[StoredChunk]") -> list[str]:
 def link_to_text(url: str, content_type: str, text: str, highlights: Sequence[Span]) -> str | None:
     """Return the address of a passage with a text fragment that makes browsers highlight its best clause.
 
-    The best clause has the most `highlights`, which are ranges of `text`. Returns None if the passage is not from an
-    HTML page on the web, or all its clauses are too short to be unique.
+    The best clause contains the most `highlights`, which are ranges of `text`. Returns None if the passage is not from
+    an HTML page on the web, or if all its clauses are too short to be unique.
     """
     if content_type not in _HTML or url[:4].lower() != "http":
         return None
-    # imports Tantivy, which clients do not need
+    # Imported here, because it loads Tantivy, which clients do not need.
     from indexer.generation.lexical.analysis import is_spaceless
 
     folded, best = text.lower(), ""
@@ -350,7 +350,7 @@ def _escaped(words: Sequence[str]) -> str:
 
 
 def as_text(answer: dict[str, Any]) -> str:
-    """Lay out the JSON-ready form of an answer for a terminal."""
+    """Format an answer, which is passed in its JSON-ready form, for a terminal."""
     lines = [f"{label}: {', '.join(answer[name])}" for name, label in _BOUNDS.items() if answer.get(name)]
     several = len(answer["collections"]) > 1
     if left_out := answer["unavailable"]:

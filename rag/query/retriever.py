@@ -1,6 +1,6 @@
-"""The query path, from a request to its answer: tokenize, embed, dense search ∥ lexical search, fuse, fetch, answer.
+"""Answer a query from one generation: embed it, search by vectors and by terms, fuse the hits, and fetch their texts.
 
-Everything is loaded and warmed beforehand.
+The model and the index are loaded and warmed up before the first query.
 """
 
 import re
@@ -47,7 +47,7 @@ from rag.query.synonyms import read_synonyms
 from rag.query.weighting import CollectionFacts, QueryFacts, share_of_code
 from rag.stores import check_fingerprint
 
-CANDIDATES = 100  # hits of each search
+CANDIDATES = 100  # hits from each search method
 _FACET_CANDIDATES = 200
 _NO_SECONDS = dict.fromkeys(("embed", "dense", "lexical", "fuse", "rerank", "total"), 0.0)
 _FILTERS = 1 << 8
@@ -61,14 +61,14 @@ _AROUND_ADDRESS = " \t\r\n<>()[]\"'`.,;:!"
 
 
 class _Search(Struct):
-    """The state of a search: its request, the parsed query, and the seconds of each stage."""
+    """The state of a search: the request, the parsed query, its vectors, and the seconds of each stage."""
 
     request: SearchRequest
-    filter: Filter | None  # includes the scope of the caller
+    filter: Filter | None  # combines the filter of the request with the caller's scope
     terms: LexicalQuery
     vector: Vector | None = None
     tokens: Vector | None = None  # float32 (tokens, width)
-    broken: tuple[int, int] = (0, 0)  # see `TokenizedText`
+    broken: tuple[int, int] = (0, 0)  # broken pieces and all pieces; see `TokenizedText`
     term_hits: Future[TermHits] | None = None
     is_exhausted: bool = False
     seconds: dict[str, float] = field(default_factory=_NO_SECONDS.copy)
@@ -77,7 +77,7 @@ class _Search(Struct):
 
 
 class Retriever:
-    """One open generation, and an embedder with the same fingerprint. Safe to share between threads."""
+    """Searches one open generation with an embedder of the same fingerprint. Safe to share between threads."""
 
     def __init__(
         self,
@@ -89,10 +89,10 @@ class Retriever:
         synonyms: str = "",
         close: float = CLOSE,
     ) -> None:
-        """Open the query path. Retrievers of one embedder share its encoder and a reranker. See also `Settings`.
+        """Create a retriever. Several retrievers can share an encoder and a reranker. See `Settings` for the others.
 
         Raises:
-            FingerprintMismatch: another embedder built the generation.
+            FingerprintMismatch: the generation was built with another embedder.
             SynonymsError: the file of synonyms cannot be read.
         """
         check_fingerprint(generation.manifest, embedder.fingerprint)
@@ -107,39 +107,37 @@ class Retriever:
         self._threads = ThreadPoolExecutor(_TERM_SEARCH_THREADS, thread_name_prefix="terms")
 
     def warm(self) -> None:
-        """Run a query once, so that memory is allocated and kernels are chosen before the first user's query."""
+        """Run some queries, so that memory is allocated and kernels are chosen before the first query of a user."""
         for query in WARM_QUERIES:
             self.answer_query(SearchRequest(query, rerank=self._reranker is not None))
 
     def answer_query(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
-        """Find the passages that answer a query best: tokenize, embed, search, fuse, fetch the k texts, answer.
+        """Find the passages that answer a query best.
 
-        If duplicates or the limit per document leave too few hits, the search is repeated four times as deep, until the
-        page is full or there are no more candidates. If the query is an address, the page at that address comes first.
+        If there are fewer than k hits after duplicates are removed and the limit per document is applied, the search is
+        repeated with four times as many candidates, until there are k hits or no more candidates. If the query is an
+        address, the passages of the page at this address are ranked first.
 
         Args:
-            request: the query and its options; its collection is only copied to the hits.
-            embedded: the query's vector and tokens, if the caller has them already.
+            request: the query and its options. Its collection is only copied to the hits.
+            embedded: vector and tokens of the query, if the caller has already computed them.
 
         Raises:
             QueryError: a field of the request is invalid.
-            NotConfigured: a rerank is requested, and there is no cross-encoder.
+            NotConfigured: reranking is requested, but there is no cross-encoder.
             FilterError: the filter is invalid.
         """
         _check(request)
         if request.rerank and self._reranker is None:
             raise NotConfigured("reranking is not configured here: set rerank_model")
-        # tokenize
         search = self._read_query(request, embedded)
         if len(search.terms.meaning) > self.embedder.max_length and request.mode != "lexical":
             self._shorten(search)
         depth = max(CANDIDATES, 2 * request.k)
         if request.mode == "hybrid" and self.generation.terms_take_long:
             search.term_hits = self._threads.submit(copy_context().run, self._search_terms, search, depth)
-        # embed
         if request.mode != "lexical":
             self._embed(search)
-        # search by vectors while the thread searches by words, then fuse
         ranking = self._rank(search, depth)
         if request.rerank:
             ranking = self._rerank(search, ranking)
@@ -150,15 +148,14 @@ class Retriever:
             depth *= 4
             ranking = extend(ranking, self._rank(search, depth))
             choice = self._choose(search, ranking)
-        # fetch the k texts, answer
         return self._answer(search, ranking, choice)
 
     def _read_query(self, request: SearchRequest, embedded: QueryTokens | None) -> _Search:
         """Parse the query and the filter of a request."""
         filter = self._effective_filter(request.parsed_filter) if request.filter else None
         terms = self.generation.read_query(request.query, self._synonyms, self.embedder.has_word, filter)
-        if embedded is not None and terms.meaning != request.meaning:  # here, a word after a dash is an option
-            embedded = None
+        if embedded is not None and terms.meaning != request.meaning:
+            embedded = None  # the vector is for another text: in this index, -word is an option, not an exclusion
         return _Search(request, filter, terms, *(embedded or ()))
 
     def _shorten(self, search: _Search) -> None:
@@ -179,7 +176,7 @@ class Retriever:
             search.seconds["embed"] += perf_counter() - began
 
     def _embed(self, search: _Search) -> None:
-        """Embed the query with its tokens in one run. The time includes the wait for the model."""
+        """Embed the query and its tokens in one run of the model. The time includes the wait for the model."""
         if search.vector is None:
             began = perf_counter()
             with_tokens = self.generation.tokens is not None
@@ -188,7 +185,7 @@ class Retriever:
             search.seconds["embed"] += perf_counter() - began
 
     def _rank(self, search: _Search, depth: int) -> Ranking:
-        """Search by vectors and by terms for `depth` hits each, and fuse the hits."""
+        """Fetch `depth` hits by vectors and `depth` hits by terms, and fuse them."""
         dense = lexical = None
         if search.vector is not None:
             began = perf_counter()
@@ -202,7 +199,7 @@ class Retriever:
         return self._fuse(search, dense, lexical)
 
     def _rows_at_address(self, search: _Search) -> Sequence[int]:
-        """Return the first passages of a page if the query is its address."""
+        """Return the rows of the first passages of a page if the query is its address, or else an empty sequence."""
         typed = search.request.query.strip()
         bare = typed.strip(_AROUND_ADDRESS)
         for match in filter(None, map(_ADDRESS.fullmatch, dict.fromkeys((typed, bare, bare.partition("?")[0])))):
@@ -249,13 +246,13 @@ class Retriever:
 
     @cached_property
     def _facts(self) -> CollectionFacts:
-        """Facts of the collection, from its report and from a sample of its passages."""
+        """The facts of the collection for `weigh`, from its report and from a sample of its passages."""
         manifest, code = self.generation.manifest, share_of_code([chunk.text for chunk in self._sample(SAMPLE)])
         languages = tuple(languages_of(manifest.report))
         return CollectionFacts(code, languages, self._encoder.unrelated)
 
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
-        """Let the cross-encoder rank as many of the best candidates as it has time to read."""
+        """Rerank the best candidates by a cross-encoder, as many as it can score before the deadline."""
         assert self._reranker is not None  # noqa: S101 - for the type checker; `answer_query` raises NotConfigured
         began = perf_counter()
         best = np.array(self._choose(search, ranking, k=RERANKED).indices, np.int64)
@@ -268,7 +265,7 @@ class Retriever:
         return ranking
 
     def _choose(self, search: _Search, ranking: Ranking, *, k: int = 0) -> Choice:
-        """Choose `k` candidates. With 0, choose the hits up to the end of the page and one more."""
+        """Choose `k` candidates. If `k` is 0, choose all hits up to the last requested one, and one more."""
         began, request = perf_counter(), search.request
         facts = self.generation.row_facts(ranking.rows)
         editions: list[Edition | None] = []
@@ -290,7 +287,7 @@ class Retriever:
         return choice
 
     def _answer(self, search: _Search, ranking: Ranking, choice: Choice) -> Answer:
-        """Fetch the texts of the page, and describe the hits and the candidates."""
+        """Fetch the texts of the requested hits, and return them with facts about the search."""
         request, terms, generation = search.request, search.terms, self.generation
         stop = request.offset + request.k
         has_more = (len(choice.indices) > stop or not search.is_exhausted) and stop <= MAX_OFFSET
@@ -326,13 +323,13 @@ class Retriever:
         )
 
     def _fetch(self, search: _Search, ranking: Ranking, choice: Choice) -> tuple[list[Hit], list[Hit]]:
-        """Return the best hits, which decide `close`, and the hits of the page."""
+        """Return the best hits, from which `close` is computed, and the requested hits."""
         generation, request, terms = self.generation, search.request, search.terms
         offset = request.offset
         earlier = min(offset, _JUDGED_HITS, len(choice.indices))
-        places = [*range(earlier), *range(offset, min(offset + request.k, len(choice.indices)))]
-        indices = [choice.indices[place] for place in places]
-        folded: list[list[int]] = [[]] * earlier  # only hits of this page show their duplicates
+        positions = [*range(earlier), *range(offset, min(offset + request.k, len(choice.indices)))]
+        indices = [choice.indices[position] for position in positions]
+        folded: list[list[int]] = [[]] * earlier  # only requested hits need their duplicates
         folded += [choice.folded.get(index, [])[:_MAX_DUPLICATES_SHOWN] for index in indices[earlier:]]
         older = [choice.older.get(index, {}) for index in indices]
         rows = ranking.rows[[*indices, *chain(*folded, *map(dict.values, older))]]
@@ -343,14 +340,14 @@ class Retriever:
         scores = ranking.scores_of(indices)
         marked = {language: terms.marked_in(language) for language in {chunk.language for chunk in chunks}}
         hits = []
-        for number, (chunk, place, index) in enumerate(zip(chunks, places, indices, strict=False)):
+        for number, (chunk, position, index) in enumerate(zip(chunks, positions, indices, strict=False)):
             language, document = chunk.language, choice.documents[index]
             highlights = spans(marked[language], chunk.text, language)
             edition = self._edition_of.get(document)
-            expands = request.expand == "section" and place >= offset
+            expands = request.expand == "section" and position >= offset
             section = generation.section(int(rows[number])) if expands else None
             hit = Hit(
-                rank=place + 1,
+                rank=position + 1,
                 id=chunk.id,
                 url=chunk.url,
                 title=chunk.title,
@@ -378,13 +375,13 @@ class Retriever:
         return hits[:_JUDGED_HITS], hits[earlier:]
 
     def _sample(self, size: int) -> Sequence[StoredChunk]:
-        """Fetch passages that are evenly spaced over the collection."""
+        """Fetch at most `size` passages, at regular intervals of the collection."""
         count = self.generation.manifest.counts.chunks
         return self.generation.chunks(np.unique(np.linspace(0, count - 1, min(count, size)).astype(np.int64)))
 
     @cached_property
     def questions(self) -> list[str]:
-        """Headings that are questions, from a sample of passages, for the start page."""
+        """The headings that are questions, from a sample of passages, for the start page."""
         return questions_among(self._sample(_QUESTION_SAMPLE))
 
 
@@ -394,7 +391,7 @@ def shorten(
     measure: Callable[[Sequence[str]], Vector],
     read: Callable[[str], LexicalQuery],
 ) -> LexicalQuery:
-    """Reduce a query that is too long for the model to the sentences nearest to passages by `measure`."""
+    """Shorten a query that is too long for the model to its best sentences. `measure` scores sentences, (n,)."""
     if embedder.count_tokens([terms.meaning], role="query")[0] <= embedder.max_length:
         return terms
     query = read(nearest_sentences(terms.meaning, measure))
@@ -402,7 +399,7 @@ def shorten(
 
 
 def _check(request: SearchRequest) -> None:
-    """Raise FieldError for a field that REST would refuse."""
+    """Raise FieldError for a field that the REST API would refuse."""
     check(request)
     try:
         request.query.encode()
@@ -411,7 +408,7 @@ def _check(request: SearchRequest) -> None:
 
 
 def coverage(words: Sequence[Terms], hit: Hit) -> float:
-    """Return the share of the query's words that a hit has in its text, title or headings."""
+    """Return the share of the query's words that occur in the text, title or headings of a hit."""
     if not words:
         return 0.0
     hit_terms = set(terms_in(f"{hit.title} {hit.section}", hit.language))

@@ -1,4 +1,4 @@
-"""Weigh the searches by meaning, by words and by tokens, from facts that are known before the ranking."""
+"""Compute the weights of dense, lexical and token scores from facts that are known before the ranking."""
 
 import math
 import operator
@@ -16,7 +16,7 @@ from embedder.text_embedder import Embedder
 from indexer.generation.languages import Spoken
 from indexer.generation.rows import ScoredRows, TermHits
 
-REASON = "_reason"  # suffix of the columns of a ranking that are named after signals
+REASON = "_reason"  # suffix of ranking columns that contain the effect of a signal
 # In prose, one word in a thousand is a function call; in a manual, one in 200; in code, at least one in 30.
 _CALL = re.compile(r"\w\(")
 _CODE_CALLS = 0.05
@@ -33,7 +33,7 @@ _USUAL_PIECES = 24
 _TOP = 10
 MAX_DEVIATIONS = 3.0
 _MIN_REASON_LOGITS = 0.2
-# Each signal with a description of high values, and one of low values.
+# Name of each signal: (description of high values, description of low values).
 SIGNALS = {
     "known": ("the model knows the language", "the model hardly knows the language"),
     "code": ("passages are code", "passages are not code"),
@@ -45,7 +45,7 @@ SIGNALS = {
 
 
 class _Signal(Struct, frozen=True):
-    """A signal's mean and standard deviation, and the logits that one deviation adds to the shares in `_Table`."""
+    """The mean and standard deviation of a signal, and the logits that one deviation adds to the shares in `_Table`."""
 
     mean: float
     deviation: float
@@ -54,7 +54,7 @@ class _Signal(Struct, frozen=True):
 
 
 class _Table(Struct, frozen=True):
-    """The logits of the searches' shares of the score if all signals are average, and the signals as in SIGNALS."""
+    """The logits of the shares of words and vector if all signals are average, and the signals in order of SIGNALS."""
 
     words: float
     words_with_tokens: float
@@ -71,7 +71,7 @@ _USUAL_DEVIATIONS = [
 
 
 class CollectionFacts(Struct, frozen=True):
-    """The facts of a collection that decide the weights; see `share_of_code` and `measure_unrelated`."""
+    """The facts of a collection that affect the weights. See `share_of_code` and `measure_unrelated`."""
 
     code: float
     languages: tuple[Spoken, ...]
@@ -79,7 +79,7 @@ class CollectionFacts(Struct, frozen=True):
 
 
 class QueryFacts(Struct, frozen=True):
-    """The facts of a query that decide the weights; `broken` is from `TokenizedText`."""
+    """The facts of a query that affect the weights. `broken` is the field of `TokenizedText`."""
 
     collection: CollectionFacts
     broken: tuple[int, int]
@@ -93,7 +93,7 @@ def share_of_code(texts: Sequence[str]) -> float:
 
 def measure_unrelated(embedder: Embedder) -> float:
     """Return the mean cosine of unrelated texts, which depends on the model."""
-    # Both texts are encoded as queries, so that the documents' engine, perhaps of another precision, is not loaded.
+    # Encode documents as queries too, because the engine for documents may not be loaded.
     documents = embedder.encode_ids(embedder.tokenize(UNRELATED), role="query")[0]
     cosines = embedder.encode(UNRELATED, role="query") @ documents.T
     return float(cosines[~np.eye(len(UNRELATED), dtype=bool)].mean())
@@ -101,13 +101,13 @@ def measure_unrelated(embedder: Embedder) -> float:
 
 @lru_cache(1 << 10)
 def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> float:
-    """Estimate how well the model knows the language of a query, from 0.08 to 1.
+    """Estimate how well the model knows the language of a query, from 0.08 (hardly) to 1 (well).
 
-    A query may be only one name, so the usual share of broken pieces in its language is added with the weight of 24
-    pieces. The language is estimated by naive Bayes from the passages in each language and from the pieces.
+    A short query has too few pieces for an estimate, so 24 pieces with the usual share of broken ones in its language
+    are added. The language is estimated by naive Bayes from the passages in each language and from the pieces.
 
     Args:
-        query: the number of broken pieces, and of all pieces.
+        query: the number of broken pieces and the number of all pieces.
         languages: the languages of the collection.
     """
     broken, pieces = query
@@ -146,10 +146,11 @@ def measure_signals(query: QueryFacts, dense: ScoredRows, lexical: TermHits) -> 
 
 
 def weigh(values: Sequence[float], *, tokens: bool) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the weights of the searches, and the logits that each signal adds to the share of words.
+    """Return the weights of the searches, and the logits that each signal adds to the weight of words.
 
-    One logistic function of the signals gives the share of words. Another divides the rest between the vector and the
-    tokens. `scripts/learn_weights.py` learns both. Meaning loses weight in a language that the model hardly knows.
+    One logistic function of the signals computes the weight of words. Another divides the remaining weight between the
+    vector and the tokens. `scripts/learn_weights.py` fits both. In a language that the model hardly knows, words weigh
+    more.
     """
     words, vector = _TABLE.words + (_TABLE.words_with_tokens if tokens else 0.0) - values[0], _TABLE.vector
     moved = []
@@ -172,7 +173,7 @@ def _logistic(value: float) -> float:
 
 
 def describe(moved: Mapping[str, float]) -> str:
-    """Describe the signal that changed the weight of words most."""
+    """Describe how the signal with the largest effect changed the weight of words."""
     name, logits = max(moved.items(), key=lambda item: abs(item[1]))
     if abs(logits) < _MIN_REASON_LOGITS:
         return "words and meaning count as usual"

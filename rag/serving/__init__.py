@@ -1,3 +1,3 @@
-"""Serving: opens each new generation, and answers from the newest one.
+"""Serve an index: open each new generation, and answer requests from the newest one.
 
-May import `query` and the root of `rag`."""
+The package may import `query` and the root of `rag`."""

@@ -1,4 +1,4 @@
-"""Follow an index in a thread: open every new generation of every collection, warm it and swap it in."""
+"""Follow an index in a thread, which opens and warms up each new generation before it replaces the previous one."""
 
 import logging
 import threading
@@ -28,7 +28,7 @@ POLL_SECONDS = 1.0
 RETRY_SECONDS = 10.0
 CHECK_SECONDS = 3600.0
 SUSPECT_SECONDS = 60.0
-_MAX_JOINT_RETRIEVERS = 16  # cached sets of collections searched together
+_MAX_JOINT_RETRIEVERS = 16  # cached retrievers, each for one set of collections
 LOADING = "loading the model and the index"
 
 
@@ -41,7 +41,7 @@ def load_embedder(settings: Settings) -> Embedder:
 
 
 def load_reranker(settings: Settings) -> CrossEncoder | None:
-    """Load the cross-encoder that the settings name, or return None if they name none."""
+    """Load the cross-encoder of the settings. Returns None if the settings have none."""
     config = settings.reranker_config()
     return CrossEncoder(config) if config else None
 
@@ -55,10 +55,10 @@ class QueryEmbedding(NamedTuple):
 
 
 class ServedModel:
-    """A warm embedder with two queues, for queries and for texts that can wait. Safe to share between threads."""
+    """An embedder with one queue for queries and another for texts that can wait. Safe to share between threads."""
 
     def __init__(self, name: str, load: Callable[[], Embedder], cache: QueryCache | None = None) -> None:
-        """Load the model, and run it once in each way that queries do. Raises RagError and the errors of `load`."""
+        """Load the model, and warm it up with single queries and a batch. Raises RagError and the errors of `load`."""
         self.name = name
         try:
             self.embedder = load()
@@ -74,26 +74,26 @@ class ServedModel:
             raise RagError(f"model {self.name} cannot be loaded: {error.strerror or error}") from error
 
     def embed(self, texts: Sequence[str], role: Role, model: str = "") -> QueryEmbedding:
-        """Embed texts that can wait. Raises NotThere for the name of another model, or DeadlinePassed."""
+        """Embed texts that can wait. Raises NotThere if `model` is not the name of this model, and DeadlinePassed."""
         if model not in ("", self.name):
             raise NotThere(f"there is no model {model[:80]!r}; the model is {self.name}", "model")
         vectors = self._background.encode(texts, role)
         return QueryEmbedding(vectors, sum(self.embedder.count_tokens(texts, role=role)), self.name)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
-        """Embed queries, with their tokens. Raises DeadlinePassed."""
+        """Embed queries and their tokens in the queue of texts that can wait. Raises DeadlinePassed."""
         return self._background.encode_tokens([self.embedder.tokenize_query(query) for query in queries])
 
 
 class ServedCollection:
-    """A served collection. Only the follower's thread changes it, except for `suspect`, which any thread may set."""
+    """The state of a served collection. Any thread may set `suspect`; only the follower's thread sets the rest."""
 
     def __init__(self) -> None:
         self.retriever: Retriever | None = None
-        self.unreachable = False  # whether its store was unreachable at the last attempt
+        self.unreachable = False  # whether the last attempt to reach its store failed
         self.reason = LOADING  # error or progress; empty if ready
         self.missing = False
-        self.failed_id: str | None = ""  # unreadable generation, retried after `retry_at`
+        self.failed_id: str | None = ""  # generation that could not be read and is retried after `retry_at`
         self.retry_at = 0.0
         self.suspect = False
         self.files: SelfCheck | None = None
@@ -105,7 +105,7 @@ class ServedCollection:
         return self.retriever is not None and not self.unreachable
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of the served generation, JSON-ready; empty if there is none."""
+        """Return the facts of the served generation, JSON-ready, or an empty dictionary if there is none."""
         retriever = self.retriever
         if retriever is None:
             return {}
@@ -124,7 +124,7 @@ class Follower:
     ) -> None:
         self.settings = settings
         self.cache = QueryCache(settings.query_cache << 20)
-        self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never mutated
+        self.collections = {DEFAULT: ServedCollection()}  # replaced, never mutated, because threads iterate over it
         self.model: ServedModel | None = None
         self.reranker: RerankQueue | None = None
         self.has_refreshed = False
@@ -139,11 +139,11 @@ class Follower:
         self._thread = threading.Thread(target=self._follow, name="pilotlight-index", daemon=True)
 
     def start(self) -> None:
-        """Start loading in the background."""
+        """Start the thread that loads the model and the index."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop following the index."""
+        """Stop the thread, and close the stores."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=30)
@@ -151,7 +151,7 @@ class Follower:
             store.close()
 
     def wait_for_start(self, condition: Callable[[], object], seconds: float) -> None:
-        """Wait until a condition holds or the index has been read once; return at once if loading has not begun."""
+        """Wait until `condition` is true or the index has been read once. Returns at once if `start` was not called."""
         if not self.has_refreshed and self._thread.is_alive():
             with self._changed:
                 self._changed.wait_for(lambda: self.has_refreshed or condition(), seconds)
@@ -172,7 +172,7 @@ class Follower:
                 return
 
     def _refresh(self) -> None:
-        if not (self.settings.store and self._stores):  # else keep the connection to Milvus
+        if not (self.settings.store and self._stores):  # keeps an open connection to Milvus
             self._stores = stores_of(self.settings)
         stores = self._stores
         default = self.collections.get(DEFAULT)
@@ -198,7 +198,7 @@ class Follower:
                 served.reason = "an internal error while loading; see the log"
 
     def _update(self, name: str, store: Store, served: ServedCollection) -> None:
-        """Open the live generation of a collection, unless it is open already or has just failed to open."""
+        """Open the live generation of a collection, unless it is already open or has recently failed to open."""
         live: str | None = None
         try:
             live = store.live_id()
@@ -217,7 +217,7 @@ class Follower:
                 self._fall_back(name, store, served, live, error)
 
     def _check(self, name: str, store: Store, served: ServedCollection) -> None:
-        """Check the files of the served generation; replace a damaged one by the newest older generation."""
+        """Check the files of the served generation. If it is damaged, replace it by the newest older generation."""
         if served.files is None or served.retriever is None:
             return
         now = time.monotonic()
@@ -233,7 +233,7 @@ class Follower:
     def _fall_back(
         self, name: str, store: Store, served: ServedCollection, failed_id: str | None, error: PilotlightError
     ) -> None:
-        """If a generation is unreadable, keep serving the current one, or else open the newest readable older one."""
+        """Keep the current generation if another one has failed, or else open the newest readable older generation."""
         served.failed_id, served.retry_at = failed_id, time.monotonic() + RETRY_SECONDS
         is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed_id
         if is_damaged or (served.retriever is None and not isinstance(error, StoreError)):
@@ -249,7 +249,7 @@ class Follower:
         self._note(name, served, f"{error}; meanwhile generation {served_id} is served" if served_id else str(error))
 
     def _open(self, name: str, store: Store, served: ServedCollection, generation_id: str | None) -> None:
-        """Load the model if necessary, warm a generation up, and serve it in place of the current one."""
+        """Load the model if necessary, warm up a generation, and serve it instead of the current one."""
         settings, generation = self.settings, store.open(generation_id)
         try:
             if self.model is None:

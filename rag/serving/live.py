@@ -1,4 +1,4 @@
-"""Responses from the live generations: searches, documents and headings; and vectors and scores of callers' texts."""
+"""Answer requests from the live generations: searches, documents, headings, and embeddings of a caller's texts."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ from embedder.late_interaction import QueryTokens
 from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.filter import EachFilter, Filter
 from indexer.generation.documents import DocumentEntry
-from indexer.generation.documents import StoredChunk as StoredChunk  # for `rag.adapters`
+from indexer.generation.documents import StoredChunk as StoredChunk  # re-exported for `rag.adapters`
 from indexer.generation.editions import edition_at
 from indexer.generation.manifest import DEFAULT, collection_dir
 from indexer.stores import Searchable
@@ -33,7 +33,7 @@ from rag.stores import facts_of
 if TYPE_CHECKING:
     from rag.messages import Changes
 
-Matches = Callable[[bytes], object]  # whether any part of a text matches
+Matches = Callable[[bytes], object]  # returns a true value if any part of the text matches
 
 _PACK, _UNPACK = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Answer).decode
 BATCH_PASSAGES = 64
@@ -44,25 +44,25 @@ LOADING_SECONDS = 20.0  # maximum wait of a query while the process starts
 
 @dataclass(frozen=True, slots=True)
 class LiveRetriever:
-    """Answers from the live generation of every collection. A query keeps the generation it started with.
+    """Answers requests from the live generation of each collection. A request uses one generation until it ends.
 
-    `within` restricts the documents to the scope of a caller; scores still depend on all documents. A scope does not
-    concern `embed`, `embed_queries` and `rerank`, which process texts of the caller.
+    `within` restricts the results to the scope of a caller, but scores still depend on all documents. `embed`,
+    `embed_queries` and `rerank` process texts of the caller, so they ignore the scope.
     """
 
     follower: Follower
     scope: Scope = EVERYTHING
 
     def within(self, scope: Scope) -> "LiveRetriever":
-        """Return a view that has only the documents of a scope."""
+        """Return a retriever that is restricted to the documents of a scope."""
         return self if scope is EVERYTHING or scope.is_all else LiveRetriever(self.follower, scope)
 
     def start(self) -> None:
-        """Start loading in the background."""
+        """Start the thread that loads the model and the index."""
         self.follower.start()
 
     def close(self) -> None:
-        """Stop following the index."""
+        """Stop the thread, and close the stores."""
         self.follower.close()
 
     @property
@@ -73,9 +73,9 @@ class LiveRetriever:
     def status(self) -> dict[str, Any]:
         """Return the state of the server and of the collections of the scope, JSON-ready.
 
-        `reason` says why the default collection cannot be searched, and is empty if it can. `missing` says whether it
-        has never been built. `generation`, `created_at`, `documents` and `chunks` describe its live generation, and
-        `collections` describes each collection in the same way.
+        `reason` says why the default collection cannot be searched, and is empty if it can be searched. `missing` is
+        True if it has never been built. `generation`, `created_at`, `documents` and `chunks` describe its live
+        generation, and `collections` describes each collection in the same way.
         """
         every, settings, model = self.follower.collections, self.follower.settings, self.follower.model
         collections = {name: served for name, served in every.items() if self.scope.has(name)}
@@ -101,7 +101,7 @@ class LiveRetriever:
     def describe(self, collection: str = DEFAULT) -> dict[str, Any]:
         """Return the facts and the report of the live generation, JSON-ready.
 
-        Raises CollectionMissing unless the scope has every document of the collection, and as `search` does.
+        Raises CollectionMissing if the scope excludes documents of the collection, and the errors of `search`.
         """
         if not self._has_whole(collection):
             raise self._missing(collection)
@@ -110,7 +110,7 @@ class LiveRetriever:
         return facts_of(manifest) | built
 
     def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
-        """Answer from the live generation of a collection, or of several; see `Retriever.answer_query`.
+        """Answer a query from one or several collections. See `Retriever.answer_query`.
 
         Waits while this process starts, because requests arrive as soon as another worker is ready. Raises QueryError,
         CollectionMissing, NotReady or DeadlinePassed.
@@ -132,15 +132,15 @@ class LiveRetriever:
         return replace(answer, unavailable=unavailable) if unavailable else answer
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> QueryEmbedding:
-        """Embed texts; see `ServedModel.embed`. Raises NotThere, NotReady or DeadlinePassed."""
+        """Embed texts with `ServedModel.embed`. Raises NotThere, NotReady or DeadlinePassed."""
         return self._model().embed(texts, role, model)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
-        """Embed queries with their tokens, for `search`. Raises as `embed` does."""
+        """Embed queries and their tokens, for the parameter `embedded` of `search`. Raises the errors of `embed`."""
         return self._model().embed_queries(queries)
 
     def rerank(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
-        """Score the relevance of texts to a query, from 0 to 1, and count their tokens. Searches go first."""
+        """Return the relevance of texts to a query, from 0 to 1, and their total tokens. Waiting searches run first."""
         self._model()
         reranker = self.follower.reranker
         if reranker is None:
@@ -150,7 +150,7 @@ class LiveRetriever:
         return scores.tolist(), sum(map(len, rows))
 
     def open_document(self, id: str, collection: str = DEFAULT) -> "OpenDocument":
-        """Open a document, whose passages are read on demand. Raises NotThere, and as `search` does."""
+        """Open a document, whose passages are read on demand. Raises NotThere and the errors of `search`."""
         with self._reading(collection) as (generation, scope_filter):
             entry = next(generation.entries(scope_filter, id), None)
         if entry is None:
@@ -158,7 +158,7 @@ class LiveRetriever:
         return OpenDocument(self, collection, generation, entry)
 
     def open_around(self, chunk_id: str, collection: str = DEFAULT) -> "tuple[OpenDocument, int] | None":
-        """Return the document of a passage and the index of the passage in it, or None if the passage is gone."""
+        """Return the document of a passage and the index of the passage in it, or None if there is no such passage."""
         with self._reading(collection) as (generation, scope_filter):
             entry_and_row = generation.entry_of(chunk_id, scope_filter)
         if entry_and_row is None:
@@ -167,7 +167,7 @@ class LiveRetriever:
         return OpenDocument(self, collection, generation, entry), row - entry.rows.start
 
     def questions(self, collection: str = DEFAULT) -> list[str]:
-        """Return headings that are questions; none unless the scope has every document. Raises as `search` does."""
+        """Return headings that are questions, or none if the scope excludes documents. Raises as `search` does."""
         retriever = self._retriever(collection)
         with self.checking_on_failure(collection):
             return retriever.questions if self._has_whole(collection) else []
@@ -175,7 +175,7 @@ class LiveRetriever:
     def suggest(
         self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, limit: int = DEFAULT_SUGGESTIONS
     ) -> list[Suggestion]:
-        """Return titles and headings that complete a text, from allowed documents. Raises as `search` does."""
+        """Return titles and headings of allowed documents that complete a text. Raises the errors of `search`."""
         if (len(typed.strip()) < MIN_TYPED_CHARS or len(typed) > MAX_TYPED_CHARS) and self.scope.has(collection):
             return []
         with self._reading(collection, filter) as (generation, scope_filter):
@@ -184,7 +184,7 @@ class LiveRetriever:
     def grep(
         self, matches: Matches, collection: str = DEFAULT, filter: Filter | None = None, limit: int = 100
     ) -> tuple[int, list[StoredChunk]]:
-        """Count the matching passages that a filter allows, and return the first ones. Raises as `search` does."""
+        """Return the number of matching passages, and the first `limit` of them. Raises the errors of `search`."""
         rows: list[int] = []
         with self._reading(collection, filter) as (generation, scope_filter):
             for batch in generation.scan(scope_filter):
@@ -194,7 +194,7 @@ class LiveRetriever:
             return len(rows), generation.chunks(np.array(rows[:limit], np.int64))
 
     def overview(self, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
-        """Return the number and facets of the allowed documents, and the build time. Raises as `search` does."""
+        """Return the number and facets of the allowed documents, and the build time. Raises the errors of `search`."""
         with self._reading(collection, filter) as (generation, scope_filter):
             overviews = self.follower.overviews.setdefault(generation, {})
             if scope_filter not in overviews:
@@ -207,10 +207,10 @@ class LiveRetriever:
             return overviews[scope_filter]
 
     def documents(self, collection: str = DEFAULT) -> "Iterator[OpenDocument]":
-        """Return every document of the live generation. Raises as `search` does."""
+        """Return an iterator over the allowed documents of the live generation. Raises the errors of `search`."""
         with self._reading(collection) as (generation, scope_filter):
             entries = generation.entries(scope_filter)
-            first = next(entries, None)  # raise errors before the response begins
+            first = next(entries, None)  # raises errors before the response begins
         present = () if first is None else chain([first], entries)
         return (OpenDocument(self, collection, generation, entry) for entry in present)
 
@@ -232,9 +232,9 @@ class LiveRetriever:
     def changes(
         self, since: str | None, until: str | None = None, collection: str = DEFAULT, filter: Filter | None = None
     ) -> "Changes":
-        """Compare two snapshots of the documents that a filter allows; see `find_changes`.
+        """Compare two snapshots of the documents that a filter allows. See `find_changes`.
 
-        Documents whose changes no longer fit into MAX_SHOWN_CHARACTERS have no sections. Raises as `search` does.
+        Once the changes exceed MAX_SHOWN_CHARACTERS, further documents have no sections. Raises the errors of `search`.
         """
         from rag.changes.snapshots import find_changes
 
@@ -254,13 +254,13 @@ class LiveRetriever:
 
     @contextmanager
     def _reading(self, collection: str, requested: Filter | None = None) -> Iterator[tuple[Searchable, Filter | None]]:
-        """Yield the live generation of a collection, and the requested filter ANDed with that of the scope."""
+        """Yield the live generation of a collection, and a filter that combines the requested one with the scope."""
         generation = self._retriever(collection).generation
         with self.checking_on_failure(collection):
             yield generation, effective_filter(self.scope.narrowed(collection, requested), generation.manifest)
 
     def _retriever(self, collection: str) -> Retriever:
-        """Return the retriever of a collection, once the process has started. Raises NotReady or CollectionMissing."""
+        """Return the retriever of a collection. Waits while it is loading. Raises NotReady or CollectionMissing."""
         follower = self.follower
         if self.scope is not EVERYTHING and not self.scope.has(collection):
             raise self._missing(collection)
@@ -279,7 +279,7 @@ class LiveRetriever:
         return retriever
 
     def _retrievers(self, names: Sequence[str] | None) -> tuple[dict[str, Retriever], list[str]]:
-        """Return the ready retrievers of `names`, or of the scope, and the names of collections that are not ready."""
+        """Return the retrievers of `names`, or of all collections that are ready, and the names of those not ready."""
         follower = self.follower
         follower.wait_for_start(lambda: False, min(LOADING_SECONDS, deadline.remaining()))
         if not follower.has_refreshed:
@@ -296,14 +296,14 @@ class LiveRetriever:
         return ready, unavailable
 
     def _answer(self, retriever: Retriever, request: SearchRequest, embedded: QueryTokens | None) -> Answer:
-        """Answer from the cache of the caller, or else from the open generation."""
+        """Return the cached answer of the caller, or else search the open generation and cache the answer."""
         if request.rerank:
             return retriever.answer_query(request, embedded)
         began, key = time.perf_counter(), ("answers", retriever.generation.manifest.id, request)
         packed: bytes | None = self.follower.cache.get(*key)
         if packed is None:
             answer = retriever.answer_query(request, embedded)
-            packed = _PACK(answer)  # takes a tenth of the memory of the structs
+            packed = _PACK(answer)  # needs a tenth of the memory of the structs
             self.follower.cache.put(packed, len(packed), *key)
             return answer
         answer = _UNPACK(packed)
@@ -311,7 +311,7 @@ class LiveRetriever:
         return replace(answer, took_ms=dict.fromkeys(answer.took_ms, 0.0) | {"total": total})
 
     def _model(self) -> ServedModel:
-        """Return the model, waiting for it while the process starts. Raises NotReady."""
+        """Return the model. Waits while it is loading. Raises NotReady."""
         follower = self.follower
         follower.wait_for_start(lambda: follower.model, min(LOADING_SECONDS, deadline.remaining()))
         if follower.model is None:
@@ -319,7 +319,7 @@ class LiveRetriever:
         return follower.model
 
     def _has_whole(self, collection: str) -> bool:
-        """Return whether the scope has every document of a collection as it is served."""
+        """Return whether the scope includes every document of a collection, of which some may have access lists."""
         served = self.follower.collections.get(collection)
         is_restricted = bool(served and served.facts().get("restricted"))
         return (self.scope if is_restricted else self.scope.without_lists()).has_whole(collection)
@@ -339,7 +339,7 @@ class OpenDocument:
 
     @property
     def count(self) -> int:
-        """Number of passages."""
+        """The number of passages."""
         return len(self.entry.rows)
 
     @property
@@ -358,6 +358,6 @@ class OpenDocument:
             return self.generation.passages(self.entry.rows[max(0, start) : max(0, stop)])
 
     def batches(self) -> Iterator[list[dict[str, Any]]]:
-        """Yield all passages, a few at a time."""
+        """Yield all passages in batches."""
         for start in range(0, self.count, BATCH_PASSAGES):
             yield self.passages(start, start + BATCH_PASSAGES)
