@@ -51,7 +51,7 @@ _OBJECTS = ("collections", "filter", "everything")
 class Grant:
     """A set of documents: those of `collections` that match `filter` and that at least one of `readers` may read."""
 
-    collections: frozenset[str] | None = None  # names, even of missing collections; None for all collections
+    collections: frozenset[str] | None = None  # names of collections, which need not exist; None for all
     filter: Filter | None = None
     readers: frozenset[str] | None = None  # such as user:ann and group:staff; if None, access lists are ignored
 
@@ -84,7 +84,7 @@ class Scope:
         return any(grant.is_whole for grant in self._of(collection))
 
     def narrowed(self, collection: str, requested: Filter | None) -> Filter | None:
-        """Combine the filter of a request to a collection with the scope. Returns None if neither has a restriction."""
+        """Combine the filter of a request with the filter of the scope for a collection. None means all documents."""
         if (allowed := _allowed(self, collection)) is None:
             return requested
         return requested & allowed if requested else allowed
@@ -99,7 +99,7 @@ class Scope:
 
 @lru_cache(1000)
 def _allowed(scope: Scope, collection: str) -> Filter | None:
-    """Return the filter for the documents of a collection that a scope includes, or None if it includes all of them."""
+    """Return the filter of a scope for a collection, or None if the scope includes the whole collection."""
     if scope.has_whole(collection):
         return None
     allowed = []
@@ -176,8 +176,7 @@ class KeyFile:
     def current(self) -> tuple[Key, ...] | None:
         """Return the keys, and read the file again if it has changed.
 
-        Returns None if the file does not exist, and an empty tuple if it has no keys. Raises KeysError while the file
-        is invalid, so that no key is accepted.
+        Returns None if there is no file, and () if it has no keys. While the file is invalid, raises KeysError.
         """
         try:
             return self._followed.content()
@@ -354,7 +353,7 @@ class AccessRules:
             raise SettingsError(f"{self._path} is not valid TOML: {error}") from error
 
     def rights(self, user: str, groups: Iterable[str] = ()) -> Rights | None:
-        """Combine the rules that apply to a user. Returns None without a rule. Raises KeysError for an invalid file."""
+        """Return the rights from all rules for a user, or None without a rule. Raises KeysError for an invalid file."""
         try:
             rules = self.rules()
         except SettingsError as error:
@@ -389,7 +388,7 @@ class _Rule(NamedTuple):
 
 
 def _rule(table: Mapping[str, Any], where: str) -> _Rule:
-    """Parse one table `[[access]]`. Raises SettingsError with `where`, the file and table, at the front."""
+    """Parse one table `[[access]]`. The message of a SettingsError begins with `where`, the file and the table."""
     refuse_unknown(table, (*_SUBJECTS, *_OBJECTS, "role"), where)
     everything, role, everybody = table.get("everything", False), table.get("role", "read"), table.get("everybody")
     users, groups, collections = (_texts(table, name, where) for name in ("user", "group", "collections"))

@@ -30,7 +30,7 @@ _CONNECT_S = 10.0
 
 
 class _Problem(msgspec.Struct):
-    """The fields of an RFC 9457 problem that errors contain. A field that the response lacks is None."""
+    """The fields of an RFC 9457 problem that are copied to errors. A field that the response lacks is None."""
 
     detail: str | None = None
     field: str | None = None
@@ -58,7 +58,7 @@ class Client:
             url: address of the server, such as http://127.0.0.1:8642.
             key: a key from `pilotlight keys add`; None if the server requires none.
             timeout: seconds without data after which a request fails. An answer in words can take 60 seconds.
-            patience: maximum total seconds of waiting before retries. Busy responses with Retry-After are retried.
+            patience: maximum total seconds to wait for a busy server. Only responses with Retry-After are retried.
             http_proxy: same as the setting `http_proxy`. Only `environment` uses variables such as HTTP_PROXY.
         """
         try:
@@ -279,7 +279,7 @@ class Client:
         params: Mapping[str, str] | None = None,
         accept: str = "application/json",
     ) -> Iterator[httpx.Response]:
-        """Send a request, retry it after busy responses with Retry-After, and yield the response before its body."""
+        """Send a request, and yield the response before its body is read. Retries after responses with Retry-After."""
         headers = {"Accept": accept}
         request = self._http.build_request(method, self.url + path, json=body, params=params, headers=headers)
         try:

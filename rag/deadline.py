@@ -25,7 +25,7 @@ def waited() -> float:
 
 
 def begin(seconds: float) -> None:
-    """Set the deadline to `seconds` after the arrival of the request, or from now if no arrival was recorded."""
+    """Set the deadline to `seconds` after the arrival of the request, or after now if no arrival was recorded."""
     _end.set(time.monotonic() - waited() + seconds)
 
 

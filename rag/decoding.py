@@ -49,7 +49,7 @@ def quoted(name: str) -> str:
 
 
 def refuse_unknown(names: Iterable[str], fields: Iterable[str], owner: str) -> None:
-    """Raise FieldError for the first name that is not in `fields`. The message says that these belong to `owner`."""
+    """Raise FieldError for the first name that is not in `fields`. The message names `owner`, which has the fields."""
     fields = tuple(fields)
     for name in names:
         if name not in fields:

@@ -89,7 +89,7 @@ class NotConfigured(RagError, status=501):
 
 
 class NotReady(RagError, status=503):
-    """The retriever is still loading, so it cannot answer yet."""
+    """The index or the model is not loaded, or the store cannot be reached."""
 
 
 class DeadlinePassed(RagError, status=503):

@@ -1,7 +1,6 @@
 """The bodies of REST requests and responses, as structs that `web` and `rag.client` encode and decode.
 
-`/openapi.json` has their schemas. Searches and their results are `rag.query.request.SearchRequest` and
-`rag.query.results.Answer`.
+`/openapi.json` has their schemas. `rag.query.request` and `rag.query.results` define searches and their results.
 """
 
 import json
@@ -33,7 +32,7 @@ from rag.query.request import (
 from rag.query.results import Answer, Span, Suggestion
 
 MAX_BATCH_QUERIES = 32  # encoded in one run of the model
-MAX_EMBEDDED_TEXTS = 2048  # as in OpenAI's API
+MAX_EMBEDDED_TEXTS = 2048  # same as OpenAI's API
 MAX_RANKED_TEXTS = 1000  # same as Cohere's API
 MAX_PROVED_CHARS = 1_000_000
 MAX_TEXT_CHARS = 100_000
@@ -59,8 +58,8 @@ Url = Annotated[
         description="http or https address without a fragment; it is not fetched",
     ),
 ]
-# These patterns only document the schema, and `Filter.parse` checks them. msgspec 0.20 to 0.22 corrupts memory if a
-# union has a text with a checked pattern and a list. tests/rag/test_client.py fails if a struct has such a union.
+# The schema shows these patterns, but only `Filter.parse` checks them. msgspec 0.20 to 0.22 corrupts memory if a union
+# has a text with a checked pattern and a list. tests/rag/test_client.py fails if a struct has such a union.
 _Value = Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS, extra_json_schema={"pattern": NOT_ONLY_SPACE})]
 _Values = _Value | Annotated[list[_Value], Meta(min_length=1, max_length=MOST_VALUES)]
 _MetadataFilter = Annotated[dict[_Value, _Values | None], Meta(max_length=MOST_VALUES)]
@@ -87,7 +86,7 @@ class Days(Request, rename={"first": "from", "last": "to"}):
 
 
 class FilterFields(Request):
-    """A filter of documents. A document must match every field, and at least one value of a field with several."""
+    """A filter of documents. A document must match every field. If a field has several values, one match is enough."""
 
     source: Annotated[_Values | None, Meta(description="source of the documents, spelled as it was indexed")] = None
     url_prefix: Annotated[_Addresses | None, Meta(description="at this address or below it")] = None
@@ -155,7 +154,7 @@ class Event(NamedTuple):
     data: str
 
     def encode(self) -> bytes:
-        """Return the bytes of the event. `data` must not contain line breaks, which JSON never does."""
+        """Return the bytes of the event. `data` must be a single line, as JSON is."""
         return f"event: {self.name}\ndata: {self.data}\n\n".encode()
 
 
@@ -358,7 +357,7 @@ _TextFields = Annotated[dict[str, Any], Meta(extra_json_schema=_TEXT_FIELDS)]
 
 
 class RerankRequest(Struct):
-    """Texts to rank by relevance to a query, in the format of Cohere and Jina. Other fields of it are ignored."""
+    """Texts to rank by relevance to a query, in the format of Cohere and Jina. Other fields are ignored."""
 
     query: Annotated[str, Meta(min_length=1, max_length=MAX_QUERY_CHARS)]
     documents: Annotated[list[Text | _TextFields], Meta(min_length=1, max_length=MAX_RANKED_TEXTS)]
@@ -421,7 +420,7 @@ _MetaValues = _MetaValue | Annotated[list[_MetaValue], Meta(min_length=1, max_le
 
 
 class Access(Request):
-    """The users and groups that may read a document. If both lists are empty, nobody may read it."""
+    """The users and groups that may read a document. If both lists are empty, no one may read it."""
 
     users: _Readers | None = None
     groups: _Readers | None = None

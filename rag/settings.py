@@ -37,7 +37,7 @@ class Setting:
     group: str  # heading in docs/reference.md
     choices: tuple[str, ...] = ()
     limits: tuple[float, float] | None = None  # minimum and maximum
-    bare: str = ""  # value if the flag has no value; empty if it must have one
+    bare: str = ""  # value of the flag without an argument; empty if it needs an argument
 
     @property
     def variable(self) -> str:
@@ -355,7 +355,7 @@ def load(
 
 
 def own_limits(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert those limits of a source that are lists from comma-separated text. Other limits stay unchanged."""
+    """Parse the limits of a source that are comma-separated lists. Other limits stay unchanged."""
     read: dict[str, Callable[[str], Any]] = {"include": patterns, "exclude": patterns, "allow_private": _networks}
     return {name: read[name](value) if name in read else value for name, value in values.items()}
 

@@ -1,4 +1,4 @@
-"""`pilotlight.toml`: settings, and the sources of an index with their own limits."""
+"""Read `pilotlight.toml`, which contains settings, sources with their own limits, and credentials."""
 
 import re
 from collections import Counter
@@ -75,7 +75,7 @@ def read_settings_file(path: Path) -> SettingsFile:
     credentials = tuple(_credential(table, folder, f"{path}: credentials {n}") for n, table in tables)
     if origin := _repeated([one.origin for one in credentials]):
         raise SettingsError(f"{path}: credentials for {origin} are given twice")
-    if credentials or "access" in content:  # the server and its jobs also read this file
+    if credentials or "access" in content:  # `rules` tells the server and its jobs to read this file
         if "rules" in settings:
             raise SettingsError(f"{path}: give either rules or [[credentials]] and [[access]], not both")
         settings = {**settings, "rules": str(path.absolute())}
@@ -179,7 +179,7 @@ def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credentia
 
 
 def _secret_place(value: object, folder: Path, where: str) -> SecretPlace:
-    """Parse a reference to a secret, `{env = "NAME"}` or `{file = "PATH"}`. Refuse the secret itself, unquoted."""
+    """Parse a reference to a secret: `{env = "NAME"}` or `{file = "PATH"}`. Refuses a literal secret."""
     if isinstance(value, str):
         advice = 'as others may read this file: write {env = "VARIABLE"} or {file = "PATH"}'
         raise SettingsError(f"{where} must not contain the secret itself, {advice}")

@@ -116,7 +116,7 @@ def facts_of(manifest: Manifest) -> dict[str, Any]:
 
 
 def check_fingerprint(manifest: Manifest, fingerprint: Mapping[str, object]) -> None:
-    """Raise FingerprintMismatch if the index was built with another embedder. The message has the differing fields."""
+    """Raise FingerprintMismatch if the index was built with another embedder. Its message names the differences."""
     built = manifest.fingerprint
     fields = differing_fields(built, fingerprint)
     if not fields:
@@ -175,7 +175,7 @@ class Publisher:
     def __call__(self, folder: Path) -> None:
         """Publish the live generation of a folder, unless it is already live in the store.
 
-        Raises NotPublished. Both live generations then stay unchanged: that of the folder and that of the store.
+        Raises NotPublished. The live generations of the folder and of the store then stay unchanged.
         """
         store = self._store
         try:

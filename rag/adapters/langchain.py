@@ -23,7 +23,7 @@ class Searcher(Protocol):
 class PilotlightRetriever(BaseRetriever):
     """A LangChain retriever that raises the errors of its searcher.
 
-    The keys in `FACTS` and `source`, which chains cite, override metadata of a document with the same keys.
+    Chains cite `source`, the address of a hit. `source` and the names in `FACTS` override metadata of the same name.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

@@ -1,7 +1,6 @@
 """Serve the tools over the Model Context Protocol with the official SDK. Requires the extra `pilotlight[mcp]`.
 
-Results contain text but no structured content. With both, some clients show a model only the structured content, and
-others show it both.
+Results have no structured content, because some clients would show a model only that, and others would show it twice.
 """
 
 import json
@@ -30,7 +29,7 @@ _READS = ToolAnnotations(read_only_hint=True)
 
 
 def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]:
-    """Return an MCP server that runs tools by `call`. If `shown` is set, searches omit passages with these ids."""
+    """Return an MCP server that runs tools by `call`. `shown` collects ids of passages, which later searches omit."""
 
     async def list_tools(context: Any, parameters: Any) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(**each, annotations=_READS) for each in describe_tools()])

@@ -19,7 +19,7 @@ _CONTEXT_CHARS = 160
 _MAX_MATCHES = 20
 _REST_TOKENS = 12  # tokens of the line "… and 12 more"
 _BATCH_PASSAGES = 16
-_MAX_HEADING_CHARS = 2_000_000  # total of heading paths; further paths are cut to their last heading
+_MAX_HEADING_CHARS = 2_000_000  # total of all heading paths; above it, only the last heading of a path is kept
 _MAX_ANCHOR_CHARS = 200
 # Tokens for each match of a pattern, fitted so that their sum is at least the count of each of five tokenizers (two of
 # OpenAI, Claude 2, DeepSeek, WordPiece). The texts were documentation, code, addresses, numbers and a dozen scripts.
@@ -109,7 +109,10 @@ class DocumentExcerpt:
         return as_markdown(passage["text"], passage["blocks"])
 
     def index_of(self, anchor: str) -> int | None:
-        """Return the index of the first passage with an anchor, else with a line of its words, or None."""
+        """Return the index of the first passage with an anchor, or None.
+
+        If no address has the anchor, the first passage with a line of the anchor's words counts.
+        """
         for index, (url, _, _) in self._headings.items():
             if url.endswith(f"#{anchor}"):
                 return index
@@ -143,11 +146,11 @@ class DocumentExcerpt:
         return SEPARATOR.join(filter(None, [self.title, section])) or self.url
 
     def citation(self, indexes: Sequence[int]) -> str:
-        """Return the heading path and the address of the first of some passages."""
+        """Return the heading path and the address of the first of these passages."""
         return f"{self.heading(indexes[0])} ({self._headings[indexes[0]][0]})"
 
     def block(self, number: int, indexes: Sequence[int], text: str | None = None, **facts: str) -> str:
-        """Return passages, or `text` instead, with a header between delimiters. An ellipsis marks omitted passages."""
+        """Return a header and passages, or else `text`, in delimiters. An ellipsis marks omitted passages."""
         if text is None:
             stretches = groupby(enumerate(indexes), key=lambda each: each[1] - each[0])
             text = "\n…\n".join("\n".join(self.text(index) for _, index in stretch) for _, stretch in stretches)

@@ -75,7 +75,7 @@ class SettingOption(click.Option):
 
 
 class Verb(click.Command):
-    """A subcommand: click calls its function with the settings and prints the result. Python code calls it directly."""
+    """A subcommand that passes its settings to a function and prints the result. Python code can call it directly."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function of the verb, without parsing a command line."""
@@ -109,7 +109,7 @@ class Verb(click.Command):
 def verb(
     *reads: str, without: Sequence[str] = (), prints: bool = True
 ) -> Callable[[Callable[..., Result | None]], Verb]:
-    """Return a decorator that turns a function into a verb. It is called with settings and the parameters of click.
+    """Return a decorator that turns a function of the settings and of click's parameters into a verb.
 
     Args:
         reads: names of settings, or of groups of settings, that become flags.

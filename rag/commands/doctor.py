@@ -83,7 +83,7 @@ def doctor(settings: Settings) -> Result:
 
 
 def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
-    """Return a report on one model. Adds a warning if the model is slow, not compiled yet, or lacks a compiler."""
+    """Return a report on one model. Adds a warning if the model is slow, not compiled yet, or cannot be compiled."""
     key = plan.package_key
     if key is None:
         warnings.append(f"engine {plan.engine} is slower than native and aot, for single queries several times slower")
@@ -116,7 +116,7 @@ def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> 
 
 
 def readers(warnings: list[str]) -> dict[str, str | None]:
-    """Return how this machine confines document readers, by kind of confinement. None means that it does not."""
+    """Return the mechanism for each kind of confinement of document readers, or None if this machine has none."""
     with closing(ReaderProcess()) as process:
         with _warning(warnings):
             process.start()

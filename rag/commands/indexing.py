@@ -65,7 +65,7 @@ class IndexRequest:
 def index_sources(
     request: IndexRequest, settings: Settings, progress: Callable[[], Progress], *, quiet: bool = False
 ) -> Result:
-    """Index the sources, and publish a generation if anything has changed. `progress` is called for each build."""
+    """Index the sources, and publish a generation if anything has changed. `progress` creates a display for a build."""
     sources = _sources(request, settings)
     config = settings.build_config()  # raises for invalid values, before the model is loaded
     limits_by_source = {one.source: one.limits for one in sources}
@@ -111,7 +111,7 @@ def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource
         ConfiguredSource(source, limits=limits if source in limited else {})
         for source in dict.fromkeys(map(full_name, sources))
     ]
-    if not configured_sources:  # limits that the configuration file does not set are removed
+    if not configured_sources:  # use the configured sources, without limits of earlier commands
         none = dict.fromkeys(SOURCE_SETTINGS)
         configured_sources = [dataclasses.replace(one, limits={**none, **one.limits, **limits}) for one in configured]
     if request.watch and all(address_kind(one.source) for one in configured_sources):
@@ -132,7 +132,7 @@ class SourceBuilds:
     on_published: Callable[[Path], None] | None = None  # called with the folder after every build
 
     def build(self, refresh: Collection[str], *, full: bool = False, keeps_others: bool = False) -> BuildReport:
-        """Build the collection, and read only the sources in `refresh` again. Raises the errors of `build`.
+        """Build the collection, and read only the sources in `refresh` again. Raises the errors of `pipeline.build`.
 
         With `keeps_others`, the index also keeps sources that other commands have added.
         """
@@ -171,7 +171,7 @@ class SourceBuilds:
         return totals
 
     def _try(self, refresh: Sequence[str], totals: dict[str, int], *, full: bool, keeps_others: bool) -> list[str]:
-        """Index sources, and return the failed ones. If one of several fails, each is indexed in a build of its own."""
+        """Index sources, and return the failed ones. If one of several fails, each is indexed in a separate build."""
         failed: list[str] = []
         try:
             report = self.build(refresh, full=full, keeps_others=keeps_others)
@@ -191,7 +191,7 @@ class SourceBuilds:
 
 @contextmanager
 def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cluster | None]":
-    """Yield the Ray cluster of the settings, connected until the block ends, or None without one. Raises ClusterError.
+    """Connect to the Ray cluster of the settings and yield it, or None if the settings have none. Raises ClusterError.
 
     Each node chooses the engine for its processor, but all nodes use the precision of this machine.
     """

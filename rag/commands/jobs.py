@@ -34,7 +34,7 @@ def index_sources(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_job(folder: Path, work: Work = index_sources) -> int:
-    """Run the job in a folder, and write its result there. `work` returns the report. Returns the exit code."""
+    """Run the job in a folder, write its result there, and return the exit code. `work` builds and returns a report."""
     job: dict[str, Any] = json.loads((folder / JOB).read_text(encoding="utf-8"))
     end: dict[str, Any] = {"state": "failed", "report": None, "error": None}
     code = 2

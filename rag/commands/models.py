@@ -67,7 +67,7 @@ class LazyEmbedder:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer. Its first use starts to load the embedder in a thread. Raises the error of a failed load."""
+        """The tokenizer. Its first use starts to load the embedder in a thread. Raises the error if loading fails."""
         loading = self._start_loading()
         if loading.done():
             loading.result()
@@ -146,8 +146,7 @@ def verify_in_background(plans: Sequence[Plan]) -> Iterator[None]:
 def with_index_precision(settings: Settings) -> Settings:
     """Return the settings with the precision `auto` replaced by the precision of the index.
 
-    If the model hardly knows the language of a collection, queries get the same precision, because int8 loses more
-    accuracy in such a language.
+    Queries get the same precision if the model hardly knows a collection's language, because int8 is inaccurate then.
     """
     manifests = list(_live_manifests(settings)) if "auto" in (settings.precision, settings.query_precision) else []
     for manifest in manifests[:1]:
@@ -184,7 +183,7 @@ def _live_manifests(settings: Settings) -> Iterator[Manifest]:
 
 
 def prepare(*plans: Plan, quiet: bool = False) -> None:
-    """Build the packages of plans that do not exist yet, and report each on stderr."""
+    """Build the missing packages of the plans, and report each on stderr."""
     for plan in plans:
         if (key := plan.package_key) and not is_built(plan):
             verb = "compiling" if needs_compiler(plan) else "packing"

@@ -47,7 +47,7 @@ _INDEXING = ("build", "crawl", "chunk", "ocr")
 @click.pass_obj
 def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[str]) -> Result | None:
     """Check that the index can be served, and run the web server in this process."""
-    gc.disable()  # makes the imports faster; the server enables it
+    gc.disable()  # makes the imports faster; the server turns it on again
     from multiprocessing import get_context
 
     from embedder import cpu
@@ -87,9 +87,9 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
 
 
 def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], None]:
-    """Start a process that indexes sources and then watches folders and files. If they are indexed, it only watches.
+    """Start a process that indexes sources, and watches folders and files. Sources of the live index are only watched.
 
-    Returns a function that waits until the sources are indexed. It exits with code 2 if the build fails.
+    Returns a function that waits until the sources are indexed, and that exits with code 2 if the build fails.
     """
     from indexer.network.urls import address_kind, full_name
     from rag.commands.models import sources_of_index

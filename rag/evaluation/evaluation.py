@@ -40,7 +40,7 @@ from rag.settings import BY_NAME, Settings, read_value
 Judgements = dict[str, dict[str, int]]  # query id: document id: relevance
 Run = dict[str, dict[str, float]]  # query id: document id: score, the higher the better
 Figure = npt.NDArray[np.float64]  # value of one measure for each query, (n,)
-Figures = dict[str, Figure]  # by name of the measure
+Figures = dict[str, Figure]  # name of the measure: values
 
 NDCG = "ndcg@10"
 MEASURES = {nDCG @ 10: NDCG, RR @ 10: "mrr@10", R @ 100: "recall@100"}
@@ -60,7 +60,7 @@ _OF_SIDE = (*_OPTIONS, "synonyms", "rerank_model")
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A BEIR test split: texts of documents by id, which begin with the title, and texts of judged queries by id."""
+    """A BEIR test split. Documents and judged queries are texts by id. The text of a document begins with its title."""
 
     corpus: dict[str, str]
     queries: dict[str, str]
@@ -121,11 +121,11 @@ def evaluate(
     tokens: bool | None = None,
     reranker: CrossEncoder | None = None,
 ) -> dict[str, Any]:
-    """Rank the judged queries with the code that serves queries, and return the mean of each measure.
+    """Search for the judged queries with the code that serves queries, and return the mean of each measure.
 
     Without a mode, the documents are embedded once and searched in every mode. `modes` then has the figures of dense,
     lexical and hybrid search without tokens, and of hybrid search with tokens if tokens are indexed. The figures of the
-    last search are also at the top level, and `worst` lists the queries on which it is worst against dense or lexical.
+    last search are also at the top level. `worst` lists the queries on which dense or lexical search beats it most.
 
     Args:
         dataset: documents, queries and judgements.
@@ -167,7 +167,7 @@ def evaluate(
 
 
 def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybrid: Figure) -> list[dict[str, Any]]:
-    """Return the queries whose hybrid nDCG@10 is furthest below the better of dense and lexical, worst first."""
+    """Return the queries whose nDCG@10 in hybrid search is furthest below dense or lexical search, worst first."""
     losses = hybrid - np.maximum(dense, lexical)
     indices = [index for index in np.argsort(losses, kind="stable")[:_MAX_SHOWN_QUERIES].tolist() if losses[index] < 0]
     ids, columns = list(queries), {"difference": losses, "dense": dense, "lexical": lexical, "hybrid": hybrid}
@@ -179,18 +179,18 @@ def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybr
 
 
 def knows_language(dataset: Dataset, embedder: Embedder) -> bool:
-    """Return whether a model knows the languages of the documents, by the rule for the report of a build."""
+    """Return whether a model knows the languages of the documents, by the same rule as the report of a build."""
     texts = list(dataset.corpus.values())
     return not unknown_languages(measure_languages([(None, len(texts), _sample(texts))], embedder.count_broken), "")
 
 
 def _sample(items: Sequence[T]) -> Sequence[T]:
-    """Return about SAMPLE of the items, at regular intervals."""
+    """Return about SAMPLE items, at regular intervals."""
     return items[:: max(1, len(items) // SAMPLE)]
 
 
 def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figures:
-    """Return the values of each measure, in the order of the queries. A query without hits has the value 0."""
+    """Return the value of each measure for each query, in the order of `queries`. Without hits, the value is 0."""
     indices = {query_id: index for index, query_id in enumerate(queries)}
     figures = {name: np.zeros(len(indices)) for name in MEASURES.values()}
     for metric in ir_measures.iter_calc(list(MEASURES), judgements, run):
@@ -200,10 +200,7 @@ def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figur
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The dense and lexical hits of a query, from which `rank` computes a ranking for any mode.
-
-    Hybrid search uses `shortened`, the lexical hits of the shortened query, instead of `lexical`.
-    """
+    """The hits of a query, for rankings in any mode. Mode hybrid uses `shortened` instead of `lexical`."""
 
     document_ids: Sequence[str]
     dense: VectorHits | None
@@ -214,7 +211,7 @@ class Candidates:
     facts: QueryFacts
 
     def rank(self, mode: Mode, *, tokens: bool) -> Ranking:
-        """Rank the candidates as in a mode. With `tokens`, token vectors are compared too."""
+        """Rank the candidates as a search in this mode does. With `tokens`, token vectors are compared too."""
         if mode == "lexical":
             return fuse(None, self.lexical, self.cosines, None, self.facts)
         lexical = self.shortened if mode == "hybrid" else None
@@ -396,7 +393,7 @@ def p_value(differences: npt.NDArray[np.float64]) -> float:
         permutation_type="samples",
         vectorized=True,
         n_resamples=_RESAMPLES,
-        batch=1_000,  # resamples in memory
+        batch=1_000,  # resamples at a time, to limit memory
         rng=np.random.default_rng(_SEED),
     )
     return float(tested.pvalue)

@@ -1,8 +1,8 @@
 """Generate judged questions from the headings, comments, links and references of an index.
 
-The answer to a heading is its section, to the comment of a function the function, to the text of a link the linked
-page, and to a sentence that cites the heading of another section that section. Each question is removed from the
-passages, because any search would find a passage that repeats it word for word.
+A section answers its heading, a function answers its comment, a page answers the text of a link to it, and a section
+answers a sentence elsewhere that cites its heading. Each question is removed from the passages, because any search
+would find a passage that repeats the question word for word.
 """
 
 import random
@@ -26,7 +26,7 @@ MARK = "from-index.json"  # marks a folder that may be overwritten
 SEED = 0
 MAX_PER_KIND = 250
 _WITHOUT_TITLE_SHARE = 0.5
-_QUESTION_MARKS = "?？؟;⁇"  # with the Greek question mark, which looks like a semicolon
+_QUESTION_MARKS = "?？؟;⁇"  # the semicolon is the Greek question mark
 _HEADING_BYTES = range(12, 200)  # not characters: four Chinese ones (12 bytes) mean as much as twelve English ones
 _MIN_TERMS = 2
 _MIN_SENTENCE_WORDS = 6
@@ -158,7 +158,7 @@ def _references(passages: Iterable[TargetPassage], headings: Mapping[str, Questi
 def _links(passages: Iterable[TargetPassage], links: Links) -> Iterator[Question]:
     """Yield the texts of links as questions. The linked page or section is the answer.
 
-    Texts with several targets, on most pages, or in the title or headings of the target are skipped.
+    Texts are skipped if they have several targets, are on most pages, or are in the title or headings of the target.
     """
     uses: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for page, target, text in links:

@@ -1,1 +1,1 @@
-"""A record of searches and feedback, for reports and test sets. It has no identities, and is off by default."""
+"""A record of searches and feedback, for reports and test sets. It contains no identities, and is off by default."""

@@ -23,7 +23,7 @@ MAX_SEARCHES = 200_000
 MAX_LISTED = 50
 MAX_DAYS = 3650
 REASONS = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # with the full-width forms of East Asian keyboards
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # East Asian keyboards enter full-width forms
 _QUESTIONS, _JUDGED = (Path(__file__).with_name(name).read_text("utf-8") for name in ("questions.sql", "judged.sql"))
 MIN_OPENED = 2
 GOOD, OPENED, BAD = 2, 1, 0  # relevance in a dataset
@@ -44,7 +44,7 @@ class Group(NamedTuple):
     cosine: float | None = None
 
     def reasons(self) -> list[tuple[str, int]]:
-        """Return the reasons why searches were unanswered, in words, and the number of searches for each."""
+        """Return pairs of a reason, in words, and the number of searches that were unanswered for this reason."""
         return [(words, count) for name, words in REASONS.items() if (count := getattr(self, name))]
 
 
@@ -114,7 +114,7 @@ def escape_formula(text: str) -> str:
 class JudgedQuestion(NamedTuple):
     """A question, its number of searches, and the relevance of documents by id."""
 
-    question: str  # in its latest spelling
+    question: str  # latest spelling
     searches: int
     documents: dict[str, int]
 

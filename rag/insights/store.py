@@ -1,8 +1,7 @@
 """The record of searches: the database searches.sqlite in a private folder. Any number of processes may open it.
 
-It contains questions, hits, feedback on hits, and times, but no identities. Deleted rows are overwritten in the file
-(`secure_delete`), and the write-ahead log is truncated. A server passes searches to a `Recorder`, whose thread writes
-them from a bounded queue.
+It contains questions, hits, feedback and times, but no identities. Deleted rows are overwritten (`secure_delete`), and
+the write-ahead log is truncated. A server passes searches to a `Recorder`, whose thread writes them from a queue.
 """
 
 import fcntl
@@ -107,7 +106,7 @@ class InsightsStore:
                 connection.execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
 
     def retain(self, now: float, days: int, most_bytes: int) -> None:
-        """Delete old unseen searches, all searches older than `days`, and the oldest ones beyond `most_bytes`."""
+        """Delete unseen searches after ten minutes, all others after `days`, and the oldest ones above `most_bytes`."""
         oldest = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0) - timedelta(days=days - 1)
         execute = self._connection.execute
         execute("DELETE FROM searches WHERE seen = 0 AND id < ?", (first_id(now - _UNSEEN_LIFETIME_S),))
@@ -126,12 +125,12 @@ class InsightsStore:
 
 
 def open_to_read(folder: Path) -> sqlite3.Connection:
-    """Open the database to read it. Raises InsightsError if it does not exist, sqlite3.Error or OSError."""
+    """Open the database read-only. Raises InsightsError if it does not exist, and the errors of `InsightsStore`."""
     if not (folder / DATABASE).is_file():
         raise InsightsError(f"{folder} has no record of searches: serve with --insights to keep one")
     connection = _open(folder)
     connection.execute("PRAGMA query_only = ON")
-    # returns the same key for all spellings of a question
+    # question_key is the same for all spellings of a question
     connection.create_function("question_key", 1, lambda query: fold(query).strip(" ?!."), deterministic=True)
     return connection
 

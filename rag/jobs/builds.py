@@ -41,7 +41,7 @@ class PushedBuilder:
         make_embedder: Callable[[Settings], Embedder],
         on_published: Callable[[Path], object] | None = None,
     ) -> None:
-        """Create a builder. `make_embedder` loads the model; `on_published` gets the folder after each build."""
+        """Create a builder. `make_embedder` loads the model. `on_published` is called with the folder after a build."""
         self._settings = settings
         self._make_embedder = make_embedder
         self._embedder: Embedder | None = None

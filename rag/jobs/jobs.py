@@ -58,8 +58,7 @@ class JobManager:
     def start(self, collection: str = DEFAULT, *, full: bool = False) -> dict[str, Any]:
         """Start to build a collection from its sources, and return the job. `full` reprocesses unchanged pages too.
 
-        Raises RequestRefused for an invalid name, JobConflict if another build is running or if the collection has no
-        sources, and StorageFull.
+        Raises RequestRefused for an invalid name, JobConflict during another build or without sources, and StorageFull.
         """
         folder = folder_of(self._settings, collection)
         if not live_id(folder) or not read_manifest(folder / GENERATIONS / current_id(folder)).sources:
@@ -141,7 +140,7 @@ class JobManager:
         with self._locked():
             if not self._is_running(job_id):
                 raise JobConflict(f"job {job_id} has ended")
-            with suppress(ProcessLookupError):  # the lock shows that this id is still that of the process
+            with suppress(ProcessLookupError):  # the lock is held, so the process still has this id
                 os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
             with suppress(OSError):
                 (self._folder / job_id / CANCEL).touch()
@@ -149,7 +148,7 @@ class JobManager:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Wait while other processes start or stop jobs, and keep them out until the block ends."""
+        """Hold the lock that processes need to start or stop a job."""
         with (self._folder / LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

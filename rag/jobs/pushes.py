@@ -163,14 +163,13 @@ class PushedQueue:
         """Start the process that indexes changes, unless it is already running."""
         folder = self._settings.index_dir / PUSHED
         folder.mkdir(exist_ok=True)
-        # The process inherits the lock and keeps it until it ends.
         with suppress(BlockingIOError), (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             start_process(self._runner, self._settings, lock, folder / "log.txt")
 
 
 def pushed_folders(index_dir: Path) -> dict[str, Path]:
-    """Return the folders of all collections with pushed documents, by name. They need not be published yet."""
+    """Return the folders of all collections with pushed documents by name, including unpublished collections."""
     try:
         names = sorted(entry.name for entry in (index_dir / COLLECTIONS).iterdir() if is_collection_name(entry.name))
     except (FileNotFoundError, NotADirectoryError):

@@ -84,8 +84,7 @@ class FairLock:
 class QueryCache:
     """A cache of values by kind and key, which evicts the least recently used value. Safe to share between threads.
 
-    Callers do not share values, because a fast response would reveal that another caller had the same query. All
-    callers without a name count as one caller.
+    Callers do not share values, because a fast response would reveal queries of others. Unnamed callers count as one.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -199,7 +198,7 @@ class RerankQueue:
 
 
 def split_runs(sizes: Sequence[int]) -> Iterator[slice]:
-    """Yield slices of texts with these numbers of tokens. Each slice is so short that a query can wait for it."""
+    """Split a list of texts by their numbers of tokens. Each slice is so short that a query can wait for its run."""
     start = tokens = 0
     for index, size in enumerate(sizes):
         if index > start and tokens + size > _MAX_RUN_TOKENS:

@@ -49,7 +49,7 @@ class Ranking(Struct, frozen=True):
     first: int | None = None  # number of candidates from the first search; None if there was no deeper search
 
     def ordered(self, order: npt.NDArray[np.integer], scores: Scores, **columns: Scores) -> "Ranking":
-        """Return the candidates with new scores and further columns, sorted by `order`. All arrays are (n,)."""
+        """Return the candidates in `order`, with new scores and columns. The arguments are in the current order."""
         reordered = {name: values[order] for name, values in {**self.columns, **columns}.items()}
         return Ranking(self.rows[order], scores[order], reordered)
 
@@ -151,7 +151,7 @@ def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: R
 
 
 def rerank(ranking: Ranking, reranked: Rows, logits: Scores, shown: Scores) -> Ranking:
-    """Average the scores of the search and of a cross-encoder. Candidates without a score of the latter are last.
+    """Average the scores of the search and of a cross-encoder. Candidates that only the search has scored come last.
 
     Averaging is known to be better than replacing the order of a strong search. Logits are averaged, because a sigmoid
     would hide the differences among good candidates, and among bad ones.
@@ -166,13 +166,13 @@ def rerank(ranking: Ranking, reranked: Rows, logits: Scores, shown: Scores) -> R
     columns = {"rerank": filled(count, reranked, shown), "rank_before": filled(count, reranked, reranked + 1)}
     if not len(reranked):
         return ranking.ordered(np.arange(count), ranking.scores, **columns)
-    search_scores, others = ranking.scores[reranked], np.setdiff1d(np.arange(count), reranked)
+    search_scores, remaining = ranking.scores[reranked], np.setdiff1d(np.arange(count), reranked)
     low, high = search_scores.min(), search_scores.max()
     blend = (1 - RERANK_WEIGHT) * scale(search_scores) + RERANK_WEIGHT * scale(logits)
     blend = np.asarray(low + (high - low) * blend, np.float32)
     scores = np.minimum(ranking.scores, blend.min())  # no other candidate scores more than a reranked one
     scores[reranked] = blend
-    return ranking.ordered(np.concatenate([reranked[np.argsort(-blend, kind="stable")], others]), scores, **columns)
+    return ranking.ordered(np.concatenate([reranked[np.argsort(-blend, kind="stable")], remaining]), scores, **columns)
 
 
 def extend(ranking: Ranking, deeper: Ranking) -> Ranking:
@@ -263,7 +263,7 @@ def choose(
 def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], set[int]]:
     """Choose, for each page, the newest version that has at least half the score of the best version.
 
-    Returns the best passage of each other version, by the passage to show, and the set of all passages to hide.
+    Returns the best passages of the other versions by the index of the chosen passage, and all passages to hide.
     """
     pages: dict[tuple[str, str], dict[str, list[int]]] = {}
     for index, edition in enumerate(editions):
@@ -287,7 +287,7 @@ def fold_formats(
 ) -> dict[int, list[int]]:
     """Replace a document by the same document in a better format, if that scores at least half as much.
 
-    Returns the passages of replaced documents, by the best passage of the better format.
+    Returns a mapping from the best passage in the better format to the passages of the replaced document.
     """
     best_of_document: dict[int, int] = {}
     passages: dict[int, list[int]] = {}
@@ -306,12 +306,11 @@ def fold_formats(
 def collapse(signatures: npt.NDArray[np.uint64], near: int = MAX_SIGNATURE_BITS) -> dict[int, int]:
     """Assign each near-duplicate to the best hit within `near` bits that is not a near-duplicate itself.
 
-    `signatures`, uint64 (n,), are the SimHashes of hits, best first. Returns the index of that hit by the index of each
-    near-duplicate.
+    `signatures`, uint64 (n,), are SimHashes of hits, best first. Returns a mapping from near-duplicates to these hits.
     """
     leaders: dict[int, int] = {}
     are_alike = np.bitwise_count(signatures[:, np.newaxis] ^ signatures) <= near
-    for position in (are_alike.sum(axis=1) > 1).nonzero()[0].tolist():  # every hit equals itself
+    for position in (are_alike.sum(axis=1) > 1).nonzero()[0].tolist():  # one is the hit itself
         if position not in leaders:
             for other in are_alike[position].nonzero()[0].tolist():
                 if other > position:
@@ -325,8 +324,7 @@ def is_close(cosines: Sequence[float | None], coverages: Iterable[float], close:
     Args:
         cosines: cosines of the hits; None for a hit that only the lexical search returned.
         coverages: share of the query's words that each hit contains; computed only if the cosines are too low.
-        close: minimum cosine of a close hit without words of the query, scaled so that unrelated texts have 0. Half of
-            it is enough for a hit with all words of the query.
+        close: minimum cosine, scaled so that unrelated texts have 0. A hit with all words needs half of it.
         unrelated: mean cosine of unrelated texts, see `measure_unrelated`.
     """
     nearness = [None if cosine is None else (cosine - unrelated) / (1 - unrelated) for cosine in cosines]

@@ -82,7 +82,7 @@ class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def meaning(self) -> str:
-        """The text of the query to embed, without its syntax."""
+        """The text to embed: the query without excluded words and phrases."""
         # Imported here, because it loads Tantivy, which clients do not need.
         from indexer.generation.lexical.lexical_query import parse_query
 

@@ -240,8 +240,8 @@ def explanation_lines(why: Explanation) -> Iterator[tuple[str, str]]:
 def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] = ()) -> dict[str, list[Share]]:
     """Count the documents by value for each of FACETS, the most frequent value first. Unknown values are skipped.
 
-    Versions are sorted by age instead, the newest first. `path` lists the folders directly below the deepest folder
-    that all documents share, so every choice narrows the results.
+    Versions are sorted from newest to oldest instead. `path` lists the folders directly below the deepest folder that
+    all documents share, so every choice narrows the results.
     """
     documents = list(documents)
     paths = [facts.url.partition("?")[0].partition("://")[2].split("/")[1:-1] for facts in documents]
@@ -282,7 +282,7 @@ def section_within(title: str, section: str) -> str:
 
 
 def full_heading(title: str, section: str) -> str:
-    """Return one path of the title of a page and of the headings below the title."""
+    """Join the title of a page and the headings below the title into one path."""
     return SEPARATOR.join(filter(None, [title, section_within(title, section)]))
 
 

@@ -89,7 +89,7 @@ class Retriever:
         synonyms: str = "",
         close: float = CLOSE,
     ) -> None:
-        """Create a retriever. Several retrievers can share an encoder and a reranker. See `Settings` for the others.
+        """Create a retriever. Retrievers can share `encoder` and `reranker`. `Settings` documents the other options.
 
         Raises:
             FingerprintMismatch: the generation was built with another embedder.
@@ -391,7 +391,7 @@ def shorten(
     measure: Callable[[Sequence[str]], Vector],
     read: Callable[[str], LexicalQuery],
 ) -> LexicalQuery:
-    """Shorten a query that is too long for the model to its best sentences. `measure` scores sentences, (n,)."""
+    """Shorten a query that is too long for the model to its best sentences. `measure` returns a score for each."""
     if embedder.count_tokens([terms.meaning], role="query")[0] <= embedder.max_length:
         return terms
     query = read(nearest_sentences(terms.meaning, measure))

@@ -148,9 +148,8 @@ def measure_signals(query: QueryFacts, dense: ScoredRows, lexical: TermHits) -> 
 def weigh(values: Sequence[float], *, tokens: bool) -> tuple[dict[str, float], dict[str, float]]:
     """Return the weights of the searches, and the logits that each signal adds to the weight of words.
 
-    One logistic function of the signals computes the weight of words. Another divides the remaining weight between the
-    vector and the tokens. `scripts/learn_weights.py` fits both. In a language that the model hardly knows, words weigh
-    more.
+    One logistic function of the signals computes the weight of words. Another divides the remaining weight between
+    vector and tokens. `scripts/learn_weights.py` fits both. If the model hardly knows the language, words weigh more.
     """
     words, vector = _TABLE.words + (_TABLE.words_with_tokens if tokens else 0.0) - values[0], _TABLE.vector
     moved = []

@@ -233,7 +233,7 @@ class Follower:
     def _fall_back(
         self, name: str, store: Store, served: ServedCollection, failed_id: str | None, error: PilotlightError
     ) -> None:
-        """Keep the current generation if another one has failed, or else open the newest readable older generation."""
+        """Serve the newest readable older generation, unless another generation is served that is not damaged."""
         served.failed_id, served.retry_at = failed_id, time.monotonic() + RETRY_SECONDS
         is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed_id
         if is_damaged or (served.retriever is None and not isinstance(error, StoreError)):

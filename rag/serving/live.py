@@ -167,7 +167,7 @@ class LiveRetriever:
         return OpenDocument(self, collection, generation, entry), row - entry.rows.start
 
     def questions(self, collection: str = DEFAULT) -> list[str]:
-        """Return headings that are questions, or none if the scope excludes documents. Raises as `search` does."""
+        """Return headings that are questions, or [] if the scope excludes documents. Raises the errors of `search`."""
         retriever = self._retriever(collection)
         with self.checking_on_failure(collection):
             return retriever.questions if self._has_whole(collection) else []
@@ -224,7 +224,6 @@ class LiveRetriever:
             if is_corrupt or not isinstance(error, PilotlightError):
                 for served in filter(None, map(self.follower.collections.get, collections)):
                     served.suspect = True
-            # The generation is damaged, unreachable or deleted.
             if is_corrupt or isinstance(error, StoreError | IndexMissing):
                 raise NotReady(str(error)) from error
             raise
@@ -279,7 +278,7 @@ class LiveRetriever:
         return retriever
 
     def _retrievers(self, names: Sequence[str] | None) -> tuple[dict[str, Retriever], list[str]]:
-        """Return the retrievers of `names`, or of all collections that are ready, and the names of those not ready."""
+        """Return the retrievers of `names`, or of all ready collections, and the names of collections not ready."""
         follower = self.follower
         follower.wait_for_start(lambda: False, min(LOADING_SECONDS, deadline.remaining()))
         if not follower.has_refreshed:
@@ -319,7 +318,7 @@ class LiveRetriever:
         return follower.model
 
     def _has_whole(self, collection: str) -> bool:
-        """Return whether the scope includes every document of a collection, of which some may have access lists."""
+        """Return whether the scope includes every document of a collection. Access lists are ignored if none exist."""
         served = self.follower.collections.get(collection)
         is_restricted = bool(served and served.facts().get("restricted"))
         return (self.scope if is_restricted else self.scope.without_lists()).has_whole(collection)
