@@ -272,7 +272,7 @@ _MOMENTS = "a day, a number of days such as `30d`, a generation, or a version"
 
 
 class ChangesRequest(Request):
-    """The snapshots to compare."""
+    """A request to compare two snapshots of a collection."""
 
     since: Annotated[_Moment | None, Meta(description=f"{_MOMENTS}; default: the previous generation")] = None
     until: Annotated[_Moment | None, Meta(description=f"{_MOMENTS}; default: live, or newest version")] = None

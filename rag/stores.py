@@ -175,7 +175,7 @@ class Publisher:
     def __call__(self, folder: Path) -> None:
         """Publish the live generation of a folder, unless it is already live in the store.
 
-        Raises NotPublished. The live generations of the folder and of the store then stay unchanged.
+        If this fails, NotPublished is raised, and the live generations of the folder and of the store do not change.
         """
         store = self._store
         try:

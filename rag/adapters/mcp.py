@@ -1,6 +1,6 @@
 """Serve the tools over the Model Context Protocol with the official SDK. Requires the extra `pilotlight[mcp]`.
 
-Results have no structured content, because some clients would show a model only that, and others would show it twice.
+Results have no structured content, because some clients would show a model only this content, and others also the text.
 """
 
 import json

@@ -87,9 +87,10 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
 
 
 def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], None]:
-    """Start a process that indexes sources, and watches folders and files. Sources of the live index are only watched.
+    """Start a process that indexes the sources, and that then watches those that are folders and files.
 
-    Returns a function that waits until the sources are indexed, and that exits with code 2 if the build fails.
+    If the live index has exactly these sources, it is used at once. The returned function waits until the sources are
+    indexed, and exits with code 2 if the build fails.
     """
     from indexer.network.urls import address_kind, full_name
     from rag.commands.models import sources_of_index

@@ -1,8 +1,8 @@
 """Generate judged questions from the headings, comments, links and references of an index.
 
-A section answers its heading, a function answers its comment, a page answers the text of a link to it, and a section
-answers a sentence elsewhere that cites its heading. Each question is removed from the passages, because any search
-would find a passage that repeats the question word for word.
+A section answers its heading, a function answers its comment, a linked page answers the text of the link, and a cited
+section answers the sentence that cites it. Each question is removed from the passages, because any search would find a
+passage that repeats the question word for word.
 """
 
 import random

@@ -114,7 +114,7 @@ def effective_filter(filter: Filter | None, manifest: "Manifest") -> Filter | No
 
 
 def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Convert the parameters of a query string to fields for `Filter.parse`, which also checks their names."""
+    """Convert the parameters of a query string to fields for `Filter.parse`. Names are not checked here."""
     fields: dict[str, Any] = {}
     for name, values in parameters.items():
         if name in DAYS:
