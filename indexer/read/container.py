@@ -77,7 +77,7 @@ def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterat
 
 
 def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
-    """Yield the members of an archive or the attachments of a mail, and a `Failure` if it is damaged or a zip bomb.
+    """Yield the members of an archive or the attachments of a mail, and a `Failure` for a damaged file or a zip bomb.
 
     Members over `max_bytes` are not read. `no_images` is the reason not to read images, or empty to read images.
     """

@@ -25,7 +25,7 @@ MAX_SITEMAP_LENGTH = 50 * 1024 * 1024  # bytes, decompressed; limit of sitemaps.
 MAX_ENTRIES = 50_000
 FUNCTIONS = {reader: table["function"] for reader, table in _READERS.items() if "function" in table}
 TEXT_READERS = _TYPED_BY_NAME | {HTML, PLAIN}  # formats without NUL bytes
-# media types to read on sites; archives there are often copies of pages or programs, and images often decoration
+# media types to read on sites; there, archives are often copies of pages, and images are often decoration
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))
 OPENAPI = "application/openapi+json"
 _DATA_TYPES = {".json": OPENAPI} | dict.fromkeys((".yaml", ".yml"), "application/openapi+yaml")

@@ -102,7 +102,7 @@ def load_ocr(engine: str) -> None:
 
 
 def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Yield the results of a reader as messages of fields and a body. The last has the field `done` or `error`."""
+    """Yield the results of a reader as messages (fields, body). The last message has the field `done` or `error`."""
     read = _readers.get(reader)
     if read is None:
         yield {"error": f"its reader cannot be loaded ({_import_errors.get(reader)}); install pilotlight again"}, b""

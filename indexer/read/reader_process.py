@@ -199,7 +199,7 @@ class ReaderProcess:
     def _exchange(
         self, process: subprocess.Popen[bytes], request: _Request, seconds: float
     ) -> tuple[dict[str, Any], bytes]:
-        """Send a request unless it is None, and return the next message. Kill the process after `seconds`."""
+        """Send a request unless it is None, and return the next message. Kill the process if this exceeds `seconds`."""
         began = time.monotonic()
         deadline = threading.Timer(seconds, process.kill)
         deadline.start()

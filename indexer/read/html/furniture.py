@@ -125,7 +125,7 @@ def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
 
 
 def _is_repeated(bar: Element, targets: Collection[str], targets_of_others: Iterable[Collection[str]]) -> bool:
-    """Return whether a bar has only links, and another bar has at least half of the targets of these links."""
+    """Return whether a bar has only links, and another bar has at least half of their targets."""
     pages = {target for target in targets if not target.startswith("#")}
     repeats = max((len(pages.intersection(other)) for other in targets_of_others), default=0)
     if repeats < 2 or 2 * repeats < len(pages):

@@ -108,7 +108,7 @@ def _is_content(control: Element) -> bool:
 
 
 def _name_panels(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
-    """Insert each tab's text before its panel: the tab's target, or the element with its index after the tabs."""
+    """Insert each tab's text before its panel: the tab's target, or the element with the same index after the tabs."""
     bars: dict[int, tuple[Element, list[Element]]] = {}
     for tab in controls:
         if (tab.name == "label" or tab.get("role") == "tab") and tab.parent is not None:

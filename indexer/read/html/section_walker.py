@@ -162,7 +162,7 @@ class Walker:
             if "href" in tag.attributes:
                 self._open_links -= 1
                 self.link_texts.setdefault(tag.attributes["href"], "".join(self._line.pieces[self._line.link_start :]))
-        elif name == "div" and "refnamediv" in tag.classes:  # DocBook: "name — purpose" for the next section
+        elif name == "div" and "refnamediv" in tag.classes:  # DocBook: a summary of the next section
             self._drafts[-1].leads = True
         elif name == "li":
             self._bullet = ""

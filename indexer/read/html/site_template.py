@@ -92,7 +92,7 @@ def _blocks(
 ) -> Iterator[tuple[int, int, int, bool]]:
     """Yield the path, text hash and kind of each possible template block, as in `indexer.records.PageBlocks`.
 
-    Text hashes within `main`, except of link bars, include the page's headings (`about`), so that they differ by page.
+    Text hashes in `main`, except hashes of link bars, include the headings (`about`), so that they differ by page.
     """
     for unit in _units(parent):
         block = unit.block

@@ -77,7 +77,7 @@ class Includes:
 
         Args:
             files: the readers of each file, by its path from the top of the source.
-            load: returns the content of a file, or None if it cannot be read.
+            load: a function that returns the content of a file, or None if the file cannot be read.
             max_bytes: the size limit of a document together with its included files.
         """
         self.files, self.load, self.max_bytes = files, load, max_bytes
@@ -216,7 +216,7 @@ def _select(lines: list[str], options: Mapping[str, str]) -> list[str]:
     names = re.split("[;,]", options.get("tags") or options.get("tag") or "**")
     is_included = {name.lstrip("!"): name[:1] != "!" for name in names}
     is_selected = is_included.get("**", not any(is_included.values()))
-    selected, tags = [], list[tuple[str, bool]]()  # (open tag, whether the lines before it are selected)
+    selected, tags = [], list[tuple[str, bool]]()  # each open tag, and whether lines before it are selected
     for line in lines:
         tag = _TAG.search(line)
         if tag is None:

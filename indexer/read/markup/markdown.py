@@ -331,7 +331,7 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= MAX_FRONT_MATTER else {}  # noqa: S506 - safer
             except yaml.YAMLError:
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
-            is_front = isinstance(fields, dict) and not front.startswith("\n")  # a blank line would follow a rule
+            is_front = isinstance(fields, dict) and not front.startswith("\n")  # in Pandoc, a blank line follows a rule
             is_front = is_front or not front.strip() or any(access_keys(visible(front)))  # or a mistyped access list
             fields, end = (fields, match.end()) if is_front else (None, 0)
         elif match := _TOML.match(text):

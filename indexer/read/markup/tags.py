@@ -102,7 +102,7 @@ def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag |
 
 
 def element_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
-    """Return the end of the HTML tag at `start`, and the tag without values in braces, or None without a tag."""
+    """Return the end of the HTML tag at `start`, and the tag without values in braces, or None if there is none."""
     element = ELEMENT.match(source, start)
     close = _balanced(source, start, end, environment) if element else -1
     if element is None or close < 0:

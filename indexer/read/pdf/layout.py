@@ -203,7 +203,7 @@ def _running_lines(
 
 
 def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
-    """Return whether a row recurs on other pages. `candidates` are their rows, each with its distance in pages."""
+    """Return whether a row recurs in `candidates`, the rows of other pages, each with its distance in pages."""
     if edge.depth and not edge.is_apart:  # pages of forms may begin with the same text
         return False
     near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE_POINTS]
@@ -218,7 +218,7 @@ def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) 
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     level = {pages: other.is_apart for pages, other in outer if abs(other.y - edge.y) <= 1.0}
-    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # a row of text has no gap on some page
+    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # text would have no gap on some page
         return True
     return any(other.text == edge.text for _, other in near)
 
