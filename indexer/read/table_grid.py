@@ -142,7 +142,7 @@ def _end_of_head(rows: Sequence[Sequence[str]], begin: int, by_numbers: bool) ->
 
 
 def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
-    """Return whether the upper row names groups of columns, and the lower row only columns within these groups."""
+    """Return whether the lower row names only columns of groups, and the upper row names these groups."""
     divides = False
     for column, text in enumerate(lower if len(set(upper)) > 1 else ()):
         above = _cell_at(upper, column)

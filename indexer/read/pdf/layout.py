@@ -245,7 +245,7 @@ class Hyphens:
     """Decide which hyphens at line ends to keep, by the spellings in a document."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Count how often the texts spell each word that is divided at a line end with and without a hyphen."""
+        """For each word that is divided at a line end, count its spellings with and without a hyphen."""
         texts = list(texts)
         parted = [match.groups() for text in texts if HYPHEN in text for match in _PARTED.finditer(text)]
         spellings = {(a + hyphen + b).casefold() for a, b in parted for hyphen in ("", "-")}
