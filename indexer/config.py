@@ -76,7 +76,7 @@ class CrawlScope:
                 )
 
     def refusal(self, url: str) -> str | None:
-        """Return why an address is excluded, such as `excluded by /private`, or None if it is included."""
+        """Return the reason to exclude an address, such as `excluded by /private`, or None."""
         parts = urlsplit(url)
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         is_wanted = not self.include or any(matches(pattern, path) for pattern in self.include)
@@ -90,7 +90,7 @@ class CrawlLimits:
 
     `max_depth` counts links from the start page. `timeout` limits one page with its redirects. `max_bytes` limits one
     page or local file. A longer delay in robots.txt overrides `delay`. `allow_private` permits all private addresses,
-    or those in the listed networks. `http_proxy` may be `http.ENVIRONMENT`. `own` overrides the limits of a source.
+    or those in the listed networks. `http_proxy` may be `http.ENVIRONMENT`. `own` maps sources to their settings.
     """
 
     max_pages: Annotated[int, Meta(ge=1)] = 10_000
@@ -206,7 +206,7 @@ def patterns(text: str) -> tuple[str, ...]:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Return whether a robots.txt pattern matches a path from its beginning, and to its end if the pattern has `$`."""
+    """Return whether a robots.txt pattern matches the beginning of a path. With a final `$`, it must match the path."""
     *_, last = pieces = pattern.removesuffix("$").split("*")
     if not path.startswith(pieces[0]):
         return False
@@ -231,7 +231,7 @@ Limits = Mapping[str, Mapping[str, Any]]
 
 
 def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
-    """Return the config with stored limits of its sources, if it does not set or remove them. Raises ConfigError."""
+    """Add the stored limits of the sources to the config, unless it sets or removes them. Raises ConfigError."""
     stored = limits_of(live.settings if live is not None else {})
     limits: dict[str, dict[str, Any]] = {}
     for source in sources:
@@ -301,7 +301,7 @@ def without_sources(settings: Mapping[str, Any], sources: Collection[str]) -> di
 
 
 def limits_of(settings: Mapping[str, Any]) -> Limits:
-    """Return the limits by source that the settings of a manifest contain."""
+    """Return the limits in the settings of a manifest, by source."""
     return settings.get("crawl", {}).get("own", {})  # type: ignore[no-any-return]  # JSON is untyped
 
 

@@ -1,6 +1,6 @@
 """Filters of searches: conditions on the terms and the date of a document.
 
-A term combines a field and a value, such as `language:en`, see `terms_of`. Each store evaluates `Filter.conditions`.
+A term, such as `language:en`, combines a field and a value, see `terms_of`. Each store evaluates `Filter.conditions`.
 """
 
 import hashlib
@@ -62,9 +62,8 @@ class Filter:
     """A condition on documents. For each field that is set, a document must have one of its values. Hashable.
 
     `path` is like `url_prefix`, without scheme and host. `versions.resolve_versions` replaces `version` with addresses.
-    `metadata` has case-sensitive names and values. `readers` are the names of the caller, and each access list of a
-    document must have one of them. If it is None, access lists are ignored. `also` has sets of filters: a document must
-    match at least one filter of each set.
+    `metadata` has case-sensitive names and values. `readers` has the user and group names of the caller: each access
+    list of a document must contain one. None ignores access lists. One filter of each set in `also` must match.
     """
 
     source: tuple[str, ...] = ()
@@ -202,7 +201,7 @@ def terms_of(document: Document) -> list[str]:
     terms += [_term("metadata", value, name) for name, values in document.metadata.items() for value in values]
     for lists, names in document.access._asdict().items():
         if names is not None:
-            # The first term, without a name, says that the list exists. The next build reads names, so none is hashed.
+            # The term with an empty name shows that a list exists. The next build reads names, so they are not hashed.
             terms += [f"{ACCESS_PREFIX}{lists}:{name}" for name in ("", *names)]
     return list(dict.fromkeys(terms))
 

@@ -130,7 +130,7 @@ class PageState(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """The state of a page after a build. `reasons` are notes on an indexed page, or why another page is not indexed."""
+    """The state of a page after a build. `reasons` are notes if the page is indexed, or else the reasons why not."""
 
     state: PageState
     reasons: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ class PageRecord:
     source: str
     requested: str
     etag: str | None
-    last_modified: str | None  # None if it is too recent to identify a version
+    last_modified: str | None  # None if it is missing or not valid in a header
     content_hash: str
     links: tuple[str, ...]
     noindex: bool
@@ -189,7 +189,7 @@ class _SkippedOrFailed:
 
 
 class Skip(_SkippedOrFailed):
-    """A page or file that is not indexed on purpose."""
+    """A page or file that was excluded on purpose."""
 
 
 class Failure(_SkippedOrFailed):
@@ -209,7 +209,7 @@ class TextBlock(NamedTuple):
 
 
 class SectionBlock(NamedTuple):
-    """A code block, table or row of a section, at [start, end). A passage should contain all of it."""
+    """A code block, table or row of a section, from `start` to `end` (exclusive). It should stay in one passage."""
 
     start: int
     end: int

@@ -2,7 +2,7 @@
 
 The browser has no network access. The crawler provides each document, and fetches the scripts and data that the
 document requests. Images and other resources are not loaded. Playwright controls the browser in an event loop, which
-runs in a thread. If the build is killed, Playwright's driver reads the end of its input, ends the browser and exits.
+runs in a thread. If the build is killed, Playwright's driver loses its input, closes the browser and exits.
 """
 
 import asyncio
@@ -128,7 +128,7 @@ class Browser:
         self._is_closed = False
 
     def render(self, job: RenderJob, stop: threading.Event) -> RenderedDocument:
-        """Render one document. Waiting ends if `stop` is set.
+        """Render one document, and wait until it is rendered or `stop` is set.
 
         Raises:
             RendererMissing: the browser cannot be started.
@@ -162,7 +162,7 @@ class Browser:
                 raise PageUnavailable("the browser was lost") from None
 
     def close(self) -> None:
-        """Close the browser if it is running. No document can be rendered after this."""
+        """Close the browser. No document can be rendered after this."""
         with self._lock:
             self._is_closed = True
             running, self._running = self._running, None
@@ -294,7 +294,7 @@ class _Tab:
         return RenderedDocument(str(html).encode("utf-8", "replace"), tuple(self._navigations), timed_out)
 
     async def clear(self) -> None:
-        """Remove the last document and its data. If that fails, or after `_DOCUMENTS_PER_PAGE`, close the tab."""
+        """Remove the last document and its data, or close the tab after `_DOCUMENTS_PER_PAGE` documents or an error."""
         job, self._job = self._job, None
         self._documents_left -= 1
         with suppress(self._running.error, TimeoutError):

@@ -40,7 +40,7 @@ class _Due(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The pages read for one address. If a canonical page replaced the requested page, `alias` is the latter."""
+    """The pages for one address. If a canonical page has replaced the requested page, `alias` is the requested page."""
 
     visits: tuple[Visit, ...]
     alias: Page | None = None  # its links are followed, but its text is not indexed
@@ -82,7 +82,7 @@ class _Frontier:
         self.requested = 0
 
     def pop(self, *, is_idle: bool) -> _Due | None:
-        """Remove and return the next address, or None. Returns llms-full.txt last, if no fetch is running (idle)."""
+        """Remove and return the next address, or None. Holds llms-full.txt back until no fetch runs (`is_idle`)."""
         if is_idle and not self.queue:
             self.queue, self._collections = self._collections, self.queue
         return self.queue.popleft() if self.queue else None
@@ -215,7 +215,7 @@ class _Crawl:
         return self._process_result(_Due(url, 0, ""), result)
 
     def enqueue_sitemaps(self) -> list[Item]:
-        """Enqueue the pages of the sitemaps in robots.txt. If there are no sitemaps and links, try well-known names."""
+        """Enqueue the pages of the sitemaps in robots.txt. Without sitemaps and links, try well-known addresses."""
         if not self._frontier.follows_links or not self._limits.max_depth:
             return []
         reader = self._reader
@@ -311,7 +311,7 @@ class _Crawl:
         return _VIEW if self._texts.is_view(page, visit.text, due.referrer) else ""
 
     def _follow(self, page: Page | CarriedPage, due: _Due) -> list[Skip]:
-        """Enqueue the links of a page and return skips. Repeated content is ignored: a site may serve it everywhere."""
+        """Enqueue the links of a page and return skips. Ignores copies: a site may serve one page at all addresses."""
         if page.content_hash in self._followed_hashes:
             return []
         self._followed_hashes.add(page.content_hash)

@@ -50,7 +50,7 @@ class PageRequest:
     `check_redirect` raises NotWanted to refuse the target of a redirect. `validators` returns conditional headers for
     an address, such as If-None-Match. A body over `max_length` bytes is truncated. If `max_length` is None, a body over
     the crawl's limit is an error. `types` are the accepted media types. Bodies of `long_types` may be as long as a
-    sitemap. None means all types. `is_anonymous` omits the headers of the session.
+    sitemap. For both, None means all types. `is_anonymous` omits the headers of the session.
     """
 
     check_redirect: Callable[[str], object] = str
@@ -268,7 +268,7 @@ class Fetcher:
 
 
 class RequestPacer:
-    """Delays the requests of all threads to one site: by `delay` seconds each, and by pauses that the site demands."""
+    """Limits the requests of all threads to one site: one request per `delay` seconds, and none during a pause."""
 
     def __init__(self, delay: float) -> None:
         self.delay = delay
@@ -294,7 +294,7 @@ class RequestPacer:
         return wait
 
     def pause(self, seconds: float) -> None:
-        """Delay all requests. If the pause is over `MAX_PAUSE_SECONDS`, they fail at once until it has ended."""
+        """Start a pause. Requests wait for its end, or fail at once if it is longer than `MAX_PAUSE_SECONDS`."""
         with self._lock:
             until = time.monotonic() + seconds
             if seconds > MAX_PAUSE_SECONDS:

@@ -1,6 +1,6 @@
 """Open the TCP connections of the crawler, and refuse private IP addresses.
 
-A host name is resolved once, and the connection uses the checked address. A second look-up could return another one.
+A host name is resolved once, and the connection uses the checked address: a second look-up could return another.
 """
 
 import ipaddress

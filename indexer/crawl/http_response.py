@@ -48,7 +48,7 @@ _ADDRESS = re.compile(rb"https?://\S+$", re.IGNORECASE)
 
 
 class PageUnavailable(FetchError):
-    """A page may be available later: there was no connection, no complete response in time, or HTTP 429 or 5xx."""
+    """A page may be available later: no connection, no complete response in time, or the status 429 or 5xx."""
 
     def __init__(self, reason: str, *, status: int | None = None, retry: bool = False, pause: float = 0.0) -> None:
         super().__init__(reason, status=status, retry=retry)
@@ -103,7 +103,7 @@ def content_language(headers: httpx.Headers) -> str | None:
 
 
 def retry_after(headers: httpx.Headers) -> float | None:
-    """Return the seconds to wait by a Retry-After header (a number or a date). None if it is missing or invalid."""
+    """Return the seconds to wait according to Retry-After (a number or a date), or None if it is missing or invalid."""
     text = headers.get("Retry-After", "")[:_MAX_HEADER_LENGTH].strip()
     if text.isdecimal():
         return float(text[:10])
@@ -120,7 +120,7 @@ def x_robots_directives(headers: httpx.Headers) -> set[str]:
         is_ours = True
         for word in value.lower().split(","):
             agent, colon, rest = map(str.strip, word.partition(":"))
-            if colon and agent[:1].isalpha() and agent not in _WITH_VALUES:  # not the colon of a directive or time
+            if colon and agent[:1].isalpha() and agent not in _WITH_VALUES:  # a user agent, not a directive or time
                 is_ours, word = product_token(agent) == "pilotlight", rest
             if is_ours:
                 directives.add(word.strip())
@@ -134,7 +134,7 @@ def product_token(agent: str) -> str | None:
 
 
 def parse_content_type(header: str) -> tuple[str, str | None]:
-    """Return the media type and the charset of a Content-Type header. A missing type is "", a missing charset None."""
+    """Return the media type and the charset of a Content-Type header, or "" for a missing type, None for a charset."""
     match = _MEDIA_TYPE.match(header.strip().lower())
     return match[0] if match else "", _parameter(header, "charset") or None
 
@@ -212,8 +212,8 @@ _MAX_KIND_LENGTH = 50
 class Links:
     """The links and robots directives of one page. All addresses are normalised and on the site of the page.
 
-    `urls` is in document order, without duplicates. `refresh` is the target of an immediate redirect in the markup. If
-    only the links of a page are of use, `followed_kind` names its kind, such as a frameset, and the page is noindex.
+    `urls` is in document order, without duplicates. `refresh` is the target of an immediate redirect in the markup.
+    `followed_kind` is the kind of a page that is followed but not indexed, such as a frameset, or empty.
     """
 
     urls: tuple[str, ...]

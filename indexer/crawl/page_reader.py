@@ -238,9 +238,9 @@ class PageReader:
         return None if self._renderer.mode_changed else self._earlier.reusable_page(url)
 
     def _is_soft_404(self, page: Page) -> bool:
-        """Return whether a page is the response of the site for a missing page, which a random address returns.
+        """Return whether a page is the site's response for missing pages, by comparison with a random address.
 
-        If the page is short, a random address in its top folder is tried too: another application may serve the folder.
+        A short page is also compared with a random address in its top folder, which may be of another application.
         """
         text = shingles_without_address(page)
         top, _, rest = urlsplit(page.requested).path[1:].partition("/")

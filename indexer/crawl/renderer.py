@@ -1,7 +1,7 @@
 """Decide which pages of a site need rendering, render them in the browser, and read the rendered documents.
 
 The browser has no secrets and no network access, so the crawler sends the requests of scripts: only GET requests that
-robots.txt and the limits permit. It sends credentials only to the site itself, and not to other origins.
+robots.txt and the limits permit. It sends credentials only to the site itself.
 """
 
 import threading
@@ -40,7 +40,7 @@ class Renderer:
     """Renders pages of one site according to its `render` setting. Safe to share between threads."""
 
     def __init__(self, context: SourceContext, browser: Browser) -> None:
-        """Prepare to render pages of a source. Raises RendererMissing if rendering is on but not installed."""
+        """Prepare to render pages of a source. Raises RendererMissing if rendering is on without a browser."""
         limits, live = context.limits, context.earlier.manifest
         self._limits, self._mode = limits, limits.render
         self._browser, self._stop, self._lock = browser, threading.Event(), threading.Lock()

@@ -2,7 +2,7 @@
 
 The shingles of a text are the hashes of its runs of three words. Two texts are compared by samples, which contain the
 lowest hashes (A. Broder, "On the resemblance and containment of documents", 1997). A view of a page, such as its source
-or print version, has the same text. A pattern that is common on the site turns the page's address into the view's.
+or print version, has the same text, and its address is derived from the page's address by a pattern of the site.
 """
 
 import re

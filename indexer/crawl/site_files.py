@@ -47,7 +47,7 @@ class Robots:
                 self._allowed_by_prefix[pattern] = allows or self._allowed_by_prefix.get(pattern, False)
             elif wildcards_left >= 0:
                 self._patterns.append((len(pattern), allows, pattern))
-            elif not allows:  # too many wildcards, so disallow the whole prefix before the first one
+            elif not allows:  # too many wildcards, so disallow the prefix before the first wildcard
                 self._allowed_by_prefix.setdefault(pattern.removesuffix("$").partition("*")[0], False)
         self._lengths = sorted({*map(len, self._allowed_by_prefix)}, reverse=True)
         self._patterns.sort(reverse=True)

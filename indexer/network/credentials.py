@@ -1,7 +1,6 @@
 """Credentials that a user configures for origins, and login sessions with these origins during a build.
 
-A credential names the files and variables with its secrets. Secrets are read just before they are sent, and redacted
-from every response.
+A credential names files and variables with secrets. These are read just before sending, and redacted in responses.
 
 A refused page does not prove that a session has ended: it may be for other users, or have a password form. So the
 session stores a few witnesses: pages that it could read. If a witness needs a login and is refused, the session ended.
@@ -203,8 +202,7 @@ class Session:
     def is_alive(self, is_refused: Callable[[str, bool], bool]) -> bool | None:
         """Return whether the session is still valid, or None if no witness needs the session.
 
-        `is_refused` fetches an address, and returns whether the site requires a login. If the second argument is True,
-        it sends the request without the session. Its errors are not caught.
+        `is_refused` fetches an address, without the session if its second argument is True. Its errors are not caught.
         """
         for url in [self._certain_witness] if self._certain_witness else [*self._witnesses]:
             if self._certain_witness or is_refused(url, True):

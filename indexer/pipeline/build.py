@@ -56,12 +56,12 @@ def build(
     If nothing has changed, or if the build fails or is stopped, no generation is published.
 
     Args:
-        sources: sites, repositories, buckets, folders and files. Documents of other sources leave the index.
+        sources: sites, repositories, buckets, folders and files. Documents of other sources are removed.
         index_dir: folder of the index. It is created if it is missing.
         embedder: embeds new texts. The vectors of unchanged texts are copied.
         config: settings of the build.
         progress: displays the progress. It is closed at the end.
-        cluster: cluster that embeds. By default, this machine embeds.
+        cluster: embeds the texts. By default, this machine embeds them.
         is_brief: see `writer_lock`.
 
     Raises:
@@ -260,7 +260,7 @@ class _Build:
             yield from ahead
 
     def _check_before(self, source: str | None) -> None:
-        """Raise _Shrunk if a completely read source has shrunk: a source before `source`, or any source if None."""
+        """Check the sources that are completely read: all before `source`, or all if it is None. Raises _Shrunk."""
         config, live = self._plan.config, self._earlier.manifest
         while self._unchecked and source in {None, *self._unchecked} and self._unchecked[0] != source:
             complete_source = self._unchecked.popleft()

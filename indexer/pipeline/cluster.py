@@ -84,7 +84,7 @@ class Cluster:
         """Find the nodes that can run tasks.
 
         Args:
-            load: loads the embedder on a node. The node must be able to import the function, or its `partial`.
+            load: loads the embedder on a node: a function that the node can import, or a `partial` of it.
             fingerprint: fingerprint of the embedder on this machine. It must be the same on all nodes.
             cores: number of cores for each task.
 

@@ -34,7 +34,7 @@ from indexer.sources.pushed_store import SOURCE
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
-_EMBEDDED_CHUNKS = 512  # per call of the embedder: batches sorted by length then have under 5 % padding
+_EMBEDDED_CHUNKS = 512  # per call of the embedder, which sorts them by length: batches have under 5 % padding
 _BLOCK_CHUNKS = 4096  # limits the vectors in memory if most are copied
 _TO_EMBED = -1
 _REPEATED = -2  # _REPEATED - n: same text as row n of this generation
@@ -53,7 +53,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """The sources, settings and services of a build. `copy_reasons` has a reason for each source that is not read."""
+    """The sources, settings and services of a build. `copy_reasons` has the reasons to copy sources, not read them."""
 
     config: BuildConfig
     earlier: PreviousGeneration
@@ -180,7 +180,7 @@ class Draft:
         plan.report.tokens = self._initial_token_use()
         self.writer = GenerationWriter(folder, dimension, tokens=plan.report.tokens.kept)
         self.remember = self.writer.documents.remember
-        self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None if the draft differs
+        self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None after a change
         self._together = memory.share(_EMBEDDED_CHUNKS)
         self._to_embed: list[Chunk] = []
         self._rows: list[int] = []  # rows of the previous generation, _TO_EMBED, or _REPEATED - n

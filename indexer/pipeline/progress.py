@@ -174,7 +174,7 @@ def token_use(manifest: Manifest) -> TokenUse:
 
 
 class BuildReport:
-    """The summary of a build. Counts of new, changed, gone and unchanged documents refer to the previous build."""
+    """The summary of a build. New, changed, gone and unchanged documents are counted against the previous build."""
 
     def __init__(self) -> None:
         self.generation = ""

@@ -34,10 +34,10 @@ _POLL_SECONDS = 0.05
 
 @contextmanager
 def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
-    """Acquire the writer lock of an index for the block. It is also released if the process ends.
+    """Hold the writer lock of an index during the `with` block. The lock is also released if the process ends.
 
-    If another process holds the lock, a brief writer (`is_brief`) fails at once. Other writers wait for a brief writer
-    for up to 30 s, and fail at once otherwise. The lock file is not deleted.
+    If another process holds the lock, a brief writer (`is_brief`) fails at once. Other writers wait up to 30 s if the
+    holder is a brief writer, and otherwise fail at once. The lock file is not deleted.
 
     Raises:
         BuildLocked: another process holds the lock. The message names the process.
@@ -82,7 +82,7 @@ def _holder(handle: int) -> dict[str, object]:
 
 
 def prepare(index_dir: Path) -> None:
-    """Create the index folder if it is missing. Raises IndexUnwritable for a file or a folder with other files."""
+    """Create the index folder if it is missing. Raises IndexUnwritable for a file, or a folder with other files."""
     if index_dir.exists() and not index_dir.is_dir():
         raise IndexUnwritable(f"{index_dir} is a file; name a folder for the index")
     missing = [folder for folder in (index_dir, *index_dir.parents) if not folder.is_dir()]
@@ -248,7 +248,7 @@ class Check(NamedTuple):
 
 
 def verify(folder: Path) -> list[Check]:
-    """Check the files of a generation. If all checksums match, also check that it opens. Raises IndexUnreadable."""
+    """Check the files of a generation. If all checksums match, also open the generation. Raises IndexUnreadable."""
     try:
         manifest = manifests.read_manifest(folder)
     except IndexCorrupt as error:

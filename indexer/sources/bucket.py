@@ -100,7 +100,7 @@ class Bucket:
             self._store = getattr(store, kind.client_class)(address.bucket, client_options=client, retry_config=_RETRY)
 
     def items(self) -> Generator[Item, None, None]:
-        """List all objects, then yield their items, or the record of an unreadable object. Raises SourceError."""
+        """List all objects, then yield their items. An unreadable object yields its old record. Raises SourceError."""
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
         with self._source_errors(), closing(self._list()) as batches:
             listed = listing(batches)
@@ -118,7 +118,7 @@ class Bucket:
                 yield from with_members(item, self._limits.max_bytes, context.no_images)
 
     def _list(self) -> Generator[list[StoredFile], None, None]:
-        """Yield the objects below the prefix, or the object with that name. Also look for access lists above them."""
+        """Yield the objects below the prefix, or the object with that name. Collect access lists of parent folders."""
         import obstore
 
         prefix, is_empty = self._address.prefix, True
@@ -168,7 +168,7 @@ class Bucket:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def _fetch(self, file: StoredFile) -> tuple[list[Item], str]:
-        """Return the items of an object and "". After a temporary error, return its previous records and the error."""
+        """Return the items of an object and an empty string, or its previous records and a temporary error."""
         url, began = self._files.url(file.path), time.monotonic()
         try:
             return [self._read(file)], ""

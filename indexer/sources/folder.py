@@ -300,7 +300,7 @@ class Watcher:
         self._last_states = self._states()
 
     def wait(self, seconds: float | None) -> set[str]:
-        """Wait for a change, and return the sources that have changed. After `seconds` (if not None), stop waiting."""
+        """Wait for a change, and return the changed sources. If `seconds` is not None, wait no longer than that."""
         end, took = time.monotonic() + (float("inf") if seconds is None else seconds), 0.0
         while True:
             time.sleep(max(_POLL_SECONDS, took / _MAX_BUSY_SHARE))

@@ -133,7 +133,7 @@ class Git:
     def run(
         self, *arguments: str, config: Config | None = None, max_bytes: int | None = None, seconds: float = _RUN_SECONDS
     ) -> tuple[bool, str, str]:
-        """Run a git command, and return success, output and errors. Raises SourceError if it takes over `seconds`."""
+        """Run a git command. Return whether it succeeded, its output and its errors. Raises SourceError on timeout."""
         command = self.start(*arguments, config=config, max_bytes=max_bytes, seconds=seconds)
         with command as process, ThreadPoolExecutor(2) as pool:
 

@@ -79,7 +79,7 @@ class Templates:
         return {source: self._templates[source] for source in sources if source in self._templates}
 
     def attach(self, source: str, items: Iterable[Item]) -> Items:
-        """Yield the items of a source, with its template attached to pages. The first pages wait until it is learnt."""
+        """Yield the items of a source, with its template attached to pages. Delays the first until it is learnt."""
         sample = _Sample()
         for item in items:
             is_page = is_html(item) or isinstance(item, CarriedPage)
@@ -126,7 +126,7 @@ class Templates:
             return None
 
     def _with_template(self, source: str, item: Item, readings: Mapping[str, PageReading] | None = None) -> Item:
-        """Return an item with the template of its source. If its reading is not valid for the template, drop that."""
+        """Return an item with the template of its source. Its reading is dropped if the template could change it."""
         if not is_html(item):
             return item
         template = self._templates.get(source, "")
