@@ -206,7 +206,7 @@ def patterns(text: str) -> tuple[str, ...]:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Return whether a robots.txt pattern matches the beginning of a path. With a final `$`, it must match the path."""
+    """Return whether a robots.txt pattern matches the beginning of a path, or the whole path if it has a final `$`."""
     *_, last = pieces = pattern.removesuffix("$").split("*")
     if not path.startswith(pieces[0]):
         return False
@@ -231,7 +231,7 @@ Limits = Mapping[str, Mapping[str, Any]]
 
 
 def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
-    """Add the stored limits of the sources to the config, unless it sets or removes them. Raises ConfigError."""
+    """Return the config with the limits that the live index stores, unless it overrides them. Raises ConfigError."""
     stored = limits_of(live.settings if live is not None else {})
     limits: dict[str, dict[str, Any]] = {}
     for source in sources:

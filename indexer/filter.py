@@ -63,7 +63,7 @@ class Filter:
 
     `path` is like `url_prefix`, without scheme and host. `versions.resolve_versions` replaces `version` with addresses.
     `metadata` has case-sensitive names and values. `readers` has the user and group names of the caller: each access
-    list of a document must contain one. None ignores access lists. One filter of each set in `also` must match.
+    list of a document must contain one. None ignores access lists. Each set in `also` must have a filter that matches.
     """
 
     source: tuple[str, ...] = ()
@@ -83,10 +83,9 @@ class Filter:
 
     @classmethod
     def parse(cls, fields: object) -> "Filter":
-        """Parse a JSON object with FIELDS: strings or lists of them, date {"from", "to"}, metadata {name: strings}.
+        """Parse a JSON object with FIELDS. Raises FilterError if a field is not valid.
 
-        Raises:
-            FilterError: a field is not valid.
+        A value is a string or a list of strings. But `date` has "from" and "to", and `metadata` has values by name.
         """
         if not isinstance(fields, Mapping):
             raise FilterError("filter", 'must be an object, such as {"language": "en"}')
@@ -176,7 +175,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class EachFilter(Filter):
-    """Filters for several collections, in their order. None matches all documents of a collection."""
+    """Filters for several collections, one for each collection. None matches all documents of the collection."""
 
     parts: tuple[Filter | None, ...] = ()
 

@@ -2,7 +2,7 @@
 
 The browser has no network access. The crawler provides each document, and fetches the scripts and data that the
 document requests. Images and other resources are not loaded. Playwright controls the browser in an event loop, which
-runs in a thread. If the build is killed, Playwright's driver loses its input, closes the browser and exits.
+runs in a thread. If the build is killed, the input of Playwright's driver ends, and the driver closes the browser.
 """
 
 import asyncio

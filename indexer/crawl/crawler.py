@@ -215,7 +215,7 @@ class _Crawl:
         return self._process_result(_Due(url, 0, ""), result)
 
     def enqueue_sitemaps(self) -> list[Item]:
-        """Enqueue the pages of the sitemaps in robots.txt. Without sitemaps and links, try well-known addresses."""
+        """Enqueue the pages of the sitemaps in robots.txt. If there are no sitemaps or links, try well-known ones."""
         if not self._frontier.follows_links or not self._limits.max_depth:
             return []
         reader = self._reader

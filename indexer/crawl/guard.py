@@ -1,6 +1,6 @@
 """Open the TCP connections of the crawler, and refuse private IP addresses.
 
-A host name is resolved once, and the connection uses the checked address: a second look-up could return another.
+A host name is resolved only once, because a second look-up could return an address that was not checked.
 """
 
 import ipaddress

@@ -134,7 +134,7 @@ def product_token(agent: str) -> str | None:
 
 
 def parse_content_type(header: str) -> tuple[str, str | None]:
-    """Return the media type and the charset of a Content-Type header, or "" for a missing type, None for a charset."""
+    """Return the media type and charset of a Content-Type header. If missing, they are an empty string and None."""
     match = _MEDIA_TYPE.match(header.strip().lower())
     return match[0] if match else "", _parameter(header, "charset") or None
 
@@ -190,7 +190,7 @@ def _parameter(header: str, name: str) -> str:
     message["Content-Type"] = header[:_MAX_HEADER_LENGTH]
     try:
         return collapse_rfc2231_value(message.get_param(name, ""))
-    except (LookupError, TypeError, ValueError):  # an unknown charset, or continuations without numbers
+    except (LookupError, TypeError, ValueError):  # an unknown charset, or RFC 2231 continuations without numbers
         return ""
 
 

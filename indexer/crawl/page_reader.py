@@ -165,7 +165,7 @@ class PageReader:
             NotWanted: the page is excluded by its type, its address or robots.txt.
             PageUnavailable: the page cannot be read now.
             FetchError: the page cannot be read.
-            SourceError: no page of the site can be read.
+            SourceError: no page of the site can be read, for example because the session has ended.
         """
         target, hops = url, list[str]()
         while True:
@@ -240,7 +240,7 @@ class PageReader:
     def _is_soft_404(self, page: Page) -> bool:
         """Return whether a page is the site's response for missing pages, by comparison with a random address.
 
-        A short page is also compared with a random address in its top folder, which may be of another application.
+        A short page is also compared with a random address in its top folder, which another application may serve.
         """
         text = shingles_without_address(page)
         top, _, rest = urlsplit(page.requested).path[1:].partition("/")

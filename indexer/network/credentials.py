@@ -189,7 +189,7 @@ class Session:
         return text
 
     def refusal(self, url: str) -> str | None:
-        """Return a reason not to fetch an address if it would end the session, or None."""
+        """Return a reason to skip an address if fetching it would end the session, or None."""
         url_parts = urlsplit(url)
         words = [*url_parts.path.split("/"), *(word for pair in parse_qsl(url_parts.query) for word in pair)]
         return "a link that logs out" if self.kinds and any(map(_LOGOUT.fullmatch, words)) else None

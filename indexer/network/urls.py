@@ -67,7 +67,7 @@ def origin(url: str) -> str:
 
 
 def on_site(url: str, site: str) -> str:
-    """Return a normalised address. If `site` (`scheme://host:port`) is its site over https, change http to https."""
+    """Change http to https in a normalised address if `site` (`scheme://host:port`) is the same site over https."""
     is_plain = url.startswith("http://") and site.startswith("https://") and origin(url)[7:] == site[8:]
     return f"https{url[4:]}" if is_plain else url
 

@@ -56,7 +56,7 @@ def build(
     If nothing has changed, or if the build fails or is stopped, no generation is published.
 
     Args:
-        sources: sites, repositories, buckets, folders and files. Documents of other sources are removed.
+        sources: sites, repositories, buckets, folders and files. Documents of other sources are removed from the index.
         index_dir: folder of the index. It is created if it is missing.
         embedder: embeds new texts. The vectors of unchanged texts are copied.
         config: settings of the build.
@@ -406,7 +406,7 @@ def read_ahead(
     Args:
         items: items of the sources.
         is_new: returns whether a page must be parsed.
-        report: records the seconds of waiting for items as `fetch`, and those of all reader processes as `read`.
+        report: records the seconds of waiting for items as `fetch`, and the seconds of reader processes as `read`.
         ocr: engine for scanned pages.
     """
     queue: deque[tuple[Item, Future[Document] | None]] = deque()

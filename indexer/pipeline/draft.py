@@ -34,7 +34,7 @@ from indexer.sources.pushed_store import SOURCE
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
-_EMBEDDED_CHUNKS = 512  # per call of the embedder, which sorts them by length: batches have under 5 % padding
+_EMBEDDED_CHUNKS = 512  # per call of the embedder: sorting this many by length leaves under 5 % padding in its batches
 _BLOCK_CHUNKS = 4096  # limits the vectors in memory if most are copied
 _TO_EMBED = -1
 _REPEATED = -2  # _REPEATED - n: same text as row n of this generation
@@ -53,7 +53,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """The sources, settings and services of a build. `copy_reasons` has the reasons to copy sources, not read them."""
+    """The sources, settings and services of a build. `copy_reasons` maps each source that is not read to the reason."""
 
     config: BuildConfig
     earlier: PreviousGeneration
@@ -197,7 +197,7 @@ class Draft:
         return self._to_copy is not None and (bool(self._to_copy) or (live is not None and not live.counts.documents))
 
     def mark_changed(self) -> None:
-        """Record that the draft differs from the live generation, and copy the documents that were postponed."""
+        """Record that the draft differs from the live generation. Add the documents that `copy_document` postponed."""
         unchanged, self._to_copy = self._to_copy, None
         for document_id, source in unchanged or ():
             self.copy_document(document_id, source)
@@ -212,7 +212,7 @@ class Draft:
         return signature
 
     def copy_document(self, document_id: int, source: str) -> None:
-        """Copy a document of the previous generation. `source` may differ from its previous source."""
+        """Copy a document of the previous generation, or postpone this while the draft is unchanged."""
         if self._to_copy is not None:
             self._to_copy.append((document_id, source))
             return
@@ -313,7 +313,7 @@ class Draft:
         return self._plan.config.no_tokens or why_no_tokens(passages, broken, is_multilingual=is_multilingual)
 
     def _check_tokens(self, texts: Sequence[str] = ()) -> None:
-        """Sample `texts`. If all samples are a reason not to store tokens, drop them unless a setting requires them."""
+        """Sample `texts`. If the samples show that tokens are useless, drop them, unless a setting requires tokens."""
         tokens, embedder = self._plan.report.tokens, self._plan.embedder
         if texts and embedder is not None:
             broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _MIN_SAMPLE_TEXTS)])

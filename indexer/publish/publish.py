@@ -318,7 +318,7 @@ def list_collections(index_dir: Path) -> dict[str, Path]:
 
 
 def drop_collection(index_dir: Path, name: str) -> None:
-    """Remove a named collection. Raises IndexMissing, BuildLocked, or ConfigError for the default collection."""
+    """Remove a named collection. Raises ConfigError for the default collection, and IndexMissing or BuildLocked."""
     folder = manifests.collection_dir(index_dir, name)
     if name == manifests.DEFAULT:
         raise ConfigError(f"the default collection cannot be dropped: it is the index itself; delete {index_dir}")

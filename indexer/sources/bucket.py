@@ -100,7 +100,7 @@ class Bucket:
             self._store = getattr(store, kind.client_class)(address.bucket, client_options=client, retry_config=_RETRY)
 
     def items(self) -> Generator[Item, None, None]:
-        """List all objects, then yield their items. An unreadable object yields its old record. Raises SourceError."""
+        """List all objects, then yield their items. Unreadable objects yield previous records. Raises SourceError."""
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
         with self._source_errors(), closing(self._list()) as batches:
             listed = listing(batches)

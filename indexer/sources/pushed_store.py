@@ -157,7 +157,7 @@ class PushedStore:
             database.execute("UPDATE totals SET trouble = ?", (detail,))
 
     def clear(self, last: int) -> None:
-        """Delete the documents that have no change above number `last`, after their source has left the index."""
+        """Delete the documents without a change above number `last`, after their source was removed from the index."""
         if self.is_there:
             with self._transaction() as database:
                 newer = "SELECT url FROM changes WHERE id > ?"

@@ -48,7 +48,7 @@ Items = Generator[Item, None, None]
 
 @dataclass(slots=True)
 class _Sample:
-    """The first items of a source, from which its template is learnt."""
+    """The first items of a source. The template of the source is learnt from these items."""
 
     items: list[Item] = field(default_factory=list)
     pages_by_hash: dict[str, Page | CarriedPage] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Templates:
         return {source: self._templates[source] for source in sources if source in self._templates}
 
     def attach(self, source: str, items: Iterable[Item]) -> Items:
-        """Yield the items of a source, with its template attached to pages. Delays the first until it is learnt."""
+        """Learn the template of a source from its first items. Yield all items, with the template attached to pages."""
         sample = _Sample()
         for item in items:
             is_page = is_html(item) or isinstance(item, CarriedPage)
@@ -302,7 +302,7 @@ class _Unique:
         return item
 
     def _is_copy(self, url: str, content: tuple[str, str]) -> bool:
-        """Return whether a page, other than a version of this page, has the same content. If not, record this page."""
+        """Return whether this page is a copy of a page that is not a version of it. If not, record this page."""
         urls = self._contents.setdefault(content, [])
         if len(urls) >= _MAX_VERSIONS:
             return True

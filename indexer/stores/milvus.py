@@ -1,7 +1,7 @@
 """Call a Milvus server with timeouts, and define the collections that store a generation.
 
 The path in the address of a store is an alias for the live generation. A generation has two collections: passages, and
-records, which contain the manifest in parts. A passage has all data of a hit, so that one call fetches the hit.
+records, which contain the manifest in parts. A passage is stored with all data of a search hit, for a single call.
 """
 
 import hashlib
