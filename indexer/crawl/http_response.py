@@ -177,7 +177,7 @@ def detect_media_type(declared: str, names: tuple[str, ...], body: bytes) -> str
 
 
 def looks_like_sitemap(body: bytes) -> bool:
-    """Return whether a body begins like a sitemap or feed, or has only an address on each line."""
+    """Return whether a body begins like a sitemap or feed, or consists of one address per line."""
     head = body[:HEAD_LENGTH].lstrip(b"\xef\xbb\xbf" + _BLANKS)
     if head.startswith(b"<"):
         return _begins_with(_LIST, head)

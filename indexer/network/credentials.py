@@ -200,7 +200,7 @@ class Session:
             self._witnesses.append(url)
 
     def is_alive(self, is_refused: Callable[[str, bool], bool]) -> bool | None:
-        """Return whether the session is still valid, or None if no witness needs the session.
+        """Return whether the session is still valid, or None if no stored page requires a login.
 
         `is_refused` fetches an address, without the session if its second argument is True. Its errors are not caught.
         """

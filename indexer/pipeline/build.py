@@ -330,7 +330,7 @@ class _Build:
         if page.failure is not None:
             self._report.fail(Failure(record.url, page.failure), is_kept=True)
         if record.noindex:
-            is_new = record.outcome.is_indexed  # the previous response had no noindex
+            is_new = record.outcome.is_indexed  # noindex is new: the previous response had none
             outcome = self._skip(record.url, "noindex" if is_new else record.outcome.reasons[0])
         elif record.outcome.is_indexed and not self._earlier.is_trusted:
             number, _ = self._mark_remaining(record.url)

@@ -82,7 +82,7 @@ def _holder(handle: int) -> dict[str, object]:
 
 
 def prepare(index_dir: Path) -> None:
-    """Create the index folder if it is missing. Raises IndexUnwritable for a file, or a folder with other files."""
+    """Create the index folder if it is missing. Raises IndexUnwritable if it is a file, or has unrelated files."""
     if index_dir.exists() and not index_dir.is_dir():
         raise IndexUnwritable(f"{index_dir} is a file; name a folder for the index")
     missing = [folder for folder in (index_dir, *index_dir.parents) if not folder.is_dir()]

@@ -168,7 +168,7 @@ class Bucket:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def _fetch(self, file: StoredFile) -> tuple[list[Item], str]:
-        """Return the items of an object and an empty string, or its previous records and a temporary error."""
+        """Return (items of an object, ""). After a temporary error, return (previous records, the error message)."""
         url, began = self._files.url(file.path), time.monotonic()
         try:
             return [self._read(file)], ""

@@ -206,7 +206,7 @@ class _FolderReading:
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
     def _access_above(self) -> Readers:
-        """Return the readers in the nearest access list above the root, in its original path or its resolved path."""
+        """Return the readers in the nearest list above the root, for its path with and without resolved links."""
         access: Readers = None
         root = Path(os.path.abspath(Path(self._context.source).expanduser()))
         for folder in dict.fromkeys([*reversed(root.parents), *reversed(self._tree.root.parents)]):

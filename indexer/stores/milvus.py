@@ -340,13 +340,13 @@ def constraints(query: LexicalQuery) -> list[str]:
 
 
 def has_phrases(words: str, required: Sequence[Clause]) -> bool:
-    """Return whether a result of `words_of` contains each required phrase, in one of its `Readings`."""
+    """Return whether a result of `words_of` contains each required phrase, by the rules of at least one language."""
     return all(
         any(f" {' '.join(map(_token, reading))} " in f" {words} " for reading in clause.readings) for clause in required
     )
 
 
 def _either(readings: Readings) -> str:
-    """Return an expression for passages that contain all words of at least one reading."""
+    """Return an expression for passages that contain all words of a phrase, by the rules of at least one language."""
     tests = [" and ".join(f"text_match(words, '{_token(term)}')" for term in dict.fromkeys(one)) for one in readings]
     return tests[0] if len(tests) == 1 else f"({' or '.join(f'({test})' for test in tests)})"
