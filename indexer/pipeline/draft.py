@@ -203,7 +203,7 @@ class Draft:
             self.copy_document(document_id, source)
 
     def add(self, document: Document, chunks: Sequence[Chunk]) -> int:
-        """Add a document, and reuse stored vectors of unchanged passages. Returns the signature of the first passage."""
+        """Add a document, and reuse vectors of unchanged passages. Returns the signature of the first passage."""
         self.mark_changed()
         with self._plan.report.timed("write"):
             signature = self.writer.add(document, chunks)
