@@ -71,7 +71,7 @@ class PageBlocks(NamedTuple):
     """Hashes of the headings and blocks of a page. The template of a site is derived from these hashes."""
 
     headings_hash: int
-    blocks: tuple[tuple[int, int, int, bool], ...]  # (hash of parent's path, of path, of text, is mostly links)
+    blocks: tuple[tuple[int, int, int, bool], ...]  # (parent path hash, path hash, text hash, is mostly links)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ class Document:
 class Chunk:
     """A passage that the model can embed as a whole. `content_hash` and `tokens` are computed from `embedded_text`."""
 
-    id: str  # hash of document url, text and repetition number
+    id: str  # hash of document url, text, and number of earlier chunks with this text
     url: str
     document_url: str
     title: str

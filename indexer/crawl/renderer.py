@@ -79,7 +79,7 @@ class Renderer:
         return [*self._refused.values()]
 
     def parts_of(self, page: Page, requested: PageParts) -> PageParts:
-        """Return the parts of a page to read before rendering. In mode `on`, only its links are read before."""
+        """Return the parts of a page to read before rendering. In mode `on`, only links are read before."""
         if not self._site or page.content_type not in MARKUP:
             return requested
         return PageParts() if self._mode == "on" else replace(requested, needs_rendering=_has_script(page))

@@ -260,7 +260,7 @@ class _Build:
             yield from ahead
 
     def _check_before(self, source: str | None) -> None:
-        """Check the sources that are completely read: all before `source`, or all if it is None. Raises _Shrunk."""
+        """Raise _Shrunk if a source has lost most documents. Checks sources before `source`, or all if it is None."""
         config, live = self._plan.config, self._earlier.manifest
         while self._unchecked and source in {None, *self._unchecked} and self._unchecked[0] != source:
             complete_source = self._unchecked.popleft()

@@ -292,7 +292,7 @@ class _Unique:
         if not isinstance(item, Page | CarriedPage):
             return Skip(item.url, "already read") if item.url in self._copied_urls else item
         source = item.source if isinstance(item, Page) else item.record.source
-        # Records the page even if another source has it, so that this source adds no copy of the page.
+        # Called even if another source already has the page, so that later copies in this source are skipped.
         is_copy = source != SOURCE and self._is_copy(item.url, (source, item.content_hash))
         if item.url in self._copied_urls or item.url in self._urls:
             return Skip(item.url, "already read")
