@@ -122,8 +122,11 @@ class Lane:
         self._lock = threading.Lock()
         self._tokens: SimpleQueue[bool] = SimpleQueue()  # True for each job, False to stop
         self._work = work
-        for number in range(threads):
-            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
+
+    def start(self) -> None:
+        """Start the threads."""
+        for number in range(self.threads):
+            threading.Thread(target=self._run, name=f"{self.name}-{number}", daemon=True).start()
 
     def put(self, job: _Job, address: bytes, key: bytes) -> None:
         """Queue a job for the threads."""
@@ -166,9 +169,14 @@ class Dispatcher:
         self._probe = Lane("probe", 1, self._answer)
 
     def connect(self, long_paths: Collection[str], counters: "Counters") -> None:
-        """Set the paths of long requests, up to their first variable, and the counters of an application."""
+        """Set the paths of long requests, up to their first variable, and the counters; start the threads.
+
+        Threads that start before the worker has its signal handlers would block stop signals, as would their processes.
+        """
         self._long_paths = tuple(path.encode() for path in long_paths)
         self._counters = counters
+        for lane in (self._search, self._long, self._probe):
+            lane.start()
 
     def waiting(self) -> dict[str, int]:
         """Return the number of requests that wait, by kind."""

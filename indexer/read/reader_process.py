@@ -163,6 +163,8 @@ class ReaderProcess:
         except OSError as error:
             raise ParseError(f"a reader process cannot be started: {error.strerror}") from error
         self._process = process
+        if self.is_interrupted:  # while it was being started
+            process.kill()
         try:
             request = {"memory": self._allowed, "engine": self._engine}, b""
             answer, _ = self._exchange(process, request, _START_TIMEOUT_SECONDS)
@@ -278,9 +280,9 @@ class ReaderPool:
         self._is_closed = False
 
     @contextmanager
-    def borrowed(self) -> Iterator[ReaderProcess]:
+    def borrowed(self, *, is_patient: bool = True) -> Iterator[ReaderProcess]:
         """Lend a process for the `with` block, or wait for one. Raises ParseError if the pool is closed."""
-        with _places, borrowed(is_patient=True) as process:
+        with _places, borrowed(is_patient=is_patient) as process:
             self._lent.add(process)
             try:
                 if self._is_closed:

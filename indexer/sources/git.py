@@ -135,7 +135,7 @@ class Git:
     ) -> tuple[bool, str, str]:
         """Run a git command. Return whether it succeeded, its output and its errors. Raises SourceError on timeout."""
         command = self.start(*arguments, config=config, max_bytes=max_bytes, seconds=seconds)
-        with command as process, ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor(2) as pool, command as process:  # an interrupted build first kills the process
 
             def read(stream: IO[bytes]) -> bytes:
                 content = stream.read(_MAX_OUTPUT_BYTES)

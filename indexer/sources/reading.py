@@ -26,7 +26,7 @@ from indexer.read.container import with_members
 from indexer.read.document_reader import PageParts, read_page_parts
 from indexer.read.formats import HTML, OCR_OFF, effective_type, reader_of
 from indexer.read.html.site_template import MAX_BLOCKS, Template, read_template
-from indexer.read.reader_process import borrowed, most_at_once
+from indexer.read.reader_process import ReaderPool, most_at_once
 from indexer.records import CarriedPage, Item, Page, PageBlocks, PageReading, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.bucket import Bucket
@@ -105,8 +105,8 @@ class Templates:
         readings: dict[str, PageReading] = {}
         needed = max(_MIN_PAGES, _MIN_CHANGED_SHARE * len(sample.pages_by_hash)) if source in self._templates else 0
         if sum(map(self._is_new, pages)) >= needed:
-            with ThreadPoolExecutor(min(_MAX_READERS, most_at_once())) as pool:
-                results = zip(pages, pool.map(self._reading, pages), strict=True)
+            with ThreadPoolExecutor(min(_MAX_READERS, most_at_once())) as pool, closing(ReaderPool()) as processes:
+                results = zip(pages, pool.map(partial(self._reading, processes), pages), strict=True)
                 readings = {page.content_hash: reading for page, reading in results if reading is not None}
             template = learn(reading.blocks for reading in readings.values() if reading.blocks is not None)
             if template is not None:
@@ -115,12 +115,12 @@ class Templates:
             self._studied.add(source)
         return [self._with_template(source, item, readings) for item in sample.items]
 
-    def _reading(self, page: Page) -> PageReading | None:
+    def _reading(self, processes: ReaderPool, page: Page) -> PageReading | None:
         """Return the text and blocks of a page, or None if the page cannot be parsed."""
         if page.reading is not None and page.reading.blocks is not None:
             return page.reading
         try:
-            with borrowed() as process:
+            with processes.borrowed(is_patient=False) as process:
                 return read_page_parts(page, PageParts(text=True, blocks=True), process)[2]
         except ParseError:
             return None

@@ -98,6 +98,7 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
     is_live = sources_of_index(settings) == [full_name(source) for source in sources]
     follows = any(address_kind(source) is None for source in sources)
     reader, writer = os.pipe()
+    server = os.getpid()
     if is_live:
         print(f"using the index of {', '.join(sources)}", file=sys.stderr, flush=True)
         os.write(writer, _INDEXED_BYTE)
@@ -105,8 +106,10 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
     if (follows or not is_live) and os.fork() == 0:
         gc.enable()
         code = 1
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         try:
-            code = _index(settings, sources, writer, watch=follows, is_live=is_live)
+            if os.getppid() == server:  # else it ended before the signal was requested
+                code = _index(settings, sources, writer, watch=follows, is_live=is_live)
         finally:
             sys.stderr.flush()
             os._exit(code)
@@ -129,7 +132,6 @@ def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bo
         print(report.table(), file=sys.stderr, flush=True)
         os.write(writer, _INDEXED_BYTE)
 
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     try:
         flags = {"add": False, "full": False, "allow_shrink": False, "quiet": is_live}
         index(settings, source=sources, watch=watch, on_first=None if is_live else announce, **flags)

@@ -19,6 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from web.dispatch import SEARCH_THREADS
 from web.server import MAX_ACCEPTS, Worker
 
 DEADLINE_S = 30.0
@@ -115,6 +116,21 @@ def test_life_of_a_server(running):
     status, errors = running.stop()
     assert (status, errors) == (0, "")
     assert (running.folder / "closed").exists()
+
+
+def test_no_thread_holds_stop_signals_back(running):
+    """A process that it starts, such as a job, would inherit that, and could not be stopped."""
+    running.make_ready()
+    masks = [
+        int(line.split()[1], 16)
+        for worker in running.workers()
+        for path in Path(f"/proc/{worker}/task").glob("*/status")
+        for line in path.read_text().splitlines()
+        if line.startswith("SigBlk:")
+    ]
+    assert len(masks) > 2 * SEARCH_THREADS
+    assert not any(mask >> (number - 1) & 1 for mask in masks for number in (signal.SIGINT, signal.SIGTERM))
+    assert running.stop() == (0, "")
 
 
 def test_no_header_has_an_address_read_as_another(running):

@@ -2,10 +2,13 @@
 
 import io
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +16,17 @@ from pathlib import Path
 import pytest
 
 from indexer.config import BuildConfig, CrawlLimits
-from indexer.errors import BuildLocked, IndexUnwritable, NothingToIndex, SourceError, VectorError
+from indexer.errors import BuildLocked, IndexUnwritable, NothingToIndex, ParseError, SourceError, VectorError
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import current_id, read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import STAGES, BuildReport, Progress
 from indexer.publish.publish import writer_lock
-from indexer.records import Failure, Skip
+from indexer.read.document_reader import PageParts
+from indexer.read.reader_process import ReaderProcess
+from indexer.records import Failure, Page, Skip
+from indexer.sources import reading
+from indexer.stop_signal import Stopped, raise_at
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Reply, Site
 
@@ -253,6 +260,28 @@ def test_progress_is_shown_while_a_call_takes_long(is_terminal: bool, monkeypatc
     assert (ended is not None) is not is_terminal
     assert stream.getvalue().endswith("\r\x1b[Kdone\n" if is_terminal else "\ndone\n")
     assert stream.getvalue().count("\n") == 1 or not is_terminal
+
+
+def test_a_stopped_build_interrupts_the_pages_that_are_read_for_a_template(
+    tmp_path: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted: list[bool] = []
+
+    def read(page: Page, parts: PageParts, process: ReaderProcess) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        end = time.monotonic() + 30
+        while not process.is_interrupted and time.monotonic() < end:
+            threading.Event().wait(0.01)
+        interrupted.append(process.is_interrupted)
+        raise ParseError("interrupted")
+
+    monkeypatch.setattr(reading, "read_page_parts", read)
+    for number in range(5):
+        (docs / f"{number}.html").write_text(f"<h1>Page {number}</h1><p>Text {number}.")
+    with pytest.raises(Stopped), raise_at(signal.SIGTERM):
+        run(tmp_path / "index", docs)
+    assert interrupted
+    assert all(interrupted)
 
 
 MEASURE = """

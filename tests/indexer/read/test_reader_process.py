@@ -5,11 +5,13 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from indexer.errors import ParseError
+from indexer.read import reader_process
 from indexer.read.extraction import from_json
 from indexer.read.reader_process import ReaderProcess, _IdleProcesses
 from indexer.records import SectionBlock
@@ -97,6 +99,20 @@ def test_readers_end_with_whoever_asked() -> None:
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False)
     assert done.returncode == -signal.SIGKILL
     until(lambda: not Path(f"/proc/{int(done.stdout)}").exists())
+
+
+def test_an_interrupt_ends_a_process_that_is_being_started(box: ReaderProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = reader_process._start
+
+    def interrupted(before: str) -> tuple[subprocess.Popen[bytes], Connection]:
+        started = start(before)
+        box.interrupt()
+        return started
+
+    monkeypatch.setattr(reader_process, "_start", interrupted)
+    with pytest.raises(ParseError):
+        ask(box, "prints")
+    assert box._process is None
 
 
 def test_no_python_is_a_parse_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

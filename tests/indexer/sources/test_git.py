@@ -1,7 +1,9 @@
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,11 @@ from indexer.network.urls import BucketAddress, GitAddress
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.git import Git, read_repository, version
+from indexer.stop_signal import Stopped, raise_at
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Site, redirect
 from tests.indexer.sources.repositories import GitSite, Repository, serving
+from tests.rag.conftest import wait_for
 
 pytestmark = pytest.mark.skipif(not version(), reason="git is not installed")
 LIMITS = CrawlLimits(allow_private=True, timeout=20.0, max_bytes=1000)
@@ -235,6 +239,24 @@ def test_what_a_command_says_is_bounded(tmp_path: Path, monkeypatch: pytest.Monk
     succeeded, *streams = Git(tmp_path).run("fetch")
     assert not succeeded
     assert len(streams[stream - 1]) >= (1 << 20) - 1  # the output has no line feed at its end
+
+
+def test_an_interrupted_build_kills_a_command_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, started, ended = tmp_path / "bin" / "git", tmp_path / "started", tmp_path / "ended"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch {started}\nsleep 30\ntouch {ended}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+    def stop() -> None:
+        wait_for(started.exists)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(stop)
+        with pytest.raises(Stopped), raise_at(signal.SIGTERM):
+            Git(tmp_path).run("fetch")
+    assert not ended.exists()
 
 
 def run(work: Work, source: str, *credentials: Credential, **limits: Any) -> Any:
