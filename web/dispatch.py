@@ -169,14 +169,11 @@ class Dispatcher:
         self._probe = Lane("probe", 1, self._answer)
 
     def connect(self, long_paths: Collection[str], counters: "Counters") -> None:
-        """Set the paths of long requests, up to their first variable, and the counters; start the threads.
-
-        Threads that start before the worker has its signal handlers would block stop signals, as would their processes.
-        """
+        """Set the paths of long requests, up to their first variable, and the counters; start the threads."""
         self._long_paths = tuple(path.encode() for path in long_paths)
         self._counters = counters
         for lane in (self._search, self._long, self._probe):
-            lane.start()
+            lane.start()  # before the worker's handlers are set, it and its processes would block stop signals
 
     def waiting(self) -> dict[str, int]:
         """Return the number of requests that wait, by kind."""

@@ -153,6 +153,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self.wsgi.extensions["draining"].set()
         super().handle_exit(sig, frame)
 
+    def handle_quit(self, sig: int, frame: object) -> None:
+        """Stop at once, or after the start of the worker, which would fail if it were interrupted."""
+        if self.booted:
+            super().handle_quit(sig, frame)
+        self.alive = False
+
     def handle_error(self, req: object, client: socket.socket, addr: object, exc: BaseException) -> None:
         """Answer an invalid HTTP request, or a failure of the application, with a problem."""
         if not isinstance(exc, ParseException):

@@ -275,6 +275,14 @@ def shared(tmp_path_factory):
     assert status == 0, errors
 
 
+def test_a_worker_that_is_starting_is_not_interrupted():
+    """An exception in a start counts as a failure, and gives the server another exit code."""
+    worker = Worker.__new__(Worker)
+    worker.alive, worker.booted = True, False
+    worker.handle_quit(signal.SIGQUIT, None)
+    assert not worker.alive
+
+
 def test_connections_that_wait_are_accepted_together_and_a_single_one_is_left_to_others(monkeypatch):
     """A pause before each of them kept probes waiting behind all others."""
     pauses: list[float] = []
