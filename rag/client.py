@@ -36,7 +36,7 @@ class _Problem(msgspec.Struct):
     field: str | None = None
 
     def as_error(self, status: int, default: str, retry_after: float | None) -> ClientError:
-        """Return the error for an HTTP status. Its message is the detail of the problem, or `default` without one."""
+        """Return the error for an HTTP status. Its message is `detail`, or `default` if there is no detail."""
         kind = _ERRORS.get(status, Rejected if 400 <= status < 500 else ClientError)
         detail = default if self.detail is None else " ".join(self.detail.split())[:_MAX_DETAIL_CHARS]
         return kind(detail, status=status, field=self.field, retry_after=retry_after)

@@ -281,7 +281,7 @@ class Settings:
         return EmbedderConfig(*_hub_name(self.model), cache_dir=self.cache, **fields)
 
     def reranker_config(self) -> EmbedderConfig | None:
-        """Return the configuration of the cross-encoder, or None. Its precision is the same as the embedder's."""
+        """Return the configuration of the cross-encoder, in the embedder's precision, or None if none is set."""
         if not self.rerank_model:
             return None
         return EmbedderConfig(*_hub_name(self.rerank_model), precision=self.precision, cache_dir=self.cache, pairs=True)

@@ -51,14 +51,14 @@ def milvus_at(address: str) -> "MilvusStore":
 
 
 def stores_of(settings: Settings) -> dict[str, Store]:
-    """Return stores by collection: all folders of the index, or one store in Milvus as the default collection."""
+    """Return a mapping from collections to their folders, or from the default collection to a store in Milvus."""
     if settings.store:
         return {DEFAULT: milvus_at(settings.store)}
     return {name: FolderStore(folder) for name, folder in list_collections(settings.index_dir).items()}
 
 
 def chosen_store(settings: Settings) -> Store:
-    """Return the store in Milvus if it is set, else the folder of the collection. Raises SettingsError for both."""
+    """Return the store in Milvus, or the collection's folder if none is set. Raises SettingsError if both are set."""
     if not settings.store:
         return FolderStore(settings.collection_dir)
     if settings.collection != DEFAULT:
@@ -71,7 +71,7 @@ def chosen_store(settings: Settings) -> Store:
 def roll_back(store: Store, generation_id: str | None = None) -> str:
     """Make another generation live, by default the one published before the live one, and return its id.
 
-    Raises IndexMissing if the generation does not exist, or IndexCorrupt if it cannot be opened. Nothing changes then.
+    Raises IndexMissing if the generation does not exist, and IndexCorrupt if it cannot be opened.
     """
     ids = older_ids(store) if generation_id is None else [each.id for each in store.published()]
     if not ids or generation_id not in (None, *ids):

@@ -150,7 +150,7 @@ class DocumentExcerpt:
         return f"{self.heading(indexes[0])} ({self._headings[indexes[0]][0]})"
 
     def block(self, number: int, indexes: Sequence[int], text: str | None = None, **facts: str) -> str:
-        """Return a header and passages, or else `text`, in delimiters. An ellipsis marks omitted passages."""
+        """Return a delimited block with a header and passages, or with `text`. An ellipsis marks omitted passages."""
         if text is None:
             stretches = groupby(enumerate(indexes), key=lambda each: each[1] - each[0])
             text = "\n…\n".join("\n".join(self.text(index) for _, index in stretch) for _, stretch in stretches)

@@ -87,7 +87,7 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
 
 
 def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], None]:
-    """Start a process that indexes the sources, and that then watches those that are folders and files.
+    """Start a process that indexes the sources, and then watches the folders and files among them.
 
     If the live index has exactly these sources, it is used at once. The returned function waits until the sources are
     indexed, and exits with code 2 if the build fails.

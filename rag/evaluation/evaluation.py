@@ -297,7 +297,7 @@ class Side:
 
 
 def read_side(text: str, settings: Settings, name: str) -> Side:
-    """Parse one side of a comparison, such as `live,mode=dense`. The error message begins with `name`, A or B."""
+    """Parse one side of a comparison, such as `live,mode=dense`. Error messages contain `name`, A or B."""
     generation, *rest = _NEXT_OPTION.split(text)
     if generation != LIVE and not is_generation_id(generation):
         raise SettingsError(f"{name} must be {LIVE} or a generation's id, perhaps with ,NAME=VALUE…: {text[:80]!r}")
@@ -326,7 +326,7 @@ def by_document(judgements: Judgements) -> Judgements:
 
 
 def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: Judgements, side: Side) -> Run:
-    """Return the best 100 documents of a generation for each query, by address.
+    """Search a generation for each query, and return scores for the addresses of the best 100 documents.
 
     If a duplicate of a hit is judged relevant, the duplicate's address replaces the address of the hit.
     """

@@ -34,7 +34,7 @@ class Group(NamedTuple):
     """The numbers of searches in a group, such as all searches for one question, and their mean cosine."""
 
     asked: int = 0
-    unanswered: int = 0  # each for one or more of REASONS
+    unanswered: int = 0  # each search has at least one of REASONS
     empty: int = 0
     far: int = 0
     bad: int = 0

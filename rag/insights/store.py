@@ -106,7 +106,7 @@ class InsightsStore:
                 connection.execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
 
     def retain(self, now: float, days: int, most_bytes: int) -> None:
-        """Delete unseen searches after ten minutes, all others after `days`, and the oldest ones above `most_bytes`."""
+        """Delete unseen searches after ten minutes, other searches after `days`, and the oldest above `most_bytes`."""
         oldest = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0) - timedelta(days=days - 1)
         execute = self._connection.execute
         execute("DELETE FROM searches WHERE seen = 0 AND id < ?", (first_id(now - _UNSEEN_LIFETIME_S),))

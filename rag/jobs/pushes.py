@@ -128,7 +128,7 @@ class PushedQueue:
         return {"collection": collection, **asdict(store.facts()), "failed": store.failed(), "changes": changes}
 
     def waiting(self) -> dict[str, dict[str, Any]]:
-        """Return the state of each queue, JSON-ready, by collection."""
+        """Return a JSON-ready dictionary from collections to the states of their queues."""
         now, queues = datetime.now(UTC), {}
         for name, folder in pushed_folders(self._settings.index_dir).items():
             store = PushedStore(folder)

@@ -31,7 +31,7 @@ MAX_QUERY_TOKENS = 256  # about 200 words
 MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # comparing all candidates would gain only .0004 nDCG@10
 _FIRST_COMPARED_PER_HIT = 3
 _NO_TWINS: Mapping[int, frozenset[int]] = MappingProxyType({})
-# A newer version is shown instead of the best one if it has this share of the best score.
+# A newer version replaces the version with the best score if it has at least this share of the best score.
 _MIN_VERSION_SCORE = 0.5
 _MIN_COVERAGE_WITHOUT_COSINE = 0.34
 _MAX_COMPARED_HITS = 2_000
@@ -263,7 +263,7 @@ def choose(
 def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], set[int]]:
     """Choose, for each page, the newest version that has at least half the score of the best version.
 
-    Returns the best passages of the other versions by the index of the chosen passage, and all passages to hide.
+    Returns a dictionary from the chosen passage to the best passages of other versions, and all passages to hide.
     """
     pages: dict[tuple[str, str], dict[str, list[int]]] = {}
     for index, edition in enumerate(editions):
@@ -285,9 +285,9 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
 def fold_formats(
     ranking: Ranking, documents: Sequence[int], twins: Mapping[int, frozenset[int]]
 ) -> dict[int, list[int]]:
-    """Replace a document by the same document in a better format, if that scores at least half as much.
+    """Replace a document by a better format of the document that scores at least half as much.
 
-    Returns a mapping from the best passage in the better format to the passages of the replaced document.
+    Returns a dictionary from the best passage in the better format to the passages of the replaced document.
     """
     best_of_document: dict[int, int] = {}
     passages: dict[int, list[int]] = {}
@@ -306,7 +306,7 @@ def fold_formats(
 def collapse(signatures: npt.NDArray[np.uint64], near: int = MAX_SIGNATURE_BITS) -> dict[int, int]:
     """Assign each near-duplicate to the best hit within `near` bits that is not a near-duplicate itself.
 
-    `signatures`, uint64 (n,), are SimHashes of hits, best first. Returns a mapping from near-duplicates to these hits.
+    `signatures`, uint64 (n,), are SimHashes of hits, best first. Returns a dictionary from near-duplicates to hits.
     """
     leaders: dict[int, int] = {}
     are_alike = np.bitwise_count(signatures[:, np.newaxis] ^ signatures) <= near

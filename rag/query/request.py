@@ -136,6 +136,6 @@ def parameters_of(filter: Filter | None) -> list[tuple[str, str]]:
 
 
 def key_of(field: str) -> str:
-    """Return the name of a filter's field in query strings, such as `from` for `filter.date.from`, for errors."""
+    """Return the name of a filter's field in query strings, such as `from` for `filter.date.from`."""
     name = field.removeprefix("filter.").removeprefix("date.")
     return name.replace("metadata.", METADATA, 1) if name.startswith("metadata.") else name

@@ -265,7 +265,7 @@ class Retriever:
         return ranking
 
     def _choose(self, search: _Search, ranking: Ranking, *, k: int = 0) -> Choice:
-        """Choose `k` candidates. If `k` is 0, choose all hits up to the last requested one, and one more."""
+        """Choose `k` candidates. If `k` is 0, choose the requested hits, all hits before them, and the next hit."""
         began, request = perf_counter(), search.request
         facts = self.generation.row_facts(ranking.rows)
         editions: list[Edition | None] = []

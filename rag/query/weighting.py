@@ -103,8 +103,8 @@ def measure_unrelated(embedder: Embedder) -> float:
 def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> float:
     """Estimate how well the model knows the language of a query, from 0.08 (hardly) to 1 (well).
 
-    A short query has too few pieces for an estimate, so 24 pieces with the usual share of broken ones in its language
-    are added. The language is estimated by naive Bayes from the passages in each language and from the pieces.
+    A short query has too few pieces for an estimate. Therefore, 24 pieces with the usual share of broken pieces in its
+    language are added. This language is estimated by naive Bayes from the pieces and the passages in each language.
 
     Args:
         query: the number of broken pieces and the number of all pieces.

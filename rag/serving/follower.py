@@ -86,7 +86,7 @@ class ServedModel:
 
 
 class ServedCollection:
-    """The state of a served collection. Any thread may set `suspect`; only the follower's thread sets the rest."""
+    """The state of a served collection. Only the follower's thread changes it, but any thread may set `suspect`."""
 
     def __init__(self) -> None:
         self.retriever: Retriever | None = None

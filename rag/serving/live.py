@@ -253,7 +253,7 @@ class LiveRetriever:
 
     @contextmanager
     def _reading(self, collection: str, requested: Filter | None = None) -> Iterator[tuple[Searchable, Filter | None]]:
-        """Yield the live generation of a collection, and a filter that combines the requested one with the scope."""
+        """Yield the live generation of a collection, and a filter that combines `requested` with the scope."""
         generation = self._retriever(collection).generation
         with self.checking_on_failure(collection):
             yield generation, effective_filter(self.scope.narrowed(collection, requested), generation.manifest)
