@@ -98,7 +98,7 @@ def older_ids(store: Store) -> list[str]:
 
 
 def verify_generation(store: Store, generation_id: str) -> list[Check]:
-    """Check all files of a generation or, in Milvus, its number of passages. Raises IndexMissing or StoreError."""
+    """Check the files of a generation, or its number of passages in Milvus. Raises IndexMissing or StoreError."""
     if isinstance(store, FolderStore):
         return verify(generation_folder(store.folder, generation_id))
     try:

@@ -310,7 +310,7 @@ def collapse(signatures: npt.NDArray[np.uint64], near: int = MAX_SIGNATURE_BITS)
     """
     leaders: dict[int, int] = {}
     are_alike = np.bitwise_count(signatures[:, np.newaxis] ^ signatures) <= near
-    for position in (are_alike.sum(axis=1) > 1).nonzero()[0].tolist():  # one is the hit itself
+    for position in (are_alike.sum(axis=1) > 1).nonzero()[0].tolist():  # more than 1: each hit also equals itself
         if position not in leaders:
             for other in are_alike[position].nonzero()[0].tolist():
                 if other > position:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     FilterFields = Filter | Mapping[str, Any] | None
 else:
-    FilterFields = Any  # `Filter.parse` checks it instead of msgspec
+    FilterFields = Any  # values are checked by `Filter.parse`, not by msgspec
 
 DEFAULT_COLLECTION = DEFAULT
 CLOSE = 0.4

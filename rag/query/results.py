@@ -107,7 +107,7 @@ class Hit(msgspec.Struct, frozen=True):
     text: str
     highlights: Annotated[list[Span], Meta(description="characters [start, end) of `text` that match query words")]
     score: float
-    # cosine, BM25, MaxSim, score of the cross-encoder
+    # Values in this order: cosine, BM25, MaxSim, score of the cross-encoder.
     scores: Annotated[dict[str, float | None], Meta(description="scores of dense, lexical, tokens, rerank, or null")]
     language: Annotated[str | None, Meta(description="primary subtag, such as `en`")]
     date: Annotated[str | None, Meta(description="YYYY-MM-DD")]
@@ -160,7 +160,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     query: str
     hits: list[Hit]
-    # embed, dense, lexical, fuse, rerank, total
+    # Stages: embed, dense, lexical, fuse, rerank, total.
     took_ms: Annotated[dict[str, float], Meta(description="milliseconds by stage")]
     generation: str
     next: Annotated[int | None, Meta(description="`offset` of the hits after these, if there are any")] = None

@@ -79,7 +79,7 @@ class CollectionFacts(Struct, frozen=True):
 
 
 class QueryFacts(Struct, frozen=True):
-    """The facts of a query that affect the weights. `broken` is the field of `TokenizedText`."""
+    """The facts of a query that affect the weights. `broken` is the same as `TokenizedText.broken`."""
 
     collection: CollectionFacts
     broken: tuple[int, int]
