@@ -1,4 +1,4 @@
-"""All settings. Each is declared once, as a field of `Settings`, for its flag, variable, help and documentation."""
+"""All settings. Each is declared once, as a field of `Settings` that defines its flag, variable, help and limits."""
 
 import dataclasses
 import os

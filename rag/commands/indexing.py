@@ -211,7 +211,7 @@ def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cl
 
 
 def node_embedder(settings: Mapping[str, Any]) -> Embedder:
-    """Load the embedder in a process of a cluster's node. The first process on each node compiles the model."""
+    """Load the embedder in a process on a node of the cluster. The first process on each node compiles the model."""
     from rag.serving.follower import load_embedder
 
     return load_embedder(load(settings, {}))

@@ -198,7 +198,7 @@ class RerankQueue:
 
 
 def split_runs(sizes: Sequence[int]) -> Iterator[slice]:
-    """Split a list of texts with `sizes` tokens into slices, which are so short that a query can wait for one."""
+    """Yield short slices of a list of texts, so that a query does not wait long for a run. `sizes` are token counts."""
     start = tokens = 0
     for index, size in enumerate(sizes):
         if index > start and tokens + size > _MAX_RUN_TOKENS:

@@ -49,7 +49,7 @@ class Ranking(Struct, frozen=True):
     first: int | None = None  # number of candidates from the first search; None if there was no deeper search
 
     def ordered(self, order: npt.NDArray[np.integer], scores: Scores, **columns: Scores) -> "Ranking":
-        """Return the candidates in `order`, with new scores and columns. The arguments are in the current order."""
+        """Return the candidates in `order`, with new scores and columns, which are passed in the current order."""
         reordered = {name: values[order] for name, values in {**self.columns, **columns}.items()}
         return Ranking(self.rows[order], scores[order], reordered)
 

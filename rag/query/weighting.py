@@ -107,7 +107,7 @@ def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> f
     language are added. This language is estimated by naive Bayes from the pieces and the passages in each language.
 
     Args:
-        query: the number of broken pieces and the number of all pieces.
+        query: the number of broken pieces and the number of all pieces, see `TokenizedText`.
         languages: the languages of the collection.
     """
     broken, pieces = query
