@@ -140,7 +140,7 @@ def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bo
         return 2
     except KeyboardInterrupt:
         return 130
-    except Exception:  # noqa: BLE001 - must not reach the parent's frames, which a fork also has
+    except Exception:  # noqa: BLE001 - must not reach frames that were copied from the parent
         traceback.print_exc()
         return 1
     return 0

@@ -67,8 +67,8 @@ class PushedQueue:
     def put(self, push: Push) -> dict[str, Any]:
         """Store a document, which replaces an earlier document at its address, and return the change.
 
-        Raises RequestRefused for an invalid document, JobConflict if another server builds the collection or if
-        `replace` is false and the address has a document, QueueFull, and StorageFull.
+        Raises RequestRefused for an invalid document, QueueFull, StorageFull, and JobConflict. JobConflict means that
+        another server builds the collection, or that the address has a document and `replace` is false.
         """
         store, settings = self._store(push.collection), self._settings
         content_type, _, parameter = push.content_type.lower().partition(";")
