@@ -1,1 +1,1 @@
-"""Extract the text of HTML pages as sections, without furniture: navigation, controls and boxes around the text."""
+"""Extract the text of HTML pages as sections. Furniture, such as navigation, controls and side boxes, is removed."""

@@ -1,4 +1,4 @@
-"""Recognise articles by the metadata of a page, and furniture, such as adverts and menus, by class names."""
+"""Recognise articles by page metadata. Recognise furniture, such as adverts and menus, by class names."""
 
 import re
 from functools import lru_cache
@@ -6,8 +6,7 @@ from functools import lru_cache
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 
 _MAX_NAME_CHARS = 300
-# each alternative matches only at the start of a word in a class name
-_STRONG = (
+_STRONG = (  # each alternative matches only at the start of a word in a class name
     r"comments\b|comment.?(?:list|area|form|section|wrap|thread|block|container)|kommentare|commentaires|comentarios"
     r"|related|recommend|recirc|taboola|outbrain|trending|popular|most.?(?:read|viewed|shared)|similar|you.?may|zergnet"
     r"|shar(?:e|ing)\b|share.?(?:daddy|bar|tool|button|link|this|box|icon)|socials?\b|social.?(?:bar|media|link|icon|share)"
@@ -71,7 +70,7 @@ def kind_of(element: Element) -> str:
 
 @lru_cache(maxsize=4_096)
 def kind_named(names: str) -> str:
-    """Return "strong" or "weak" if class names suggest furniture, "poster" for the author of a post, or else ""."""
+    """Classify class names as furniture: "strong" (sure), "weak" (unsure), "poster" (author of a post) or "" (none)."""
     kinds = [match.lastgroup or "" for match in _FURNITURE_NAME.finditer(_WORD_BREAKS.sub("-", names).lower())]
     return "" if "hentry" in names or not kinds else "strong" if "strong" in kinds else kinds[0]
 

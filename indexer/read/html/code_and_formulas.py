@@ -1,4 +1,4 @@
-"""Extract code with its white space, formulas as lines of TeX, and alternative texts of images."""
+"""Extract code with its white space, formulas as TeX, and the alternative texts of images."""
 
 import re
 from functools import lru_cache
@@ -25,7 +25,7 @@ def code_of(tag: Element) -> str:
     """Return the text of a block of code, or "" for a block of line numbers."""
     pieces: list[str] = []
     is_fragment = tag.name != "pre" and _is_fragment(tag)
-    # children of Doxygen's fragments are tooltips if they are not lines
+    # in a Doxygen fragment, children that are not lines of code are tooltips
     lines_only = [node for node in tag.tags if _is_line(node)] if is_fragment else None
     todo: list[Element | str | tuple[int]] = list(reversed(lines_only or tag.children))
     while todo:
@@ -73,7 +73,7 @@ def _is_line(tag: Element) -> bool:
 
 
 def _numbers_lines(tag: Element, words: list[str]) -> bool:
-    """Return whether a block has only line numbers, and another cell of the table row has the code."""
+    """Return whether a block contains only line numbers, and another cell of its table row contains the code."""
     first = int(words[0]) if words and words[0].isdecimal() and len(words[0]) < 9 else -1
     cell = next((parent for parent in tag.parents() if parent.name in ("td", "th")), None) if first >= 0 else None
     if cell is None or cell.parent is None or words != [str(first + offset) for offset in range(len(words))]:
@@ -88,7 +88,7 @@ _DISPLAYSTYLE = re.compile(r"\{\\(?:display|text)style (.*)\}", re.DOTALL)
 
 
 def replace_formulas(tree: HtmlTree, markup: str) -> None:
-    """Replace every formula by a line of TeX."""
+    """Replace every formula by its TeX source on one line."""
     if not any(name in markup for name in ("math", "MathJax", "mjx-", "katex")):
         return
     rendered: set[int] = set()
@@ -114,7 +114,7 @@ def replace_formulas(tree: HtmlTree, markup: str) -> None:
 
 
 def _formula(element: Element) -> str | None:
-    """Return the TeX of a formula, or None for other elements."""
+    """Return the TeX of a formula, or None if the element is not a formula."""
     if element.name == "math":
         return _tex_of(element)
     if element.name == "script" and element.get("type").startswith("math/"):
@@ -134,7 +134,7 @@ def _is_rendered(names: str) -> bool:
 
 
 def _unhide(formula: Element, text: str) -> None:
-    """Show hidden ancestors that contain only the formula, and remove an image of the same formula."""
+    """Show hidden ancestors that contain only the formula, and remove images of the same formula."""
     around, content = formula, "".join(text.split())
     for parent in formula.parents(3):
         if len(parent.children) < 12:

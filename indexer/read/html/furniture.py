@@ -1,4 +1,4 @@
-"""Remove furniture that is recognised by its position or neighbours: link bars, footers and control messages."""
+"""Remove furniture that is recognised by its position or neighbours, such as link bars, footers and status messages."""
 
 import re
 from collections import defaultdict
@@ -33,7 +33,7 @@ _FOOTER_ELEMENTS = frozenset({"address", "small", "font"})
 
 
 def drop_furniture(tree: HtmlTree) -> None:
-    """Remove the content of link bars, footers, navigation labels, control messages and repeated links at line ends."""
+    """Remove the content of link bars, footers, navigation labels, status messages and repeated links at line ends."""
     links = [tag for tag in tree.find_all("a") if "href" in tag.attributes and tag.depth < MAX_SEARCH_DEPTH]
     _drop_bars(tree, links)
     _drop_last_links(links)
@@ -67,7 +67,7 @@ def _kinds_named(names: str) -> tuple[bool, bool]:
 
 
 def _drop_last_links(links: Iterable[Element]) -> None:
-    """Remove the text of links at line ends if links with this text, such as "source", have different targets."""
+    """Remove the text of links if the same text, such as "source", ends three or more lines with different targets."""
     by_text: dict[str, list[Element]] = defaultdict(list)
     for link in links:
         text = link.short_text(_MAX_CONTROL_CHARS)
@@ -81,7 +81,7 @@ def _drop_last_links(links: Iterable[Element]) -> None:
 
 
 def _ends_line(link: Element) -> bool:
-    """Return whether a link is the last text of a line, but not the value of a label such as "Author:"."""
+    """Return whether a link ends a line of text. The value of a label, such as "Author:", does not count."""
     line = next((around for around in link.parents(6) if around.name not in INLINE), link)
     before, is_after, inside = "", False, set(map(id, link.nodes()))
     for node in islice(line.nodes(), MAX_NODES):
@@ -100,7 +100,7 @@ def _ends_line(link: Element) -> bool:
 
 
 def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
-    """Remove the content of short link bars that are marked as navigation, or repeated at both ends of the page."""
+    """Remove the content of short link bars that are marked as navigation or repeated at both ends of the page."""
     marked = {link.get("href") for link in (*tree.find_all("link"), *links) if _is_relation(link)} - {""}
     first, last = links[:_MAX_LINKS_AT_END], links[-_MAX_LINKS_AT_END:]
     twice = {link.get("href") for link in first} & {link.get("href") for link in last}
@@ -125,7 +125,7 @@ def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
 
 
 def _is_repeated(bar: Element, targets: Collection[str], targets_of_others: Iterable[Collection[str]]) -> bool:
-    """Return whether a bar has only links, and another bar has at least half of their targets."""
+    """Return whether a bar contains only links, and at least half of the linked pages also appear in another bar."""
     pages = {target for target in targets if not target.startswith("#")}
     repeats = max((len(pages.intersection(other)) for other in targets_of_others), default=0)
     if repeats < 2 or 2 * repeats < len(pages):
@@ -139,9 +139,9 @@ def _is_relation(link: Element) -> bool:
 
 
 def _is_bar(tag: Element, marked: set[str]) -> bool:
-    """Return whether an element is a short line of links: it has at least one link for each word outside links.
+    """Return whether an element is a link bar: it is short and has at most one word outside links for each link.
 
-    A table or cell whose link targets are all in `marked` may have more words, such as titles of the linked pages.
+    A table or cell may have more words, such as page titles, if the targets of all its links are in `marked`.
     """
     if tag.name in _NO_BARS or tag.short_text(_MAX_BAR_CHARS) is None:
         return False
@@ -154,7 +154,7 @@ def _is_bar(tag: Element, marked: set[str]) -> bool:
 
 
 def _ends_page(tag: Element) -> bool:
-    """Return whether an element is the last text of a page, and is not within an element such as <main>."""
+    """Return whether no text follows an element. Return False within <main>, <article>, <section>, <td> and <li>."""
     for around in (tag, *tag.parents()):
         parent = around.parent
         if around.name in ("main", "article", "section", "td", "li"):
@@ -169,7 +169,7 @@ def _ends_page(tag: Element) -> bool:
 
 
 def _is_state_message(tag: Element) -> bool:
-    """Return whether an element has only a short text, and an icon or another empty element precedes this text."""
+    """Return whether an element contains only a short text, which follows an empty element, such as an icon."""
     if tag.short_text(MAX_LABEL_CHARS) is None or tag.contains(("a", *PAGE_ELEMENTS)) or tag.parent is None:
         return False
     before = next((other for other, node in pairwise(tag.parent.tags) if node is tag), None)
@@ -178,7 +178,7 @@ def _is_state_message(tag: Element) -> bool:
 
 
 def _hidden_states(placeholder: Element) -> list[Element]:
-    """Return sibling messages, such as "Loading", of an empty element. A script would show one message at a time."""
+    """Return the short messages, such as "Loading", next to an empty element. A script shows one of them at a time."""
     siblings = placeholder.parent.tags if placeholder.parent is not None else []
     states = [tag for tag in siblings if tag is not placeholder]
     alike = len({(tag.name, tag.classes) for tag in states}) == 1 and all("id" in tag.attributes for tag in states)

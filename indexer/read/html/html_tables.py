@@ -31,13 +31,13 @@ class Row:
     tag: Element
     anchor: str | None
     has_inner_anchor: bool = False
-    group: Element | None = None  # <thead> or <tbody>; no cell spans rows of two groups
+    group: Element | None = None  # <thead> or <tbody>; no merged cell extends into another group
     cells: list[_HtmlCell] = field(default_factory=list)
     length: int = 0
     link_length: int = 0
 
     def add(self, text: str, length: int, link_length: int) -> None:
-        """Append a paragraph to the last cell. The lengths count characters of all text and of linked text."""
+        """Append a paragraph of `length` characters, of which `link_length` are in links, to the last cell."""
         if not self.cells:
             self.cells.append(_HtmlCell())
         self.cells[-1].blocks.append(text)
@@ -51,7 +51,7 @@ class Row:
 
 
 def table_lines(rows: Sequence[Row]) -> Iterator[tuple[Row, str, str]]:
-    """Yield each row of a table, the text of the row, and a line with the column names, which may be empty.
+    """Yield `(row, text, head)` for each row of a table. `head` is the line of column names, or "" if there is none.
 
     If a row has only one cell, each paragraph of the cell is a line. Consecutive header rows are merged.
     """
@@ -168,7 +168,7 @@ def _make_rows(grid: Element) -> None:
 
 
 def _is_width(names: Sequence[frozenset[str]], width: int) -> bool:
-    """Return whether a grid has `width` columns: each column has a class that all its cells and no others have."""
+    """Return whether a grid has `width` columns. Each column needs a class that all its cells, and no others, have."""
     if len(names) % width or len(names) < 2 * width:
         return False
     for column in range(width):

@@ -24,7 +24,7 @@ _MAX_DEPTH = 200_000
 _SHADOW_ROOT = re.compile("shadowrootmode", re.IGNORECASE)
 _HEADING_TAG = re.compile(r"<(/?)h([1-6])\b", re.IGNORECASE)
 NOT_TEXT = frozenset({"script", "style", "template"})
-_NO_ATTRIBUTES: Mapping[str, str] = {}  # look-ups are faster than in lxml's empty mapping
+_NO_ATTRIBUTES: Mapping[str, str] = {}  # a dict, because look-ups in lxml's empty mapping are slow
 
 
 class Element:
@@ -62,7 +62,7 @@ class Element:
 
     @property
     def anchor(self) -> str | None:
-        """Return the id, or else the `name` of an <a>, as a target of URL fragments, or None if both are missing."""
+        """Return the target for URL fragments: the id, the `name` of an <a> without an id, or None."""
         attributes = self.attributes
         if "id" in attributes and (anchor := attributes["id"].strip()):
             return anchor
@@ -85,11 +85,11 @@ class Element:
                 todo += reversed(node.children)
 
     def elements(self, limit: int | None = None) -> Iterator["Element"]:
-        """Yield descendant elements in document order. `limit` is the number of nodes to visit, including texts."""
+        """Yield descendant elements in document order. Visit at most `limit` nodes, including texts."""
         return (node for node in islice(self.nodes(), limit) if isinstance(node, Element))
 
     def first_elements(self) -> Iterator["Element"]:
-        """Yield the elements among the first 5,000 descendant nodes, or the first 20 of a deeply nested element."""
+        """Yield the elements among the first 5,000 descendant nodes. If the element is deeply nested, visit only 20."""
         return self.elements(5_000 if self.depth < MAX_SEARCH_DEPTH else MAX_FIRST_NODES)
 
     def contains(self, names: Collection[str]) -> bool:
@@ -143,7 +143,7 @@ def _class_names(value: str) -> frozenset[str]:
 def texts(
     nodes: Sequence[Element | str], is_excluded: Callable[[Element], bool], limit: int = sys.maxsize
 ) -> Iterator[tuple[str, bool]]:
-    """Yield `(text, is_in_link)` pairs for texts among the first `limit` nodes and descendants. Skip excluded ones."""
+    """Yield `(text, is_in_link)` for each text in `nodes`, except in excluded elements. Visit at most `limit` nodes."""
     todo = [(node, False) for node in reversed(nodes)]
     while todo and limit > 0:
         node, is_link = todo.pop()
@@ -176,7 +176,7 @@ class HtmlTree:
         return by_name
 
     def find_all(self, name: str) -> list[Element]:
-        """Return the elements with this name in document order. Elements renamed after the first call are missing."""
+        """Return elements by name in document order. Elements that get the name after the first call are missing."""
         return [tag for tag in self._by_name[name] if tag.name == name and tag._parent is not None]
 
     def first(self, name: str) -> Element | None:
@@ -196,7 +196,7 @@ class HtmlTree:
 
 
 def _show_shadow_roots(elements: Sequence[Element]) -> None:
-    """Replace the content of each shadow host by its declarative shadow root, and move the content into its slots."""
+    """Replace the content of each shadow host by its shadow root, and move the content into the slots of the root."""
     roots = {id(tag): tag for tag in elements if tag.name == "template" and "shadowrootmode" in tag.attributes}
     slots: dict[int, list[Element]] = defaultdict(list)  # keys are Python ids of shadow roots
     for slot in elements:
@@ -221,7 +221,7 @@ def _show_shadow_roots(elements: Sequence[Element]) -> None:
 
 
 def _close_headings(markup: str) -> str:
-    """Change heading end tags to the level of the start tag. HTML5 accepts any level there, but libxml2 does not."""
+    """Change heading end tags to the level of the start tag. HTML5 accepts other levels, but libxml2 does not."""
     open_level = ""
 
     def match_level(tag: re.Match[str]) -> str:

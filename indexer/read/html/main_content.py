@@ -18,7 +18,7 @@ _MIN_SHARE_READ = 0.5
 
 
 def read(body: bytes, argument: str | None) -> Extraction:
-    """Decode a page and `extract` its text. `argument` has the charset on line 1 and the site's template on line 2."""
+    """Decode a page and extract its text. Line 1 of `argument` is the charset, and line 2 is the site's template."""
     charset, _, template = (argument or "").partition("\n")
     markup = decode(body, charset or None, markup=True)
     return extract(markup, read_template(template) if template else None, is_page=True)
@@ -34,7 +34,7 @@ def extract(
     Args:
         markup: the page.
         template: the template of the site. Its text is removed from the page, unless the page has no other text.
-        tree: the tree that `prepare` returned for the markup.
+        tree: the tree of the markup, if `prepare` has already been called.
         is_page: whether the markup is a whole page of a site, which may have navigation around its text.
 
     Raises:
@@ -87,7 +87,7 @@ def _title(tree: HtmlTree, headings: list[str]) -> str | None:
 
 
 METADATA_PREFIX = "pilotlight:"  # <meta name="pilotlight:KEY" content="VALUE">
-# Names and properties of <meta> elements with a date. The first one wins, so modification dates precede publication.
+# `name` or `property` of <meta> elements with a date, by priority: modification dates precede publication dates
 _DATES = (
     "article:modified_time og:updated_time dcterms.modified last-modified "
     "article:published_time dcterms.date dc.date date"

@@ -65,26 +65,26 @@ def is_noise(tag: Element) -> bool:
         return _is_control(tag)
     if name in ("ul", "ol"):
         return _is_contents(tag)
-    if name == "header":  # headers of articles, and headers with title and lead, are text
+    if name == "header":  # a header is text if it is in an article, or has a title and a lead
         is_in_article = any(around.name in ("main", "article", "section") for around in tag.parents())
         return not (is_in_article or _is_title_block(tag))
     if name == "aside":
         return not _is_box(tag)
-    if name == "form":  # some sites wrap the whole page in a form
+    if name == "form":  # a form with paragraphs or headings may wrap the whole page
         return not tag.contains(PAGE_ELEMENTS)
-    if name == "label":  # except labels with a disabled checkbox, as in task lists
+    if name == "label":  # a short label of a control is noise, unless the control is disabled, as in task lists
         text = tag.short_text(MAX_LABEL_CHARS)
         if text is None or len(WORD.findall(text)) >= MIN_SENTENCE_WORDS:
             return False
         controls = [node for node in tag.elements() if node.name in FIELDS or node.name == "button"]
         return bool(controls or tag.get("for")) and all("disabled" not in node.attributes for node in controls)
-    # a short <summary> of an open <details> is only a button
+    # a short <summary> of an open <details> is a button, not a title
     is_open = tag.parent is not None and "open" in tag.parent.attributes
     return is_open and is_brief(tag) and not tag.contains(HEADINGS | _CODE | {"div", "p", "a"})
 
 
 def _is_title_block(header: Element) -> bool:
-    """Return whether a header has an <h1>, a paragraph, no controls, and no links outside sentences."""
+    """Return whether a header has an <h1> and a paragraph, but neither controls nor links outside sentences."""
     has_title_and_lead = header.contains(("h1",)) and header.contains(("p",))
     if not has_title_and_lead or header.contains(("nav", "form", "button", *FIELDS)):
         return False
@@ -156,7 +156,7 @@ def _is_control(link: Element) -> bool:
 
 
 def _is_alone(link: Element) -> bool:
-    """Return whether a link is the whole text of a heading, term or table cell, or of a line of three or more words."""
+    """Return whether a link is the whole text of its block. Outside headings, terms and cells, it needs three words."""
     line = link
     for parent in link.parents(3):
         if any(node is not line and not (isinstance(node, str) and node.isspace()) for node in parent.children):
@@ -182,7 +182,7 @@ def is_in_sentence(link: Element) -> bool:
 
 
 def content_of(tag: Element) -> list[Element | str]:
-    """Return the children of an element, except edit links, badges of a heading, and the language label of code."""
+    """Return the children of an element, without edit links and badges in headings, or language labels next to code."""
     children = tag.children
     if tag.name in TITLES:
         words = [position for position, node in enumerate(children) if not _is_edit_link(node)] or [0]
@@ -193,7 +193,7 @@ def content_of(tag: Element) -> list[Element | str]:
     is_frame = "pre" in names or (names <= _HEADING_FRAME and not names.isdisjoint(HEADINGS))
     if not is_frame or any(isinstance(node, str) and not node.isspace() for node in children):
         return children
-    if "pre" in names:  # drop the label with the language, which is also in a class name
+    if "pre" in names:  # drop a label that repeats the language in a class name, such as "language-python"
         near = (tag, *tag.elements(MAX_FIRST_NODES))
         languages = {name.rpartition("-")[2] for element in near for name in element.classes if "-" in name}
         return [
@@ -203,7 +203,7 @@ def content_of(tag: Element) -> list[Element | str]:
 
 
 def _is_edit_link(tag: Element | str) -> bool:
-    """Return whether a node of a title is white space, a permalink, or a link such as "[edit]"."""
+    """Return whether a node in a heading is white space, a permalink, or a link such as "[edit]"."""
     if isinstance(tag, str) or _is_sign(tag):
         return not isinstance(tag, str) or tag.isspace()
     text = (tag.short_text(_MAX_BUTTON_CHARS) or "").strip()
@@ -218,7 +218,7 @@ def _is_badge(tag: Element) -> bool:
     text = tag.short_text(MAX_LABEL_CHARS) if tag.name in _LABELS else None
     if not text or text.isspace() or CALL.search(text) or tag.contains(_NOT_IN_LABELS):
         return False
-    # a <div> with many letters outside links may be a function signature with a linked type
+    # a <div> is a badge only if most of its text is linked, as it may be a function signature with a linked type
     return not LETTER.search(text) or (is_menu(tag) if tag.name == "div" else _has_link(tag))
 
 

@@ -61,7 +61,7 @@ def unfold_panels(tree: HtmlTree) -> None:
         names = {name for element in hidden for name in _ids_of(element)}
         naming = (tag for name in _CONTROL_ELEMENTS for tag in tree.find_all(name)) if names else ()
         panels = _show_panels(hidden, _named_by_controls((*controls, *naming), names))
-    for element in controls:  # an element that contains a heading or panel is not a control
+    for element in controls:  # headings, and elements that contain a heading or panel, are not controls
         inside = element.elements(MAX_NODES) if element.get("role") in _CONTROL_ROLES else ()
         is_around = any(tag.name in HEADINGS or tag.get("role") == "tabpanel" for tag in inside)
         if is_around or element.name in _TITLES:
@@ -94,7 +94,7 @@ def _is_opener(element: Element) -> bool:
 
 
 def _is_content(control: Element) -> bool:
-    """Return whether a button is in a sentence, or contains a sentence, a heading, code, an API operation or blocks."""
+    """Return whether a button is in a sentence, or contains text, such as a sentence, a heading or an API operation."""
     if "button" not in (control.name, control.get("role")) or control.name == "a" or _opens_popup(control):
         return False
     texts = [text for text, _ in control.leading_texts()]
@@ -108,7 +108,7 @@ def _is_content(control: Element) -> bool:
 
 
 def _name_panels(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
-    """Insert each tab's text before its panel: the tab's target, or the element with the same index after the tabs."""
+    """Insert the text of each tab before its panel. If tabs have no targets, match the panels after them by index."""
     bars: dict[int, tuple[Element, list[Element]]] = {}
     for tab in controls:
         if (tab.name == "label" or tab.get("role") == "tab") and tab.parent is not None:
@@ -148,7 +148,7 @@ def _show_panels(hidden: Sequence[Element], targets: Collection[str]) -> list[El
         children = parent.tags if parent is not None else []
         open_ones = [child for child in children if id(child) not in folded]
         if parent is not None and parent.name == "span" and len(children) == len(parent.children) > 1 and not open_ones:
-            panels.append(children[-1])  # a script would show one of these variants of a word
+            panels.append(children[-1])  # keep one of these variants of a word, as a script would
             continue
         kinds = {kind for child in open_ones for kind in _kinds(child)}
         texts = {_leading_words(child) for child in open_ones} if kinds else set()
@@ -169,7 +169,7 @@ def _show_panels(hidden: Sequence[Element], targets: Collection[str]) -> list[El
                 prose.add(id(child))
             is_panel = is_panel or (role == "region" and "aria-labelledby" in child.attributes)
             is_like_open_ones = words > 1 and text not in texts and not kinds.isdisjoint(_kinds(child))
-            is_titled = before is not None and words >= 5 and _is_title(before)  # messages have fewer than 5 words
+            is_titled = before is not None and words >= 5 and _is_title(before)  # shorter texts may be messages
             if is_panel or is_like_open_ones or is_titled or not _ids_of(child).isdisjoint(targets):
                 panels.append(child)
                 texts.add(text)
@@ -242,8 +242,9 @@ def _is_title(element: Element) -> bool:
 
 
 def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element], unfolded: Collection[int]) -> None:
-    """Convert controls to text if they are the only text of a title, open a panel, or precede several similar panels.
+    """Convert controls to text if they serve as titles.
 
+    Such a control is the only text of a heading, opens a panel, or is one of several similar controls before panels.
     `unfolded` has the Python `id()` of each panel that was hidden before.
     """
     next_siblings: dict[int, Element] = {}

@@ -1,6 +1,6 @@
 """Collect blocks of text in drafts of sections, and convert the drafts to sections.
 
-Long lists of links are dropped. Short links are dropped if they are repeated, or precede or follow all other text.
+Long lists of links are dropped. Short links are dropped if they are repeated, or if they begin or end a page.
 """
 
 import re
@@ -48,12 +48,12 @@ class Block:
 
     @property
     def is_pointer(self) -> bool:
-        """Return whether over 80 % of the text is in links, and the other text has no letters or code operators."""
+        """Return whether over 80 % of the text is in links, and the rest has no letters or code operators."""
         return self.is_linked(_MIN_POINTER_SHARE) and not _SIGNATURE.search(self.unlinked_text)
 
     @property
     def is_loose_link(self) -> bool:
-        """Return whether the block is a link outside paragraphs, lists and tables, and no function call or URL."""
+        """Return whether the block is a link outside paragraphs, lists and tables, but not a function call or URL."""
         return self.kind not in _FLOW and self.is_pointer and not (CALL.search(self.text) or "://" in self.text)
 
     @property
@@ -71,7 +71,7 @@ class Line:
     link_length: int = 0
     unlinked_pieces: list[str] = field(default_factory=list)
     anchor: str | None = None
-    link_start: int = 0  # index in `pieces` of the last link's text
+    link_start: int = 0  # index in `pieces` where the text of the last link begins
 
     def block(self, kind: str) -> Block:
         """Return the line as a block, with normalised white space."""
@@ -84,9 +84,9 @@ class Line:
 class SectionDraft:
     """A section under construction.
 
-    For an entry of a list or table, `list_path` is the path of the section that contains the list or table. If
-    `resumes` is true, the draft continues that section after the list or table. If `leads` is true, the draft is
-    a summary, which is prepended to the next section.
+    If the section is an entry of a list or table, `list_path` is the path of the section around this list or table. If
+    `resumes` is true, the draft continues a section after a list or table within it. If `leads` is true, the draft
+    is a summary, which is prepended to the next section.
     """
 
     path: tuple[str, ...]
@@ -119,7 +119,7 @@ class SectionDraft:
 
 
 def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> list[SectionDraft]:
-    """Drop navigation labels and long lists of links. A short page without other text is not changed."""
+    """Drop navigation labels and long lists of links. Keep the labels of a short page if it has no other text."""
     linked_blocks = (block for draft in drafts for block in draft.blocks if block.link_length)
     label_counts = Counter(block.text for block in linked_blocks if len(block.text) <= _MAX_LABEL_CHARS)
 
@@ -143,7 +143,7 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> l
             if not is_listed or length <= max_length or link_length <= max_share * length:
                 draft.blocks += run
         if is_mostly_links:
-            draft.heading = None  # headings of an index are single letters
+            draft.heading = None  # headings of an alphabetical index are single letters
     if is_mostly_links and all(block.is_linked(_LINK_LIST_SHARE) for draft in drafts for block in draft.blocks):
         return []
     return _keep_headings(drafts)
@@ -175,7 +175,7 @@ def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
     for draft in reversed(drafts):
         heading = draft.heading
         is_above = len(next_path) > len(draft.path) and next_path[: len(draft.path)] == draft.path
-        # drop an empty last section on the level of the first section: a script would add its text, such as comments
+        # drop a last top-level heading without text: a script would add text below it, such as comments
         ends = first and first is not draft and not filled and len(draft.path) == len(first.path) == 1 and first.blocks
         if draft.blocks:
             filled.append(draft)
@@ -190,7 +190,7 @@ def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
 
 
 def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
-    """Convert drafts to sections. Join short list entries, and short text after lists, to the section of the list."""
+    """Convert drafts to sections. Append short entries of a list, and short text after it, to the section around it."""
     filled = [draft for draft in drafts if draft.blocks]
     joined: list[SectionDraft] = []
     homes: dict[tuple[str, ...], SectionDraft] = {}
@@ -201,11 +201,11 @@ def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
             following.anchor = following.anchor or draft.anchor
             continue
         is_short = size < _MAX_SHORT_CHARS
-        # Keep a section separate if its text does not begin with its name, such as `dict.get` for `get()`.
+        # An entry stays a section if its text, such as `get()`, does not begin with its name, such as `dict.get`.
         has_name = draft.blocks[0].text.replace("\n", " ").startswith(draft.path[-1:])
         is_item = is_short and not draft.resumes and has_name
         path = draft.list_path if is_item and draft.list_path is not None else draft.path
-        introduces = following is not None and following.list_path == path  # whether the text is above another list
+        introduces = following is not None and following.list_path == path  # whether another list follows the text
         home = homes.get(path) if draft.resumes and is_short and draft.heading is None and not introduces else None
         if draft.resumes and draft.heading is not None and joined and joined[-1].path[: len(path)] == path:
             home = joined[-1]  # append a heading without text to the previous section

@@ -47,7 +47,7 @@ class Walker:
         self._open_blocks = ["div"]
         self._is_next_tight = False
         self._bullet = ""
-        self._tight_lists: list[bool] = []  # for each open list, whether its next item follows without a blank line
+        self._tight_lists: list[bool] = []  # whether no blank line precedes the next item of each open list
         self._open_links = 0
         self._leads_elsewhere = False
         self._open_headings: list[tuple[int, str]] = []
@@ -60,7 +60,7 @@ class Walker:
         self._is_anchor_of_block = False
         self._last_anchor: str | None = None
         self._sections_around_lists: list[SectionDraft] = []
-        # for each open table: its section, its rows (None for a layout table), and Python ids of rows with a heading
+        # for each open table: its section; its rows, or None for a layout table; Python ids of rows that are headings
         self._tables: list[tuple[SectionDraft, list[Row] | None, set[int]]] = []
         self._open_rows: list[Row] = []
         self._note_anchor(root)
@@ -111,7 +111,7 @@ class Walker:
         if name in HEADINGS:
             self._flush()
             parent = tag.parent
-            if parent is None or not parent.classes & _BOXES:  # the title of a note box begins no section
+            if parent is None or not parent.classes & _BOXES:  # the title of a note box does not begin a section
                 self._in_heading = True
                 around = parent.anchor if parent is not None and parent.name not in _BLOCKS else None
                 self._title_anchor = tag.anchor or around
@@ -123,7 +123,7 @@ class Walker:
         elif name == "br":
             self._line.pieces.append(BREAK)
         elif name == "img":
-            links, self._open_links = self._open_links, 0  # count the alternative text as unlinked
+            links, self._open_links = self._open_links, 0  # alternative text counts as text outside links
             self._add(alternative_text(tag))
             self._open_links = links
         elif name == "li":
@@ -182,7 +182,7 @@ class Walker:
                 rows.append(row)
 
     def _write_rows(self, rows: Sequence[Row], home: SectionDraft) -> None:
-        """Add the rows of a table to the drafts. A row with an id begins a section below the section `home`."""
+        """Add the rows of a table to the drafts. A row with an id begins a subsection of the section `home`."""
         for row, text, head in table_lines(rows):
             if row.has_inner_anchor and not self._open_rows and row.cells:
                 first = fold(" ".join(row.cells[0].blocks))[:_MAX_TERM_CHARS].strip()
@@ -253,7 +253,7 @@ class Walker:
             term.kind = "dd"
             term.unlinked_text = f"{term.unlinked_text} {block.unlinked_text}".strip()
             draft.is_defined, self._is_next_tight = True, False
-            if not draft.blocks or draft.blocks[-1] is not term:  # a term of only punctuation is not in the draft
+            if not draft.blocks or draft.blocks[-1] is not term:  # a term that is only punctuation was not added
                 draft.blocks.append(term)
             return
         block.tight = self._is_next_tight
@@ -319,14 +319,14 @@ class Walker:
         self._is_next_tight = True
 
     def _resume(self, home: SectionDraft) -> None:
-        """Begin a draft that continues the section `home`, if a list or table in it has begun other sections."""
+        """Begin a draft that continues the section `home` if entries of a list or table in it became sections."""
         if self._drafts[-1].list_path is not None and self._drafts[-1] is not home:
             self._drafts.append(SectionDraft(home.path, None, list_path=home.list_path, resumes=True, is_defined=True))
         self._is_next_tight = False
 
 
 def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
-    """Return an empty list for the rows, or None for a layout table, and the Python ids of rows with only a heading."""
+    """Return an empty list to collect rows, or None for a layout table, and Python ids of rows that are headings."""
     headings: set[int] = set()
     if table.get("role") in _LAYOUT_ROLES:
         return None, headings
@@ -351,6 +351,6 @@ def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
 
 
 def _holds_only_noise(tag: Element) -> bool:
-    """Return whether an element contains only navigation or controls, so that its id is no anchor of the text below."""
+    """Return whether an element contains only navigation or controls. Its id then does not apply to the text below."""
     contents = (node for node in tag.children if not isinstance(node, str) or not node.isspace())
     return bool(tag.tags) and all(isinstance(node, Element) and is_noise(node) for node in contents)

@@ -1,4 +1,4 @@
-"""Find the main text of a page, and remove furniture around and within the text. The site's template is not used."""
+"""Find the main text of a page without a site template, and remove furniture around and within the text."""
 
 import re
 from collections import Counter
@@ -157,7 +157,7 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
         core = next((tag for tag in texts if tag.name in _CONTAINERS and sizes[id(tag)].prose >= half), None)
         if core is None:
             classes = {tag.get("class") for tag in blocks if sizes[id(tag)].prose} - {""}
-            # a short box with the same class as a box of prose is not furniture, but a short post in a thread
+            # a short box is kept if it has the class of a prose box, because it may be a short post in a thread
             boxes = [tag for tag in blocks if tag.name in _CONTAINERS and tag.get("class") not in classes]
             boxes = [tag for tag in boxes if _is_short_box(tag, sizes, is_article=True)]
             if is_article and sum(sizes[id(tag)].text for tag in boxes) < 0.5 * sizes[id(inner)].text:
@@ -192,10 +192,10 @@ def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
 
 
 def _is_short_box(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
-    """Return whether a short element is a form or has a class of furniture, and has no code, lists or tables."""
+    """Return whether an element is short, has a form or a class of furniture, and has no code, lists or tables."""
     size = sizes[id(element)]
     kind = "" if size.prose else kind_of(element)
-    is_named = kind if is_article or size.linked else kind == "strong"  # text may have a weak name, such as date
+    is_named = kind if is_article or size.linked else kind == "strong"  # weak names, such as "date", may be text
     is_form = (element.name == "form" or element.contains(("form",))) and element.contains(FIELDS)
     is_short = size.text < _MAX_BOX_CHARS and not size.has_h1
     return is_short and bool(is_named or is_form) and not element.contains(_CONTENT)
@@ -264,7 +264,7 @@ def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
 
 
 def _remove_teasers(start: Element, sizes: Sizes) -> None:
-    """Remove boxes of links and teasers from an article, except boxes with most of its text."""
+    """Remove boxes of links and teasers from an article, except boxes with most of the article's text."""
     limit = (1 - _MIN_MAIN_SHARE) * sizes[id(start)].text
     todo = [start]
     while todo:
@@ -282,7 +282,7 @@ def _remove_teasers(start: Element, sizes: Sizes) -> None:
 
 
 def _remove_repeats(start: Element, sizes: Sizes) -> None:
-    """Remove blocks that repeat the text of a block in another element, such as one caption per screen size."""
+    """Remove blocks that repeat an earlier block in another element, such as a caption copied for small screens."""
     parents: dict[str, Element | None] = {}
     todo: list[Element] = [start]
     while todo:
@@ -298,7 +298,7 @@ def _remove_repeats(start: Element, sizes: Sizes) -> None:
 
 
 def _mark_decoration(start: Element, sizes: Sizes) -> None:
-    """Mark images in blocks without text as decoration, except in cells and list items, where they may be values."""
+    """Mark images in blocks without text as decoration. Skip table cells and list items, whose images may be values."""
     for image in [tag for tag in start.elements() if tag.name == "img"]:
         block = next((tag for tag in image.parents(6) if tag.name in _BLOCKS), None)
         if block is not None and id(block) in sizes and block.name not in _VALUES and not sizes[id(block)].direct:
@@ -346,7 +346,7 @@ def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Ele
 
 
 def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
-    """Remove boxes with a class of furniture, but not more than half of the page's text."""
+    """Remove boxes with a class of furniture. Together, they may contain at most half of the page's text."""
     total = remaining = sizes[id(start)].bare
     prose = sizes[id(start)].prose
     min_rest = _SHORT_POST if is_article else _MIN_REST * prose
@@ -387,7 +387,7 @@ def _inner(outer: Element, sizes: Sizes) -> Element | None:
 
 
 def _is_thread(box: Element) -> bool:
-    """Return whether a box is a heading with similar items after it, or with links to at least three pages."""
+    """Return whether a box begins with a heading, and contains similar items or links to at least three pages."""
     inside = [tag for tag in box.elements(MAX_NODES) if tag.name in HEADINGS or tag.classes]
     if not inside or inside[0].name not in HEADINGS:
         return False
@@ -417,7 +417,7 @@ def layout_cell(tree: HtmlTree) -> Element | None:
 
 
 def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
-    """Return the page's <main>, <article> or similar element, or None if it is not unique or has too little text."""
+    """Return the page's only <main>, <article> or similar element, or None if there is none with enough text."""
     candidates = {"main": tree.find_all("main"), "role": [], "article": tree.find_all("article"), "id": []}
     for element in tree.elements:
         attributes = element.attributes

@@ -1,7 +1,7 @@
 """Find and remove the template of a site: text that its pages repeat. `indexer.sources.reading` learns templates.
 
 The path of a block is the chain of element names and classes from the body to the block. Paths and texts are compared
-by hashes. All numbers have the same hash, so that texts that differ only by a date or version are equal.
+by hashes. Numbers are hashed as 0, so that texts that differ only by a date or version are equal.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ _ROOT = 0
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Hashes of the texts that the pages of a site repeat, and of their paths.
+    """Hashes of the texts that the pages of a site repeat, and hashes of the paths of these texts.
 
     `link_paths` are the paths of navigation links whose text differs by page.
     """
@@ -64,14 +64,14 @@ class _Unit(NamedTuple):
 
 
 def find_blocks(tree: HtmlTree) -> dict[str, Any]:
-    """Return the possible template blocks of a page as JSON for `indexer.records.PageBlocks`."""
+    """Return the blocks of a page that may be part of the site's template, as JSON for `indexer.records.PageBlocks`."""
     title = tree.first("title")
     tags = (tag for tag in tree.elements if tag.name in HEADINGS and tag.depth < MAX_SEARCH_DEPTH)
     headings = [" ".join((tag.short_text(_MAX_BLOCK_CHARS) or "").split()) for tag in tags]
     about = "\n".join(headings) or (title.text() if title is not None else "")
     main = find_container(tree)
     if main is not None and main.name not in ("main", "article") and main.get("role") != "main":
-        main = None  # an element with only an id, such as "content", may contain furniture
+        main = None  # an element that only has an id, such as "content", may also contain furniture
     blocks = iter(()) if tree.redirects else _blocks(tree.body, _ROOT, main, about)
     blocks_at_ends = [*islice(blocks, _BLOCKS_AT_END), *deque(blocks, _BLOCKS_AT_END)]
     return {"about": _hash(_ROOT, about), "blocks": blocks_at_ends}
@@ -92,7 +92,7 @@ def _blocks(
 ) -> Iterator[tuple[int, int, int, bool]]:
     """Yield the path, text hash and kind of each possible template block, as in `indexer.records.PageBlocks`.
 
-    Text hashes in `main`, except hashes of link bars, include the headings (`about`), so that they differ by page.
+    Within `main`, text outside link bars is hashed together with the headings (`about`), so that hashes differ by page.
     """
     for unit in _units(parent):
         block = unit.block
@@ -102,7 +102,7 @@ def _blocks(
         if text is not None and not WORD.search(text):
             continue
         block_path = _path_hash(path, block)
-        is_linked = is_bar and (block or parent).name not in _ROWS  # a row of a table is not a bar of links
+        is_linked = is_bar and (block or parent).name not in _ROWS  # a table row is not a link bar
         if text is not None and bare <= _MAX_BARE_CHARS:
             yield path, block_path, _hash(block_path, f"{'' if is_linked else page}={text}"), is_linked
         if block is not None and depth < _MAX_DEPTH:
@@ -140,15 +140,15 @@ def _units(parent: Element) -> list[_Unit]:
 
 
 def _measure(unit: _Unit) -> tuple[str | None, int, bool]:
-    """Return the text as one line, the number of characters outside links, and whether the unit is a bar of links.
+    """Return the text on one line, the number of characters outside links, and whether the unit is a link bar.
 
-    The text of a long block is None. At least half of the text of a bar is in links. If a line of a bar has a sentence
-    outside links, at least half of the line is in links.
+    The text of a long block is None. In a link bar, at least half of the text is in links. This also applies to each
+    line of the bar that has a sentence outside links.
     """
     pieces: list[str] = []
     bare: list[str] = []
     is_bar = True
-    begin = linked = linked_before = bare_length = 0  # `begin`: index in `bare` where the line begins
+    begin = linked = linked_before = bare_length = 0  # `begin`: index in `bare` of the line's first text
     todo: list[tuple[Element | str | None, bool]] = [(None, False), *((node, False) for node in reversed(unit.nodes))]
     while todo:
         node, is_link = todo.pop()

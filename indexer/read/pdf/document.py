@@ -87,7 +87,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _headings_by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
-    """Return the headings that match the page and title of bookmarks. Equal titles on a page are matched in order."""
+    """Return as headings the blocks that match a bookmark's page and title. Equal titles on a page match in order."""
     headings: dict[Place, Level] = {}
     on_page: defaultdict[int, list[Level]] = defaultdict(list)
     for mark in islice(document.get_toc(max_depth=8), _MAX_BOOKMARKS):
@@ -117,7 +117,7 @@ def _title_keys(text: str) -> set[str]:
 
 
 def _headings_by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
-    """Return blocks in larger or bold type, or in capitals, as headings. The largest type is the top level."""
+    """Return short blocks in large or bold type, or in capitals, as headings. The largest type is the top level."""
     blocks = {(page, place): block for page, page_blocks in enumerate(pages) for place, block in enumerate(page_blocks)}
     sizes: Counter[float] = Counter()
     for block in blocks.values():
@@ -127,7 +127,7 @@ def _headings_by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]
         return {}
     usual = max(sizes, key=lambda size: sizes[size])
     likely = {place: block for place, block in blocks.items() if _stands_out(block, usual)}
-    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # too many: bold type is not only for headings
+    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # too many: bold type is also used for text
         likely = {place: block for place, block in likely.items() if block.size >= 1.3 * usual}
     styles = {place: (max(block.size, usual), block.is_bold) for place, block in likely.items()}
     levels = {style: min(level, 5) for level, style in enumerate(sorted(set(styles.values()), reverse=True))}

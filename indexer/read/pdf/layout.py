@@ -17,7 +17,7 @@ _MAX_GAPS = 24
 _EDGE_TOLERANCE_POINTS = 3.0
 _MIN_CARD_LINES = 6
 _BASE_TOLERANCE_POINTS = 0.7
-_MIN_FULL_WIDTH = 0.55  # share of the column's width that the median line must reach
+_MIN_FULL_WIDTH = 0.55  # minimum length of the median line, as a share of the column's width
 _NEAR_PAGES = 4  # pages before and after to compare, as running heads differ by side and chapter
 _EDGE_HEIGHT_SHARE = 0.17
 _MIN_WORDS = 30
@@ -43,7 +43,7 @@ def _order_columns(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
 
 
 def _column_gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the x positions of the border between two columns and of their outer edges, or None for one column."""
+    """Return the x positions of the column border, the left edge and the right edge, or None if there is one column."""
     prose = sorted((unit for unit in units if unit.is_prose), key=lambda unit: unit.x0)
     if len(prose) < 2 * _MIN_LINES:
         return None
@@ -64,12 +64,12 @@ def _column_gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
     best = max((score for score, _ in scores), default=0)
     if best < _MIN_LINES:
         return None
-    # a column begins at its leftmost lines, because other lines are indented
+    # choose the leftmost edge, because lines at the other edges are indented
     return min(edge for score, edge in scores if score >= 0.8 * best) - 1.0, west, east
 
 
 def _empty_strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the x positions of an empty strip between independent texts and of their outer edges, or None."""
+    """Return the x positions of an empty strip between unrelated texts, the left edge and the right edge, or None."""
     if len(units) < 2 * _MIN_CARD_LINES:
         return None
     ordered = sorted(units, key=lambda unit: unit.x0)
@@ -129,7 +129,7 @@ def _typical_pitch(units: Sequence[Unit]) -> float:
 def _split_bands(
     units: Sequence[Unit], x: float, west: float, east: float
 ) -> tuple[list[Unit], list[tuple[list[Unit], list[Unit]]]]:
-    """Return the units that cross `x`, from top to bottom, and the units on each side of `x` in the bands between."""
+    """Return the units that cross `x`, and the bands above, between and below them as `(left units, right units)`."""
     reach = 0.15 * min(x - west, east - x)
     spanning = sorted((u for u in units if u.x0 < x - reach and u.x1 > x + reach), key=lambda unit: -unit.base)
     crossing = set(map(id, spanning))
@@ -143,7 +143,7 @@ def _split_bands(
 
 
 class Edge(NamedTuple):
-    """A row near the top or bottom of a page. Depth 0 is outermost. `is_apart` means a gap towards the text."""
+    """A row near the top or bottom of a page. The outermost row has depth 0. `is_apart`: a gap precedes the text."""
 
     is_top: bool
     depth: int
@@ -182,8 +182,8 @@ def _running_lines(
 ) -> set[int]:
     """Return the Python `id` of each line of a page that is part of a running head or foot.
 
-    The page is not compared with `similar_pages`, which have the same layout. In a document of up to 3 pages, only page
-    numbers are removed. On a short page, a row with letters may be a title, and is removed only if it is repeated.
+    The page is not compared with `similar_pages`, whose layout is the same, because forms repeat all text. With up to
+    3 pages, only page numbers count. On a short page, a row with letters may be a title, and counts only if it recurs.
     """
     if count <= 3:
         outer = [edge for edge in edges[page] if not edge.depth and _is_page_number(edge.text, page + 1, count)]
@@ -197,14 +197,14 @@ def _running_lines(
         deepest = max((edge.depth for edge in rows if _recurs(edge, near, is_short)), default=-1)
         # rows further out than a running head belong to it, as in a letterhead
         head_rows = [edge for edge in rows if edge.depth <= deepest]
-        # the head is kept on the first page, so that the document has it once
+        # keep the head on the first page, so that the document has it once
         heads |= {line for edge in head_rows if page or _DIGITS.search(edge.text) for line in edge.line_ids}
     return heads
 
 
 def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
-    """Return whether a row recurs in `candidates`, the rows of other pages, each with its distance in pages."""
-    if edge.depth and not edge.is_apart:  # pages of forms may begin with the same text
+    """Return whether a row recurs in `candidates`: `(distance in pages, row)` for each row of the other pages."""
+    if edge.depth and not edge.is_apart:  # an inner row without a gap may be text that forms repeat
         return False
     near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE_POINTS]
     if is_short and any(map(str.isalpha, edge.text)):
@@ -218,7 +218,7 @@ def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) 
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     level = {pages: other.is_apart for pages, other in outer if abs(other.y - edge.y) <= 1.0}
-    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # text would have no gap on some page
+    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # text is not apart on all pages
         return True
     return any(other.text == edge.text for _, other in near)
 
@@ -242,10 +242,10 @@ _INDENT_EM = 0.6
 
 
 class Hyphens:
-    """Decide which hyphens at line ends to keep, by the spellings in a document."""
+    """Decide whether to keep hyphens at line ends, by the spellings in the rest of the document."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """For each word that is divided at a line end, count its spellings with and without a hyphen."""
+        """Count the spellings, with and without a hyphen, of each word that is divided at a line end."""
         texts = list(texts)
         parted = [match.groups() for text in texts if HYPHEN in text for match in _PARTED.finditer(text)]
         spellings = {(a + hyphen + b).casefold() for a, b in parted for hyphen in ("", "-")}
@@ -255,7 +255,7 @@ class Hyphens:
             self._counts.update(word for word in words if word in spellings)
 
     def resolve(self, text: str) -> str:
-        """Return a text with divided words joined."""
+        """Return a text in which divided words are joined."""
         return _PARTED.sub(self._rejoin, text).replace(HYPHEN, "") if HYPHEN in text else text
 
     def _rejoin(self, match: re.Match[str]) -> str:
@@ -306,7 +306,7 @@ def _lay_out(page: PdfPage, heads: Collection[int]) -> list[PdfBlock]:
     """Return the blocks of a page in reading order, without the lines whose Python `id` is in `heads`."""
     blocks = [PdfBlock("page", page.text)] if page.text.strip() else []
     if page.lines:
-        lines = [line for line in page.lines if id(line) not in heads] or page.lines  # not all lines can be heads
+        lines = [line for line in page.lines if id(line) not in heads] or page.lines  # do not remove all lines
         in_boxes, lines, rules = find_boxed_tables(lines, page.drawn)
         tables, lines = find_ruled_tables(lines, rules)
         for column in _order_columns([*in_boxes, *tables, *lines]):
@@ -384,7 +384,7 @@ def _ends_sentence(line: PdfLine) -> bool:
 
 
 def _is_wrapped(line: PdfLine, after: PdfLine, right: float) -> bool:
-    """Return whether a line was wrapped, because the next word did not fit or is in the middle of a sentence."""
+    """Return whether a line was wrapped: the next word did not fit, or the sentence continues in lower case."""
     word = after.words[0]
     if line.is_row or after.is_row:
         return False

@@ -1,7 +1,7 @@
-"""Combine the letters of a page into words, and words into lines, by their positions instead of their file order.
+"""Combine letters into words, and words into lines, by their positions on the page, not by their order in the file.
 
-Positions give the visual order of letters. The rules of the Unicode Bidirectional Algorithm (UAX #9), applied in
-reverse, give the reading order.
+Positions determine the visual order of letters. To find the reading order, the rules of the Unicode Bidirectional
+Algorithm (UAX #9) are applied in reverse.
 """
 
 import re
@@ -16,12 +16,12 @@ MARK = re.compile(
     "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4]"
 )
 _PRESENTATION_FORMS = re.compile("[\ufb1d-\ufdff\ufe70-\ufefc]")
-_LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # ligatures with lam, whose letters PDFium reverses
+_LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # ligatures with lam; PDFium reverses their letters
 _NUMBER_SEPARATORS = frozenset(".,:/\u066b\u066c")
 _NUMBER_SIGNS = frozenset("+%$€£#°\u066a\u20aa")
 _MIRRORED = dict(zip("()[]{}<>«»‹›", ")(][}{><»«›‹", strict=True))
 _OPENING = frozenset("([{<«‹")
-_SHADOW_EM = 0.17  # a letter repeated within this distance is a shadow, unlike the letters of `ll`
+_SHADOW_EM = 0.17  # a letter repeated within this distance is a shadow; the letters of `ll` are further apart
 _STOPS = frozenset(".,:;!?\u060c\u061b\u061f")
 _KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}
 _LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")
@@ -29,7 +29,7 @@ _RIGHT_IN_LEFT = re.compile("R(?:[^L]*R)?")
 
 
 class Glyph(NamedTuple):
-    """A letter with its marks, a ligature, or a word. Sizes are in points. `place` is an index in the page's text."""
+    """A letter with combining marks, a ligature or a word. Sizes are in points. `place` indexes the page's text."""
 
     text: str
     x0: float
@@ -45,8 +45,8 @@ Sequenced = tuple[Glyph | None, bool]  # glyph, or None for a space; whether it 
 def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
     """Return whether a page is read from right to left, and the words of the page.
 
-    A third of right-to-left letters is enough, because names and addresses are often in Latin letters. On such a page,
-    x coordinates are negated, so that they increase in reading order.
+    A page is read from right to left if a third of its letters are, because names and addresses are often in Latin
+    letters. On such a page, x coordinates are negated, so that they increase in reading order.
     """
     kinds = _bidi_kinds(glyphs)
     from_the_right = 2 * kinds.count("R") >= kinds.count("L")
@@ -77,7 +77,7 @@ def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
 
 
 def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
-    """Group letters by base line, from top to bottom and left to right. Append marks to the nearest letter."""
+    """Group letters by base line, from top to bottom and left to right. Append combining marks to letters."""
     rows: list[list[Glyph]] = []
     marks: list[Glyph] = []
     for glyph in sorted(glyphs, key=lambda glyph: -glyph.base):
@@ -135,7 +135,7 @@ def _bidi_kinds(glyphs: Sequence[Glyph | None]) -> str:
 
 
 def _kinds_with_numbers(visual: Sequence[Glyph | None]) -> str:
-    """Return a character per glyph: R or L (letter of this direction), N (digit, or sign of a number) or O (other)."""
+    """Return one character per glyph: R or L for a letter's direction, N for a digit or number sign, O for others."""
     kinds = list(_bidi_kinds(visual))
     is_arabic = False
     for place in range(len(visual) - 1, -1, -1):
@@ -152,7 +152,7 @@ def _kinds_with_numbers(visual: Sequence[Glyph | None]) -> str:
 
 
 def _reading_order(visual: Sequence[Glyph | None], kinds: str, is_right: bool) -> Iterator[Sequenced]:
-    """Yield letters in reading order: reverse only the runs that are read from right to left."""
+    """Yield letters in reading order, by reversing the runs that are read from right to left."""
     if not is_right:
         start = 0
         for span in _RIGHT_IN_LEFT.finditer(kinds):
@@ -170,7 +170,7 @@ def _reading_order(visual: Sequence[Glyph | None], kinds: str, is_right: bool) -
 
 
 def _mirror_brackets(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
-    """Yield all letters, and mirror brackets that a file stores reversed, such as a `)` before a bracketed text."""
+    """Yield all letters. Mirror brackets that the file stores reversed: a `)` before a bracketed text becomes a `(`."""
     is_open = False
     for place, (glyph, is_right) in enumerate(sequence):
         if glyph and is_right and glyph.text in _MIRRORED:
@@ -195,7 +195,7 @@ _MIN_WORD_GAP_EM = 0.12
 _VOWELS = frozenset("aeiouy")
 _SHORT = re.compile(f"s{{{_MIN_SPACED_PIECES},}}")
 _FORMULA = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")
-HYPHEN = "\u00ad"  # follows a hyphen at a line end until `Hyphens.resolve` removes it
+HYPHEN = "\u00ad"  # inserted after a hyphen at a line end; `Hyphens.resolve` removes it
 _ENDS_IN_HYPHEN = re.compile(r"[^\W\d_][-\u2010]")
 _WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
 _TIGHT_GAP_EM = 0.45
@@ -237,7 +237,7 @@ class PdfLine(NamedTuple):
 
 
 def join_spaced_words(words: Sequence[Word]) -> list[Word]:
-    """Join letters that are spaced like `H A R B O U R`, and return all words."""
+    """Return all words, after joining letters that are spaced out, as in `H A R B O U R`."""
     joined: list[Word] = []
     done = 0
     for run in _SHORT.finditer("".join("s" if len(word[0]) <= 2 else "l" for word in words)):

@@ -98,7 +98,7 @@ def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[An
 
 
 def _line_between(start: Point, end: Point) -> Rule | Upright | None:
-    """Return the line that a thin box with these two corners draws, or None if the box is too short or too wide."""
+    """Convert a thin box with these opposite corners to a line. Return None if the box is too short or too wide."""
     (x0, x1), (bottom, top) = sorted((start[0], end[0])), sorted((start[1], end[1]))
     if x1 - x0 >= _MIN_LINE_LENGTH_POINTS and top - bottom <= _MAX_LINE_WIDTH_POINTS:
         return Rule(x0, x1, (bottom + top) / 2)
@@ -280,7 +280,7 @@ def _has_too_many_texts(page: Any) -> bool:
 
 
 def _words_in_boxes(boxes: Sequence[BoxText], rotation: Rotation, sizes: Sequence[float]) -> Iterator[Word]:
-    """Yield the words of text boxes with estimated sizes, at most the median of `sizes`, which must be sorted."""
+    """Yield the words of text boxes. Font sizes are estimated, and at most the median of the sorted `sizes`."""
     a, b, c, d = rotation
     usual = sizes[len(sizes) // 2] if sizes else 10.0
     for text, *sides in boxes:
@@ -383,7 +383,7 @@ def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style)
 def _join_words(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: float, b: float) -> list[Word]:
     """Join words that PDFium divides at wide gaps between letters, as in `Nort h`."""
     joined: list[Word] = []
-    start, spaced = 0, (0.0, 0.0)  # `spaced`: base line and letter gap of the last run of several words
+    start, spaced = 0, (0.0, 0.0)  # `spaced`: base line and letter gap of the last run of two or more words
     for end in range(1, len(words) + 1):
         if end < len(words) and _may_be_one(text_page, words[end - 1 : end + 1], spans[end - 1 : end + 1]):
             continue
@@ -484,7 +484,7 @@ def _style_reader(text_page: Any) -> Style:
             text = buffer.value.decode("latin-1").rpartition("+")[2]
             name = text if text.endswith(("TB", "-B")) else text.lower()
             is_bold = bool(_BOLD_NAME.search(name))
-            if not is_bold and not _PLAIN_NAME.search(name):  # the weight decides if the name does not
+            if not is_bold and not _PLAIN_NAME.search(name):  # use the weight if the name does not say
                 is_bold = pdfium.FPDFText_GetFontWeight(text_page, place) >= 600
             styles[key] = is_bold, bool(flags.value & 1) or (bool(font) and _has_one_width(font))
         return styles[key]
@@ -500,4 +500,4 @@ def _has_one_width(font: Any) -> bool:
         widths[round(width.value)] += 1
     del widths[0]
     counts = [count for em, count in widths.items() if 480 <= em <= 650]
-    return len(widths) <= 2 and len(counts) == 1 and counts[0] >= 6  # the second width may be that of missing letters
+    return len(widths) <= 2 and len(counts) == 1 and counts[0] >= 6  # missing letters may have a second width

@@ -15,7 +15,7 @@ from indexer.text import reader_notes
 _TOLERANCE_POINTS = 4.0
 _MIN_RULE_LENGTH = 15.0
 _MAX_STROKE_GAP_POINTS = 2.0
-_MAX_CELL_LINES = 3  # lines; if the cells of a row are longer and equally long, each line becomes a row
+_MAX_CELL_LINES = 3  # lines; a row whose cells all have the same larger number of lines is split into rows
 
 Place = tuple[int, int]
 S = TypeVar("S", Rule, Upright)
@@ -23,7 +23,7 @@ S = TypeVar("S", Rule, Upright)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table. Positions are in points. `head` has the column names, or is empty if they are missing or long."""
+    """A table, with positions in points. `head` has the column names, or is empty if they are missing or too long."""
 
     text: str
     head: str
@@ -180,7 +180,7 @@ def _find_cells(
 def _drawn_sides(
     lines: Sequence[tuple[float, float, float]], positions: Sequence[float], crossings: Sequence[float]
 ) -> set[Place]:
-    """Return the drawn sides of cells, each as an index in `positions` and the index of an interval in `crossings`."""
+    """Return `(i, j)` for each drawn cell side, at `positions[i]` from `crossings[j]` to `crossings[j + 1]`."""
     middles = [(a + b) / 2 for a, b in pairwise(crossings)]
     drawn: set[Place] = set()
     for at, start, end in lines:
@@ -221,7 +221,7 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) ->
         texts = [[box.text for box in row]]
         cells = [group_rows(box.lines) for box in row]
         lengths = set(map(len, cells))
-        if number not in spanned and len(lengths) == 1 and max(lengths) > _MAX_CELL_LINES:  # each line is a row
+        if number not in spanned and len(lengths) == 1 and max(lengths) > _MAX_CELL_LINES:  # make each line a row
             texts = [[" ".join(line.text for line in cell) for cell in level] for level in zip(*cells, strict=True)]
         spans = [(box.bottom - box.top, box.right - box.left) for box in row]
         rows += ([Cell(text, *span) for text, span in zip(one, spans, strict=True)] for one in texts)
@@ -294,7 +294,7 @@ def _fit_columns(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
 
 
 def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]]) -> Table | None:
-    """Return a table of lines, or None if they form only one row or column. Drawn lines separate the groups."""
+    """Return a table of lines, or None if they form only one row or column. Drawn lines separate the `groups`."""
     rows = group_rows(lines)
     borders = _column_borders(rows, max(line.size for line in lines))
     if not borders or len(rows) < 2:
@@ -319,7 +319,7 @@ def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]])
 
 
 def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether lines form one row: at most half, all adjacent, have a first cell, and most columns have gaps."""
+    """Return whether wrapped lines form one row: at most half have a first cell, and at most one column has no gaps."""
     filled = [place for place, cells in enumerate(rows) if cells[0]]
     is_short = 0 < 2 * len(filled) <= len(rows) and filled[-1] - filled[0] + 1 == len(filled)
     return is_short and sum(all(column) for column in zip(*rows, strict=True)) <= 1
