@@ -1,1 +1,1 @@
-"""Split documents into chunks with a limited number of tokens, each within a section."""
+"""Split documents into chunks. Each chunk lies within one section and has a limited number of tokens."""

@@ -43,7 +43,7 @@ class Chunker:
     """Splits documents into chunks that fit into the input of the embedding model."""
 
     def __init__(self, embedder: Embedder, max_tokens: int) -> None:
-        """Set the model and the token limit of a passage. Raises ConfigError if the model reads too few tokens."""
+        """Set the model and the token limit of a chunk. Raises ConfigError if the input of the model is too short."""
         self._embedder = embedder
         self._max_tokens = max_tokens
         self._cache = TokenCache(embedder.tokenizer)
@@ -53,7 +53,7 @@ class Chunker:
         self._max_context_tokens = int(self._room * _MAX_CONTEXT_SHARE)
 
     def split(self, document: Document) -> list[Chunk]:
-        """Return the chunks of a document in reading order. If there are too many, stop after `MAX_CHUNKS` + 1."""
+        """Return the chunks of a document in reading order. If there are too many, return only `MAX_CHUNKS` + 1."""
         self._cache.clear()
         sections = [short for section in document.sections for short in _divide(section)]
         self._cache.load(text for section in sections for text in (section.text, *section.path[-1:]))
@@ -107,10 +107,10 @@ class Chunker:
             longest = max((len(passage.token_ids) for passage in passages), default=0)
             if budget <= _MIN_TEXT_TOKENS or longest <= self._embedder.max_length:
                 return passages
-            budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # a piece may have more tokens than the sum of its units
+            budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # retry, because a passage has more tokens than counted
 
     def _tokenize(self, text: str, tokens: TextTokens, piece: Piece, context: str) -> _Passage:
-        """Return the passage for a piece of a text. If possible, join cached tokens instead of tokenizing it again."""
+        """Return the passage for a piece of a text. If possible, join cached tokens to save tokenizing the piece."""
         tokenizer, (start, end, head) = self._embedder.tokenizer, piece
         shown = f"{head}\n{text[start:end]}" if head else text[start:end]
         embedded = f"{context}\n\n{shown}" if context else shown
@@ -123,7 +123,7 @@ class Chunker:
         return _Passage(start, shown, visible, ids)
 
     def _context(self, title: str, section: Section, *, is_first: bool) -> str:
-        """Return the title and heading path to embed before a passage, without middle headings if it is too long."""
+        """Return the title and heading path to embed before a passage. If they are too long, drop middle headings."""
         path = section.path
         if is_first and path and section.text.startswith(path[-1]):
             path = path[:-1]  # the text already begins with this heading
@@ -170,14 +170,14 @@ class TokenCache:
         return max(count, min_tokens(text))
 
     def _paragraphs(self, text: str) -> list[str]:
-        """Split a text into paragraphs, if tokenizing them separately results in the same tokens."""
+        """Split a text into paragraphs. Do not split it if the tokens of a paragraph depend on the text around it."""
         if not self._tokenizer.splits_at_space:
             return [text]
         return [paragraph.rstrip() for paragraph in text.split(_PARAGRAPH_BREAK)]
 
 
 def _divide(section: Section) -> Iterator[Section]:
-    """Yield a section, or parts of up to `_MAX_SECTION_CHARACTERS` that end after a line or word."""
+    """Split a section into parts of up to `_MAX_SECTION_CHARACTERS`, if possible after a line or word."""
     if len(section.text) <= _MAX_SECTION_CHARACTERS:
         yield section
         return
@@ -204,7 +204,7 @@ def _divide(section: Section) -> Iterator[Section]:
 def _blocks(section: Section, place: int, text: str) -> tuple[TextBlock, ...]:
     """Return the positions of code and tables in a passage, which starts at character `place` of its section.
 
-    If the section has another text at this character, the passage begins with a repeated table head.
+    A passage may begin with a repeated table head. If so, its text differs from the section at this character.
     """
     inside = section.blocks[bisect_right(section.blocks, place, key=itemgetter(1)) :]
     head_length = 0 if section.text.startswith(text, place) else len(inside[0].head or "") + 1
@@ -230,8 +230,8 @@ def join_short(sections: Iterable[Section], size: int, count_tokens: Callable[[s
     """Join short sections with their neighbours. Otherwise a single line below a matching heading would rank first.
 
     A short introduction is joined with the subsection after it. Short sections with the same parent become one section
-    of at most `size` tokens. It has the path of the parent, the anchor of the first section, and all headings in its
-    text. Other short sections are appended to the section before them.
+    of at most `size` tokens. The joined section has the path of the parent and the anchor of the first section, and its
+    text includes all headings. Other short sections are appended to the section before them.
     """
     introduced: list[_Group] = []
     for section in sections:
@@ -270,7 +270,7 @@ class _Group:
     has_headings: bool = False
 
     def try_merge(self, other: "_Group", size: int, count_tokens: Callable[[str], int]) -> bool:
-        """Merge the next group. Return False if the parents differ, both groups are long, or the result is too long."""
+        """Try to merge the next group. This fails if the parents differ, both are long, or the result is too long."""
         depth, depths = _common_length(self.path, other.path), (len(self.path), len(other.path))
         is_near = depth >= min(depths) - (depths[0] == depths[1])
         if not is_near or min(self.tokens, other.tokens) >= _SHORT_SECTION_TOKENS:
@@ -294,9 +294,9 @@ def _common_length(path: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 
 def _headings(sections: Iterable[Section], depth: int) -> Iterator[tuple[Section, str]]:
-    """Yield (section, headings to insert before its text). These are in its path after the first `depth`.
+    """Yield each section with the headings to insert before its text, or with an empty string.
 
-    The heading of a parent is inserted only before the first section below it.
+    The first `depth` headings of a path are never inserted, and the heading of a parent only before its first section.
     """
     before: tuple[str, ...] = ()
     for section in sections:

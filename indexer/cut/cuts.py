@@ -25,8 +25,8 @@ _ITEM_COST = 0.05
 _LINE_COST = 0.2
 _SENTENCE_COST = 0.3
 _CLAUSE_COST, _WORD_COST, _CHARACTER_COST = 0.8, 2.0, 4.0
-# Added costs of a cut after a lead-in ("as follows:", a term, a table head, a line above indented lines), and in code
-# or a table that fits into a piece.
+# Costs added to a cut after a lead-in ("as follows:", a term, a table head, a line above indented lines), and to a cut
+# within code or a table that would fit into one piece.
 _LEAD_COST, _INTACT_BLOCK_COST = 0.5, 1.0
 
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
@@ -142,7 +142,7 @@ def _split(pattern: re.Pattern[str], text: str, limit: int = _MAX_UNITS) -> list
 
 
 def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
-    """Return whether a sentence ends before a gap. It continues if a number follows or an abbreviation precedes."""
+    """Return whether a sentence ends before a gap. It does not if a number follows or an abbreviation precedes."""
     end, after = gap.start(), text[gap.end()]
     if end == gap.end():  # scripts without spaces have an empty gap
         return True
@@ -269,7 +269,7 @@ def _halves(text: str) -> list[str]:
 
 
 def _join_small_units(units: list[_Unit], counts: list[int], size: int) -> tuple[list[_Unit], list[int]]:
-    """Join neighbours that are much smaller than a piece, if a text has so many units that the choice takes long."""
+    """Join small neighbouring units if a text has over `_MAX_UNITS`, because `_cheapest_ends` would take too long."""
     if len(units) <= _MAX_UNITS:
         return units, counts
     limit = min(2 * sum(counts) // _MAX_UNITS, size // _MIN_UNITS_PER_PIECE)

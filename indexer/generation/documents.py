@@ -167,7 +167,7 @@ class DocumentWriter:
 class Database:
     """A connection to a published file. One thread at a time may use it, in a `with` block or through `rows`.
 
-    If the block fails to read the file, it raises IndexCorrupt. The file may be deleted while it is open.
+    If reading fails, the block raises IndexCorrupt. The file may be deleted while the connection is open.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection | None = None) -> None:
@@ -261,14 +261,14 @@ class DocumentReader:
         return {number: DocumentFacts(*facts) for number, *facts in self._documents.rows(query, json.dumps(numbers))}
 
     def twins(self) -> dict[int, frozenset[int]]:
-        """Map the number of each document with better structured duplicates to their numbers. Raises IndexCorrupt."""
+        """Map document numbers to the numbers of better structured duplicates of the document. Raises IndexCorrupt."""
         better: defaultdict[int, set[int]] = defaultdict(set)
         for number, other in self._documents.rows("SELECT document, better FROM twins"):
             better[number].add(other)
         return {number: frozenset(numbers) for number, numbers in better.items()}
 
     def scan(self, allowed: RowSet | None = None) -> Iterator[list[tuple[int, bytes]]]:
-        """Yield batches of (row, text of its chunk in UTF-8). Skip rows that are not allowed. Raises IndexCorrupt."""
+        """Yield batches of (row, UTF-8 text of the chunk). Skip rows that are not allowed. Raises IndexCorrupt."""
         query = "SELECT row, CAST(text AS BLOB) FROM chunks WHERE row BETWEEN ? AND ?"
         for start in range(0, self.chunks, _READ_BATCH):
             texts = self._documents.rows(query, start, start + _READ_BATCH - 1)
@@ -282,7 +282,7 @@ class DocumentReader:
         return list(starmap(DocumentFacts, self._documents.rows(query, *values)))
 
     def entries(self, allowed: RowSet | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
-        """Yield the documents whose rows are allowed, or only the one with the id. Raises IndexCorrupt.
+        """Yield all allowed documents, or only the one with this id. Raises IndexCorrupt.
 
         For an unknown id, another document is read, so the time does not reveal whether a forbidden document exists.
         """
@@ -398,7 +398,7 @@ def section_text(row: int, chunks: Iterable[Sequence[Any]], where: Path | str) -
 
 
 def flat_metadata(document: Document) -> dict[str, str | list[str]]:
-    """Return the metadata to store and show. Each name has a text as its value, or a list of several texts."""
+    """Return the metadata to store and show. Each value is a string, or a list if there are several strings."""
     return {name: values[0] if len(values) == 1 else list(values) for name, values in document.metadata.items()}
 
 

@@ -1,14 +1,14 @@
 """Find other editions of a document: other versions of a manual, and other formats of a page.
 
 Versions occur in addresses: `/docs/17/`, `/v2.1/`, `/en/stable/`, `manual-2.4`. A segment of an address is a version if
-enough of its pages exist in other versions too: the address differs only in this segment, and the title is the same or
-the first passage is similar. The years of a blog and the page numbers of a list fail this test. Versions are learnt
-within one source, because another source may belong to somebody else. The manifest stores them as address prefixes.
+enough pages below it exist in other versions too. Two pages are versions of each other if their addresses differ only
+in this segment, and they have equal titles or similar first passages. The years of a blog and the page numbers of a
+list fail this test. Pages of different sources are never compared. The manifest stores versions as address prefixes.
 
 A page may be available in several formats: as HTML, as its source text, and in a PDF or EPUB book. To detect such
 duplicates, each document has a sketch: an eighth of the hashes of its sequences of five words. Two documents of
-different formats match if the longer sketch contains most of the shorter one. A document is a twin, a duplicate that
-is not shown, if the better structured documents that match it together contain most of its sketch.
+different formats match if the longer sketch contains most of the shorter one. A document is a twin (a duplicate that is
+not shown) if better structured documents match it, and their sketches together contain most of its sketch.
 """
 
 import re
@@ -49,8 +49,8 @@ _LETTER = re.compile(r"[^\W\d_]")
 class Edition(NamedTuple):
     """One version of a page.
 
-    `page` is the same in all versions: the address with `*` in place of the version, and the path after it. `beginning`
-    is the address up to the end of the version. If `is_plain`, `version` is an integer, so it may also be a year.
+    `page` is the same in all versions: the address up to the version, which is replaced by `*`, and the path after it.
+    `beginning` is the address including the version. If `is_plain`, `version` is an integer, which may also be a year.
     """
 
     page: tuple[str, str]
@@ -60,7 +60,7 @@ class Edition(NamedTuple):
 
 
 def learn_versions(documents: Iterable[tuple[str, str, str, int]]) -> dict[str, tuple[str, str]]:
-    """Return the `Versions` in documents. A document is (source, address, title, signature of its first chunk)."""
+    """Return the `Versions` of documents, which are (source, address, title, similarity hash of the first chunk)."""
     sources: defaultdict[str, list[tuple[str, str, int]]] = defaultdict(list)
     for source, url, title, signature in documents:
         sources[source].append((url, title, signature))
@@ -132,7 +132,7 @@ def edition_at(url: str, source: str, versions: Versions) -> Edition | None:
 
 
 def resolve_versions(filter: Filter, versions: Versions) -> Filter:
-    """Replace the versions in a filter by the address prefixes of these versions, which every store can test."""
+    """Replace the versions in a filter by their address prefixes, because stores cannot filter by version."""
     also = frozenset(frozenset(resolve_versions(each, versions) for each in group) for group in filter.also)
     bare = replace(filter, version=(), also=also)
     if not filter.version:
@@ -177,7 +177,7 @@ Hashes = npt.NDArray[np.uint32]
 
 
 class _Sketched(NamedTuple):
-    """A document with the ascending hashes of its sketch up to `limit`. The lowest `rank` is the best structured."""
+    """A document and its sketch: ascending hashes up to `limit`. A better structured document has a lower `rank`."""
 
     number: int
     rank: tuple[bool, bool, int, str]
@@ -187,7 +187,7 @@ class _Sketched(NamedTuple):
 
 
 def sketch(words: npt.NDArray[np.uint64]) -> bytes:
-    """Return the sketch of a document, as bytes of ascending uint32. `words` has the hashes of its words, (n,)."""
+    """Compute the sketch of a document from its word hashes, (n,). It consists of ascending uint32 hashes, as bytes."""
     runs = np.zeros(max(len(words) - _RUN_WORDS + 1, 0), np.uint64)
     for place in range(_RUN_WORDS):
         runs = (runs * np.uint64(0x9E3779B97F4A7C15)) ^ words[place : place + len(runs)]

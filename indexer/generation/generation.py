@@ -1,4 +1,4 @@
-"""Search a published generation, or those of several collections as one. This module imports no code of builds."""
+"""Search a published generation, or the generations of several collections together. Imports no code of builds."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from indexer.generation.manifest import DOCUMENTS, GENERATIONS, LEXICAL, RESTRIC
 from indexer.generation.rows import ROW, RowFacts, RowSet, ScoredRows, TermHits, TokenReader, read_array
 from indexer.generation.vectors import VectorReader
 
-MANY_CHUNKS = 300_000  # a search for words in a larger index takes longer than waking a thread
+MANY_CHUNKS = 300_000  # a search for words in a larger index is slow, and runs in another thread
 MAX_CACHED_FILTERS = 64
 
 Rows = npt.NDArray[np.int64]
@@ -107,7 +107,7 @@ class Generation:
         return self._find_headings(typed, limit, self.select(filter) if filter else None)
 
     def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
-        """Return the scores of rows, which `score` computes from the tokens of this generation."""
+        """Return the scores that `score` computes for rows from the tokens of this generation."""
         return score(self.tokens, rows)
 
     def collections(self, rows: Sequence[int]) -> list[str] | None:
@@ -115,7 +115,7 @@ class Generation:
         return None
 
     def row_facts(self, rows: Rows) -> RowFacts:
-        """Return the document number and the signature of each row; `rows` is int64 (n,)."""
+        """Return the document number and the similarity hash of each row; `rows` is int64 (n,)."""
         return RowFacts(self._rows["document"][rows], self._rows["signature"][rows])
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
@@ -129,7 +129,7 @@ class Generation:
             yield {"generation": self.manifest.id, **entry.facts, "passages": self.passages(entry.rows)}
 
     def entries(self, filter: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
-        """Yield documents without their passages: all, or only documents that match the filter and the id."""
+        """Yield documents without their passages. Skip documents that the filter excludes or that have another id."""
         return self._documents.entries(self.select(filter) if filter else None, id)
 
     def entry_of(self, chunk_id: str, filter: Filter | None = None) -> tuple[DocumentEntry, int] | None:
@@ -171,7 +171,7 @@ class JointGeneration(Generation):
             for number, better in each.twins.items()
         }
         self.lexical = JointReader([each.lexical for each in self._members])
-        # Only shows whether all generations have tokens. `score_tokens` uses the tokens of each generation.
+        # Not None if all generations have tokens. `score_tokens` does not use this reader, but one for each generation.
         self.tokens = self._members[0].tokens if all(each.tokens for each in self._members) else None
         self.read_query = self.lexical.read
         self.terms_take_long = self.lexical.count >= MANY_CHUNKS
@@ -200,14 +200,14 @@ class JointGeneration(Generation):
         return vectors
 
     def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
-        """Call `score` once for each generation with any of the rows, and return the scores of all rows."""
+        """Call `score` once for each generation that contains any of the rows. Return the scores of all rows."""
         scores = np.empty(len(rows), np.float32)
         for number, places, local_rows in _split(self._starts, rows):
             scores[places] = score(self._members[number].tokens, local_rows)
         return scores
 
     def row_facts(self, rows: Rows) -> RowFacts:
-        """Return the document number and the signature of each row."""
+        """Return the document number and the similarity hash of each row."""
         documents, signatures = np.empty(len(rows), np.int64), np.empty(len(rows), np.uint64)
         for number, places, local_rows in _split(self._starts, rows):
             facts = self._members[number].row_facts(local_rows)
@@ -256,7 +256,7 @@ class JointGeneration(Generation):
 
 
 def _split(starts: Rows, rows: Rows) -> Iterator[tuple[int, npt.NDArray[np.intp], Rows]]:
-    """Yield for each generation its index, the positions of its rows in `rows`, and its local row numbers."""
+    """For each generation with any of the rows, yield its index, its positions in `rows`, and its local row numbers."""
     numbers = np.searchsorted(starts, rows, side="right") - 1
     for number in np.unique(numbers).tolist():
         places = np.flatnonzero(numbers == number)

@@ -25,7 +25,7 @@ NAMES = dict(
 
 
 class Spoken(msgspec.Struct, frozen=True):
-    """A language of a generation, None if unknown. `broken` is the share of its word pieces that the model lacks."""
+    """A language (None if unknown), its number of passages, and the share of word pieces that the model lacks."""
 
     language: str | None
     passages: int

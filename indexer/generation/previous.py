@@ -90,7 +90,7 @@ def scan(index_dir: Path, generation_id: str) -> Iterator[ScannedDocument]:
 
 
 def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
-    """Convert the chunks of a page to sections, to split the page again although it can no longer be fetched."""
+    """Convert the chunks of a page that can no longer be fetched to sections, so that they can be split again."""
     return tuple(
         Section(
             tuple(chunk.section.split(SEPARATOR)) if chunk.section else (),
@@ -146,7 +146,7 @@ class PreviousGeneration:
         return record if record is not None and not record.noindex else None
 
     def page_behind(self, requested: str) -> PageRecord | None:
-        """Return the record of the page that was received for an address, even after redirects, or None."""
+        """Return the record of the page that was received for an address, directly or through redirects, or None."""
         return self._page("requested = ?1 AND requested != url", requested) or self.page(requested)
 
     def _page(self, condition: str, url: str) -> PageRecord | None:
@@ -169,7 +169,7 @@ class PreviousGeneration:
             last = rows[-1][0]
 
     def requested(self, source: str, prefix: str) -> list[str]:
-        """Return the requested addresses of a source's pages, if these and the final addresses begin with a prefix."""
+        """Return the requested addresses of a source. The requested and final address must both begin with `prefix`."""
         requested = (record.requested for record in self.pages(prefix) if record.source == source)
         return [url for url in requested if url.startswith(prefix)]
 
@@ -193,7 +193,7 @@ class PreviousGeneration:
         return bytes(hashes)
 
     def first_signatures(self, source: str) -> Iterator[tuple[int, str, int]]:
-        """Yield (number, address, signature of the first chunk) of every document of a source."""
+        """Yield (number, address, similarity hash of the first chunk) of every document of a source."""
         query = "SELECT id, url, first_row FROM documents WHERE source = ?"
         for number, url, row in self._database.rows(query, source):
             yield number, url, self.signatures(range(row, row + 1))[0]
@@ -239,7 +239,7 @@ class PreviousGeneration:
         return None if self._tokens is None else self._tokens.read(rows)
 
     def signatures(self, rows: range) -> list[int]:
-        """Return the signatures of the chunks in a range of rows."""
+        """Return the similarity hashes of the chunks in a range of rows."""
         return [int(number) for number in self._row_facts["signature"][rows.start : rows.stop]]
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Map the arrays of a generation into memory, and represent sets of rows.
 
-`rows.npy` has one entry for each chunk. For late interaction, `tokens.npy` has the signs of the dimensions of all
-tokens, and `token_offsets.npy` has the index of the first token of each chunk.
+`rows.npy` has one entry for each chunk. For late interaction, `tokens.npy` has the sign bits of the vectors of all
+tokens, and `token_offsets.npy` has the index of each chunk's first token in `tokens.npy`.
 """
 
 import os
@@ -49,7 +49,7 @@ class RowSet:
         ends = np.fromiter(chain.from_iterable(ranges), dtype=np.int64).reshape(-1, 2)
         if len(ends) and (ends.min() < 0 or ends.max() > total or (ends[:, 0] > ends[:, 1]).any()):
             raise ValueError(f"a range of rows is not between 0 and {total}")
-        # starts minus ends at each row; their cumulative sum is the number of ranges that contain the row
+        # at each row, ranges that start minus ranges that end; the cumulative sum is the number of ranges with the row
         steps = np.bincount(ends[:, 0], minlength=total + 1) - np.bincount(ends[:, 1], minlength=total + 1)
         return cls(np.cumsum(steps[:total]) > 0)
 
@@ -86,7 +86,7 @@ class TermHits(NamedTuple):
 
 
 class RowFacts(NamedTuple):
-    """Document numbers and text signatures of n chunks, two arrays (n,)."""
+    """Document numbers and signatures (similarity hashes) of n chunks, two arrays (n,)."""
 
     documents: npt.NDArray[np.integer]
     signatures: npt.NDArray[np.uint64]
@@ -129,7 +129,7 @@ def why_no_tokens(passages: int, broken: tuple[int, int], *, is_multilingual: bo
 
 
 class TokenWriter:
-    """Appends the tokens of passages to a file. It uses 4 bytes of memory for each passage."""
+    """Appends token vectors of passages to a file, as sign bits. It uses 4 bytes of memory for each passage."""
 
     def __init__(self, folder: Path) -> None:
         """Create the file; raises OSError."""
@@ -141,7 +141,7 @@ class TokenWriter:
         self._file.write(bytes(_HEADER_BYTES))
 
     def add(self, signs: Signs, counts: npt.NDArray[np.int32]) -> None:
-        """Append signs, uint8 (tokens, width / 8), and counts by passage, int32 (n,). Raises VectorError or OSError."""
+        """Append sign bits (tokens, width / 8) and token counts (n,) of n passages. Raises VectorError or OSError."""
         self._token_bytes = self._token_bytes or signs.shape[1]
         if signs.shape != (counts.sum(), self._token_bytes) or signs.dtype != np.uint8:
             expected = (int(counts.sum()), self._token_bytes)
@@ -151,7 +151,7 @@ class TokenWriter:
         self.count += len(counts)
 
     def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
-        """Return the signs and token counts of passages that have been added, by row. Raises OSError."""
+        """Return the sign bits and token counts of added passages, in the order of `rows`. Raises OSError."""
         counts = np.concatenate(self._counts)
         ends = counts.cumsum(dtype=np.int64)
         self._file.flush()
@@ -192,13 +192,13 @@ class TokenReader:
             raise corrupt(folder / TOKEN_OFFSETS, "does not match tokens.npy")
 
     def gather(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """Return all signs, the index of the first token of each row, int64 (n,), and the token counts, int32 (n,)."""
+        """Return the sign bits of all tokens, and for each row the index of its first token and its token count."""
         starts, ends = self._offsets[rows], self._offsets[rows + 1]
         if ((starts < 0) | (ends < starts) | (ends > len(self.signs))).any():  # the file was damaged after opening
             raise corrupt(self._path, "does not match tokens.npy")
         return self.signs, starts, (ends - starts).astype(np.int32)
 
     def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
-        """Return the signs and token counts of passages by row, in the form of the arguments of `TokenWriter.add`."""
+        """Return the sign bits and token counts of passages in the order of `rows`, as `TokenWriter.add` takes them."""
         _, starts, counts = self.gather(rows)
         return self.signs[spread(starts, counts)], counts

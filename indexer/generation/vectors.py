@@ -2,7 +2,7 @@
 
 Every index contains a store: the vectors as float16 codes in row order. Scores are always computed from the store, and
 the next build copies unchanged vectors from it. A `flat` index is only a store. A `pq` index also has 4-bit codes, and
-scans all of them to find candidates. An `ivf` index has the codes in lists, and scans those near the query.
+scans all of them to find candidates. An `ivf` index has 4-bit codes in lists, and scans only the lists near the query.
 """
 
 import math
@@ -41,7 +41,7 @@ _CANDIDATES_PER_HIT = 3
 _MIN_CANDIDATES = 150
 _CODES_PER_CALL = 1024
 _CANDIDATE_MARGIN = 1.3
-_MAX_ROWS_WITHOUT_SEARCH = 20_000  # up to here, scoring all allowed rows is faster than a search
+_MAX_ROWS_WITHOUT_SEARCH = 20_000  # scoring this many allowed rows takes as long as a search
 # With a filter, more lists are scanned, because the lists nearest to the query may contain few allowed rows.
 _FILTERED_LIST_SHARE = 0.25
 _FILTERED_CANDIDATE_FACTOR = 3
@@ -109,7 +109,7 @@ class VectorWriter:
         index.train(sample)
         self._filled(index)
         index.nprobe = min(_LISTS_PER_QUERY, nlist)
-        # Queries compare all centroids, which is faster in float16. The vectors were assigned to lists in float32.
+        # A query is compared with all centroids, which is faster in float16. Vectors were assigned to lists in float32.
         compact = _new_store(self._dimension)
         compact.add(exact.reconstruct_n(0, nlist))
         index.quantizer = compact
@@ -146,7 +146,7 @@ class VectorReader:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a file whose checksum was verified, because FAISS may crash on other bytes. Raises IndexCorrupt."""
+        """Open a file. Verify its checksum first, because FAISS may crash on a damaged file. Raises IndexCorrupt."""
         try:
             index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except (RuntimeError, MemoryError) as error:
@@ -170,7 +170,7 @@ class VectorReader:
         self.dimension = int(index.d)
         self._codes = faiss.rev_swig_ptr(store.codes.data(), self.count * store.code_size)
         self._codes = self._codes.reshape(self.count, store.code_size)
-        # touches every memory page, so that the first query is fast; the checksum has already read the file
+        # touch every memory page, so that the first query is fast; the file is cached since its checksum was verified
         self._codes.reshape(-1)[::_PAGE_BYTES].max(initial=0)
         self._params: dict[int, Any] = {}
         self._scratch = _Scratch()
@@ -214,7 +214,7 @@ class VectorReader:
         return numbers
 
     def _checked(self, numbers: Vectors) -> Vectors:
-        """Return the same numbers. Raises IndexCorrupt if one is not finite: the file was damaged after opening."""
+        """Return the same numbers. Raises IndexCorrupt if any is not finite: the file was damaged after opening."""
         if not np.isfinite(numbers).all():
             raise corrupt(self._path, "has a vector with NaN or infinity")
         return numbers
@@ -232,7 +232,7 @@ class VectorReader:
             depth = math.ceil(_CANDIDATE_MARGIN * count * allowed.total / allowed.count)
             rows = self.base.search(query, min(depth, self.count))[1][0]
             rows = np.sort(rows[allowed.contains(rows)])
-        # If the filter selects documents far from the query, too few candidates remain: score all allowed rows.
+        # If all allowed rows are far from the query, too few candidates remain. Then all allowed rows are scored.
         return rows if len(rows) >= min(count, allowed.count) else allowed.rows()
 
     def _score(self, query: Vectors, k: int, rows: Rows) -> ScoredRows:

@@ -56,10 +56,10 @@ class GenerationWriter:
     def add(
         self, document: Document, chunks: Sequence[Chunk], reused: tuple[Sequence[int], bytes] | None = None
     ) -> int:
-        """Store a document, and its chunks at the next rows. Return the signature of the first chunk.
+        """Store a document, and its chunks at the next rows. Return the similarity hash of the first chunk.
 
         The caller adds the vectors and tokens of the chunks later. For an unchanged document, `reused` has the
-        signatures of the chunks and the sketch of the document from the previous generation.
+        similarity hashes of the chunks, and the sketch by which `editions` detects duplicates.
         """
         terms = terms_of(document)
         if document.access != EVERYBODY:
@@ -120,7 +120,7 @@ class GenerationWriter:
 
 
 def signature(text: str) -> int:
-    """Return the 64-bit signature of a text. It ignores case, accents, punctuation and white space."""
+    """Return the signature of a text: a 64-bit similarity hash that ignores case, accents and punctuation."""
     return signature_of(word_hashes(text))
 
 
@@ -130,12 +130,12 @@ def word_hashes(text: str) -> npt.NDArray[np.uint64]:
 
 
 def signature_of(hashes: npt.NDArray[np.uint64]) -> int:
-    """Return the 64-bit signature of a text: a one-bit MinHash of its sequences of three words."""
+    """Return the signature of a text with these word hashes: 64 one-bit MinHashes of its sequences of three words."""
     shingles = np.zeros(max(len(hashes) - _SHINGLE_WORDS + 1, 1), dtype=np.uint64)
     for place, factor in enumerate(_WORD_FACTORS):
         products = hashes[place : place + len(shingles)] * factor
         shingles[: len(products)] += products
-    shingles ^= shingles >> np.uint64(32)  # mixes high bits into low bits, unlike the products
+    shingles ^= shingles >> np.uint64(32)  # mixes high bits into low bits, which multiplication does not
     lowest = (shingles[:, np.newaxis] * _BIT_FACTORS).min(axis=0)
     bits = (lowest * _BIT_FACTORS) >> np.uint64(63)
     return int.from_bytes(np.packbits(bits.astype(np.uint8), bitorder="little").tobytes(), "little")

@@ -1,4 +1,4 @@
-"""Decode the bytes of a document. Its encoding is declared by a byte order mark or a label, or it is guessed."""
+"""Decode the bytes of a document. If no byte order mark or label declares the encoding, it is guessed."""
 
 import codecs
 import re
@@ -51,8 +51,8 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
     """Decode a document by the Encoding Standard. Invalid bytes become U+FFFD, and a guess adds a reader note.
 
     The encoding comes from a byte order mark, or else from `charset`, which a server or mail declares, or else from the
-    XML declaration or <meta> of markup. Without a declaration, it is UTF-8 if few bytes are invalid. Otherwise it is
-    guessed. An XML declaration is removed.
+    XML declaration or <meta> of markup. Without a declaration, UTF-8 is assumed if few bytes are invalid in it.
+    Otherwise the encoding is guessed. An XML declaration is removed.
     """
     declared = _declared_encoding(body, charset, markup)
     name = declared or _guess_encoding(body, markup)
@@ -133,7 +133,7 @@ def _guess(body: bytes) -> str:
         return detected
     # single bytes above 127 between ASCII letters are accented Latin letters
     language = detect_language(decode_as("windows-1252", sample)) if detect_language else None
-    is_unsure = language in (None, "en")  # accented letters make English unlikely
+    is_unsure = language in (None, "en")  # English is a likely mistake, because it has few accents
     likely = _LATIN if is_unsure else _BY_LANGUAGE.get(language or "", _LATIN[:1])
     detected = detected if detected in likely else likely[0]
     return "cp850" if detected == "windows-1252" and _NOT_WINDOWS.search(sample) else detected
@@ -171,9 +171,9 @@ def decode_names(names: Iterable[bytes], *, is_dos: bool) -> list[str]:
 
 
 def _count_odd_letters(text: str) -> int:
-    """Count characters that are rare in names: signs, capitals after small letters, letters of two alphabets in a word.
+    """Count characters that are rare in names: symbols, capitals after small letters, and mixed alphabets in a word.
 
-    Compatibility characters, such as `º` and half-width katakana, count as signs.
+    Compatibility characters, such as `º` and half-width katakana, count as symbols.
     """
     return sum(
         not letter.isalpha()
@@ -205,7 +205,7 @@ _REFUSED = {"iso-2022-kr": "iso2022_kr", "csiso2022kr": "iso2022_kr", "hz-gb-231
 
 
 def encoding_name(label: str, *, is_page: bool = False) -> str | None:
-    """Return the name of the encoding for a label, to pass to `decode_as`, or None if the label is unknown."""
+    """Return an encoding name for `decode_as`, or None if the label is unknown. A page cannot use unsafe encodings."""
     label = label.strip("\t\n\f\r \"'")
     try:
         if encoding := webencodings.lookup(label):

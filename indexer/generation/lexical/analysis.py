@@ -38,14 +38,14 @@ STOP_WORDS = frozenset(
 )
 
 _MAX_WORD_CHARS = 64
-# Scripts without spaces between words (South-East Asian, Tibetan, Chinese, Japanese) or before particles (Korean). Each
-# character and each pair of adjacent characters is a term, which needs no dictionary.
+# Scripts without spaces between words (South-East Asian, Tibetan, Chinese, Japanese) or before particles (Korean). In
+# these scripts, each character and each pair of adjacent characters is a term, so no dictionary is needed.
 _SPACELESS = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff"
 )
-# Signs of Thai, Lao, Tibetan, Burmese and Khmer, which readers see as part of the letter before them. If they counted
-# as characters, nDCG@10 on XQuAD in Thai would be lower by 0.02.
+# Vowel signs and tone marks of Thai, Lao, Tibetan, Burmese and Khmer, which are part of the letter before them. If they
+# counted as characters, nDCG@10 on XQuAD in Thai would be lower by 0.02.
 _JOINED = (
     "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u0f71-\u0f87\u0f8d-\u0fbc"
     "\u102b-\u103e\u1056-\u1060\u17b4-\u17d3"
@@ -59,13 +59,13 @@ _MARKS = (
 _LETTERS = rf"[\w{_MARKS}{_SPACELESS}]+"
 _BARE_WORD = re.compile(_LETTERS)
 _BARE_ASCII_WORD = re.compile(r"\w+", re.ASCII)
-# `_SIGN` is a sign before a name (.NET, @property, $PATH, #include, %s, \d, <a) that follows no word or sign. `_OPTION`
-# and `_PAIR` are names that contain signs (-v, --no-cache, R&D, I/O). `_END` has signs after a name (C++, C#, A*, 18+).
-_SIGN = r"(?<![A-Za-z0-9_)\]}.@$#%\\<&-])(?:[.@$#%\\<]|\$\{)(?=[^\W\d]|_)"
+# `_PREFIX` matches a symbol before a name (.NET, @property, $PATH, #include, %s, \d, <a), but not after another word.
+# `_SUFFIX` matches symbols after a name (C++, C#, A*, 18+). `_OPTION` and `_PAIR` match -v, --no-cache, R&D and I/O.
+_PREFIX = r"(?<![A-Za-z0-9_)\]}.@$#%\\<&-])(?:[.@$#%\\<]|\$\{)(?=[^\W\d]|_)"
 _OPTION = r"(?<![\w-])--?[A-Za-z]\w*(?:-\w+)*"
 _PAIR = r"(?<![\w/&.])[A-Za-z]{1,2}[&/][A-Za-z]{1,2}(?![\w/&+#*])"
-_END = r"(?:[+\uff0b]{2}(?!\+)|[+#*\u266f\uff03\uff0b](?![A-Za-z0-9_+#*=]))"
-# Numbers with thousands separators, a fraction or both, but not versions, dates or addresses, which have more dots.
+_SUFFIX = r"(?:[+\uff0b]{2}(?!\+)|[+#*\u266f\uff03\uff0b](?![A-Za-z0-9_+#*=]))"
+# Numbers with thousands separators, a fraction or both. Versions, dates and IP addresses, with more dots, do not match.
 _THOUSANDS = (
     r"(?!0)\d{1,3}(?:(?:,\d{2,3})*,\d{3}|(?:\.\d{3})+|(?:['\u2019\u066c]\d{3})+|(?:[ \u00a0\u2009\u202f]\d{3})+)"
 )
@@ -75,7 +75,7 @@ _MAX_UNIT_LETTERS = 4
 _WITH_UNIT = re.compile(rf"([0-9]+)([^\W\d_]{{1,{_MAX_UNIT_LETTERS}}})")
 # Operators with space around them, such as ===, -> and ??
 _OPERATOR = r"(?<![^\s(\"'`\[])(?:[=!<>]==?|[-=]>|<=>|<<|>>|&&|\|\||\?\?|\?\.|:=|::|\*\*|//)(?![^\s)\"'`,.;:?\]])"
-# Emoji, arrows and mathematical signs. Joiners, variation selectors and skin tones after them are ignored.
+# Emoji, arrows and mathematical symbols. Joiners, variation selectors and skin tones after them are ignored.
 _PICTURE = (
     "[\u2190-\u2211\u2213-\u23ff\u2600-\u27bf\u2b00-\u2bff"
     "\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
@@ -84,19 +84,19 @@ _VARIANTS = "\u20e3\ufe0e\ufe0f\U0001f3fb-\U0001f3ff"
 _FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
 _PICTURES = f"{_FLAG}|{_PICTURE}[{_VARIANTS}]*(?:\u200d{_PICTURE}[{_VARIANTS}]*)*"
 _UNCOUNTED = re.compile(f"[{_VARIANTS}\u200c\u200d]+|(?<=^\\$){{")
-_END_SIGN = re.compile(_END)
+_SUFFIX_PATTERN = re.compile(_SUFFIX)
 _SINGLE_PICTURE = re.compile(f"{_FLAG}|{_PICTURE}")
 # These two subpatterns make the patterns below three times as fast without changing their matches.
 _FIRST = r"(?=[^\s,;()\[\]{}\"'`])"
 _PLAIN = r"\w{3,}+(?![+#*])"
 _ASCII_WORD = re.compile(
-    rf"{_FIRST}(?:{_NUMBER}|{_PLAIN}|{_PAIR}|{_OPTION}|(?:{_SIGN})?\w+{_END}?|{_OPERATOR})", re.ASCII
+    rf"{_FIRST}(?:{_NUMBER}|{_PLAIN}|{_PAIR}|{_OPTION}|(?:{_PREFIX})?\w+{_SUFFIX}?|{_OPERATOR})", re.ASCII
 )
 _WORD = re.compile(
     rf"{_FIRST}(?:{_NUMBER}|{_PAIR}|{_OPTION}|[{_SPACELESS}]+(?=[A-Za-z]{{1,16}}[+#\uff03\uff0b])|"
-    rf"(?:{_SIGN})?{_LETTERS}{_END}?|{_OPERATOR}|{_PICTURES})"
+    rf"(?:{_PREFIX})?{_LETTERS}{_SUFFIX}?|{_OPERATOR}|{_PICTURES})"
 )
-_FOREIGN_SIGN = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
+_FOREIGN_SYMBOL = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
 _SPACELESS_RUN = re.compile(f"[{_SPACELESS}]+")
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _HUMPED = re.compile(r"\b(?:[A-Z]*+[a-z0-9_]++[A-Z]|[A-Z]{2,}+[a-z])\w*", re.ASCII)
@@ -148,35 +148,35 @@ def rules_for(language: str | None) -> str:
 
 
 def all_rules(languages: Iterable[str]) -> tuple[str, ...]:
-    """Return the distinct results of `rules_for` for the languages of documents, in the same order."""
+    """Apply `rules_for` to the languages of documents, and return the distinct results in the same order."""
     return tuple(dict.fromkeys(map(rules_for, languages)))
 
 
 def words(text: str) -> re.Pattern[str]:
-    """Return the pattern that matches words, numbers and names with signs. ASCII texts have a faster pattern."""
+    """Return the pattern that matches words, numbers, symbols and names such as C++. ASCII texts have a faster one."""
     return _ASCII_WORD if text.isascii() else _WORD
 
 
 @lru_cache(8)  # consecutive passages share title and headings
 def find_words(text: str) -> list[str]:
-    """Return the words, numbers and names with signs in a text, in order."""
+    """Return the words, numbers, symbols and names such as C++ in a text, in order."""
     return words(text).findall(text)
 
 
 def bare_words(text: str) -> re.Pattern[str]:
-    """Return the pattern that matches words without signs in a text."""
+    """Return the pattern that matches only words, without symbols. ASCII texts have a faster one."""
     return _BARE_ASCII_WORD if text.isascii() else _BARE_WORD
 
 
-def has_sign(word: str) -> bool:
-    """Return whether a match of `words` contains a sign, such as C++ or ->."""
+def has_symbol(word: str) -> bool:
+    """Return whether a match of `words` contains symbols: characters other than letters, digits and underscores."""
     return not (word.isalnum() or word.isidentifier()) and _BARE_WORD.fullmatch(word) is None
 
 
-def sign_name(word: str) -> str:
-    """Return the search term for a match of `words` that contains a sign.
+def symbol_term(word: str) -> str:
+    """Return the search term for a match of `words` that contains a symbol.
 
-    A number becomes ASCII digits with a decimal point and without separators. A name is folded.
+    A number becomes ASCII digits without thousands separators, and with a point before a fraction. A name is folded.
     """
     if number := _read_number(word):
         integer = "".join(filter(str.isdecimal, fold(number["grouped"] or number["digits"])))
@@ -196,7 +196,7 @@ def is_grouped(word: str) -> bool:
 
 
 def words_within(word: str) -> list[str]:
-    """Return the words within a name with signs, or the single emoji in a sequence of emoji."""
+    """Return the words within a name with symbols (--no-cache), or the single emoji in a sequence of emoji."""
     bare = _BARE_WORD.findall(word)
     if not bare:
         pictures = _SINGLE_PICTURE.findall(word)
@@ -205,8 +205,8 @@ def words_within(word: str) -> list[str]:
 
 
 def _analyse(word: str, language: str) -> tuple[str, ...]:
-    if has_sign(word):
-        return (sign_name(word), *chain.from_iterable(TERMS[language][inner] for inner in words_within(word)))
+    if has_symbol(word):
+        return (symbol_term(word), *chain.from_iterable(TERMS[language][inner] for inner in words_within(word)))
     is_english = language == ENGLISH
     # the stemming rules of other languages need accents
     pieces = _PIECE.findall(fold(word) if is_english else fold_case(word))
@@ -267,7 +267,7 @@ _joined = _by_language(lambda word, language: " ".join(_analyse(word, language))
 
 
 def is_pair(term: str) -> bool:
-    """Return whether a term has more than one character. A letter with its attached signs is one character."""
+    """Return whether a term has more than one character. A letter with its attached marks is one character."""
     return _CHARACTER.fullmatch(term) is None
 
 
@@ -311,7 +311,7 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
         stop_words = list(filter(_is_stop_word[language].__getitem__, different)) if has_list else []
         clues = len(stop_words)
         if language == ENGLISH:
-            # Non-ASCII words are evidence against English. Many other languages have no list of stop words.
+            # Count non-ASCII words against English, because many other languages have no stop words to count for them.
             clues += sum(map(_ENGLISH_CLUES.__contains__, map(str.casefold, different)))
             clues -= len(different) - sum(map(str.isascii, different))
         weight = max(count, 1) * _LIKELIHOOD_RATIO_PER_CLUE ** min(clues, _MAX_CLUES)
@@ -324,8 +324,8 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
 def distinctive_pairs(words: Sequence[str], distinctive: Sequence[bool]) -> list[tuple[str, str]]:
     """Return pairs of neighbouring words that are distinctive as a phrase, although one or both are stop words.
 
-    In a short query, these are pairs such as "it support". In other queries, the stop word must follow a distinctive
-    word and be in capitals, as in "vitamin A".
+    In a short query, one word must be a stop word ("it support"), or both if the query has only stop words. In a longer
+    query, a stop word in capitals must follow a distinctive word ("vitamin A").
     """
     is_short = len(words) <= _MAX_SHORT_QUERY_WORDS
     none_clear = not any(distinctive)
@@ -353,14 +353,14 @@ _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # dying has the stem die, bu
 _CHANGED = ("e", "i", "y", "bl")  # stems whose last letter may change in a word: visibl in visibility
 # Translation table for ASCII texts: letters become lower case, and characters outside words become spaces.
 _SPACED = bytes(code if chr(code).isalnum() or chr(code) == "_" else ord(" ") for code in range(128)).lower().ljust(256)
-# Matches a Latin word, or one character of another script with its attached signs, such as voicing marks of kana.
+# Matches a Latin word, or one character of another script with its attached marks, such as voicing marks of kana.
 _UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOTALL)
 
 
 def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:
     """Return the spans of the words with a term in `marked`, in the order of the text; see `LexicalQuery.marked_in`."""
     rules = rules_for(language)
-    plain = text if text.isascii() else _FOREIGN_SIGN.sub(" ", text)
+    plain = text if text.isascii() else _FOREIGN_SYMBOL.sub(" ", text)
     beginnings, last_groups = _beginnings(marked)
     if rules == ENGLISH and beginnings and plain.isascii():
         spaced = plain.encode().translate(_SPACED) + b" "
@@ -373,8 +373,8 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
             continue
         if is_spaceless(match[0]):
             matches += _spans_within(marked, text, match)
-        elif has_sign(match[0]) and sign_name(match[0]) not in marked:
-            # only part of the match is marked: words in a name with signs, such as --no-cache, or single emoji
+        elif has_symbol(match[0]) and symbol_term(match[0]) not in marked:
+            # mark only part of the match: a word within a name such as --no-cache, or one emoji of a sequence
             pattern = bare_words(text)
             if not pattern.search(match[0]):
                 pattern = re.compile("|".join(words_within(match[0])))
@@ -398,7 +398,7 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str,
             start, end = spaced.rfind(b" ", 0, place) + 1, spaced.find(b" ", place)
             word = text[start:end]
             if not marked.isdisjoint(terms[word]) and not (
-                len(word) == 1 and word.isalpha() and _END_SIGN.match(text, end)
+                len(word) == 1 and word.isalpha() and _SUFFIX_PATTERN.match(text, end)
             ):
                 matches.add((start, end))
             place = spaced.find(beginning, end)
@@ -407,12 +407,12 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str,
 
 @lru_cache(maxsize=64)
 def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
-    """Return search strings. Each marked word in an ASCII text contains one of them. If terms have signs, return none.
+    """Return (search strings, number endings) for ASCII texts, or two empty lists if any term contains a symbol.
 
-    The strings do not match numbers with thousands separators, which `_SPACED` replaces by spaces. So the second list
-    has a space and the last three digits of each marked number.
+    Every marked word contains one of the search strings, except a number with thousands separators, because `_SPACED`
+    replaces the separators by spaces. Such a number contains a number ending: a space and its last three digits.
     """
-    if len(marked) > _MAX_SOUGHT_WORDS or any(map(has_sign, marked)):
+    if len(marked) > _MAX_SOUGHT_WORDS or any(map(has_symbol, marked)):
         return [], []
     # Every word begins with its stem, except that an ending may change the last letter of the stem.
     beginnings = sorted(

@@ -41,12 +41,12 @@ from indexer.generation.manifest import corrupt, guarded
 from indexer.generation.rows import RowSet, ScoredRows
 
 _MAX_TERMS = 32
-# A posting takes about 4 ns. The rarest terms of a query, with at most this many postings in total, select candidates.
-# The more frequent terms have less weight, and only add to the scores of the candidates.
+# A posting takes about 4 ns. So only the rarest terms of a query, with at most this many postings in total, select
+# candidates. More frequent terms have less weight, and only add to the scores of the candidates.
 _MAX_POSTINGS = 300_000
 _MIN_CANDIDATES = 64
 _MAX_ROWS_FOR_ALL_TERMS = 20_000
-_MAX_CORRECTION_RATIO = 5  # drops corrections that occur 5 times less often than the likeliest
+_MAX_CORRECTION_RATIO = 5  # drops corrections that occur 5 times less often than the likeliest one
 _FREQUENCY_CACHE = 1 << 16
 _QUERY_CACHE = 1 << 12
 _CORRECTION_CACHE = 1 << 12
@@ -62,7 +62,7 @@ class LexicalReader:
     """Searches a published folder through a memory map. Threads may search concurrently, without holding the GIL."""
 
     def __init__(self, folder: Path, languages: Sequence[str] = (ENGLISH,)) -> None:
-        """Open a folder with verified checksums. It may be deleted afterwards. `languages` are those of the writer.
+        """Open a folder with verified checksums, which may be deleted afterwards. `languages` are those of its chunks.
 
         Raises IndexCorrupt, or IndexUnwritable if a temporary folder cannot be created.
         """
@@ -84,7 +84,7 @@ class LexicalReader:
         self.folder = folder = folders[0]
         searcher, self._schema, self._segments = _open_folders(folders)
         self._search = guarded(folder, searcher.search)
-        # None of these may refer to this object: a reference cycle would keep its files open until garbage collection.
+        # These functions must not refer to this object: a reference cycle would delay closing the files.
         self._rows_at: Callable[[list[Any]], list[Any]] = partial(guarded(folder, searcher.fast_field_values), "row")
         doc_freq = guarded(folder, searcher.doc_freq)
         self.count: int = searcher.num_docs
@@ -302,11 +302,11 @@ class LexicalReader:
         return Query.boolean_query([(Occur.Must, query), self._language_test(languages)]) if is_elsewhere else query
 
     def _language_test(self, languages: frozenset[str]) -> tuple[Occur, Query]:
-        """Return a clause that matches documents in some languages of the index, but not in all of them."""
-        is_other = ENGLISH in languages  # documents in an unknown language follow the rules of English
-        listed = sorted(frozenset(self._languages) - languages if is_other else languages)
+        """Return a clause that matches documents in these languages, which must not be all languages of the index."""
+        is_negated = ENGLISH in languages  # unknown languages count as English, so exclude the other languages
+        listed = sorted(frozenset(self._languages) - languages if is_negated else languages)
         spoken = _any_of([self._term("term", f"language:{each}") for each in listed])
-        return Occur.MustNot if is_other else Occur.Must, Query.const_score_query(spoken, 0.0)
+        return Occur.MustNot if is_negated else Occur.Must, Query.const_score_query(spoken, 0.0)
 
     def _term(self, field: str, value: str | int) -> Query:
         return Query.term_query(self._schema, field, value, "basic")
@@ -316,7 +316,7 @@ class JointReader(LexicalReader):
     """Searches the folders of several readers as one index. An `EachFilter` has a filter for each folder."""
 
     def __init__(self, readers: Sequence[LexicalReader]) -> None:
-        """Open the folders of the readers again, which must still exist. Raises as `LexicalReader` does."""
+        """Open the folders of the readers again. They must still exist. Raises as `LexicalReader` does."""
         self._readers = readers
         self._open([each.folder for each in readers], [*chain(*(each.passages for each in readers))])
         self._first_rows = np.cumsum([0, *(each.count for each in readers)])[:-1]
@@ -333,7 +333,7 @@ class JointReader(LexicalReader):
         return any(each.is_known(each_filter, term) for each, each_filter in zip(self._readers, filters, strict=True))
 
     def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
-        """Raise the limit of hits until k of them are allowed, because Tantivy cannot test a filter for each folder."""
+        """Find more hits until k are allowed: Tantivy cannot apply an `EachFilter` (a filter for each folder)."""
         limit = k
         while True:
             scores, rows = super()._allowed(matching, limit, filter, allowed)
@@ -344,7 +344,7 @@ class JointReader(LexicalReader):
 
 
 def _cached(cache: dict[Key, Value], size: int, key: Key, make: Callable[[], Value]) -> Value:
-    """Return the cached value of a key, or call `make` and cache its result. A cache of `size` entries is cleared."""
+    """Return `cache[key]`. If the key is missing, clear the cache if it has `size` entries, then store `make()`."""
     value = cache.get(key)
     if value is None:
         if len(cache) >= size:
@@ -354,7 +354,7 @@ def _cached(cache: dict[Key, Value], size: int, key: Key, make: Callable[[], Val
 
 
 def _open_folders(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Schema, list[int]]:
-    """Open folders as one index through links in a temporary folder. Also return the number of segments of each."""
+    """Open folders as one index, by links in a temporary folder. Also return the number of segments of each folder."""
     segments: list[dict[str, Any]] = []
     counts = []
     links: dict[str, Path] = {}
@@ -405,5 +405,5 @@ def _any_of(queries: Iterable[Query]) -> Query:
 
 
 def _best_of(queries: Sequence[Query]) -> Query:
-    """Return a query that scores only the best match of several queries, such as the forms of a word."""
+    """Return a query whose score is the highest score of several queries, such as the forms of a word."""
     return queries[0] if len(queries) == 1 else Query.disjunction_max_query(queries)

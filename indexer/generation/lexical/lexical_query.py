@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from indexer.generation.lexical import analysis
-from indexer.generation.lexical.analysis import ENGLISH, TERMS, Cache, Passages, has_sign, sign_name, words
+from indexer.generation.lexical.analysis import ENGLISH, TERMS, Cache, Passages, has_symbol, symbol_term, words
 from indexer.generation.lexical.letters import fold
 from indexer.generation.lexical.pasted import MIN_PASTED_CHARS, error_lines
 from indexer.text.cleaning import visible, without_joiners
@@ -25,7 +25,7 @@ _QUOTED = re.compile(f"({_PHRASE})")
 _SYNTAX = re.compile(rf"[{_QUOTES}]|(?<!\S)-")
 # An excluded word has at least three letters, and a vowel if it is ASCII. Other words after a dash are options (-xzf).
 _EXCLUDED = re.compile(rf"(?<!\S)-({_PHRASE}|(?=[a-z]*[aeiouy]|[^a-z])[^\W\d_]\w{{2,}}(?:-\w+)*)(?!\S)", re.IGNORECASE)
-# Matches code and commands: brackets, operators, calls, options, and signs alone, except dashes and ampersands.
+# Matches code and commands: brackets, operators, calls, options, and isolated symbols except dashes and ampersands.
 _CODE = re.compile(
     r"[{}=;<>|\\$`]|\w\(|::|(?<!\S)--\w|(?<!\S)-\w{1,2}(?!\S)|(?<!\S)-\w++(?<=[A-Za-z]\d)(?!\S)|"
     r"(?<!\S)[()\[\].*/+~^%#@]+(?!\S)"
@@ -35,7 +35,7 @@ _NAME = re.compile(r"(?<![\w-])\w++(?:(?:[.-]|::|->)\w++)+")
 
 
 class ParsedQuery(NamedTuple):
-    """A query, split into optional words, required phrases and excluded parts. `meaning` lacks the excluded parts."""
+    """A query split into optional words, required phrases and excluded parts. `meaning` is all but excluded parts."""
 
     words: str
     required: tuple[str, ...]
@@ -48,7 +48,7 @@ def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> Pa
 
     Args:
         text: the typed or pasted text. In a traceback or log, only the lines that name errors are used.
-        is_option: returns whether a word after a dash is a command-line option. If one is, no word is excluded.
+        is_option: returns whether a word after a dash is a command-line option. If any is, no word is excluded.
     """
     is_plain = text.isascii() and text.isprintable()
     typed = text if is_plain else visible(text)
@@ -75,7 +75,7 @@ def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> Pa
     return ParsedQuery(words, tuple(phrases), tuple(excluded), without_joiners(meaning or text))
 
 
-# Maps folded words to the texts to search for instead. These include the words if they are searched for too.
+# Maps folded words to the texts to search for instead. To search for the words too, include them in the texts.
 Synonyms = Mapping[tuple[str, ...], Sequence[str]]
 # Maps a term to the languages whose stemming rules produce it. Terms that all languages produce are omitted.
 Rules = Mapping[str, frozenset[str]]
@@ -91,7 +91,7 @@ Readings = tuple[Terms, ...]  # the terms of a phrase in each language, without 
 
 
 class Clause(NamedTuple):
-    """A required or excluded word or phrase. A chunk must have one of the `readings`. Phrases have no `rules`."""
+    """A required or excluded word or phrase. It matches if any of its `readings` does. Phrases have no `rules`."""
 
     readings: Readings
     text: str
@@ -113,8 +113,8 @@ class QueryExpansion(NamedTuple):
 class Lookups(NamedTuple):
     """Functions that look words up in an index.
 
-    `is_known` returns 0 if no passage has a term. For an unknown word, `is_word` returns whether it is spelled
-    correctly, `corrections` its corrections, the likeliest first, and `compounds` the words that begin or end with it.
+    `is_known` returns 0 if no passage has a term. For an unknown word, `is_word` returns whether its spelling is
+    correct, `corrections` returns similar words, likeliest first, and `compounds` words that begin or end with it.
     `has_phrase` returns whether any passage contains these words as a phrase.
     """
 
@@ -195,10 +195,10 @@ def read_query(
             each = [tuple(dict.fromkeys(chain(*forms_of[other]))) for other in substitute.words]
             forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
             compounds += [substitute.words] if substitute.is_split else []
-        elif lookups and len(distinctive) > 1 and not word.isalnum() and has_sign(word):
-            # A sign alone is dropped if the index lacks it, and so is a name whose inner words are searched for too.
+        elif lookups and len(distinctive) > 1 and not word.isalnum() and has_symbol(word):
+            # If the index lacks a symbol, drop it. If it lacks a name whose words are searched for too, drop the name.
             is_dispensable = analysis.words_within(word) or not any(map(str.isalpha, word))
-            if is_dispensable and not lookups.is_known(sign_name(word)):
+            if is_dispensable and not lookups.is_known(symbol_term(word)):
                 continue
         optional |= dict.fromkeys(forms)
     if lookups is not None and len(expanded.words) > 1 and not analysis.is_spaceless(parsed.words):
@@ -243,8 +243,8 @@ def read_query(
 
 
 def _is_option(lookups: Lookups, languages: Languages, word: str) -> bool:
-    """Return whether a word after a dash is an option: the index has it with the dash, or lacks it without."""
-    if lookups.is_known(sign_name(f"-{word}")):
+    """Return whether a word after a dash is an option: the index has it with the dash, or lacks the word itself."""
+    if lookups.is_known(symbol_term(f"-{word}")):
         return True
     return not any(_has_word(lookups, languages, each) for each in analysis.find_words(word))
 
@@ -254,7 +254,7 @@ def _has_word(lookups: Lookups, languages: Languages, word: str) -> bool:
 
 
 def _names(text: str) -> list[list[str]]:
-    """Return the words of each compound name, such as os.path. Skip hyphenated words that are not the whole text."""
+    """Return the words of each compound name, such as os.path. Skip a hyphenated word unless it is the whole text."""
     names = [name[0] for name in islice(_NAME.finditer(text), _MAX_CLAUSES)]
     likely = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
     return [analysis.find_words(name)[:_MAX_PHRASE_WORDS] for name in likely]
@@ -276,8 +276,8 @@ def _joined_neighbours(
 class _Expanded(NamedTuple):
     """The words of a query after synonym rules have been applied.
 
-    `alternatives` maps a word to its synonyms of one word. `phrases` has the synonyms of several words. `also` has each
-    text that a rule matched, with all its synonyms.
+    `alternatives` maps a word to its one-word synonyms. `phrases` has all longer synonyms. `also` has each text that
+    matched a rule, with all its synonyms.
     """
 
     words: list[str]
@@ -305,7 +305,7 @@ def _expand(typed: list[str], synonyms: Synonyms) -> _Expanded:
         alternatives = [other for other in synonyms[key] if folded_words(other) != key]
         single = tuple(other for other in alternatives if len(folded_words(other)) == 1)
         expanded.phrases.extend(other for other in alternatives if len(folded_words(other)) > 1)
-        if len(alternatives) < len(synonyms[key]):  # the rule keeps the words of the query
+        if len(alternatives) < len(synonyms[key]):  # the words are among their own synonyms, so keep them
             expanded.words.extend(matched if size == 1 else (*matched, *single))
             if size == 1:
                 expanded.alternatives[matched[0]] = single
@@ -331,7 +331,7 @@ class _Substitute(NamedTuple):
 
 
 class _Corrector(dict[str, _Substitute | None]):
-    """A dict that finds substitutes for unknown words of a query. Known words and words over the limit map to None."""
+    """A dict that finds substitutes for unknown words of a query. Known words and words beyond a limit map to None."""
 
     def __init__(self, lookups: Lookups, languages: Languages) -> None:
         self._lookups = lookups
@@ -392,7 +392,7 @@ class _Corrector(dict[str, _Substitute | None]):
 
 
 def readings_of(phrase: Sequence[str], languages: Languages) -> Readings:
-    """Return the distinct sequences of terms of a phrase, by the stemming rules of each language."""
+    """Return the terms of a phrase by the stemming rules of each language, without duplicates."""
     readings = (tuple(chain(*map(TERMS[language].__getitem__, phrase))) for language in languages)
     return tuple(filter(None, dict.fromkeys(readings)))
 
@@ -425,8 +425,8 @@ def _distinctive_words(
 
     If no word is distinctive and `or_stop_words` is true, all words count as distinctive.
     """
-    # Words within names with signs may be distinctive too, but are not corrected.
-    names = [word for word in filter(has_sign, typed) if not analysis.is_grouped(word)]
+    # Words within names such as --no-cache may be distinctive too, but are not corrected.
+    names = [word for word in filter(has_symbol, typed) if not analysis.is_grouped(word)]
     name_words = [inner for name in names for inner in analysis.words_within(name)]
     distinctive = analysis.are_distinctive([*typed, *name_words], passages, text)
     all_count = or_stop_words and not any(distinctive)
@@ -437,9 +437,9 @@ def _distinctive_words(
 
 def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
     """Split a word into terms. Return for each term its forms by the stemming rules of these languages."""
-    if has_sign(word):
-        return ((sign_name(word),),)
-    if analysis.is_spaceless(word):  # pairs of characters are more distinctive than single characters
+    if has_symbol(word):
+        return ((symbol_term(word),),)
+    if analysis.is_spaceless(word):  # prefer pairs of characters, which are more distinctive
         terms = TERMS[ENGLISH][word]
         return tuple((term,) for term in terms if analysis.is_pair(term)) or tuple((term,) for term in terms)
     forms = zip_longest(*(TERMS[each][word] for each in languages), fillvalue="")

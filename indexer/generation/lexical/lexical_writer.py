@@ -55,7 +55,7 @@ class LexicalWriter:
         """Add a chunk.
 
         Args:
-            row: row of the chunk, from 0, which searches return.
+            row: row number of the chunk, from 0. Searches return it.
             section: heading path; if it starts with the title, the title is not indexed twice.
             terms: terms for filters, from `filter.terms_of`.
             language: language of the document.

@@ -66,10 +66,10 @@ def error_lines(text: str) -> str:
 
 
 def nearest_sentences(text: str, measure: Callable[[Sequence[str]], npt.NDArray[np.float32]]) -> str:
-    """Return the sentences of a long text with nearly the highest similarity to a passage, in order.
+    """Return the sentences of a long text that are the most similar to any passage, in their original order.
 
-    Without this, the greeting and background in an email outweigh the question. `measure` returns the similarity of
-    each sentence to its nearest passage, float32 (n,).
+    Otherwise the greeting and background in an email would outweigh the question. `measure` returns the similarity of
+    each sentence to the passage nearest to it, float32 (n,). Sentences with 90 % of the highest similarity are kept.
     """
     sentences = [each.strip() for each in split_sentences(text) if len(each.encode()) >= _MIN_SENTENCE_BYTES]
     if len(sentences) < 2:
@@ -80,7 +80,7 @@ def nearest_sentences(text: str, measure: Callable[[Sequence[str]], npt.NDArray[
 
 
 def _is_log(lines: list[str]) -> bool:
-    """Return whether lines are a log: many words have digits or signs, or most lines begin with the same word."""
+    """Return whether lines are a log: many words have digits or symbols, or most lines begin with the same word."""
     words = " ".join(lines).split()
     if sum(_PLAIN_WORD.fullmatch(word) is None for word in words) >= _MIN_NON_WORD_SHARE * len(words):
         return True

@@ -2,12 +2,12 @@
 
 All files are mapped into memory. Words are sorted by length: `word-lengths.npy`. `word-counts.npy` has the number of
 passages with each word. `word-folded.npy` has the letters of all words without accents, `word-written.npy` with
-accents. Edits are counted only for words whose 32-bit mask of letters is similar, which takes less time. Two edits are
-tried only for frequent words, because a rare word is seldom the intended one.
+accents. Counting edits is slow, so words with very different letters are skipped by comparing 32-bit masks. Two edits
+are tried only for frequent words, because a rare word is seldom the intended one.
 
-A title or heading completes a typed text that matches it from the beginning of any word. `heading-texts.npy` has the
+A title or heading completes a typed text if the text occurs in it at the beginning of a word. `heading-texts.npy` has
 titles and headings as they are written, `heading-folded.npy` their folded words, in UTF-8 with a line feed after each.
-`heading-uses.npy` has an entry for each heading of each document: its number, first row, and whether it is the title.
+`heading-uses.npy` has an entry for each heading of each document: heading number, first row, whether it is the title.
 """
 
 from array import array
@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from indexer.generation.lexical.analysis import bare_words, has_sign, is_spaceless, words_within
+from indexer.generation.lexical.analysis import bare_words, has_symbol, is_spaceless, words_within
 from indexer.generation.lexical.letters import fold, fold_case
 from indexer.generation.manifest import corrupt
 from indexer.generation.rows import RowSet, read_arrays
@@ -86,9 +86,9 @@ class VocabularyWriter:
         counts: Counter[str] = Counter()
         accented: dict[str, tuple[int, str]] = {}
         for word, count in self._counts.items():
-            for spelled in words_within(word) if has_sign(word) else (word,):
+            for spelled in words_within(word) if has_symbol(word) else (word,):
                 if (folded := fold(spelled)) == spelled:
-                    folded = spelled  # keeps one object: an equal copy takes 60 bytes
+                    folded = spelled  # reuse the object, because an equal copy takes 60 bytes
                 if not _is_word(folded):
                     continue
                 counts[folded] += count
@@ -124,7 +124,7 @@ class Vocabulary:
 
         They are sorted by the number of edits, then by the number of passages. An edit inserts, deletes or replaces a
         letter, or exchanges two neighbours. A word of 4 to 7 letters may have one edit, and a longer word two. Words
-        with digits or signs are not corrected.
+        with digits or symbols are not corrected.
         """
         if not _is_word(word := fold(word)):
             return []
@@ -135,7 +135,7 @@ class Vocabulary:
             if edits > 1:
                 for shorter, longer in (sorted((word, fold(each.word)), key=len) for each in corrections):
                     if longer.startswith(shorter) or longer.endswith(shorter):
-                        return []  # "cultured" is no correction of "uncultured"
+                        return []  # a prefix is no misspelling: "uncultured" does not mean "cultured"
             likely = [each for each in corrections if each.passages > 1 or not many or each.word[0] == word[0]]
             if likely:
                 return sorted(likely, key=_likelihood)[:_MAX_CORRECTIONS]
@@ -144,10 +144,10 @@ class Vocabulary:
     def compounds(self, stem: str, *, allow_any_rest: bool) -> list[Correction]:
         """Return up to eight words of the index that begin or end with a stem, the most frequent first.
 
-        At the end of a word, an ending of up to three letters may follow the stem.
+        If the stem is at the end of a word, up to three letters may follow it, such as a plural ending.
 
         Args:
-            stem: a folded and stemmed word. Under four letters, it has no compounds: too many words contain it.
+            stem: a folded and stemmed word. A stem under four letters has no compounds: too many words contain it.
             allow_any_rest: whether any letters may form the rest of the word, for languages that write compounds as
                 one word. Otherwise the rest must be a word of the index.
         """
@@ -183,7 +183,7 @@ class Vocabulary:
         letters = _letters(word)
         first, last = np.searchsorted(self._lengths, [len(word) - max_edits, len(word) + max_edits + 1])
         mask = np.bitwise_or.reduce(np.uint32(1) << (letters & 31).astype(np.uint32))
-        are_alike = np.bitwise_count(self._masks[first:last] ^ mask) <= 2 * max_edits  # an edit changes two bits
+        are_alike = np.bitwise_count(self._masks[first:last] ^ mask) <= 2 * max_edits  # an edit changes up to two bits
         if max_edits > 1:
             are_alike &= self._counts[first:last] >= self._min_count_for_two_edits
         places = np.flatnonzero(are_alike) + first
@@ -197,9 +197,9 @@ class Vocabulary:
             yield Correction(text, int(edits[near]), int(self._counts[places[near]]))
 
 
-def likeliest(vocabularies: Sequence[Callable[..., list[Correction]]], *call: Any, **options: Any) -> list[Correction]:
-    """Call the same method of several vocabularies, and merge the results as if they were one vocabulary."""
-    returned = [look_up(*call, **options) for look_up in vocabularies]
+def likeliest(methods: Sequence[Callable[..., list[Correction]]], *args: Any, **options: Any) -> list[Correction]:
+    """Call the same method of several vocabularies, and merge the corrections as if from one vocabulary."""
+    returned = [method(*args, **options) for method in methods]
     passages = Counter[tuple[int, str]]()
     for each in chain(*returned):
         passages[each.edits, each.word] += each.passages
@@ -301,7 +301,7 @@ class Headings:
     def find(self, typed: str, count: int, allowed: RowSet | None = None) -> list[Heading]:
         """Return titles and headings of allowed rows that complete a typed text, the likeliest first.
 
-        Those that begin with the text come before those in which a later word begins with it. In each of these groups,
+        Those that begin with the text come first, then those in which a later word begins with it. Within both groups,
         headings that many documents share come last, titles come before headings, and short texts before long ones.
         """
         if not (begun := " ".join(typed_words(typed))):
@@ -336,7 +336,7 @@ class Headings:
         return keys[order], places[order]
 
     def _beginning(self, text: str) -> npt.NDArray[np.int64]:
-        """Return the offsets of the words in `_folded` at which a text begins."""
+        """Return the offsets of the words in `_folded` at which this text occurs."""
         begun = text.encode()
         keys, places = self._words
         low = int.from_bytes(begun[:2].ljust(2, b"\0"), "big")

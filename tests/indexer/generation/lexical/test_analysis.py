@@ -5,7 +5,7 @@ from pydoc_data.topics import topics
 
 import pytest
 
-from indexer.generation.lexical.analysis import STEMMERS, TERMS, has_sign, is_stop_word, spans, terms_in, words
+from indexer.generation.lexical.analysis import STEMMERS, TERMS, has_symbol, is_stop_word, spans, terms_in, words
 from indexer.generation.lexical.lexical_query import read_query
 
 
@@ -184,8 +184,8 @@ def word_by_word(query: str, text: str) -> list[tuple[int, int]]:
     found = []
     for match in words(text).finditer(text):
         if not marked.isdisjoint(TERMS["en"][match[0]]):
-            parts = [match] if not has_sign(match[0]) else re.finditer(r"\w+", match[0], re.ASCII)
-            at = match.start() if has_sign(match[0]) else 0
+            parts = [match] if not has_symbol(match[0]) else re.finditer(r"\w+", match[0], re.ASCII)
+            at = match.start() if has_symbol(match[0]) else 0
             found += [(at + part.start(), at + part.end()) for part in parts if marked & {*TERMS["en"][part[0]]}]
     return found
 
