@@ -195,7 +195,7 @@ def _is_short_box(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
     """Return whether an element is short, has a form or a class of furniture, and has no code, lists or tables."""
     size = sizes[id(element)]
     kind = "" if size.prose else kind_of(element)
-    is_named = kind if is_article or size.linked else kind == "strong"  # weak names, such as "date", may be text
+    is_named = kind if is_article or size.linked else kind == "strong"  # text may have a class such as "date"
     is_form = (element.name == "form" or element.contains(("form",))) and element.contains(FIELDS)
     is_short = size.text < _MAX_BOX_CHARS and not size.has_h1
     return is_short and bool(is_named or is_form) and not element.contains(_CONTENT)

@@ -18,7 +18,7 @@ _EDGE_TOLERANCE_POINTS = 3.0
 _MIN_CARD_LINES = 6
 _BASE_TOLERANCE_POINTS = 0.7
 _MIN_FULL_WIDTH = 0.55  # minimum length of the median line, as a share of the column's width
-_NEAR_PAGES = 4  # pages before and after to compare, as running heads differ by side and chapter
+_NEAR_PAGES = 4  # pages before and after to compare; left and right pages and chapters differ in their heads
 _EDGE_HEIGHT_SHARE = 0.17
 _MIN_WORDS = 30
 _HEIGHT_TOLERANCE_POINTS = 6.0
@@ -43,7 +43,7 @@ def _order_columns(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
 
 
 def _column_gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the x positions of the column border, the left edge and the right edge, or None if there is one column."""
+    """Return the x positions of the border between two columns and of their outer edges. Return None for one column."""
     prose = sorted((unit for unit in units if unit.is_prose), key=lambda unit: unit.x0)
     if len(prose) < 2 * _MIN_LINES:
         return None
@@ -69,7 +69,7 @@ def _column_gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
 
 
 def _empty_strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the x positions of an empty strip between unrelated texts, the left edge and the right edge, or None."""
+    """Return the x positions of an empty strip between two texts and of their outer edges. Return None for one text."""
     if len(units) < 2 * _MIN_CARD_LINES:
         return None
     ordered = sorted(units, key=lambda unit: unit.x0)
@@ -143,7 +143,7 @@ def _split_bands(
 
 
 class Edge(NamedTuple):
-    """A row near the top or bottom of a page. The outermost row has depth 0. `is_apart`: a gap precedes the text."""
+    """A row at the top or bottom of a page. The outermost has depth 0. `is_apart`: a gap separates it from the text."""
 
     is_top: bool
     depth: int
@@ -182,8 +182,8 @@ def _running_lines(
 ) -> set[int]:
     """Return the Python `id` of each line of a page that is part of a running head or foot.
 
-    The page is not compared with `similar_pages`, whose layout is the same, because forms repeat all text. With up to
-    3 pages, only page numbers count. On a short page, a row with letters may be a title, and counts only if it recurs.
+    The page is not compared with `similar_pages`, which may be pages of the same form and repeat its text. If there are
+    at most 3 pages, only page numbers count. On a short page, a row with letters may be a title: it counts if repeated.
     """
     if count <= 3:
         outer = [edge for edge in edges[page] if not edge.depth and _is_page_number(edge.text, page + 1, count)]
@@ -204,7 +204,7 @@ def _running_lines(
 
 def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
     """Return whether a row recurs in `candidates`: `(distance in pages, row)` for each row of the other pages."""
-    if edge.depth and not edge.is_apart:  # an inner row without a gap may be text that forms repeat
+    if edge.depth and not edge.is_apart:  # part of the text, which pages of a form may share
         return False
     near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE_POINTS]
     if is_short and any(map(str.isalpha, edge.text)):

@@ -45,8 +45,8 @@ Sequenced = tuple[Glyph | None, bool]  # glyph, or None for a space; whether it 
 def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
     """Return whether a page is read from right to left, and the words of the page.
 
-    A page is read from right to left if a third of its letters are, because names and addresses are often in Latin
-    letters. On such a page, x coordinates are negated, so that they increase in reading order.
+    A page is read from right to left if a third of its letters are: its names and addresses are often in Latin letters.
+    On such a page, x coordinates are negated, so that they increase in reading order.
     """
     kinds = _bidi_kinds(glyphs)
     from_the_right = 2 * kinds.count("R") >= kinds.count("L")
