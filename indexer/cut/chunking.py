@@ -49,7 +49,7 @@ class Chunker:
         self._cache = TokenCache(embedder.tokenizer)
         self._room = embedder.max_length - embedder.tokenizer.count([""], "document")[0]
         if self._room < 2 * _MIN_TEXT_TOKENS:
-            raise ConfigError(f"the model reads only {embedder.max_length} tokens, too few for passages: use another")
+            raise ConfigError(f"the model accepts only {embedder.max_length} tokens, too few for passages")
         self._max_context_tokens = int(self._room * _MAX_CONTEXT_SHARE)
 
     def split(self, document: Document) -> list[Chunk]:

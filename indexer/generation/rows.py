@@ -102,7 +102,7 @@ def read_array(path: Path, dtype: npt.DTypeLike, dimensions: int = 1) -> npt.NDA
     except Exception as error:  # NumPy's header parser can raise any error of Python's tokenizer
         raise corrupt(path, "is not a readable array") from error
     if array.dtype != dtype or array.ndim != dimensions or not array.flags.c_contiguous:
-        raise corrupt(path, "is an array of another type or shape")
+        raise corrupt(path, "is an array of the wrong type or shape")
     return array
 
 
@@ -145,7 +145,7 @@ class TokenWriter:
         self._token_bytes = self._token_bytes or signs.shape[1]
         if signs.shape != (counts.sum(), self._token_bytes) or signs.dtype != np.uint8:
             expected = (int(counts.sum()), self._token_bytes)
-            raise VectorError(f"the embedder gave tokens of shape {signs.shape}, not {expected}; check the model")
+            raise VectorError(f"the embedder returned tokens of shape {signs.shape}, not {expected}; check the model")
         self._file.write(np.ascontiguousarray(signs).data)
         self._counts.append(counts.astype(np.int32))
         self.count += len(counts)

@@ -65,13 +65,13 @@ class VectorWriter:
         """Append vectors, float32 (n, dimension). Raises VectorError for a wrong shape, NaN or huge numbers."""
         if vectors.ndim != 2 or vectors.shape[1] != self._dimension:
             raise VectorError(
-                f"the embedder gave vectors of shape {vectors.shape}, not (n, {self._dimension}); check the model"
+                f"the embedder returned vectors of shape {vectors.shape}, not (n, {self._dimension}); check the model"
             )
         are_good = np.all(np.abs(vectors) <= _LARGEST, axis=1)
         if not are_good.all():
             raise VectorError(
-                f"the embedder gave a NaN, infinite or huge value in vector {self.count + int(np.argmin(are_good))}; "
-                "check the model, or try another precision"
+                f"the embedder returned a NaN, infinite or huge value in vector {self.count + int(np.argmin(are_good))}"
+                "; check the model, or try another precision"
             )
         self._store.add(np.ascontiguousarray(vectors, dtype=np.float32))
 

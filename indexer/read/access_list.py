@@ -63,7 +63,7 @@ def readers_of(fields: object) -> Readers:
         for text in [texts] if isinstance(texts, str) else texts:
             name = folded(visible(text)) if isinstance(text, str) else ""
             if not 0 < len(name) <= MAX_NAME_LENGTH:
-                raise ValueError(f"names of an access list are text of 1 to {MAX_NAME_LENGTH} characters: {text!r:.40}")
+                raise ValueError(f"names in an access list have 1 to {MAX_NAME_LENGTH} characters: {text!r:.40}")
             names.add(f"{_KINDS[kind]}:{name}")
     if len(names) > MAX_NAMES:
         raise ValueError(f"an access list must have at most {MAX_NAMES} names, not {len(names):,}")

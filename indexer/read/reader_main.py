@@ -137,7 +137,7 @@ def _note_lists(content: Extraction) -> Extraction:
     sections = content.sections[:_SECTIONS_SEARCHED]
     texts = list(filter(str.strip, map(_outside_code, sections))) or [section.text for section in sections]
     if content.declared.access is None and looks_like_list("\n".join(texts)):
-        reader_notes.add("text that looks like an access list: lists count only in front matter and .access.toml")
+        reader_notes.add("text that looks like an access list: a list is valid only in front matter and .access.toml")
     return content
 
 

@@ -82,7 +82,7 @@ def test_ids_are_stable_and_unique() -> None:
 
 
 def test_a_model_too_short_to_be_of_use() -> None:
-    with pytest.raises(ConfigError, match="reads only 20 tokens"):
+    with pytest.raises(ConfigError, match="accepts only 20 tokens"):
         Chunker(DummyEmbedder(max_length=20), 200)
 
 
