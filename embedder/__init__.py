@@ -1,6 +1,6 @@
-"""Text in, unit vectors out, on a CPU.
+"""Convert texts to embedding vectors on a CPU.
 
-`Embeddings` is loaded on first use, so that importing `embedder.errors` does not import LangChain.
+`Embeddings` is imported on first access, so that importing `embedder.errors` does not import LangChain.
 """
 
 from typing import TYPE_CHECKING, Any

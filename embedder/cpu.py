@@ -1,7 +1,7 @@
-"""Detect the processor and its instruction sets, and set variables for torch before it is imported.
+"""Detect the processor and its instruction sets, and set environment variables for torch before it is imported.
 
-Features come from the C library and the kernel, never from /proc/cpuinfo. In a container, an emulator or a virtual
-machine, that file may describe another processor, and it omits restrictions of this process.
+Features are read from the C library and the kernel, never from /proc/cpuinfo. In a container, an emulator or a virtual
+machine, /proc/cpuinfo may describe another processor, and it does not show restrictions of this process.
 """
 
 import ctypes
@@ -14,14 +14,14 @@ from pathlib import Path
 
 from embedder.errors import EmbedderError
 
-ISA_VARIABLE = "PILOTLIGHT_ISA"  # not a setting, because the processor is detected before flags are read
-# machine, "" for all → variables that torch reads at import; for Arm, from the AWS Graviton technical guide
+ISA_VARIABLE = "PILOTLIGHT_ISA"  # an environment variable, because command-line flags are parsed later
+# machine ("" means every machine) → environment variables for torch. Arm values are from the AWS Graviton guide.
 _FOR_TORCH = {
     "": {
-        "TOKENIZERS_PARALLELISM": "true",  # any value also silences the warning after a fork
-        # An idle thread of GNU OpenMP would otherwise spin for milliseconds and keep its core busy.
+        "TOKENIZERS_PARALLELISM": "true",  # if this is set, tokenizers does not warn after a fork
+        # By default, an idle thread of GNU OpenMP spins for milliseconds and keeps its core busy.
         "GOMP_SPINCOUNT": "1000",
-        "LRU_CACHE_CAPACITY": "1024",  # oneDNN primitives cached by each thread, one for each shape
+        "LRU_CACHE_CAPACITY": "1024",  # oneDNN primitives cached in each thread, one for each tensor shape
     },
     "aarch64": {"DNNL_DEFAULT_FPMATH_MODE": "BF16", "THP_MEM_ALLOC_ENABLE": "1"},
 }
@@ -30,7 +30,7 @@ _AVX2 = frozenset({"avx2", "fma"})
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
 _AVX512_VNNI = _AVX512 | {"avx512_vnni"}
 _AVX512_BF16 = _AVX512_VNNI | {"avx512_bf16"}
-# Richest first. A package needs all features of its instruction set, so the name of the set is part of its key.
+# Instruction set → required features, from most features to fewest. A compiled package needs all features of its set.
 X86_ISAS = {
     "amx": _AVX512_BF16 | {"amx_tile", "amx_bf16", "amx_int8"},
     "avx512_bf16": _AVX512_BF16,
@@ -47,11 +47,11 @@ ARM_ISAS = {
 GENERIC = "generic"
 BF16_ISAS = frozenset({"amx", "avx512_bf16", "neon_mmla"})
 INT8_ISAS = BF16_ISAS | {"avx512_vnni", "avx_vnni", "neon_dot"}
-# "avx512_bf16" is the default only on AMD, which alone has SSE4A. On Intel, vdpbf16ps is slower than fp32
-# multiply-adds: 53 against 88 GMAC/s for a core of a Xeon with AMX.
-_CHOSEN_WITH = {"avx512_bf16": frozenset({"sse4a"})}
+# Only AMD processors have SSE4A, and use "avx512_bf16" by default. On Intel, vdpbf16ps is slower than fp32
+# multiply-adds: 53 against 88 GMAC/s on one core of a Xeon with AMX.
+_NEEDED_BY_DEFAULT = {"avx512_bf16": frozenset({"sse4a"})}
 
-# feature → index of glibc's leaf, register (eax, ebx, ecx, edx), bit
+# feature → index of the cpuid leaf in glibc, index of the register in (eax, ebx, ecx, edx), bit
 _X86_BITS = {
     "fma": (0, 2, 12), "f16c": (0, 2, 29), "avx2": (1, 1, 5), "avx512f": (1, 1, 16), "avx512dq": (1, 1, 17),
     "avx512bw": (1, 1, 30), "avx512vl": (1, 1, 31), "avx512_vnni": (1, 2, 11), "amx_bf16": (1, 3, 22),
@@ -60,8 +60,8 @@ _X86_BITS = {
 }  # fmt: skip
 _AMX = frozenset({"amx_tile", "amx_bf16", "amx_int8"})
 _SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
-# feature → entry of the auxiliary vector, bit
 _AT_HWCAP, _AT_HWCAP2 = 16, 26
+# feature → entry of the kernel's auxiliary vector, bit
 _ARM_BITS = {
     "asimd": (_AT_HWCAP, 1),
     "asimddp": (_AT_HWCAP, 20),
@@ -73,48 +73,48 @@ _PR_SVE_GET_VL, _SVE_LENGTH = 51, 0xFFFF
 
 
 class _Leaf(ctypes.Structure):
-    """A cpuid leaf in glibc's layout. `active` has the features that programs may use."""
+    """A cpuid leaf in glibc's memory layout. A set bit in `active` is a feature that programs may use."""
 
     _fields_ = (("cpuid", ctypes.c_uint * 4), ("active", ctypes.c_uint * 4))
 
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """The processor, with the features that this process may use."""
+    """The processor, and the part of it that this process may use."""
 
     machine: str
     name: str
     isa: str
-    isas: tuple[str, ...]  # all supported sets, richest first, "generic" last
-    cores: int  # physical cores in this process's affinity mask and cgroup quota
+    isas: tuple[str, ...]  # all usable instruction sets, from most features to "generic"
+    cores: int  # physical cores that the affinity mask and the cgroup quota allow
     torch_isa: str = ""
     notes: tuple[str, ...] = ()
 
     @property
     def has_bf16(self) -> bool:
-        """True if bf16 products run in hardware, and faster than fp32."""
+        """Return whether bf16 multiplication runs in hardware and is faster than fp32."""
         return self.isa in BF16_ISAS
 
     @property
     def has_int8(self) -> bool:
-        """True if dot products of 8-bit integers run in hardware."""
+        """Return whether dot products of 8-bit integers run in hardware."""
         return self.isa in INT8_ISAS
 
 
 def isas_of(machine: str, features: Set[str]) -> tuple[str, ...]:
-    """Return all instruction sets that these features allow, richest first, "generic" last."""
+    """Return the instruction sets that need only these features, from most features to "generic"."""
     table = ARM_ISAS if machine == "aarch64" else X86_ISAS
     return (*(name for name, needs in table.items() if needs <= features), GENERIC)
 
 
 def isa_of(machine: str, features: Set[str]) -> str:
-    """Return the instruction set to use on a processor with these features."""
-    return next(name for name in isas_of(machine, features) if _CHOSEN_WITH.get(name, frozenset()) <= features)
+    """Return the default instruction set for a processor with these features."""
+    return next(name for name in isas_of(machine, features) if _NEEDED_BY_DEFAULT.get(name, frozenset()) <= features)
 
 
 @functools.cache
 def detect() -> Cpu:
-    """Describe the processor. Raises EmbedderError if PILOTLIGHT_ISA names a set that it does not support."""
+    """Detect the processor. Raises EmbedderError if PILOTLIGHT_ISA names an instruction set that it does not have."""
     machine = platform.machine()
     features, sve_bits, notes = _read_arm() if machine == "aarch64" else _read_x86()
     isas, isa = isas_of(machine, features), isa_of(machine, features)
@@ -128,13 +128,13 @@ def detect() -> Cpu:
 
 
 def prepare_torch(environ: MutableMapping[str, str] = os.environ, machine: str = platform.machine()) -> None:
-    """Set variables that make torch faster, unless the user has set them. Call this before torch is imported."""
+    """Set environment variables that make torch faster, unless they are set. Call this before importing torch."""
     for name, value in (_FOR_TORCH[""] | _FOR_TORCH.get(machine, {})).items():
         environ.setdefault(name, value)
 
 
 def _read_x86() -> tuple[frozenset[str], int, tuple[str, ...]]:
-    """Return the features that programs may use, 0 (no SVE), and notes."""
+    """Return an x86 processor's usable features, 0 as its SVE width, and notes about features that are not used."""
     try:
         libc = ctypes.CDLL("libc.so.6", use_errno=True)
         leaf = libc.__x86_get_cpuid_feature_leaf
@@ -146,10 +146,10 @@ def _read_x86() -> tuple[frozenset[str], int, tuple[str, ...]]:
         entry = leaf(index)
         return bool(entry) and bool(entry.contents.active[register] >> bit & 1)
 
-    features = frozenset(name for name, place in _X86_BITS.items() if has(*place))
+    features = frozenset(name for name, position in _X86_BITS.items() if has(*position))
     if not features >= _AMX:
         return features, 0, ()
-    # Linux saves the large state of the tiles only for processes that request it. Seccomp and old kernels refuse.
+    # A process needs the kernel's permission to use AMX tiles. Old kernels and some seccomp filters refuse it.
     if libc.syscall(_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) != 0:
         reason = os.strerror(ctypes.get_errno())
         return features - _AMX, 0, (f"AMX is not used: the kernel refused permission ({reason})",)
@@ -157,7 +157,7 @@ def _read_x86() -> tuple[frozenset[str], int, tuple[str, ...]]:
 
 
 def _read_arm() -> tuple[frozenset[str], int, tuple[str, ...]]:
-    """Return the features that programs may use, the bits of an SVE vector, and no notes."""
+    """Return an Arm processor's usable features, its SVE width in bits (0 without SVE), and no notes."""
     libc = ctypes.CDLL(None)
     libc.getauxval.restype, libc.getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
     features = frozenset(name for name, (entry, bit) in _ARM_BITS.items() if libc.getauxval(entry) >> bit & 1)
@@ -181,7 +181,7 @@ def _physical_cores(cpus: set[int]) -> int:
 
 
 def _quota(mount: Path = Path("/sys/fs/cgroup"), cgroup_file: Path = Path("/proc/self/cgroup")) -> float:
-    """Return the cores that the cgroup (v2) of this process and all its parents allow, or infinity."""
+    """Return the number of cores that this process's cgroup (v2) and its parents allow, or infinity without a limit."""
     lines = cgroup_file.read_text(encoding="utf-8").splitlines() if cgroup_file.exists() else []
     group = mount / next((line.removeprefix("0::").lstrip("/") for line in lines if line.startswith("0::")), "")
     allowed = float("inf")

@@ -1,13 +1,13 @@
-"""Every error of Pilotlight, by package.
+"""Define the errors of the embedder, and the base class of all errors of Pilotlight.
 
-PilotlightError                  base of all; its text is one line: problem, place, remedy
+PilotlightError                  base of all; the message is one line: problem, location, remedy
 ├── EmbedderError                (this file)
 │   ├── ModelError               a model folder or hub name that cannot be used
 │   │   └── RemoteCodeRefused    the model asks to run code that came with it
 │   ├── PrecisionError           a precision that this processor or engine does not have
-│   ├── CompilerMissing          a package must be built, and there is no C++ compiler
-│   ├── TorchMissing             an engine needs PyTorch, and it is not installed
-│   ├── PackageError             a compiled package is corrupt, stale or for another machine
+│   ├── CompilerMissing          a package must be compiled, but no C++ compiler is installed
+│   ├── TorchMissing             an engine needs PyTorch, which is not installed
+│   ├── PackageError             a compiled package is damaged, outdated or for another machine
 │   └── CacheError               the package cache is not private, or its disk forbids code
 ├── IndexerError                 indexer/errors.py
 └── RagError                     rag/errors.py
@@ -15,11 +15,11 @@ PilotlightError                  base of all; its text is one line: problem, pla
 
 
 class PilotlightError(Exception):
-    """Base of all errors that a user can cause or must act on."""
+    """Base class of all errors that a user can cause or has to fix."""
 
 
 class EmbedderError(PilotlightError):
-    """Base of the embedder's errors."""
+    """Base class of the embedder's errors."""
 
 
 class ModelError(EmbedderError):
@@ -30,7 +30,7 @@ class ModelError(EmbedderError):
 
 
 class RemoteCodeRefused(ModelError):
-    """The model needs its own Python code, and Pilotlight never runs code of a model."""
+    """The model requires Python code from its own files, which Pilotlight never runs."""
 
 
 class PrecisionError(EmbedderError):
@@ -38,7 +38,7 @@ class PrecisionError(EmbedderError):
 
 
 class CompilerMissing(EmbedderError):
-    """A package must be built, but no working C++ compiler was found."""
+    """A package must be compiled, but no C++ compiler is installed."""
 
 
 class TorchMissing(EmbedderError):
@@ -46,8 +46,8 @@ class TorchMissing(EmbedderError):
 
 
 class PackageError(EmbedderError):
-    """A compiled package is corrupt, stale, or was built for another machine."""
+    """A compiled package is damaged or outdated, or was built for another machine."""
 
 
 class CacheError(EmbedderError):
-    """Another user owns or can write to the package cache, or its disk forbids storing or running code."""
+    """Other users own the package cache or can write to it, or its disk does not allow storing or running code."""

@@ -1,4 +1,4 @@
-"""`Embeddings`: the embedder with LangChain's interface. Importing LangChain takes longer than loading a model."""
+"""Provide the embedder as a LangChain class. LangChain is imported only here, because importing it is slow."""
 
 from langchain_core.embeddings import Embeddings as LangChainEmbeddings
 

@@ -1,4 +1,4 @@
-"""`Embedder`, the embedding class, and `CrossEncoder`. The native engine runs without importing torch."""
+"""Embed texts with `Embedder`, and score pairs of texts with `CrossEncoder`. Imports torch only if needed."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from embedder.engines.native import NativeEngine
 from embedder.engines.package import ensure_package, library_file, open_private
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError
-from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs, distinct_places, to_signs, unit
+from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs, first_occurrences, to_signs, unit
 from embedder.model.checkpoint import read_head
 from embedder.model.tokenizer import PairTokenizer, TokenIds, TokenizedText, Tokenizer
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from embedder.engines.pytorch import TorchEngine
     from embedder.model.encoder import SentenceEncoder
 
-MAX_GROUP_TOKENS = 16_384  # 24 MB of states with the default model
+MAX_GROUP_TOKENS = 16_384  # token states of a group take 24 MB with the default model
 
 
 class Embedder:
@@ -48,14 +48,14 @@ class Embedder:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Flat mapping of everything that changes a vector. Vectors with equal fingerprints can be compared."""
+        """Flat mapping of all inputs that affect vectors. Vectors are comparable if their fingerprints are equal."""
         return self.plan.fingerprint
 
     @cached_property
     def model(self) -> "SentenceEncoder":
-        """The loaded module: (ids, mask) int64 (b, s) → float32 (b, d); in bf16 if that is the precision, else fp32.
+        """The PyTorch module, which maps ids and mask, int64 (b, s), to vectors, float32 (b, d).
 
-        Engines that run a package do not need the module, so it is loaded at the first access.
+        The module is loaded at the first access, because engines that run a package do not need it.
         """
         from embedder.model.encoder import load_module
 
@@ -63,13 +63,13 @@ class Embedder:
 
     @cached_property
     def _document_engine(self) -> "NativeEngine | TorchEngine":
-        """The engine for documents: that of queries, or another engine that is loaded with the first documents."""
+        """The engine for documents. If it is not the engine for queries, it is started at the first access."""
         return self._query_engine if self.plan.queries is self.plan else start_engine(self.plan)
 
     def twin(self) -> "Embedder":
-        """Return the same model with separate threads, so that long runs do not delay queries.
+        """Return a copy that shares the weights but has separate threads, so that embedding documents delays no query.
 
-        Engines of torch are shared, because torch has only one set of threads in a process.
+        Torch engines are shared, because a process has only one thread pool of torch.
         """
         twin = copy.copy(self)
         if isinstance(self._query_engine, NativeEngine):
@@ -87,11 +87,11 @@ class Embedder:
         return self.tokenizer.count(texts, role)
 
     def has_word(self, word: str) -> bool:
-        """Return whether the model has a token for a whole word in any case."""
+        """Return whether the model has a token for a whole word, ignoring case."""
         return self.tokenizer.has(word)
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Count the broken pieces and all pieces of texts, see `TokenizedText`."""
+        """Return the number of broken pieces, and of all pieces, in texts. `TokenizedText` defines these terms."""
         return self.tokenizer.count_broken(texts)
 
     def tokenize(self, texts: Sequence[str], *, role: Role = "document") -> list[list[int]]:
@@ -109,7 +109,7 @@ class Embedder:
         return self.tokenizer(texts, role) if len(texts) else []
 
     def tokenize_query(self, text: str) -> TokenizedText:
-        """Return the token ids of a query, and its broken pieces."""
+        """Return the token ids of a query, and its counts of broken pieces and all pieces."""
         return self.tokenizer.read(text, "query")
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> Floats:
@@ -136,7 +136,7 @@ class Embedder:
         Args:
             rows: token ids of n texts, from `tokenize`.
             role: selects the precision, that of queries or of documents.
-            tokens: whether to return vectors of tokens too.
+            tokens: whether to return the vectors of tokens too.
 
         Returns:
             Vectors, float32 (n, dim). If `tokens` is true, also the unit-length token vectors of each text, float32
@@ -152,20 +152,20 @@ class Embedder:
         return check_finite(vectors, self.spec.name), list(map(unit, states)) if tokens else []
 
     def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
-        """Embed queries and their tokens in one pass. Raises as `encode` does."""
+        """Return the vectors of queries and of their tokens. Raises the errors of `encode`."""
         tokenized = [self.tokenize_query(text) for text in texts]
         vectors, tokens = self.encode_ids([each.ids for each in tokenized], role="query", tokens=True)
         return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in tokenized), strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str], rows: Sequence[TokenIds] | None = None) -> DocumentTokens:
-        """Embed documents and the signs of their distinct tokens in one pass. Raises as `encode` does.
+        """Return the vectors of documents and the signs of their distinct tokens. Raises the errors of `encode`.
 
         Args:
             texts: the documents.
             rows: token ids of the texts, if the caller already has them.
         """
         rows = self.tokenize(texts) if rows is None else rows
-        places_by_text = [distinct_places(np.asarray(row, np.int32)) for row in rows]
+        positions_by_text = [first_occurrences(np.asarray(row, np.int32)) for row in rows]
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
         signs = [np.empty((0, self.spec.hidden // 8), dtype=np.uint8)]
         groups = (np.cumsum([len(row) for row in rows]) // MAX_GROUP_TOKENS).tolist()
@@ -173,15 +173,18 @@ class Embedder:
         for _, group in groupby(groups):
             stop = start + len(list(group))
             vectors[start:stop], states = self._document_engine.encode(rows[start:stop], tokens=True)
-            signs += [to_signs(state[places]) for state, places in zip(states, places_by_text[start:stop], strict=True)]
+            signs += [
+                to_signs(state[positions])
+                for state, positions in zip(states, positions_by_text[start:stop], strict=True)
+            ]
             start = stop
-        counts = np.array([len(places) for places in places_by_text], dtype=np.int32)
+        counts = np.array([len(positions) for positions in positions_by_text], dtype=np.int32)
         return DocumentTokens(check_finite(vectors, self.spec.name), np.concatenate(signs), counts)
 
     def maxsim(
         self, query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
     ) -> Floats:
-        """Score passages by their tokens, float32 (n,); see `late_interaction.maxsim`."""
+        """Score passages by their tokens, with the arguments and result of `late_interaction.maxsim`."""
         return self._query_engine.maxsim(query, signs, starts, counts)
 
     def embed_query(self, text: str) -> list[float]:
@@ -196,7 +199,7 @@ class Embedder:
 
 
 class CrossEncoder:
-    """A cross-encoder, which reads a query and a text together and scores how well the text answers.
+    """A cross-encoder, a model that reads a query and a text together and scores how well the text answers the query.
 
     Raises ModelError, PrecisionError, TorchMissing, CompilerMissing, PackageError or CacheError while loading.
     """
@@ -207,17 +210,17 @@ class CrossEncoder:
         self.spec = self.plan.spec
         self.name = self.spec.name
         self._head = read_head(self.spec)
-        self.pairs = PairTokenizer(self.spec)  # makes rows for `logits`
+        self.pairs = PairTokenizer(self.spec)  # converts pairs of texts to the rows of `logits`
         self._engine = start_engine(self.plan)
 
     def logits(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
-        """Return a number for each pair, float32 (n,); higher is better. Raises EmbedderError for NaN or infinity."""
+        """Return the logit of each pair, float32 (n,); higher is better. Raises EmbedderError for NaN or infinity."""
         if not rows:
             return np.empty(0, np.float32)
         return check_finite(self._head(self._engine.encode(rows)[0]), self.name)
 
     def to_scores(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the scores of logits: from 0 to 1, or unchanged, as the model's config specifies."""
+        """Convert logits to scores with the activation in the model's config: sigmoid or identity."""
         if self.spec.activation == "identity":
             return logits
         return np.asarray(1 / (1 + np.exp(-logits.astype(np.float64))), np.float32)  # exp overflows in float32
@@ -226,24 +229,24 @@ class CrossEncoder:
 def encode_documents(
     embedder: Embedder, texts: Sequence[str], *, tokens: bool, rows: Sequence[TokenIds] | None = None
 ) -> DocumentTokens:
-    """Embed documents, and if `tokens` is true, also their tokens. `rows` are token ids from an earlier pass."""
+    """Embed documents and, if `tokens` is true, their tokens. `rows` are token ids, if the caller already has them."""
     if tokens:
         return embedder.encode_document_tokens(texts, rows)
     return DocumentTokens.without(embedder.encode(texts) if rows is None else embedder.encode_ids(rows)[0])
 
 
 def check_finite(values: Floats, name: str) -> Floats:
-    """Return the output of a model unchanged. Raises EmbedderError for NaN or infinity."""
+    """Return a model's output unchanged. Raises EmbedderError if it contains NaN or infinity."""
     if not np.logical_and.reduce(np.isfinite(values), axis=None):
         raise EmbedderError(f"the model {name} gave NaN or infinity: its weights are damaged; fetch it again")
     return values
 
 
 def start_engine(plan: Plan, module: "Callable[[], SentenceEncoder] | None" = None) -> "NativeEngine | TorchEngine":
-    """Return the engine that runs a plan, after building its package if that is missing.
+    """Return the engine for a plan. If the engine needs a package that is missing, build the package first.
 
-    `module` returns the model's module for engines that run one. By default the module is loaded here. torch is
-    imported only if the engine needs it. Raises as `ensure_package` does, and ModelError.
+    `module` returns the PyTorch module for the engines compile and eager. By default, the module is loaded here. torch
+    is imported only if the engine needs it. Raises ModelError and the errors of `ensure_package`.
     """
     key = plan.package_key
     if plan.engine == "native" and key:

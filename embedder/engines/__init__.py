@@ -1,5 +1,5 @@
-"""A plan in, an engine out that turns token ids into vectors.
+"""Select, compile and run the engine that computes vectors from token ids.
 
-`plan` selects an engine, `package` stores what `build_worker` compiles, `native` and `pytorch` run models. May import
-`model`, `config` and `cpu`. The C++ sources are in `embedder/native`.
+`plan` selects an engine. `package` caches the files that `build_worker` compiles. `native` and `pytorch` run models.
+These modules may import `model`, `config` and `cpu`. The C++ sources are in `embedder/native`.
 """

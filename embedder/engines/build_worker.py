@@ -1,9 +1,8 @@
-"""The process in which a package is built, started by `package`: `python -m embedder.engines.build_worker JSON`.
+"""Build a package in a process that `package` starts with `python -m embedder.engines.build_worker JSON`.
 
-For `native` it packs a model's weights or compiles the library; for `aot` it compiles the model with PyTorch.
-
-It reports each step, and the result, as lines of JSON on standard output. Its standard input is closed when the caller
-ends.
+For the engine `native`, the process packs a model's weights or compiles the library. For `aot`, it compiles the model
+with PyTorch. The process prints each step and the result as lines of JSON to standard output. It ends when its standard
+input is closed, because the caller has then ended.
 """
 
 import dataclasses
@@ -34,15 +33,15 @@ from embedder.model.spec import ModelSpec
 
 
 def main() -> None:
-    """Build the package that the JSON argument describes."""
+    """Build the package that the JSON in the first command-line argument describes."""
     request: dict[str, Any] = json.loads(sys.argv[1])
     folder = Path(request["folder"])
-    # Compilers and libraries must not print to the message pipe or read the caller's input.
-    alive, messages = os.dup(0), os.dup(1)
+    # Compilers and libraries inherit descriptors 0 and 1, but must not use the two pipes to the caller.
+    caller_pipe, messages = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    threading.Thread(target=_end_with_caller, args=(alive, folder.parent), daemon=True).start()
+    threading.Thread(target=_end_with_caller, args=(caller_pipe, folder.parent), daemon=True).start()
     with os.fdopen(messages, "w", encoding="utf-8") as file:
 
         def send(**message: object) -> None:
@@ -73,11 +72,11 @@ def _build(request: dict[str, Any], folder: Path, report: Callable[[str], None])
     build_aot(plan, folder, report)
 
 
-def _end_with_caller(alive: int, scratch: Path) -> None:
-    """Wait for the end of the caller, then kill this process group and remove its files."""
-    while os.read(alive, 1):
+def _end_with_caller(caller_pipe: int, scratch: Path) -> None:
+    """Wait until the caller ends, then kill this process group and remove its scratch folder."""
+    while os.read(caller_pipe, 1):
         pass
-    # The shell runs outside of the process group that it kills.
+    # The shell is not in this process group, so it survives the kill and can remove the folder.
     line = ["sh", "-c", 'kill -9 "-$1"; rm -rf -- "$2"', "sh", str(os.getpgrp()), str(scratch)]
     try:
         subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
@@ -85,65 +84,65 @@ def _end_with_caller(alive: int, scratch: Path) -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-ALIGNMENT = 64  # bytes of a cache line and of a vector register
+ALIGNMENT = 64  # bytes; the size of a cache line and of an AVX-512 register
 BLOCK_NUMBERS = 1 << 20
 _SMALL = ("positions.weight", "norm.weight", "norm.bias", "relative", "global_angles", "local_angles")
 _BF16_NAN = 0x7FC0
 
 
 def write_weights(spec: ModelSpec, precision: str, machine: str, folder: Path) -> None:
-    """Write a model's weights for the kernels of an architecture.
+    """Write a model's weights in the layout that the kernels of an architecture read.
 
-    `weights.bin` has the tensors, `layout.json` their offsets in the kernel's order, -1 for a missing tensor. Raises
-    ModelError, also for a model of another family.
+    `weights.bin` contains the tensors. `layout.json` lists their offsets in bytes, in the order that the library
+    expects; -1 is a missing tensor. Raises ModelError if weights are invalid or the native engine cannot run the model.
     """
     shape = spec.shape
     if shape is None:
         raise ModelError(f"the native engine does not run {spec.name}: it runs BERT's family and ModernBERT")
     weights = read_encoder(shape, spec.config["model_type"], spec.weights)
     with (folder / WEIGHTS).open("wb") as file:
-        packed = _Packed(file)
-        packed.rows(weights["words.weight"], "fp32" if precision == "fp32" else "bf16")
+        writer = _TensorWriter(file)
+        writer.rows(weights["words.weight"], "fp32" if precision == "fp32" else "bf16")
         for name in (*_SMALL, "final.weight", "final.bias"):
-            packed.add(weights.get(name))
+            writer.add(weights.get(name))
         for layer in range(shape.layers):
             for name in ("qkv", "out", "up", "down"):
                 weight, bias = (weights[f"layers.{layer}.{name}.{kind}"] for kind in ("weight", "bias"))
                 if shape.modern and name == "up":
-                    weight, bias = _paired(weight), _paired(bias)
-                packed.linear(weight, bias, precision, INTERLEAVE[machine][precision])
+                    weight, bias = _interleave_gate(weight), _interleave_gate(bias)
+                writer.linear(weight, bias, precision, INTERLEAVE[machine][precision])
             for name in ("norm1.weight", "norm1.bias", "norm2.weight", "norm2.bias"):
-                packed.add(weights.get(f"layers.{layer}.{name}"))
+                writer.add(weights.get(f"layers.{layer}.{name}"))
         for step in spec.steps:
             if isinstance(step, Dense):
                 tensors = read_dense(step)
                 bias = tensors.get("linear.bias", np.zeros(step.outputs, np.float32))
-                packed.linear(tensors["linear.weight"], bias, "fp32", INTERLEAVE[machine]["fp32"])
-    (folder / LAYOUT).write_text(json.dumps(packed.offsets), encoding="utf-8")
+                writer.linear(tensors["linear.weight"], bias, "fp32", INTERLEAVE[machine]["fp32"])
+    (folder / LAYOUT).write_text(json.dumps(writer.offsets), encoding="utf-8")
 
 
-class _Packed:
-    """A file of tensors, and their offsets."""
+class _TensorWriter:
+    """A writer of tensors to a file, which records the offset of each tensor in bytes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.offsets: list[int] = []
 
     def add(self, tensor: npt.NDArray[Any] | None) -> None:
-        """Write a tensor. For None, record the offset -1."""
+        """Write a tensor. If it is None, only record the offset -1."""
         if tensor is None:
             self.offsets.append(-1)
         else:
             self._write([tensor])
 
     def rows(self, tensor: Array, precision: str) -> None:
-        """Write a tensor (n, k) row by row, in fp32 or bf16."""
+        """Write a tensor (n, k) in row-major order, in fp32 or bf16."""
         rows = max(1, BLOCK_NUMBERS // tensor.shape[1])
         blocks = (tensor[start : start + rows] for start in range(0, len(tensor), rows))
         self._write(block if precision == "fp32" else _bf16(block) for block in blocks)
 
     def linear(self, weight: Array, bias: Array, precision: str, interleave: int) -> None:
-        """Write the panels of a weight (n, k), its bias, and for int8 the scales and the scaled sums of columns."""
+        """Write a linear layer: weight (n, k) in panels, bias, and for int8 the scale and sum of each output."""
         (n, k), scale, sums = weight.shape, None, None
         values: npt.NDArray[Any] = _bf16(weight) if precision == "bf16" else weight
         if precision == "int8":
@@ -161,8 +160,8 @@ class _Packed:
             self._file.write(np.ascontiguousarray(block).data)
 
 
-def _paired(tensor: Array) -> Array:
-    """Interleave the panels of the activation's input with the panels of the gate."""
+def _interleave_gate(tensor: Array) -> Array:
+    """Reorder a gated layer's outputs so that each panel is followed by the panel of its gate."""
     return tensor.reshape(2, -1, PANEL, *tensor.shape[1:]).swapaxes(0, 1).reshape(tensor.shape)
 
 
@@ -176,12 +175,12 @@ def _bf16(tensor: Array) -> npt.NDArray[np.uint16]:
 
 _AOT_OPTIONS: dict[str, Any] = {
     "freezing": True,
-    # precompiled headers cost more than they save, and crash GCC 12 and 14 with SVE
+    # Precompiled headers take more time than they save. With SVE, they crash GCC 12 and 14.
     "aot_inductor.precompile_headers": False,
     "cpp_cache_precompile_headers": False,
 }
 _LARGEST_BATCH = 4096
-# isa → -march of g++. By default, g++ builds for this machine, and the package would crash with SIGILL on others.
+# isa → -march of g++. By default, torch compiles for this very processor, and others could end with SIGILL.
 _ARCHITECTURES = {
     "amx": "sapphirerapids",
     "avx512_bf16": "x86-64-v4",
@@ -195,7 +194,7 @@ _ARCHITECTURES = {
 def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
     """Compile a plan's model into a folder with AOTInductor, for all batch sizes and sequence lengths.
 
-    `report` is called with each step as it begins. Raises ModelError, and errors of torch.
+    `report` is called with the name of each step when it begins. Raises CompilerMissing, ModelError or errors of torch.
     """
     library.require_compiler("the engine aot")
     report("importing torch")
@@ -206,17 +205,17 @@ def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
 
     report("loading the weights")
     module = load_module(plan.spec, plan.precision)
-    # The example has two texts, because export would treat a batch size of one as a constant.
+    # The example has two texts, because torch.export treats a batch size of one as a constant.
     ids = torch.zeros(2, 8, dtype=torch.int64)
     sizes = {
         0: torch.export.Dim("batch", min=1, max=_LARGEST_BATCH),
         1: torch.export.Dim("sequence", min=2, max=plan.spec.max_length),
     }
     if isinstance(module.encoder, Encoder) and module.encoder.shape.relative_buckets:
-        # Without one spare row and column, export refuses the longest text.
+        # Without a spare row and column, torch.export rejects sequences of the maximum length.
         module.encoder.relative = F.pad(module.encoder.get_buffer("relative"), (0, 1, 0, 1))
     options = _AOT_OPTIONS | {"cpp.threads": plan.threads, "cpp.march": _ARCHITECTURES.get(plan.isa)}
-    with torch.no_grad():  # freezing requires that no gradients are recorded
+    with torch.no_grad():  # AOTInductor freezes weights only if no gradients are recorded
         report("exporting the model")
         shapes = {"ids": sizes, "mask": sizes}
         program = torch.export.export(WithStates(module), (ids, torch.ones_like(ids)), dynamic_shapes=shapes)

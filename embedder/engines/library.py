@@ -1,8 +1,9 @@
-"""The native library: the encoder's kernels for one or all instruction sets, compiled and loaded.
+"""Compile and load the native library, which contains the encoder's C++ kernels.
 
-Each instruction set is compiled with its own flags, and selected at run time. The library of a wheel has all sets of an
-architecture. A library that a machine compiles for itself has only one. Both run every model in every precision. The
-interface repeats native/interface.h in ctypes. The wheel's build imports this module, so it needs no other packages.
+The kernels are compiled once for each instruction set and selected at run time. A wheel's library has kernels for all
+instruction sets of an architecture. A library compiled on the user's machine has kernels for one. Both run every model
+in every precision. The ctypes declarations repeat native/interface.h. The wheel's build imports this module, so it must
+not import third-party packages.
 """
 
 import ctypes
@@ -22,7 +23,7 @@ from embedder.errors import CompilerMissing, PackageError
 LIBRARY = "encoder.so"
 SOURCES = Path(__file__).parents[1] / "native"
 _AVX512 = "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma"
-# architecture → instruction sets, richest first, with the flags for native/isa_NAME.cpp
+# architecture → instruction set, from most features to fewest → compiler flags for native/isa_NAME.cpp
 ISAS = {
     "x86_64": {
         "amx": f"{_AVX512} -mavx512vnni -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8",
@@ -38,26 +39,26 @@ ISAS = {
         "neon": "-march=armv8-a",
     },
 }
-PANEL = 32  # columns; kPanel of native/interface.h
-# Number of adjacent inputs of a column that one instruction multiplies; kInterleaves of native/interface.h.
+PANEL = 32  # outputs of a linear layer that are stored together; equals kPanel in native/interface.h
+# Adjacent inputs that one instruction multiplies and adds up, by precision. Equals kInterleaves in native/interface.h.
 INTERLEAVE = {"x86_64": {"fp32": 1, "bf16": 2, "int8": 4}, "aarch64": {"fp32": 1, "bf16": 4, "int8": 8}}
-# flags for libraries that run on other machines, where the C++ runtime may be older or missing
+# Linker flags for a wheel's library. On the user's machine, the C++ runtime may be older or missing.
 PORTABLE = ("-static-libstdc++", "-Wl,--gc-sections,--exclude-libs,ALL", "-s")
 _FLAGS = "-O2 -std=c++17 -fPIC -pthread -fno-math-errno -fvisibility=hidden"
 
 
 def architecture() -> str:
-    """Return this machine's architecture, as a key of the tables above."""
+    """Return this machine's architecture, a key of `ISAS` and `INTERLEAVE`."""
     return platform.machine()
 
 
 def find_compiler() -> str | None:
-    """Return the path of the C++ compiler to use, or None."""
+    """Return the path of the C++ compiler, or None if none is installed."""
     return shutil.which(os.environ.get("CXX") or "g++")
 
 
 def require_compiler(purpose: str) -> str:
-    """Return the path of the C++ compiler. Raises CompilerMissing, which names the purpose."""
+    """Return the path of the C++ compiler. Raises CompilerMissing, whose message names the purpose."""
     if (compiler := find_compiler()) is None:
         raise CompilerMissing(
             f"{purpose} needs a C++ compiler and there is none: apt-get install g++, copy the cache of a machine "
@@ -67,13 +68,13 @@ def require_compiler(purpose: str) -> str:
 
 
 def built_library(machine: str) -> Path:
-    """Return the path of an architecture's library in a wheel."""
+    """Return the path at which a wheel contains the library of an architecture."""
     return SOURCES / f"encoder-{machine}.so"
 
 
 @cache
 def sources_digest() -> str:
-    """Return the SHA-256 of the library's sources and flags, in hex."""
+    """Return the SHA-256 of the library's sources and compiler flags, in hex."""
     digest = hashlib.sha256(repr((ISAS, _FLAGS)).encode())
     for path in sorted((*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp"))):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -81,27 +82,28 @@ def sources_digest() -> str:
 
 
 def has_built() -> bool:
-    """Return whether the wheel has a library for this architecture, built from the present sources."""
+    """Return whether the installed wheel has a library for this architecture, built from the current sources."""
     path = built_library(architecture())
     return path.exists() and _digest_in(path) == sources_digest()
 
 
 def layout_of_weights() -> str:
-    """Return the layout of packed weights that the library reads."""
+    """Return a string that identifies the layout in which the library reads weights."""
     return repr((ABI_VERSION, PANEL, INTERLEAVE[architecture()]))
 
 
 def compile_library(target: Path, machine: str, link: Sequence[str] = (), isas: Collection[str] = ()) -> None:
-    """Compile the library of an architecture, several source files at the same time.
+    """Compile the library of an architecture. Source files are compiled in parallel.
 
     Args:
-        target: path of the library.
-        machine: architecture.
-        link: further flags for the linker.
-        isas: instruction sets; none means all of the architecture.
+        target: path of the new library.
+        machine: architecture, a key of `ISAS`.
+        link: additional flags for the linker.
+        isas: instruction sets to compile for. If empty, all of the architecture.
 
     Raises:
-        CompilerMissing, PackageError: there is no compiler, or the compiler fails.
+        CompilerMissing: no compiler is installed.
+        PackageError: the compiler fails.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -139,10 +141,10 @@ def _digest_in(path: Path) -> str:
         return ""
 
 
-ABI_VERSION = 7  # kAbiVersion; raise both after a change of interface.h
+ABI_VERSION = 7  # equals kAbiVersion; increment both when interface.h changes
 
 
-# the enumerations of native/interface.h
+# These enumerations repeat those of native/interface.h.
 Precision = IntEnum("Precision", "FP32 BF16 INT8", start=0)
 Pooling = IntEnum("Pooling", "CLS MAX MEAN LASTTOKEN", start=0)
 Action = IntEnum("Action", "POOL DENSE NORMALIZE", start=0)
@@ -151,7 +153,7 @@ Refusal = IntEnum("Refusal", "NONE UNKNOWN_TOKEN TOO_LONG", start=0)
 
 
 class CShape(ctypes.Structure):
-    """The struct `pl_shape`."""
+    """The struct `pl_shape` of native/interface.h."""
 
     _fields_ = tuple(
         (name, ctypes.c_float if name == "eps" else ctypes.c_int32)
@@ -163,13 +165,13 @@ class CShape(ctypes.Structure):
 
 
 class CStep(ctypes.Structure):
-    """The struct `pl_step`."""
+    """The struct `pl_step` of native/interface.h."""
 
     _fields_ = (("action", ctypes.c_int32), ("option", ctypes.c_int32), ("outputs", ctypes.c_int32))
 
 
 def load_library(path: Path) -> ctypes.CDLL:
-    """Load a library and declare its functions. Raises OSError, or PackageError if its interface differs."""
+    """Load a library and declare its functions. Raises OSError, or PackageError if the library's interface differs."""
     library = ctypes.CDLL(str(path))
     ours = [ABI_VERSION, ctypes.sizeof(CShape), ctypes.sizeof(CStep), PANEL, *INTERLEAVE[architecture()].values()]
     try:

@@ -1,6 +1,6 @@
-"""The native engine: a C++ encoder with kernels for each instruction set, called through ctypes. Imports no torch.
+"""Run models with the native engine, a C++ encoder that is called through ctypes. Does not import torch.
 
-A call releases the interpreter lock and needs no padding. The vector of a text does not depend on its batch.
+A call releases the GIL and needs no padding. The vector of a text does not depend on the other texts in its batch.
 """
 
 import copy
@@ -36,11 +36,11 @@ from embedder.model.tokenizer import TokenIds
 
 WEIGHTS = "weights.bin"
 LAYOUT = "layout.json"
-MAX_KERNEL_WIDTH = 4096  # dimensions of a token, so that the kernel's sums of codes fit 16 bits
+MAX_KERNEL_WIDTH = 4096  # dimensions of a token vector; with more, the kernel's 16-bit sums could overflow
 
 
 def find_obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
-    """Return the reason why the native engine cannot run a model on this instruction set, or ""."""
+    """Return the reason why the native engine cannot run a model on this instruction set, or "" if it can."""
     shape = spec.shape
     if shape is None:
         return f"its architecture is {spec.config.get('model_type')}"
@@ -59,14 +59,14 @@ def find_obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
 
 
 class NativeEngine:
-    """Runs one model: the native library, its mapped weights and a pool of threads."""
+    """A model in the native library, with memory-mapped weights and a thread pool."""
 
     def __init__(
         self, folder: Path, library_file: Path, spec: ModelSpec, precision: str, threads: int, isa: str
     ) -> None:
         try:
             offsets = json.loads((folder / LAYOUT).read_text(encoding="utf-8"))
-            # Mapped, not read: the workers of a server share one copy of the weights.
+            # The weights are memory-mapped, so that the workers of a server share one copy.
             self._weights = np.memmap(folder / WEIGHTS, dtype=np.uint8, mode="r")
             library = load_library(library_file)
         except (OSError, ValueError) as error:
@@ -92,7 +92,7 @@ class NativeEngine:
             raise PackageError(f"the library {library_file} has no kernels for {isa}: remove it to build it again")
 
     def twin(self) -> "NativeEngine":
-        """Return an engine with the same weights and separate threads."""
+        """Return an engine that shares the weights of this one but has separate threads."""
         twin = copy.copy(self)
         twin._start()
         return twin
@@ -104,7 +104,7 @@ class NativeEngine:
     def maxsim(
         self, query: Floats, signs: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
     ) -> Floats:
-        """Score passages by their tokens, see `late_interaction.maxsim`."""
+        """Score passages by their tokens, with the arguments and result of `late_interaction.maxsim`."""
         if len(query) == 0 or query.shape[1] > MAX_KERNEL_WIDTH:
             return maxsim(query, signs, starts, counts)
         query = np.ascontiguousarray(query, dtype=np.float32)
@@ -116,10 +116,10 @@ class NativeEngine:
         return scores / np.float32(len(query) * math.sqrt(query.shape[1]))
 
     def encode(self, rows: Sequence[TokenIds], *, tokens: bool = False) -> tuple[Floats, list[Floats]]:
-        """Map token ids, a list for each text, to vectors, float32 (n, dim).
+        """Return the vectors of texts, float32 (n, dim), from the token ids of each text.
 
-        With `tokens` also returns the states of the last layer, float32 (tokens, hidden) for each text. Raises
-        ModelError for an unknown token, or a text with more tokens than the model has positions.
+        If `tokens` is true, also return each text's token states in the last layer, float32 (tokens, hidden). Raises
+        ModelError if a token is unknown, or if a text has more tokens than the model has positions.
         """
         count, order = len(rows), [0]
         states = np.empty((sum(map(len, rows)) if tokens else 0, self._hidden), dtype=np.float32)
@@ -152,13 +152,13 @@ class NativeEngine:
         result = np.empty_like(vectors)
         result[order] = vectors
         text_states: list[Floats] = [states] * count
-        for place, i in enumerate(order) if len(states) else ():
-            text_states[i] = states[offsets[place] : offsets[place + 1]]
+        for row, i in enumerate(order) if len(states) else ():
+            text_states[i] = states[offsets[row] : offsets[row + 1]]
         return result, text_states
 
 
 def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> CShape:
-    """Return the model's sizes as the library's `pl_shape`."""
+    """Return a model's sizes as the library's struct `pl_shape`."""
     alike = "hidden layers heads intermediate vocabulary first_position global_every window eps types"
     return CShape(
         **{name: getattr(shape, name) for name in alike.split()},
@@ -170,7 +170,7 @@ def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> CShape:
 
 
 def c_steps(spec: ModelSpec) -> ctypes.Array[CStep]:
-    """Return poolings and steps as the library's `pl_step`s."""
+    """Return a model's poolings and the layers after pooling, as an array of the library's struct `pl_step`."""
     steps = [CStep(Action.POOL, Pooling[name.upper()], spec.hidden) for name in spec.pooling]
     for step in spec.steps:
         if isinstance(step, Dense):

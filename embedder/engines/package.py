@@ -1,7 +1,7 @@
-"""Compiled packages: built once by a separate process, found by their key, verified before loading.
+"""Build, cache and verify packages, the compiled files that an engine loads.
 
-A package is native code, so only this user may write to its folder. A build has a separate process, because it changes
-the environment and torch's settings, runs compilers, and may need much memory. Imports no torch.
+A package contains native code, so only this user may write to its folder. Builds run in a separate process, because
+they change the environment and torch's settings, run compilers and may need much memory. Does not import torch.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ _ERROR = re.compile(r"\berror:", re.IGNORECASE)
 
 
 def open_private(folder: Path) -> Path:
-    """Create the folder with mode 0700 if it is missing. Raises CacheError if others own it or may write to it."""
+    """Create a folder if needed and set its mode to 0700. Raises CacheError if another user owns or can write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_private(folder)
@@ -53,7 +53,7 @@ def _unusable(folder: Path, error: OSError) -> CacheError:
 
 
 def check_private(path: Path) -> None:
-    """Raise CacheError unless the file or folder is owned by this user, and no other user can write to it."""
+    """Raise CacheError if a file or folder is a symbolic link, or if other users own it or can write to it."""
     info = path.lstat()
     if stat.S_ISLNK(info.st_mode):
         raise CacheError(f"{path} is a symbolic link: compiled code is not loaded through links; set cache_dir")
@@ -64,12 +64,12 @@ def check_private(path: Path) -> None:
 
 
 def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = lambda stage: None) -> Path:
-    """Return the folder of a verified package of the plan. Build the package and its library first if they are missing.
+    """Return the folder of a plan's verified package. If the package or the native library is missing, build it first.
 
-    `report` is called in this thread with each step of a build as the step begins. Raises ModelError, CompilerMissing,
-    CacheError, or PackageError if a package is damaged or cannot be written.
+    `report` is called in this thread with the name of each build step when the step begins. Raises ModelError,
+    CompilerMissing, CacheError, or PackageError if a package is damaged or cannot be written.
     """
-    # Load the weights first, so that a faulty model fails before the compiler runs.
+    # The model is packed before the library is compiled, so that an invalid model fails early.
     folders = [
         ensure(plan.config.cache_dir, one, partial(_run_worker, plan, one, report))
         for one in (key, plan.library_key)
@@ -79,19 +79,19 @@ def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = 
 
 
 def is_built(plan: Plan) -> bool:
-    """Return whether a plan's own model needs no build, because its packages are cached or its engine needs none."""
+    """Return whether all packages that a plan's engine needs are cached. The separate plan for queries is ignored."""
     return all(_is_cached(plan, key) for key in (plan.package_key, plan.library_key))
 
 
 def needs_compiler(plan: Plan) -> bool:
-    """Return whether running a plan's own model needs a C++ compiler first."""
+    """Return whether a plan's engine must run a C++ compiler first. The separate plan for queries is ignored."""
     if plan.engine == "native":
         return not _is_cached(plan, plan.library_key)
     return plan.engine == "compile" or not _is_cached(plan, plan.package_key)
 
 
 def library_file(plan: Plan) -> Path:
-    """Return the path of the native library that a plan's engine loads: from the wheel, or compiled on this machine."""
+    """Return the path of the native library that a plan's engine loads, in the wheel or in the package cache."""
     key = plan.library_key
     return package_folder(plan.config.cache_dir, key) / LIBRARY if key else built_library(architecture())
 
@@ -101,15 +101,15 @@ def _is_cached(plan: Plan, key: PackageKey | None) -> bool:
 
 
 def package_folder(cache: Path, key: PackageKey) -> Path:
-    """Return the folder for the package of a key. It may not exist yet."""
+    """Return the path of the folder for a key's package. The folder may not exist."""
     return cache / "packages" / key.folder_name
 
 
 def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
-    """Return the folder of a verified package. If there is none, `build` writes one to the folder that it gets.
+    """Return the folder of a verified package. If the package is missing, call `build` with a new folder to write to.
 
-    Other files that `build` writes next to that folder are removed. Raises CacheError, CompilerMissing, or PackageError
-    if a package is damaged or cannot be built.
+    The parent of the new folder is for temporary files and is removed after the build. Raises CacheError,
+    CompilerMissing, or PackageError if the package is damaged or cannot be built.
     """
     open_private(cache)
     folder = package_folder(cache, key)
@@ -129,7 +129,7 @@ def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
 
 
 def verify(folder: Path, key: PackageKey) -> None:
-    """Check the owner, the key and every hash, because damaged native code would crash the process."""
+    """Check a package's owner, key and hashes, because damaged code could crash. Raises CacheError or PackageError."""
     advice = f"remove {folder} to build it again"
     record_path = folder / _RECORD
     try:
@@ -189,10 +189,10 @@ def _remove_unfinished(packages: Path) -> None:
 
 
 def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], folder: Path) -> None:
-    """Write the package of one of the plan's keys to a folder, in another process."""
+    """Build a package in another process, and write it to a folder. `key` is the plan's package key or library key."""
     folder = folder.absolute()
     scratch = folder.parent
-    # The worker gets the located model and the resolved precision, so that it downloads and decides nothing.
+    # The request has the model's path and the resolved engine and precision, so that the worker need not resolve them.
     config = dataclasses.asdict(plan.config) | {"model": plan.spec.root.absolute(), "revision": ""}
     config |= {"engine": plan.engine, "precision": plan.precision, "threads": plan.threads}
     request = {"config": config, "key": dataclasses.asdict(key), "folder": folder}
@@ -203,14 +203,14 @@ def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], fold
         "LC_ALL": "C",
     }
     environment.pop("PYTHONWARNINGS", None)
-    with (scratch / _OUTPUT_FILE).open("wb") as words:
+    with (scratch / _OUTPUT_FILE).open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, *_LINE, json.dumps(request, default=str)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=words,
+            stderr=output,
             env=environment,
-            start_new_session=True,  # Ctrl-C reaches only this process, which then ends the worker
+            start_new_session=True,  # Ctrl-C interrupts only this process, which then kills the worker
         )
     with process:
         try:
@@ -229,15 +229,15 @@ def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], fold
 
 
 def _error_of(message: dict[str, Any]) -> Exception:
-    """Return the error that a worker reported, with its traceback as the cause."""
+    """Return the exception that a worker reported. Its cause contains the worker's traceback."""
     kind = getattr(errors, message["error"], RuntimeError)
     error: Exception = kind(message["text"] or message["error"])
     error.__cause__ = RuntimeError(message["trace"])
     return error
 
 
-def _crash(plan: Plan, code: int, words: Path) -> PackageError:
-    lines = words.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+def _crash(plan: Plan, code: int, output: Path) -> PackageError:
+    lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     detail = f", saying {lines[-1].strip()[:MAX_REASON_CHARACTERS]!r}" if lines else ""
     end = f"crashed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
     return PackageError(
@@ -247,7 +247,7 @@ def _crash(plan: Plan, code: int, words: Path) -> PackageError:
 
 
 def build_error(error: Exception, subject: str) -> PackageError:
-    """Return an error that says in one line why the subject cannot be built."""
+    """Return a PackageError whose one-line message says why the subject, such as "the model", cannot be built."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     reason = next(filter(_ERROR.search, lines), lines[0])[:MAX_REASON_CHARACTERS]
     return PackageError(

@@ -1,4 +1,4 @@
-"""Resolve a config for this machine into a plan, without importing torch."""
+"""Resolve a model's config into a plan: the engine, precision and threads on this machine. Does not import torch."""
 
 import hashlib
 import json
@@ -14,35 +14,35 @@ from embedder.engines.library import architecture, has_built, layout_of_weights,
 from embedder.errors import EmbedderError, PrecisionError, TorchMissing
 from embedder.model.spec import ModelSpec, read_cross_encoder, read_spec
 
-RECIPE = 10  # raise it if compilation changes; changes of the sources are detected by their hash
+RECIPE = 10  # increment when compilation changes; changed C++ sources are detected by their hash
 AOT_FILE = "model.pt2"
-MAX_MEASURED_WIDTH = 384  # dimensions of the widest model of BERT's family that was measured with queries in int8
+MAX_MEASURED_WIDTH = 384  # dimensions; the accuracy of int8 queries was measured up to this width
 _PROMPTS = ("query_prompt", "document_prompt")
 
 
 @dataclass(frozen=True, slots=True)
 class PackageKey:
-    """Everything that determines a package's files: a model for an engine, or the native library."""
+    """All inputs that determine the files of a package. A package contains a compiled model or the native library."""
 
     model: str
     engine: str
-    fingerprint: str  # SHA-256 of the model's fingerprint, with the precision and without prompts
+    fingerprint: str  # SHA-256 of the plan's fingerprint without prompts
     precision: str
     isa: str
     torch: str
     threads: int
-    sources: str = ""  # SHA-256 of the C++ sources, or layout of packed weights
+    sources: str = ""  # SHA-256 of the C++ sources for the library, or layout of a model's weights
     recipe: int = RECIPE
 
     @property
     def folder_name(self) -> str:
-        """Folder name of the package, readable and unique."""
+        """Readable and unique name of the package's folder."""
         digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
         return f"{Path(self.model).name}-{self.engine}-{self.precision}-{self.isa}-{digest[:12]}"
 
 
 class Plan:
-    """A config resolved for this machine: model description, precision, threads, fingerprint and package key.
+    """A config resolved for this machine: description of the model, engine, precision, threads and package key.
 
     Raises ModelError, PrecisionError, TorchMissing or EmbedderError if this machine cannot run the config.
     """
@@ -62,17 +62,17 @@ class Plan:
 
     @property
     def isa(self) -> str:
-        """The instruction set that the plan's native code uses."""
+        """The instruction set for which the plan's package is compiled."""
         return cpu.detect().isa if self.engine == "native" else cpu.detect().torch_isa
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Flat mapping of everything that changes a vector. Vectors with equal fingerprints can be compared."""
+        """Flat mapping of all inputs that affect vectors. Vectors are comparable if their fingerprints are equal."""
         return self.spec.fingerprint | {"precision": self.precision}
 
     @property
     def package_key(self) -> PackageKey | None:
-        """Key of this model's package on this machine, or None for engines without packages."""
+        """Key of the model's package on this machine, or None if the engine needs no package."""
         if self.engine not in {"native", "aot"}:
             return None
         native = self.engine == "native"
@@ -91,18 +91,18 @@ class Plan:
 
     @property
     def library_key(self) -> PackageKey | None:
-        """Key of the compiled native library of all models and precisions, or None if the wheel has it."""
+        """Key of the native library's package, or None if the wheel has the library or the engine does not need it."""
         if self.engine != "native" or has_built():
             return None
         return PackageKey("library", "native", "", "all", self.isa, torch="", threads=0, sources=sources_digest())
 
     @cached_property
     def obstacle(self) -> str:
-        """The reason why the native engine cannot run the model here, or ""."""
+        """The reason why the native engine cannot run the model on this machine, or "" if it can."""
         return kernel.find_obstacle(self.spec, self.precision, cpu.detect().isa)
 
     def _plan_queries(self) -> "Plan":
-        """Return the plan for queries: this plan, or the same in int8."""
+        """Return the plan for queries: this plan, or a new plan that differs only in its precision, int8."""
         query_precision, shape = self.config.query_precision, self.spec.shape
         if query_precision not in QUERY_PRECISIONS:
             raise PrecisionError(f"unknown query precision {query_precision!r}: choose {' or '.join(QUERY_PRECISIONS)}")
@@ -137,7 +137,7 @@ class Plan:
 
 
 def _read(config: EmbedderConfig) -> ModelSpec:
-    """Describe the model, which embeds texts or scores pairs of texts."""
+    """Describe the model of a config: a cross-encoder if `pairs` is true, otherwise an embedding model."""
     folder = locate(config.model, config.revision)
     if config.pairs:
         return read_cross_encoder(folder)
@@ -150,7 +150,7 @@ def _read(config: EmbedderConfig) -> ModelSpec:
 
 
 def torch_version() -> str:
-    """Return the version of the installed PyTorch, or "", without importing it."""
+    """Return the version of PyTorch without importing it, or "" if PyTorch is not installed."""
     from importlib import metadata
 
     try:
@@ -160,7 +160,7 @@ def torch_version() -> str:
 
 
 def resolve_precision(precision: str) -> str:
-    """Resolve `auto` to bf16 if the processor supports it in hardware, else to fp32. Raises PrecisionError."""
+    """Return the precision to use: "auto" means bf16 if the processor supports it, else fp32. Raises PrecisionError."""
     if precision not in PRECISIONS:
         raise PrecisionError(f"unknown precision {precision!r}: choose one of {', '.join(PRECISIONS)}")
     if precision != "auto":

@@ -1,4 +1,4 @@
-"""The torch engines: three ways to run the same module, with the same vectors."""
+"""Run models with PyTorch: eagerly, with `torch.compile`, or from a package that AOTInductor compiled."""
 
 import os
 import threading
@@ -19,23 +19,23 @@ from embedder.late_interaction import Floats, maxsim
 from embedder.model.spec import ModelSpec
 from embedder.model.tokenizer import TokenIds
 
-TOKEN_BUDGET = 4096  # padded tokens of a batch; larger batches are not faster
+TOKEN_BUDGET = 4096  # tokens in a batch, including padding; larger batches are not faster
 MAX_BATCH_TEXTS = 256
 _INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 Run = Callable[[Tensor, Tensor], Sequence[Tensor]]
-# torch would keep precompiled headers in a shared /tmp; see `_keep_private`
+# Precompiled headers are off, because torch would write them to a shared /tmp. See `_set_private_folder`.
 _COMPILE_OPTIONS: dict[str, Any] = {"freezing": True, "cpp_cache_precompile_headers": False}
 
 
 class TorchEngine:
-    """An engine that batches and pads token rows.
+    """An engine that runs a PyTorch model on padded batches of token ids.
 
     `run` maps ids and mask, int64 (b, s), to vectors, float32 (b, d), and states, float32 (b, s, hidden).
     """
 
     def __init__(self, spec: ModelSpec, run: Run) -> None:
         self._run = run
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._dimension = spec.dimension
         self._pad = int(spec.config.get("pad_token_id") or 0)
         self._tokens = int(spec.config.get("vocab_size") or 0) * spec.token_types
@@ -43,9 +43,9 @@ class TorchEngine:
     maxsim = staticmethod(maxsim)
 
     def encode(self, rows: Sequence[TokenIds], *, tokens: bool = False) -> tuple[Floats, list[Floats]]:
-        """Map token ids, a list for each text, to vectors, float32 (n, dim).
+        """Return the vectors of texts, float32 (n, dim), from the token ids of each text.
 
-        With `tokens` also returns the states of the last layer, float32 (tokens, hidden) for each text.
+        If `tokens` is true, also return each text's token states in the last layer, float32 (tokens, hidden).
         """
         vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
         states_by_text: list[Floats] = [vectors[:0]] * len(rows)
@@ -53,7 +53,7 @@ class TorchEngine:
             ids, mask = pad([rows[i] for i in batch], self._pad)
             if self._tokens and ids.max() >= self._tokens:
                 raise ModelError("the tokenizer has tokens that the model has no weights for: fetch the model again")
-            with self._turn, torch.inference_mode():
+            with self._lock, torch.inference_mode():
                 batch_vectors, states = self._run(torch.from_numpy(ids), torch.from_numpy(mask))
             vectors[batch] = batch_vectors.numpy()
             for i, state in zip(batch, states.numpy(), strict=True) if tokens else ():
@@ -62,18 +62,18 @@ class TorchEngine:
 
 
 def compile_module(module: nn.Module, cache: Path) -> Run:
-    """Compile a module with `torch.compile`: frozen, prepacked weights, dynamic batch and sequence."""
+    """Compile a module with `torch.compile` for all batch sizes and sequence lengths. The weights are frozen."""
     require_compiler("the engine compile")
     compiled = torch.compile(module, dynamic=True, options=_COMPILE_OPTIONS)
     try:
-        _keep_private(cache / "inductor")
-        # The keys of torch's cache lack the instruction set. In a home folder shared by machines, or with
-        # PILOTLIGHT_ISA, torch would run loops for vectors of another width, which write beyond their memory.
+        _set_private_folder(cache / "inductor")
+        # The keys of torch's cache do not include the instruction set. If machines share the cache or PILOTLIGHT_ISA
+        # is set, torch could load code for vectors of another width, which writes out of bounds.
         from torch._inductor.cpu_vec_isa import pick_vec_isa
 
         config: Any = torch.compiler.config
         tag = f"{config.cache_key_tag} {pick_vec_isa()}"
-        # torch compiles a dimension of size one separately
+        # Compile now for all cases: torch compiles separate code for dimensions of size one.
         with config.patch(cache_key_tag=tag), torch.inference_mode():
             for shape in ((1, 8), (2, 8), (3, 5)):
                 ids = torch.zeros(shape, dtype=torch.int64)
@@ -83,11 +83,11 @@ def compile_module(module: nn.Module, cache: Path) -> Run:
     return compiled
 
 
-def _keep_private(folder: Path) -> None:
-    """Keep compiled code in a private folder instead of a shared /tmp.
+def _set_private_folder(folder: Path) -> None:
+    """Set torch's folder for compiled code to a private one, because the default is in a shared /tmp.
 
-    Torch reads the folder from the environment when it compiles, and sets its default there when it loads a model. So
-    a value other than the default is the user's, and stays.
+    Torch reads the folder from an environment variable when it compiles, and sets the variable to the default when it
+    loads a model. Any other value was set by the user and is not changed.
     """
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
@@ -97,7 +97,7 @@ def _keep_private(folder: Path) -> None:
 
 
 def load_package(folder: Path) -> Run:
-    """Load an AOTInductor package. The loader is constructed directly, because torch's function may run a compiler."""
+    """Load an AOTInductor package. torch's public function is not used, because it may run a compiler."""
     try:
         loader = torch._C._aoti.AOTIModelPackageLoader(str(folder / AOT_FILE), "model", False, 1, -1)
     except RuntimeError as error:
@@ -110,10 +110,10 @@ def load_package(folder: Path) -> Run:
 
 
 def group_by_length(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[list[int]]:
-    """Group texts of similar length to reduce padding, and return the indices of each group.
+    """Group texts of similar length to reduce padding. Returns the indices of the texts in each group.
 
-    `lengths` and `budget` are in tokens. The padded size of a group (texts × longest) is within `budget`, unless it has
-    only one text. Long texts come first, so memory use peaks early, and the remaining time is not underestimated.
+    `lengths` and `budget` are in tokens. A group of several texts has at most `budget` tokens, including padding. The
+    longest texts are in the first groups, so that memory use peaks early and time estimates are not too low.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     batches: list[list[int]] = []
@@ -128,9 +128,9 @@ def group_by_length(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[
 
 
 def pad(rows: Sequence[TokenIds], padding: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return ids and mask, int64 (rows, longest row), padded on the right. The mask is 1 for tokens.
+    """Pad rows of token ids on the right. Returns ids and mask, int64 (rows, longest row). The mask is 1 for tokens.
 
-    The length is at least 2, because a package with dynamic sequence length cannot take 1.
+    Rows are padded to at least 2 tokens, because packages for dynamic sequence lengths do not accept 1.
     """
     longest = max(2, *map(len, rows))
     ids = np.full((len(rows), longest), padding, dtype=np.int64)

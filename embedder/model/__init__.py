@@ -1,4 +1,4 @@
-"""A published model: its files in, a description, its weights and a PyTorch module out.
+"""Read the files of a published model: its description, tokenizer and weights.
 
-Only `encoder` needs torch. May import `config` and `errors`.
+Only `encoder`, the PyTorch module, needs torch. These modules may import `config` and `errors`.
 """

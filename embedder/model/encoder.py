@@ -1,8 +1,8 @@
-"""A model in plain torch: a sentence encoder, and the module that the engines run, in one graph.
+"""Implement embedding models in PyTorch.
 
-One module serves checkpoints of BERT, RoBERTa, XLM-R, CamemBERT, MPNet and DistilBERT, another ModernBERT, without
-importing transformers. Both suit ahead-of-time compilation: static structure, dynamic batch and sequence. Layer
-equations: Devlin et al. 2018 (BERT), Song et al. 2020 (MPNet's relative position bias, after Raffel et al. 2019),
+`Encoder` implements BERT, RoBERTa, XLM-R, CamemBERT, MPNet and DistilBERT. `ModernEncoder` implements ModernBERT. Both
+can be compiled ahead of time for all batch sizes and sequence lengths, and do not import transformers. Layer equations
+are from Devlin et al. 2018 (BERT), Song et al. 2020 (MPNet's relative position bias, after Raffel et al. 2019) and
 Warner et al. 2024 (ModernBERT).
 """
 
@@ -40,9 +40,9 @@ class Layer(nn.Module):
         self.norm2 = nn.LayerNorm(shape.hidden, eps=shape.eps)
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
-        """Map x, float32 (b, s, d), to the same shape. Bias is broadcast to (b, heads, s, s) and added to scores."""
+        """Apply the layer to x, float32 (b, s, d). `bias` is broadcast to the attention scores (b, heads, s, s)."""
         b, s, d = x.shape
-        narrow = self.qkv.weight.dtype  # products run in the weights' type, the residual stream and norms in fp32
+        narrow = self.qkv.weight.dtype  # matrix products use the weights' type; residuals and norms use fp32
         q, k, v = self.qkv(x.to(narrow)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
         a = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
         x = self.norm1(x + self.out(a.transpose(1, 2).reshape(b, s, d)).float())
@@ -51,7 +51,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Encoder from token ids to hidden states."""
+    """The encoder of BERT's family, which maps token ids to hidden states."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -65,9 +65,9 @@ class Encoder(nn.Module):
             self.register_buffer("relative", torch.zeros(shape.heads, length, length))
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids int64 (b, s) and mask int64 (b, s; 1 = token, 0 = padding on the right) to float32 (b, s, d).
+        """Map ids, int64 (b, s), and mask, int64 (b, s), to hidden states, float32 (b, s, d).
 
-        An id is a token plus its type times the size of the vocabulary.
+        The mask is 1 for tokens, and 0 for padding on the right. An id is token + token type × vocabulary size.
         """
         s = ids.shape[1]
         first = self.shape.first_position
@@ -102,11 +102,11 @@ class ModernLayer(nn.Module):
         self.down = nn.Linear(shape.intermediate, shape.hidden)
 
     def forward(self, x: Tensor, bias: Tensor, angles: Tensor) -> Tensor:
-        """Map x, float32 (b, s, d), with angles (s, width), to x's shape. Bias (b, 1, s or 1, s) is added to scores."""
+        """Apply the layer to x, float32 (b, s, d), with rotary angles (s, width) and an attention bias (b, 1, s, s)."""
         b, s, d = x.shape
         narrow = self.qkv.weight.dtype
         states = self.qkv(self.norm1(x).to(narrow)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
-        q, k = turn(states[0], angles), turn(states[1], angles)
+        q, k = rotate(states[0], angles), rotate(states[1], angles)
         a = F.scaled_dot_product_attention(q, k, states[2], attn_mask=bias)
         x = x + self.out(a.transpose(1, 2).reshape(b, s, d)).float()
         wide, gate = self.up(self.norm2(x).to(narrow)).chunk(2, dim=-1)
@@ -115,7 +115,7 @@ class ModernLayer(nn.Module):
 
 
 class ModernEncoder(nn.Module):
-    """Encoder from token ids to hidden states."""
+    """The encoder of ModernBERT, which maps token ids to hidden states."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -129,17 +129,17 @@ class ModernEncoder(nn.Module):
         self.register_buffer("local_angles", torch.zeros(sizes))
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids int64 (b, s) and mask int64 (b, s; 1 = token, 0 = padding on the right) to float32 (b, s, d)."""
-        places = torch.arange(ids.shape[1])
+        """Map ids, int64 (b, s), to hidden states, float32 (b, s, d). The mask (b, s) is 1 for tokens, else 0."""
+        positions = torch.arange(ids.shape[1])
         x: Tensor = self.norm(self.words(ids).float())
         narrow = self.words.weight.dtype
         least = torch.finfo(narrow).min
-        far = (places[None, :] - places[:, None]).abs() > self.shape.window
+        far = (positions[None, :] - positions[:, None]).abs() > self.shape.window
         padding = (mask == 0)[:, None, None, :]
         everywhere = torch.zeros((), dtype=narrow).masked_fill(padding, least)
         nearby = torch.zeros((), dtype=narrow).masked_fill(padding | far, least)
-        wide = self.get_buffer("global_angles").index_select(0, places)
-        close = self.get_buffer("local_angles").index_select(0, places)
+        wide = self.get_buffer("global_angles").index_select(0, positions)
+        close = self.get_buffer("local_angles").index_select(0, positions)
         for i, layer in enumerate(self.layers):
             local = i % self.shape.global_every
             x = layer(x, nearby if local else everywhere, close if local else wide)
@@ -147,19 +147,19 @@ class ModernEncoder(nn.Module):
         return y
 
 
-def turn(x: Tensor, angles: Tensor) -> Tensor:
-    """Rotate the pairs (i, i + width / 2) of x (b, heads, s, width) by the cosines and sines in `angles` (s, width)."""
+def rotate(x: Tensor, angles: Tensor) -> Tensor:
+    """Rotate the component pairs (i, i + width / 2) of x (b, heads, s, width). `angles` is from `angle_table`."""
     cosines, sines = angles.chunk(2, dim=-1)
     first, second = x.float().chunk(2, dim=-1)
     return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1).to(x.dtype)
 
 
 class TransformersEncoder(nn.Module):
-    """Any encoder that transformers supports, for models outside the family of `Encoder`."""
+    """An encoder that the library transformers runs, for models that this module does not implement."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
-        from transformers import AutoModel  # takes 2 s and 200 MB, so only if needed
+        from transformers import AutoModel  # imported only if needed, because it takes 2 s and 200 MB
 
         try:
             self.inner: Any = AutoModel.from_pretrained(
@@ -173,7 +173,7 @@ class TransformersEncoder(nn.Module):
         self.vocabulary = int(spec.config.get("vocab_size", 0))
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids and mask, int64 (b, s), to hidden states (b, s, d). `Encoder.forward` explains the ids."""
+        """Map ids and mask, int64 (b, s), to hidden states (b, s, d). Ids contain types, see `Encoder.forward`."""
         more = {}
         if self.types > 1:
             more["token_type_ids"], ids = ids // self.vocabulary, ids % self.vocabulary
@@ -182,7 +182,7 @@ class TransformersEncoder(nn.Module):
 
 
 class SentenceEncoder(nn.Module):
-    """Encoder from token ids to one float32 vector per text."""
+    """An embedding model, which maps token ids to one float32 vector for each text."""
 
     def __init__(self, encoder: nn.Module, pooling: Sequence[str], steps: Sequence[Step]) -> None:
         super().__init__()
@@ -195,7 +195,7 @@ class SentenceEncoder(nn.Module):
         ]
 
     def to_bf16(self) -> Self:
-        """Convert large weights to bf16 in place, and return the model. Rounding the others would cost accuracy."""
+        """Convert weights to bf16 in place, and return the model. For accuracy, norms and positions remain in fp32."""
         if not isinstance(self.encoder, Encoder | ModernEncoder):
             self.encoder.to(torch.bfloat16)
         for module in self.encoder.modules():
@@ -204,11 +204,11 @@ class SentenceEncoder(nn.Module):
         return self
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids int64 (b, s) and mask int64 (b, s; padding on the right is 0) to float32 (b, d)."""
+        """Map ids, int64 (b, s), and mask, int64 (b, s), to vectors, float32 (b, d)."""
         return self.with_states(ids, mask)[0]
 
     def with_states(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Map ids and mask to the vectors of `forward` and to the token states, float32 (b, s, hidden)."""
+        """Return the vectors that `forward` returns, and the token states, float32 (b, s, hidden)."""
         states = self.encoder(ids, mask)
         vectors = torch.cat([pool(name, states, mask) for name in self.pooling], dim=-1)
         for step in self.steps:
@@ -217,7 +217,7 @@ class SentenceEncoder(nn.Module):
 
 
 class WithStates(nn.Module):
-    """A sentence encoder that also returns the token states. Engines compile and run this module."""
+    """A wrapper whose `forward` returns vectors and token states. Engines compile and run this module."""
 
     def __init__(self, sentence: SentenceEncoder) -> None:
         super().__init__()
@@ -229,13 +229,13 @@ class WithStates(nn.Module):
 
 
 def load_module(spec: ModelSpec, precision: str = "fp32") -> SentenceEncoder:
-    """Load the module of a model for inference, with weights in bf16 if the precision is bf16. Raises ModelError."""
+    """Load a model's module for inference. Weights are bf16 if the precision is bf16, else fp32. Raises ModelError."""
     shape = spec.shape
     if shape is None:
         encoder: nn.Module = TransformersEncoder(spec)
     else:
         weights = read_encoder(shape, spec.config["model_type"], spec.weights)
-        encoder = _filled(lambda: ModernEncoder(shape) if shape.modern else Encoder(shape), weights)
+        encoder = _create_module(lambda: ModernEncoder(shape) if shape.modern else Encoder(shape), weights)
     module = SentenceEncoder(encoder, spec.pooling, spec.steps).eval().requires_grad_(False)
     return module.to_bf16() if precision == "bf16" else module
 
@@ -247,11 +247,11 @@ def _dense(step: Dense) -> nn.Module:
         linear = nn.Linear(step.inputs, step.outputs, bias="linear.bias" in weights)
         return nn.Sequential(OrderedDict(linear=linear, activation=getattr(nn, step.activation)()))
 
-    return _filled(make, weights)
+    return _create_module(make, weights)
 
 
 class _NotInitialised(TorchFunctionMode):
-    """Skips the initialisation of parameters, which would import torch's compiler for values that are replaced."""
+    """Skip the initialisation of parameters, because it imports torch's compiler and loading replaces the values."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -262,8 +262,8 @@ class _NotInitialised(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _filled(make: Callable[[], _Module], weights: Mapping[str, Array]) -> _Module:
-    """Make a module with these weights, skipping their initialisation."""
+def _create_module(make: Callable[[], _Module], weights: Mapping[str, Array]) -> _Module:
+    """Create a module with these weights. Parameters are not initialised first."""
     with torch.device("meta"), _NotInitialised():
         module = make()
     module.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()}, assign=True)
@@ -271,12 +271,12 @@ def _filled(make: Callable[[], _Module], weights: Mapping[str, Array]) -> _Modul
 
 
 def pool(name: str, hidden: Tensor, mask: Tensor) -> Tensor:
-    """Pool hidden (b, s, d) over the tokens in mask (b, s) by one of `modules.POOLINGS`, to float32 (b, d)."""
+    """Pool the hidden states (b, s, d) of tokens with a pooling in `modules.POOLINGS`. Returns float32 (b, d)."""
     if name == "cls":
         return hidden[:, 0].float()
     if name == "lasttoken":
-        place = (mask.sum(1) - 1).clamp(min=0)[:, None, None].expand(-1, 1, hidden.shape[2])
-        return hidden.gather(1, place).squeeze(1).float()
+        last = (mask.sum(1) - 1).clamp(min=0)[:, None, None].expand(-1, 1, hidden.shape[2])
+        return hidden.gather(1, last).squeeze(1).float()
     if name == "max":
         return hidden.float().masked_fill(mask.unsqueeze(-1) == 0, torch.finfo(torch.float32).min).amax(1)
     weights = mask.unsqueeze(-1).float()

