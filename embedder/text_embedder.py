@@ -173,10 +173,7 @@ class Embedder:
         for _, group in groupby(groups):
             stop = start + len(list(group))
             vectors[start:stop], states = self._document_engine.encode(rows[start:stop], tokens=True)
-            signs += [
-                to_signs(state[positions])
-                for state, positions in zip(states, positions_by_text[start:stop], strict=True)
-            ]
+            signs += [to_signs(state[i]) for state, i in zip(states, positions_by_text[start:stop], strict=True)]
             start = stop
         counts = np.array([len(positions) for positions in positions_by_text], dtype=np.int32)
         return DocumentTokens(check_finite(vectors, self.spec.name), np.concatenate(signs), counts)

@@ -1,1 +1,1 @@
-"""The web application: search API, search page, probes, and the server that runs them."""
+"""The web application: REST API, search page, health checks, and the server that runs them."""

@@ -1,4 +1,4 @@
-"""The application: `create_app` assembles it, and `application` starts all services of a worker."""
+"""Create the Flask application (`create_app`), and start the services of a worker process (`application`)."""
 
 import hashlib
 import re
@@ -52,9 +52,9 @@ BLUEPRINTS = (
 YEAR_S = 365 * 24 * 3600
 FRESH_S = 3600
 MAX_NAME_CHARS = 60
-# Browsers must not take a segment for another host, a parent folder or a script.
+# A path prefix. Browsers must not interpret it as a host, a parent folder or a script.
 _PREFIX = re.compile(r"(?=.{1,200}\Z)(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
-# Werkzeug fails on some dates in these, and entity tags suffice.
+# Headers to remove. Werkzeug fails on some dates in them, and browsers can validate their caches by ETag.
 _IGNORED = ("HTTP_IF_MODIFIED_SINCE", "HTTP_IF_UNMODIFIED_SINCE", "HTTP_IF_RANGE", "HTTP_RANGE")
 _PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}
 
@@ -62,14 +62,14 @@ _PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}
 @health.get("/livez")
 @Operation(role=None, responses={200: dict[str, bool]})
 def livez() -> Response:
-    """Check that the process answers."""
+    """Check that the server process responds."""
     return jsonify(live=True)
 
 
 @health.get("/readyz")
 @Operation(role=None, responses={200: Status}, errors=(503,))
 def readyz() -> Response:
-    """Check readiness, and describe the server."""
+    """Check whether the server is ready, and describe it."""
     status = visible_retriever().status()
     if current_app.extensions["draining"].is_set():
         return respond(problem(503, "The server is shutting down: it finishes running requests, then stops."))
@@ -79,17 +79,17 @@ def readyz() -> Response:
 
 
 def search_box() -> Response:
-    """Send the script of the search box, which pages of every origin may load."""
+    """Return the script of the search box. Pages of all origins may load it."""
     response = send_from_directory(str(current_app.static_folder), "embed.js", max_age=FRESH_S)
     response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     return response
 
 
 class JsonProvider(DefaultJSONProvider):
-    """Encodes responses, including structs, in UTF-8, with keys in their order."""
+    """A JSON provider that encodes structs and does not sort keys or escape non-ASCII characters."""
 
     def response(self, *args: Any, **kwargs: Any) -> AnyResponse:
-        """Return a JSON response as `flask.jsonify` does. Raises TypeError for a value that JSON lacks."""
+        """Return a JSON response as `flask.jsonify` does. Raises TypeError if a value cannot be encoded."""
         return Response(msgspec.json.encode(self._prepare_response_obj(args, kwargs)), mimetype=self.mimetype)
 
 
@@ -100,10 +100,10 @@ def create_app(
     pushes: PushedQueue | None = None,
     recorder: Recorder | None = None,
 ) -> Flask:
-    """Build the application around a retriever that the caller starts and closes. Raises SettingsError."""
+    """Create the application. The caller starts and closes the retriever. Raises SettingsError."""
     app = Flask(__name__)
-    app.ensure_sync = cache(app.ensure_sync)  # type: ignore[method-assign]  # it takes longer than most hooks
-    app.url_map.merge_slashes = False  # a redirect would repeat a forged Host header
+    app.ensure_sync = cache(app.ensure_sync)  # type: ignore[method-assign]  # cached, because it is slow
+    app.url_map.merge_slashes = False  # a redirect would contain a forged Host header
     app.config["MAX_CONTENT_LENGTH"] = limits.MAX_BODY_BYTES + 1
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # `asset` puts a hash of the content into the address
     app.json = JsonProvider(app)
@@ -135,7 +135,7 @@ def create_app(
 
 
 def application(settings: Settings | None = None) -> Flask:
-    """Build the application, by default from the environment, and start loading the model. Raises SettingsError."""
+    """Create the application and start its services. Settings default to the environment. Raises SettingsError."""
     settings = settings or load()
     follower = Follower(settings)
     follower.start()
@@ -154,18 +154,18 @@ def application(settings: Settings | None = None) -> Flask:
 
 
 def close_app(app: Flask | None) -> None:
-    """Close the services of an application, and write pending counts and searches."""
+    """Stop the services of an application, and write queued metrics and searches to disk."""
     if app is None:
         return
     app.extensions["retriever"].close()
-    app.extensions["metrics"].settle()
+    app.extensions["metrics"].flush()
     app.extensions["stop_tracing"]()
     if recorder := app.extensions["insights"]:
         recorder.close()
 
 
 def _protected(inner: Wsgi) -> Wsgi:
-    """Return an application that ignores request headers in _IGNORED, and adds security headers that a route lacks."""
+    """Wrap an application to remove request headers in _IGNORED, and to add security headers to responses."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
@@ -180,7 +180,7 @@ def _protected(inner: Wsgi) -> Wsgi:
 
 
 def _behind_proxy(app: Flask, settings: Settings) -> Wsgi:
-    """Return the application, mounted below `path_prefix` or X-Forwarded-Prefix."""
+    """Wrap an application to accept paths below the prefix in `path_prefix` or X-Forwarded-Prefix."""
     inner = app.wsgi_app
     own_segments = frozenset(rule.rule.split("/")[1] for rule in app.url_map.iter_rules())
 

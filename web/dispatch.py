@@ -1,8 +1,8 @@
-"""Threads for requests: searches, long requests and probes do not wait for each other.
+"""Run requests on separate threads for searches, long requests and health checks.
 
-Only a few threads run requests, because threads that wait for the interpreter cost more than they gain. The other
-requests wait, and callers take turns, so that a caller with many requests does not delay the rest. A request that
-cannot be answered within its deadline is refused before the application sees it.
+There are only a few threads, because more of them would compete for the GIL. Other requests are queued. Queues serve
+callers round-robin, so that a caller with many requests does not delay other callers. A request that cannot be answered
+before its deadline is refused without calling the application.
 """
 
 import ipaddress
@@ -25,7 +25,7 @@ from web.problems import raw_problem
 
 SEARCH_THREADS, LONG_THREADS = 2, 16  # per worker
 PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
-NEXT_MS = 5  # wait for the next request of a connection if no other request waits
+NEXT_MS = 5  # maximum wait for a connection's next request if no other request is queued
 BUSY = "The server is overloaded: try again."
 _PEEK = 8192
 _LENGTH_DIGITS = 9
@@ -36,24 +36,24 @@ _PORT = re.compile(r":[0-9]*\Z")
 
 
 class Counters(Protocol):
-    """The counters of an application, such as `web.metrics.Metrics`."""
+    """The part of `web.metrics.Metrics` that this module uses."""
 
     def note(self, name: str, *labels: str, value: float = 1) -> None:
-        """Count a value."""
+        """Add a value to a metric."""
 
 
 class Head(NamedTuple):
-    """The beginning of a request, before it is parsed."""
+    """The properties of an HTTP request that determine when and where it runs."""
 
     path: bytes
-    size: int
+    size: int  # bytes; 0 if the request is incomplete
     key: bytes
     forwarded: bytes
     is_page: bool
 
 
 def read_head(data: bytes) -> Head:
-    """Parse the beginning of a request without checks. Missing headers are empty."""
+    """Parse the beginning of an HTTP request without validating it. The value of a missing header is empty."""
     start = len(data) - len(data.lstrip(b"\r\n"))
     end = data.find(b"\r\n\r\n", start) + 4
     words = data[start:].partition(b"\r\n")[0].split(b" ")
@@ -73,7 +73,7 @@ def read_head(data: bytes) -> Head:
 
 
 class _Job(NamedTuple):
-    """The next request of a connection."""
+    """A queued request, which is the next one of its connection."""
 
     future: "Future[Any]"
     handle: Callable[[Any], Any]
@@ -82,29 +82,29 @@ class _Job(NamedTuple):
     arrived: float
 
 
-class _Turns:
-    """Queues of jobs by the address of the caller, and within an address by key. The queues take turns."""
+class _RoundRobinQueue:
+    """A queue that serves the addresses of callers round-robin, and the keys of each address too."""
 
     def __init__(self) -> None:
-        self._queues: dict[bytes, _Turns | deque[_Job]] = {}
+        self._queues: dict[bytes, _RoundRobinQueue | deque[_Job]] = {}
 
     def __len__(self) -> int:
         return len(self._queues)
 
     def put(self, job: _Job, name: bytes, *inner: bytes) -> None:
-        """Add a job to the queue of these names."""
+        """Add a job to the queue of a name. If there are inner names, that queue is itself round-robin."""
         queue = self._queues.get(name)
         if queue is None:
-            queue = self._queues[name] = _Turns() if inner else deque()
-        if isinstance(queue, _Turns):
+            queue = self._queues[name] = _RoundRobinQueue() if inner else deque()
+        if isinstance(queue, _RoundRobinQueue):
             queue.put(job, *inner)
         else:
             queue.append(job)
 
     def take(self) -> _Job:
-        """Remove and return the next job. Callers take turns, so one caller cannot delay the others."""
+        """Remove and return the next job. Its name is served again only after all other names."""
         name, queue = next(iter(self._queues.items()))
-        job = queue.take() if isinstance(queue, _Turns) else queue.popleft()
+        job = queue.take() if isinstance(queue, _RoundRobinQueue) else queue.popleft()
         del self._queues[name]
         if queue:
             self._queues[name] = queue
@@ -112,15 +112,15 @@ class _Turns:
 
 
 class Lane:
-    """Some threads, and the requests that wait for them."""
+    """A thread pool with a queue, for one kind of request."""
 
     def __init__(self, name: str, threads: int, work: Callable[["Lane", _Job], None]) -> None:
         self.name, self.threads = name, threads
         self.waiting = 0
         self.mean_request_seconds = 0.0
-        self._turns = _Turns()
+        self._queue = _RoundRobinQueue()
         self._lock = threading.Lock()
-        self._tokens: SimpleQueue[bool] = SimpleQueue()  # True for each job, False to stop
+        self._tokens: SimpleQueue[bool] = SimpleQueue()  # True for each queued job, False to stop a thread
         self._work = work
 
     def start(self) -> None:
@@ -131,27 +131,27 @@ class Lane:
     def put(self, job: _Job, address: bytes, key: bytes) -> None:
         """Queue a job for the threads."""
         with self._lock:
-            self._turns.put(job, address, key)
+            self._queue.put(job, address, key)
             self.waiting += 1
         self._tokens.put(True)
 
     def stop(self) -> None:
-        """Stop the threads once the waiting jobs are done."""
+        """Stop the threads when all queued jobs are done."""
         for _ in range(self.threads):
             self._tokens.put(False)
 
     def expected_wait(self) -> float:
-        """Estimate the seconds until a new request is answered, from the mean of the last requests."""
+        """Estimate the seconds until a new request would be answered, from the mean time of recent requests."""
         return (self.waiting + self.threads) * self.mean_request_seconds / self.threads
 
     def measure(self, seconds: float) -> None:
-        """Update the mean with the seconds that a request took."""
+        """Update the mean time of recent requests with the seconds of another request."""
         self.mean_request_seconds += _SMOOTHING * (seconds - self.mean_request_seconds)
 
     def _run(self) -> None:
         while self._tokens.get():
             with self._lock:
-                job = self._turns.take()
+                job = self._queue.take()
                 self.waiting -= 1
             self._work(self, job)
 
@@ -160,7 +160,7 @@ class Dispatcher:
     """The thread pool of a gunicorn worker."""
 
     def __init__(self, limit: float, proxies: int) -> None:
-        """Take the deadline in seconds, and the number of trusted proxies."""
+        """Create the lanes. `limit` is the deadline in seconds, `proxies` is the number of trusted proxies."""
         self._limit, self._proxies = limit, proxies
         self._long_paths: tuple[bytes, ...] = ()
         self._counters: Counters | None = None
@@ -169,18 +169,18 @@ class Dispatcher:
         self._probe = Lane("probe", 1, self._answer)
 
     def connect(self, long_paths: Collection[str], counters: "Counters") -> None:
-        """Set the paths of long requests, up to their first variable, and the counters; start the threads."""
+        """Set the paths of long requests, set the application's metrics, and start the threads."""
         self._long_paths = tuple(path.encode() for path in long_paths)
         self._counters = counters
         for lane in (self._search, self._long, self._probe):
-            lane.start()  # before the worker's handlers are set, it and its processes would block stop signals
+            lane.start()  # earlier threads, and their child processes, would inherit blocked stop signals
 
     def waiting(self) -> dict[str, int]:
-        """Return the number of requests that wait, by kind."""
+        """Return the number of queued requests of each kind."""
         return {lane.name: lane.waiting for lane in (self._search, self._long, self._probe)}
 
     def submit(self, handle: Callable[[Any], Any], connection: Any) -> "Future[Any]":
-        """Queue the next request of a connection; the future tells whether the connection stays open."""
+        """Queue the next request of a connection. The future's result is whether the connection stays open."""
         job = _Job(Future(), handle, connection, read_head(_peek(connection)), time.monotonic())
         lane = self._lane_of(job.head)
         expected = lane.expected_wait()
@@ -193,22 +193,20 @@ class Dispatcher:
         return job.future
 
     def shutdown(self, wait: bool = False, cancel_futures: bool = False) -> None:
-        """Stop the threads. The arguments are those of `Executor.shutdown`."""
+        """Stop the threads. Has the signature of `Executor.shutdown`, but ignores the arguments."""
         for lane in (self._search, self._long, self._probe):
             lane.stop()
 
     def _lane_of(self, head: Head) -> Lane:
-        """Return the lane of a request. An incomplete request must not occupy a search thread.
-
-        The path may follow a host or a prefix.
-        """
+        """Return the lane of a request. An incomplete request must not occupy a search thread."""
+        # The paths of routes are searched for within the request's path, which may begin with a host or a prefix.
         if head.path[head.path.rfind(b"/") :] in PROBES:
             return self._probe
         is_long = not head.size or any(path in head.path for path in self._long_paths)
         return self._long if is_long else self._search
 
     def _answer(self, lane: Lane, job: _Job) -> None:
-        """Answer a request, and the next ones of its connection while no other request waits."""
+        """Answer a request. While no other request is queued, also answer the next requests of the same connection."""
         try:
             while True:
                 began = time.monotonic()
@@ -225,13 +223,13 @@ class Dispatcher:
                 job = job._replace(head=read_head(_peek(job.connection)), arrived=time.monotonic())
                 if self._lane_of(job.head) is not lane:
                     break
-        except BaseException as error:  # noqa: BLE001 - as a thread pool does
+        except BaseException as error:  # noqa: BLE001 - the future passes it on
             job.future.set_exception(error)
         else:
             job.future.set_result(stays)
 
     def _refuse(self, lane: Lane, job: _Job, seconds: float) -> bool:
-        """Refuse a request at the socket, and return whether the connection stays open."""
+        """Send status 503 without calling the application. Returns whether the connection stays open."""
         if self._counters is not None:
             self._counters.note("requests_refused", "queue", lane.name)
         try:
@@ -246,7 +244,7 @@ class Dispatcher:
 
 @lru_cache(10_000)
 def network_of(address: str | None) -> str:
-    """Return the network that counts as one caller: an IPv4 address without port, or the /64 of an IPv6 address."""
+    """Return the IPv4 address, or the /64 network of an IPv6 address, that identifies a caller. A port is removed."""
     text = (address or "").strip()
     host = _PORT.sub("", text).strip("[]") if text.startswith("[") or text.count(":") == 1 else text
     try:
@@ -259,7 +257,7 @@ def network_of(address: str | None) -> str:
 
 
 def _can_refuse(job: _Job) -> bool:
-    """Return whether a request has arrived in full and is not for a page."""
+    """Return whether a request may be refused: it was received completely, and does not ask for an HTML page."""
     is_buffered = job.connection.parser is not None and job.connection.parser.unreader.buf.getvalue()
     return bool(job.head.size) and not job.head.is_page and not is_buffered
 
@@ -274,7 +272,7 @@ def _peek(connection: Any) -> bytes:
 
 
 def _has_more(connection: Any) -> bool:
-    """Return whether the next request of a connection arrives within NEXT_MS, so that this thread can answer it."""
+    """Wait up to NEXT_MS milliseconds for a connection's next request, and return whether it has arrived."""
     if connection.parser is not None and connection.parser.unreader.buf.getvalue():
         return True
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""Addresses for display, as links if browsers can open them."""
+"""Convert URLs of documents to readable names, and to links if browsers can open them."""
 
 import re
 from collections import Counter
@@ -13,26 +13,27 @@ from flask import current_app
 from rag.errors import NotReady, NotThere
 from web.guards.access import caller
 
-# Other schemes, such as javascript:, are shown as text. White space and control characters can hide a scheme.
+# Only these URLs may become links. White space and control characters are excluded, as they can hide a scheme.
 SAFE_URL = re.compile(r"(?:(?:git\+)?https?://|(?:git\+)?file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
 BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}  # characters that may follow
+# filter field → characters that may follow the path of a source
+_AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}
 
 
 class Link(NamedTuple):
-    """An address for display, with the link if browsers can open it."""
+    """The readable name of a URL, with a link if browsers can open the URL."""
 
     href: str | None
     place: str
 
 
 def is_of_web(url: str) -> bool:
-    """Return whether an address is http or https."""
+    """Return whether a URL has the scheme http or https."""
     return url[:4].lower() == "http"
 
 
 def place_of(url: str) -> str:
-    """Return an address without escapes, scheme and anchor."""
+    """Return a URL in readable form: unescaped, without scheme and fragment."""
     bare = url.partition("#")[0]
     if not SAFE_URL.fullmatch(bare):
         return url
@@ -41,18 +42,18 @@ def place_of(url: str) -> str:
 
 
 class DisplayNames:
-    """Display names of files, relative to their source and without the path on the server."""
+    """The names under which files of local sources are shown, without the source's path on the server."""
 
     def __init__(self, sources: Iterable[str] = ()) -> None:
-        """Take the sources of a collection."""
+        """Choose a name for each local source of a collection."""
         roots = {source: place_of(source).rstrip("/") for source in sources if _is_local(source)}
         same = Counter(map(_name_of, {*roots.values()}))
-        # The longest folder comes first. Folders that share a name are shown with their parents.
+        # Longer paths come first, so that nested sources match first. Equal names are shown with the parent folder.
         self._names = {
             root: _name_of(root) if same[_name_of(root)] == 1 else "/".join(root.rsplit("/", 2)[-2:])
             for root in sorted({*roots.values()}, key=len, reverse=True)
         }
-        # filter field → names of sources, each with the prefix of values that it replaces
+        # filter field → pairs of a source's name and the prefix of filter values that the name replaces
         self._starts: dict[str, list[tuple[str, str]]] = {field: [] for field in _AFTER}
         for source, root in roots.items():
             name = self._names[root]
@@ -63,32 +64,32 @@ class DisplayNames:
                 self._starts["path"].append((name, uri.removeprefix("file://")))
 
     def of(self, url: str) -> str:
-        """Return the display name of an address, a source, a file or a folder."""
+        """Return the display name of the URL of a document or of a source."""
         place = place_of(url)
         return self._shortened(place) if _is_local(url) else place
 
     def of_folder(self, path: str) -> str:
-        """Return the display name of a folder, local or on a site."""
+        """Return the display name of a folder, which is a local path or a path on a website."""
         is_inside = any(f"{root}/".startswith(f"{path}/") or path.startswith(f"{root}/") for root in self._names)
         return self._shortened(path) if is_inside else path
 
     def link_to(self, url: str) -> Link:
-        """Return the display name of an address, as a link if browsers can open the address from a page."""
+        """Return the display name of a URL, with a link if the URL is http or https."""
         return Link(url if SAFE_URL.fullmatch(url) and is_of_web(url) else None, self.of(url))
 
     def display_value(self, field: str, value: str) -> str:
-        """Return the value of a filter field for display, with the name of its source in place of the server's path."""
+        """Return a filter value for display. The path of a source is replaced by the name of the source."""
         return _replaced(field, value, [(start, name) for name, start in self._starts.get(field, ())])
 
     def index_values(self, parameters: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """Return a page's parameters with the values of the index: the reverse of `display_value`."""
+        """Convert filter values for display in a page's parameters to values in the index. Reverses `display_value`."""
         return {
             field: [_replaced(field, value, self._starts.get(field, ())) for value in values]
             for field, values in parameters.items()
         }
 
     def within(self, text: str) -> str:
-        """Replace the paths of sources in a text by their names."""
+        """Replace the paths of sources in a text with the names of the sources."""
         for root, name in self._names.items():
             text = text.replace(root, name)
         return text
@@ -101,7 +102,7 @@ class DisplayNames:
 
 
 def display_names(*collections: str) -> DisplayNames:
-    """Return the display names of the collections that are in the caller's scope."""
+    """Return the display names for those of the collections that the current caller may read."""
     sources: list[str] = []
     for name in filter(caller().scope.has, collections):
         with suppress(NotReady, NotThere):

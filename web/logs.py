@@ -1,8 +1,8 @@
-"""The server's log, as text or JSON, and traces if the environment names a collector.
+"""Configure the server's log, and OpenTelemetry traces if an environment variable names a collector.
 
     OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318 pilotlight serve
 
-OpenTelemetry documents the other variables. The extra `pilotlight[otel]` installs it.
+Other variables are documented by OpenTelemetry. The extra `pilotlight[otel]` installs the libraries.
 """
 
 import logging
@@ -22,7 +22,7 @@ from gunicorn.systemd import sd_notify
 from rag.errors import SettingsError
 
 COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-PRIVATE = ("http.target", "http.url", "net.peer.ip", "net.peer.port", "client.address", "url.query")  # never traced
+PRIVATE = ("http.target", "http.url", "net.peer.ip", "net.peer.port", "client.address", "url.query")  # not sent
 FIELDS = "fields"
 _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 _STDERR = 2
@@ -32,23 +32,23 @@ requests = logging.getLogger("pilotlight.request")
 
 
 class TextFormatter(logging.Formatter):
-    """Lines with time, level, message, and fields as name=value with JSON values."""
+    """Formats log records as text: time, level, message, and each field as name=value, with the value in JSON."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Add the fields to the message."""
+        """Return the line of a record without its time zone and traceback."""
         shown = [super().formatMessage(record)]
         shown += [f"{name}={_ENCODE(value).decode()}" for name, value in _fields(record).items()]
         return " ".join(shown)
 
 
 class JsonFormatter(logging.Formatter):
-    """Lines of one JSON object each: time (UTC), level, logger, message, fields, and traceback if there is one."""
+    """Formats log records as JSON objects: time (UTC), level, logger, message, fields, and the traceback if any."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return a record as one line of JSON."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -69,14 +69,14 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class LineHandler(logging.Handler):
-    """Writes each line to standard error in one call, without a lock on which threads would wait."""
+    """Writes each log record to standard error in one system call, so that threads need no lock."""
 
     def createLock(self) -> None:
-        """Create no lock."""
+        """Set no lock, unlike the base class."""
         self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line of a record."""
+        """Write a record as one line."""
         try:
             os.write(_STDERR, f"{self.format(record)}\n".encode(errors="backslashreplace"))
         except Exception:  # noqa: BLE001 - logging must not fail its caller, as in Python's handlers
@@ -84,16 +84,16 @@ class LineHandler(logging.Handler):
 
 
 class ServerLogger(Logger):  # type: ignore[misc]
-    """Passes messages of gunicorn to the handlers of the server."""
+    """Logger of gunicorn that passes messages to the server's log handler."""
 
     def setup(self, cfg: Any) -> None:
-        """Store the settings of gunicorn, but do not add its handlers."""
+        """Set up gunicorn's loggers without gunicorn's handlers."""
         super().setup(cfg)
         self.error_log.handlers.clear()
         self.error_log.propagate = True
 
     def exception(self, msg: Any, *args: Any, **options: Any) -> None:
-        """Log an error with its traceback, unless a client was too slow for the timeout of its socket."""
+        """Log an error with its traceback. A socket timeout of a slow client is logged only for debugging."""
         if isinstance(sys.exception(), BlockingIOError):
             self.debug("a client was too slow: %s", msg)
         else:
@@ -101,8 +101,8 @@ class ServerLogger(Logger):  # type: ignore[misc]
 
 
 def configure(log_format: str) -> None:
-    """Log to standard error in a format: our own messages from INFO on, those of libraries from WARNING on."""
-    logging._srcfile = None  # no format needs the slow lookup of the calling line
+    """Log to standard error: Pilotlight's messages from level INFO, and those of libraries from level WARNING."""
+    logging._srcfile = None  # disables the slow lookup of the calling line, which no format shows
     handler = LineHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], force=True)
@@ -111,16 +111,16 @@ def configure(log_format: str) -> None:
 
 
 def announce(url: str, systemd: str, wait: Callable[[], object]) -> None:
-    """Log the server's address. After `wait`, report readiness to systemd; only the main process may report it."""
+    """Log the server's URL. After `wait` returns, report readiness to systemd. Call this in the main process."""
     logging.getLogger("pilotlight").info("listening on %s", url)
 
-    def tell() -> None:
+    def report_ready() -> None:
         wait()
         os.environ["NOTIFY_SOCKET"] = systemd
         sd_notify("READY=1", requests, unset_environment=True)
 
     if systemd:
-        threading.Thread(target=tell, daemon=True).start()
+        threading.Thread(target=report_ready, daemon=True).start()
 
 
 def check_tracing() -> bool:
@@ -137,7 +137,7 @@ def check_tracing() -> bool:
 
 
 def start_tracing(app: Flask) -> Callable[[], None]:
-    """Trace the requests of an application if configured; return the function that sends pending traces."""
+    """Trace the requests of an application if tracing is configured. Returns a function that sends pending traces."""
     if not check_tracing():
         return lambda: None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

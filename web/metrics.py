@@ -1,6 +1,6 @@
-"""Measurements of every request, for Prometheus at `/metrics`, the status page and the log.
+"""Measure requests and searches for Prometheus (`/metrics`), the status page and the log.
 
-Workers write their counters to files in a shared folder, so each worker can report the sums.
+Workers write their counters to files in a shared folder, so that each worker can report the sums of all workers.
 """
 
 import itertools
@@ -37,7 +37,7 @@ SECONDS = (
     *(0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.012, 0.016, 0.025, 0.035),
     *(0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
-MOST_NOTED = 100
+MAX_QUEUED = 100
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"})
@@ -47,7 +47,7 @@ _QUEUE_SAMPLES = {
     "pilotlight_http_request_wait_seconds_count": "answered",
     "pilotlight_requests_refused_total": "refused",
 }
-# name, kind, the method that records a value, text and labels
+# name → class of the metric, its method that records a value, help text, labels
 METRICS = {
     "search_stage_seconds": (metrics.Histogram, "observe", "Time of one stage of a search.", "stage mode collection"),
     "http_requests": (metrics.Counter, "inc", "Requests answered.", "method route status"),
@@ -67,7 +67,7 @@ metrics.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """The counters of an application. Threads queue values, because the Prometheus client counts under one lock."""
+    """The metrics of an application. Values are queued first, because the Prometheus client has one lock for all."""
 
     def __init__(self, status: Status) -> None:
         registry = self._collected = CollectorRegistry()
@@ -88,28 +88,28 @@ class Metrics:
 
         self._recorder_of = recorder_of
         self._collected.register(_StateCollector(status))
-        self._noted: deque[tuple[Callable[[float], object], float]] = deque()
-        self._settling = threading.Lock()
+        self._queued: deque[tuple[Callable[[float], object], float]] = deque()
+        self._flush_lock = threading.Lock()
 
-    def settle(self, *, wait: bool = False) -> None:
-        """Count the queued values. If another thread is counting, return at once, or with `wait` wait for it."""
-        if self._settling.acquire(blocking=wait):
+    def flush(self, *, wait: bool = False) -> None:
+        """Record the queued values. If another thread is recording, return immediately unless `wait` is true."""
+        if self._flush_lock.acquire(blocking=wait):
             try:
-                while self._noted:
-                    count, value = self._noted.popleft()
+                while self._queued:
+                    count, value = self._queued.popleft()
                     count(value)
             finally:
-                self._settling.release()
+                self._flush_lock.release()
 
     def note(self, name: str, *labels: str, value: float = 1) -> None:
-        """Queue a value for a metric in METRICS with these labels; `settle` counts it."""
-        self._noted.append((self._recorder_of(name, *labels), value))
-        if len(self._noted) > MOST_NOTED:
-            self.settle()
+        """Queue a value for the metric in METRICS with this name and these labels. `flush` records it."""
+        self._queued.append((self._recorder_of(name, *labels), value))
+        if len(self._queued) > MAX_QUEUED:
+            self.flush()
 
     def queues(self) -> list[dict[str, Any]]:
         """Return the numbers of waiting, answered and refused requests of each kind."""
-        self.settle(wait=True)
+        self.flush(wait=True)
         queues: dict[str, dict[str, Any]] = {}
         for sample in (sample for family in self._collected.collect() for sample in family.samples):
             if "kind" in sample.labels and (name := _QUEUE_SAMPLES.get(sample.name)):
@@ -120,18 +120,18 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return all metrics in the Prometheus text format."""
-        self.settle(wait=True)
+        self.flush(wait=True)
         return exposition.generate_latest(self._collected)
 
 
 class _StateCollector(Collector):
-    """Collects the state of the generations that this worker serves."""
+    """Collects metrics of the index generations that this worker serves."""
 
     def __init__(self, status: Status) -> None:
         self._status = status
 
     def collect(self) -> Iterator[Metric]:
-        """Yield gauges of the values of `LiveRetriever.status`."""
+        """Yield gauges for the values that `LiveRetriever.status` returns."""
         status = self._status()
         yield _gauge("ready", "Whether the server is ready.", {(): bool(status.get("ready"))})
         build = {"version": metadata.version("pilotlight")}
@@ -156,7 +156,7 @@ def _gauge(name: str, text: str, samples: Mapping[Any, float], *labels: str) -> 
 
 @dataclass(slots=True)
 class RequestLog:
-    """The record of a request for the log."""
+    """The data of a request that is logged when the request ends."""
 
     id: str
     began: float = field(default_factory=time.perf_counter)
@@ -164,7 +164,7 @@ class RequestLog:
 
 
 def install(app: Flask, retriever: LiveRetriever) -> None:
-    """Count the requests of an application. Call it first, so that refusals by other hooks count too."""
+    """Register hooks that measure requests. Call this first, so that requests refused by other hooks count too."""
     app.extensions["metrics"] = counted = Metrics(lambda: retriever.status())
     app.extensions["stop_tracing"] = logs.start_tracing(app)
     app.register_blueprint(blueprint)
@@ -213,14 +213,14 @@ def _log(log_record: RequestLog, method: str, route: str, status: int, seconds: 
 
 
 def number_worker(server: Any, worker: Any) -> None:
-    """Give a worker the lowest free number. A later worker with that number continues its files of counters."""
+    """Assign the lowest free number to a worker. A new worker continues the counter files of its number."""
     numbers = {each.number for each in server.WORKERS.values()}
     worker.number = next(number for number in itertools.count() if number not in numbers)
     os.environ[WORKER_NUMBER] = str(worker.number)
 
 
 def note_search(counted: Metrics, answer: Answer, search: SearchRequest) -> None:
-    """Count a search, and store its details for the log."""
+    """Record the times of a search, and store its details for the request's log record."""
     names, mode = answer.collections, search.mode
     for stage in STAGES:
         if milliseconds := answer.took_ms.get(stage):

@@ -1,6 +1,6 @@
-"""Descriptions of routes, which are declared at their views; `/openapi.json` is generated from them.
+"""Describe routes with the decorator `Operation`, and generate `/openapi.json` from the descriptions.
 
-The structs of requests and responses, and the URL map, supply the rest.
+Paths come from the URL map. Schemas come from the structs of requests and responses.
 """
 
 import inspect
@@ -22,7 +22,7 @@ from web.problems import MEDIA_TYPE
 
 Role = Literal["read", "write"]
 Schema = Mapping[str, Any]
-Body = Any  # a struct, perhaps with more of its schema in `Annotated`; or a `Content`
+Body = Any  # a struct, optionally `Annotated` with a schema, or a `Content`
 View = TypeVar("View", bound=Callable[..., Any])
 
 BODY_ERRORS = (400, 413, 415)
@@ -44,7 +44,7 @@ blueprint = Blueprint("openapi", __name__)
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A body that is not JSON."""
+    """The media type and schema of a body that is not a struct."""
 
     media_type: str
     schema: Schema
@@ -55,10 +55,11 @@ HTML = Content("text/html", {"type": "string"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The request and responses of one method of a route; the summary is the docstring of the view.
+    """A decorator that describes a view: its request, responses and access. The summary is the view's docstring.
 
-    `role` is None for probes. `errors` adds to the common statuses. `operator` also requires the role write, but
-    accepts the key as a password from browsers. `needs_everything` refuses callers who see only some documents.
+    `role` is required of callers, unless it is None. `errors` are statuses in addition to the common ones. `operator`
+    requires the role write, but browsers may send the key as a password. `needs_everything` requires that the caller
+    may read all documents.
     """
 
     role: Role | None
@@ -77,7 +78,7 @@ class Operation:
         return view
 
     def statuses(self) -> set[int]:
-        """Return the statuses of responses that are problems."""
+        """Return the HTTP statuses of error responses."""
         statuses = {
             *self.errors,
             *(GUARDED_ERRORS if self.role else ()),
@@ -87,29 +88,29 @@ class Operation:
 
 
 def operation_of(view: Callable[..., Any] | None) -> Operation | None:
-    """Return the description of a view function, or None if the function has none."""
+    """Return the operation of a view function, or None if the function was not decorated."""
     return getattr(view, _ATTRIBUTE, None)
 
 
 def operation_for(rule: Rule) -> Operation:
-    """Return the operation of a route. Without one, static files are public; other routes require the role write."""
+    """Return the operation of a route. If it has none, routes in PUBLIC are open, and others require the role write."""
     if rule.endpoint in PUBLIC:
         return Operation(role=None, responses={})
     return operation_of(current_app.view_functions[rule.endpoint]) or Operation(role="write", responses={})
 
 
 def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
-    """Yield the rule, method and description of every route, except for static files."""
+    """Yield the rule, method and operation of every route that has an operation."""
     for rule in app.url_map.iter_rules():
-        described = operation_of(app.view_functions[rule.endpoint])
+        operation = operation_of(app.view_functions[rule.endpoint])
         for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
-            if described is not None:
-                yield rule, method, described
+            if operation is not None:
+                yield rule, method, operation
 
 
 def long_paths(app: Flask) -> set[str]:
-    """Return the paths of long requests, up to their first variable."""
-    return {rule.rule.partition("<")[0] for rule, _, described in operations(app) if described.takes_long}
+    """Return the paths of routes that may take long. Each path is cut before its first variable."""
+    return {rule.rule.partition("<")[0] for rule, _, operation in operations(app) if operation.takes_long}
 
 
 @blueprint.get("/openapi.json")
@@ -120,12 +121,12 @@ def describe_api() -> Response:
 
 
 def document(app: Flask) -> dict[str, Any]:
-    """Return the OpenAPI document of an application, made from its URL map and the operations of its views."""
+    """Return the OpenAPI document of an application, from its URL map and the operations of its views."""
     schemas = _Schemas(app)
     paths: dict[str, dict[str, Any]] = {}
-    for rule, method, described in operations(app):
+    for rule, method, operation in operations(app):
         path, text = _CONVERTER.sub(r"{\1}", rule.rule), inspect.getdoc(app.view_functions[rule.endpoint]) or ""
-        paths.setdefault(path, {})[method.lower()] = _described(rule, described, text, schemas)
+        paths.setdefault(path, {})[method.lower()] = _describe(rule, operation, text, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -147,7 +148,7 @@ def document(app: Flask) -> dict[str, Any]:
 
 
 class _Schemas:
-    """The schemas of all structs of an application."""
+    """The schemas of all structs in an application's requests and responses."""
 
     def __init__(self, app: Flask) -> None:
         kinds: list[Any] = [Problem, FilterFields]
@@ -161,7 +162,7 @@ class _Schemas:
                 schema["properties"] |= {name: _nullable(schema["properties"][name]) for name in optional}
 
     def contents(self, content: Body | Sequence[Body] | None) -> dict[str, Any]:
-        """Return the schema of a body by media type, with references to structs."""
+        """Return the schema of each media type of a body. Schemas refer to structs by name."""
         by_media_type: dict[str, Any] = {}
         for one in _several(content):
             if isinstance(one, Content):
@@ -171,7 +172,7 @@ class _Schemas:
         return by_media_type
 
     def parameters(self, kind: type[msgspec.Struct], *, has_filter: bool) -> Iterator[dict[str, Any]]:
-        """Yield the parameters of a query string."""
+        """Yield the OpenAPI parameters for the fields of a query string."""
         fields = self.components[kind.__name__]
         for name, schema in fields["properties"].items():
             if name != "filter":
@@ -192,7 +193,7 @@ def _several(content: Body | Sequence[Body] | None) -> Sequence[Body]:
 
 
 def _parameter(name: str, schema: Schema, *, required: bool = False) -> dict[str, Any]:
-    """Describe a parameter of a query string, which cannot be null."""
+    """Return an OpenAPI parameter. Its schema does not allow null, which a query string cannot contain."""
     schema = dict(schema)
     description = schema.pop("description", "")
     if schema.get("default", 0) is None:
@@ -209,13 +210,13 @@ def _parameter(name: str, schema: Schema, *, required: bool = False) -> dict[str
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     if "anyOf" in schema:
         return schema if _NULL in schema["anyOf"] else {**schema, "anyOf": [*schema["anyOf"], _NULL]}
-    if "$ref" in schema or "enum" in schema:  # null among the values of an enum breaks client generators
+    if "$ref" in schema or "enum" in schema:  # a null value in an enum breaks client generators
         outer: dict[str, Any] = {name: schema[name] for name in ("description", "default") if name in schema}
         return {"anyOf": [{name: each for name, each in schema.items() if name not in outer}, _NULL], **outer}
     return {**schema, "type": [schema["type"], "null"]}
 
 
-def _described(rule: Rule, described: Operation, text: str, schemas: _Schemas) -> dict[str, Any]:
+def _describe(rule: Rule, operation: Operation, text: str, schemas: _Schemas) -> dict[str, Any]:
     summary, _, description = text.partition("\n\n")
     result: dict[str, Any] = {
         "operationId": rule.endpoint.replace(".", "_"),
@@ -226,16 +227,16 @@ def _described(rule: Rule, described: Operation, text: str, schemas: _Schemas) -
         result["description"] = description
     in_path = {"in": "path", "required": True, "schema": {"type": "string"}}
     parameters: list[dict[str, Any]] = [{"name": name, **in_path} for name in sorted(rule.arguments)]
-    if described.query is not None:
-        parameters += schemas.parameters(described.query, has_filter=described.has_filter)
+    if operation.query is not None:
+        parameters += schemas.parameters(operation.query, has_filter=operation.has_filter)
     if parameters:
         result["parameters"] = parameters
-    if described.body is not None:
-        result["requestBody"] = {"required": True, "content": schemas.contents(described.body)}
-    result["security"] = SECURITY["operator" if described.operator else described.role]
-    answers = {status: schemas.contents(content) for status, content in described.responses.items()}
+    if operation.body is not None:
+        result["requestBody"] = {"required": True, "content": schemas.contents(operation.body)}
+    result["security"] = SECURITY["operator" if operation.operator else operation.role]
+    answers = {status: schemas.contents(content) for status, content in operation.responses.items()}
     problem = {MEDIA_TYPE: schemas.contents(Problem)["application/json"]}
-    answers |= dict.fromkeys(described.statuses() - answers.keys(), problem)
+    answers |= dict.fromkeys(operation.statuses() - answers.keys(), problem)
     result["responses"] = {
         str(status): {"description": HTTP_STATUS_CODES[status]}
         | ({"content": contents} if contents else {})

@@ -1,4 +1,4 @@
-"""Turn every error into a response: RFC 9457 problem details, or a page for a browser."""
+"""Convert errors to responses: problem details (RFC 9457), or HTML pages for browsers."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ SECURITY_HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 MEDIA_TYPE = "application/problem+json"
-MACHINE_PATHS = tuple("/api /v1 /livez /readyz /metrics /openapi.json /static /mcp /llms.txt".split())  # never a page
+MACHINE_PATHS = tuple("/api /v1 /livez /readyz /metrics /openapi.json /static /mcp /llms.txt".split())  # never HTML
 RETRY_AFTER_S = 2
 HEADERS = frozenset({"Allow", "Retry-After", "WWW-Authenticate"})
 REASONS = {413: "too_large", 429: "rate"}
@@ -55,19 +55,19 @@ log = logging.getLogger("pilotlight")
 
 
 def this_request() -> Request:
-    """Return the current request itself, because each attribute of Flask's proxy costs three calls."""
-    return request._get_current_object()  # type: ignore[attr-defined,no-any-return]  # typed as Request
+    """Return the current request without Flask's proxy, because each access through the proxy takes three calls."""
+    return request._get_current_object()  # type: ignore[attr-defined,no-any-return]  # the proxy has the type Request
 
 
 def problem(status: int, detail: str, *, field: str | None = None) -> dict[str, object]:
-    """Build the problem details object: type, title, status, detail, and the invalid field if there is one."""
-    # RFC 9457: about:blank means that the title is the phrase of the status code, and nothing more is documented.
+    """Return a problem details object. `field` is the name of an invalid field."""
+    # In RFC 9457, about:blank means that the problem has no other meaning than its status code.
     body = {"type": "about:blank", "title": HTTP_STATUS_CODES[status], "status": status, "detail": detail}
     return body if field is None else body | {"field": field}
 
 
 def respond(body: dict[str, object]) -> Response:
-    """Respond with a problem as JSON, with Retry-After for 429 and 503."""
+    """Return a problem as a JSON response. For status 429 and 503, the response has the header Retry-After."""
     status = int(str(body["status"]))
     if request.path.startswith("/v1/"):
         kind, code = OPENAI_ERRORS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
@@ -78,14 +78,14 @@ def respond(body: dict[str, object]) -> Response:
 
 
 def raw_response(error: BaseException) -> bytes:
-    """Return the bytes of a response to a request that did not reach the application."""
+    """Return the bytes of the response to an error that occurred outside of the application."""
     invalid = (400, "The request is not valid HTTP.") if isinstance(error, ParseException) else None
     failed = (500, "The server failed to handle this request.")
     return raw_problem(*(FRAMING_PROBLEMS.get(type(error).__name__) or invalid or failed), {"Connection": "close"})
 
 
 def raw_problem(status: int, detail: str, further_headers: Mapping[str, object]) -> bytes:
-    """Return the bytes of a response with a problem, for responses that bypass the application."""
+    """Return the bytes of a response with a problem, to be sent without the application."""
     body = json.dumps(problem(status, detail)).encode()
     headers = {"Content-Type": MEDIA_TYPE, "Content-Length": len(body), "Cache-Control": "no-store"}
     headers |= {**SECURITY_HEADERS, **further_headers}
@@ -94,13 +94,13 @@ def raw_problem(status: int, detail: str, further_headers: Mapping[str, object])
 
 
 def answer_error(error: Exception) -> Response | HTTPException:
-    """Respond to any error of the application, expected or not."""
+    """Return the response to an error in the application: a page for browsers, otherwise problem details."""
     if isinstance(error, HTTPException) and (error.code is None or error.code < 400):
         return error
     body = problem_of(error)
     if wants_page():
         state = "waiting" if body["status"] == 503 else "error"
-        form = g.get("form") or {"query": request.args.get("q", "")}  # the error may precede parsing
+        form = g.get("form") or {"query": request.args.get("q", "")}  # missing if parsing the form failed
         html = render_template("page.html", state=state, problem=body, **form)
         response = Response(html, status=int(str(body["status"])), mimetype="text/html")
         if state == "waiting":
@@ -115,7 +115,7 @@ def answer_error(error: Exception) -> Response | HTTPException:
 
 
 def problem_of(error: Exception) -> dict[str, object]:
-    """Return the problem of an error, and log an unexpected one."""
+    """Return the problem details of an error. If the error is unexpected, log it."""
     field = getattr(error, "field", None)
     if isinstance(error, HTTPException) and error.code is not None:
         if error.code in REASONS:
@@ -134,13 +134,13 @@ def problem_of(error: Exception) -> dict[str, object]:
     if isinstance(error, errors.KeysError):
         log.error("%s", error)
         return problem(503, "The server cannot read its keys or access rules; see its log.")
-    # %r because a path may hold line breaks, which would forge log lines
+    # %r escapes line breaks in the path, which could otherwise forge log lines.
     log.error("%s %r failed", request.method, request.path, exc_info=error)
     return problem(500, DETAILS[500])
 
 
 def wants_page() -> bool:
-    """Return whether a browser requests a page, not data."""
+    """Return whether the client prefers an HTML page to problem details."""
     if request.path.startswith(MACHINE_PATHS):
         return False
     return request.accept_mimetypes.best_match([MEDIA_TYPE, "text/html"]) == "text/html"

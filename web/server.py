@@ -1,6 +1,6 @@
-"""The server process, `python -m web.server`: gunicorn and its threads, with settings from the environment.
+"""Run the server with gunicorn: `python -m web.server`, with settings from the environment.
 
-Run it behind a reverse proxy, which deals with slow and hostile clients; `scripts/deploy` has two configurations.
+Run it behind a reverse proxy, which handles slow and hostile clients. `scripts/deploy` has configurations for two.
 """
 
 import gc
@@ -44,12 +44,12 @@ OPTIONS = {
     "worker_connections": 2000,
     "timeout": 120,
     "graceful_timeout": 30,
-    "keepalive": 65,  # seconds; longer than in nginx, which then never uses a closing connection
-    "forwarder_headers": "",  # else a client could change the path after the proxy's checks
+    "keepalive": 65,  # seconds; longer than nginx's, so that nginx never reuses a connection that is closing
+    "forwarder_headers": "",  # with the default, a client could change the path after the proxy's checks
     "loglevel": "warning",
     "logger_class": logs.ServerLogger,
     "proc_name": "pilotlight",
-    "control_socket_disable": True,  # unused, and would write to the home folder
+    "control_socket_disable": True,  # the socket is not used, and would be in the home folder
 }
 READY = multiprocessing.Event()
 log = logging.getLogger("pilotlight")
@@ -66,23 +66,23 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self._next_count = 0.0
 
     def get_thread_pool(self) -> Dispatcher:
-        """Return the threads that answer requests."""
+        """Return the dispatcher, which replaces gunicorn's thread pool."""
         return Dispatcher(self.settings.deadline, self.settings.proxies)
 
     def init_signals(self) -> None:
-        """Set the handlers of signals, and let the stop signals in that `serve` holds back at a fork."""
+        """Set the signal handlers. Then unblock the stop signals, which `serve` blocks during a fork."""
         super().init_signals()
         _unblock_stop_signals()
 
     def load_wsgi(self) -> None:
-        """Load the application, and connect its routes and counters to the threads."""
+        """Load the application, and pass its long routes and metrics to the dispatcher."""
         super().load_wsgi()
         self.tpool.connect(long_paths(self.wsgi), self.wsgi.extensions["metrics"])
 
     def accept(self, listener: socket.socket) -> None:
-        """Accept connections and wait for their first requests.
+        """Accept connections, and poll them for their first requests.
 
-        A worker with many connections lets other workers accept first, unless several connections wait.
+        If only one connection is pending, a worker with many connections pauses, so that another worker accepts it.
         """
         waiting = _backlog(listener)
         if waiting <= 1:
@@ -99,19 +99,19 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self.poller.register(client, selectors.EVENT_READ, partial(self.on_pending_socket_readable, connection))
 
     def notify(self) -> None:
-        """Report that the worker is alive, and update its counters once a second."""
+        """Report to gunicorn that the worker is alive, and write its metrics. The queues are measured once a second."""
         super().notify()
         counters = self.wsgi.extensions["metrics"]
         if time.monotonic() >= self._next_count:
             self._next_count = time.monotonic() + 1
             for kind, count in self.tpool.waiting().items():
                 counters.note("http_requests_waiting", kind, value=count)
-        counters.settle()
+        counters.flush()
         if self.wsgi.extensions["retriever"].ready:
             READY.set()
 
     def finish_request(self, conn: TConn, fs: "Future[Any]") -> None:
-        """Poll a connection for its next request, or for its end, without occupying a thread."""
+        """Poll an open connection for its next request. Other connections are closed when the client closes them."""
         if not fs.cancelled() and fs.exception() is None and fs.result():
             super().finish_request(conn, fs)
             return
@@ -126,7 +126,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self._closing[conn] = time.monotonic() + LINGER_S
 
     def _drain(self, conn: TConn, client: socket.socket) -> None:
-        """Read the remaining bytes of a client, and close the connection when the client does."""
+        """Discard the bytes that a client still sends. When the client closes the connection, close it too."""
         try:
             is_open = bool(client.recv(65_536))
         except OSError:
@@ -141,14 +141,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         conn.close()
 
     def murder_pending(self) -> None:
-        """Close connections whose clients neither send a request nor close them."""
+        """Close connections whose clients have not sent a request, or closed the connection, in time."""
         super().murder_pending()
         now = time.monotonic()
         for conn in [conn for conn, end in self._closing.items() if end <= now]:
             self._end(conn)
 
     def handle_exit(self, sig: int, frame: object) -> None:
-        """Begin to stop, and report it at /readyz."""
+        """Begin a graceful stop, and report it at /readyz."""
         if self.alive and getattr(self, "wsgi", None):
             self.wsgi.extensions["draining"].set()
         super().handle_exit(sig, frame)
@@ -160,7 +160,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self.alive = False
 
     def handle_error(self, req: object, client: socket.socket, addr: object, exc: BaseException) -> None:
-        """Answer an invalid HTTP request, or a failure of the application, with a problem."""
+        """Respond with a problem to an invalid HTTP request, or to an error outside of a view."""
         if not isinstance(exc, ParseException):
             self.log.error("Error handling request", exc_info=exc)
         with suppress(OSError):
@@ -168,7 +168,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
 
 def _backlog(listener: socket.socket) -> int:
-    """Return the number of connections that wait to be accepted: `tcpi_unacked` of a listening socket, on Linux."""
+    """Return the number of pending connections. On Linux, it is the field `tcpi_unacked` of a listening socket."""
     return int(struct.unpack_from("I", listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28), 24)[0])
 
 
@@ -181,7 +181,7 @@ def _unblock_stop_signals() -> None:
 
 
 class Server(BaseApplication):  # type: ignore[misc]
-    """A gunicorn server, whose workers get the application from `load` after the fork."""
+    """A gunicorn server. After the fork, each worker calls `load` to create its application."""
 
     def __init__(self, load: Callable[[], Flask], options: dict[str, Any]) -> None:
         self.load, self.load_config = load, lambda: [self.cfg.set(name, value) for name, value in options.items()]
@@ -189,7 +189,7 @@ class Server(BaseApplication):  # type: ignore[misc]
 
 
 def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoReturn:
-    """Serve until SIGTERM or SIGINT. Exits with 0 after a graceful stop, 2 if the address cannot be used."""
+    """Serve until SIGTERM or SIGINT. Exits with status 0 after a graceful stop, or 2 if the address cannot be used."""
     try:
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         listener = socket.create_server((settings.host, settings.port), family=family, backlog=1024)
@@ -201,15 +201,15 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
     folder = os.environ[SHARED_FOLDER] = tempfile.mkdtemp(prefix="pilotlight-server-")
     from prometheus_client.multiprocess import mark_process_dead
 
-    from web import app, metrics  # their import requires the folder
+    from web import app, metrics  # imported here, because they need the folder
 
-    sys.setswitchinterval(0.001)  # 5 ms, the default, would delay new requests
-    gc.freeze()  # a collection would copy memory that workers share
+    sys.setswitchinterval(0.001)  # seconds; the default, 5 ms, would delay new requests
+    gc.freeze()  # a garbage collection would copy memory that workers share
     gc.enable()
     url = f"http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{listener.getsockname()[1]}/"
     systemd = os.environ.pop("NOTIFY_SOCKET", "")  # gunicorn would report readiness too early
     options = OPTIONS | {
-        "bind": f"fd://{listener.detach()}",  # gunicorn retries a taken port for seconds
+        "bind": f"fd://{listener.detach()}",  # if given a port in use, gunicorn retries for seconds
         "workers": max(1, settings.workers),
         "worker_class": Worker,
         "threads": SEARCH_THREADS + LONG_THREADS + 1,
@@ -220,7 +220,7 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
         "on_exit": lambda server: shutil.rmtree(folder, ignore_errors=True),
     }
     Worker.settings = settings
-    # Until a new worker has its own handlers, those of gunicorn's arbiter would lose a stop signal in it.
+    # Block stop signals during a fork. The handlers that a new worker inherits from the arbiter would lose them.
     os.register_at_fork(before=_block_stop_signals, after_in_parent=_unblock_stop_signals)
     sys.exit(Server(factory or app.application, options).run())
 
@@ -231,7 +231,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 def main() -> NoReturn:
-    """Serve with settings from the environment. Exits with 2 and one line for an invalid setting."""
+    """Serve with settings from the environment. If one is invalid, print one line and exit with status 2."""
     try:
         settings = load()
         logs.check_tracing()

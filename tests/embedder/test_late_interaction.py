@@ -6,7 +6,7 @@ import pytest
 from embedder import cpu
 from embedder.engines import library
 from embedder.engines.native import NativeEngine
-from embedder.late_interaction import check_passages, distinct_places, maxsim, to_signs, unit
+from embedder.late_interaction import check_passages, first_occurrences, maxsim, to_signs, unit
 
 KERNELS = cpu.detect().isa in library.ISAS.get(library.architecture(), {})
 
@@ -69,5 +69,5 @@ def test_what_a_kernel_would_read_outside_is_refused(engine, change, said):
 
 
 def test_a_passage_keeps_each_token_once():
-    assert distinct_places(np.array([0, 3, 2, 3, 1, 0], np.int32)).tolist() == [0, 1, 2, 4]
-    assert distinct_places(np.array([], np.int32)).tolist() == []
+    assert first_occurrences(np.array([0, 3, 2, 3, 1, 0], np.int32)).tolist() == [0, 1, 2, 4]
+    assert first_occurrences(np.array([], np.int32)).tolist() == []

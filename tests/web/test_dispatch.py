@@ -13,7 +13,7 @@ import pytest
 
 from rag import deadline
 from rag.errors import DeadlinePassed
-from web.dispatch import Dispatcher, Head, _Turns, read_head
+from web.dispatch import Dispatcher, Head, _RoundRobinQueue, read_head
 
 SEARCH = b"GET /api/v1/search?q=x HTTP/1.1\r\nHost: a\r\n\r\n"
 PAGE = b"GET / HTTP/1.1\r\nAccept: text/html\r\n\r\n"
@@ -48,7 +48,7 @@ def test_the_beginning_of_a_request(data: bytes, head: Head) -> None:
 
 
 def test_callers_take_turns() -> None:
-    turns = _Turns()
+    turns = _RoundRobinQueue()
     order = [("a", "1"), ("a", "1"), ("a", "1"), ("a", "2"), ("b", ""), ("c", ""), ("c", "")]
     for number, names in enumerate(order):
         turns.put(number, *(name.encode() for name in names))  # type: ignore[arg-type]  # any object can wait

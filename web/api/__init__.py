@@ -1,4 +1,4 @@
-"""The REST interface: requests in, responses out, both as structs of `rag.messages`; a blueprint for each concern.
+"""Implement the REST interface. Requests and responses are structs of `rag.messages`.
 
-May import `guards` and the root of `web`.
+These modules may import `guards` and the modules directly in `web`.
 """

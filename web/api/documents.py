@@ -21,13 +21,13 @@ from web.openapi import Content, Operation
 
 JSON_LINES = "application/jsonl"
 MAX_EXPORTS = 4  # per worker
-# A document has exactly one of these two fields, and it is not null.
+# A pushed document must have exactly one of these two fields, as a string.
 _CONTENT = [{"required": [name], "properties": {name: {"type": "string"}}} for name in ("text", "base64")]
 _PUSH = Annotated[messages.Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 
 blueprint = Blueprint("documents", __name__, url_prefix="/api/v1")
 jobs = Blueprint("jobs", __name__, url_prefix="/api/v1/index")
-_export_lock = Lock()  # exports take turns, as each holds the interpreter
+_export_lock = Lock()  # computing a piece of an export holds the GIL, so exports alternate
 
 
 @blueprint.get("/documents/<id>")
@@ -47,7 +47,7 @@ def document(id: str) -> Response:
     takes_long=True,
 )
 def documents() -> Response:
-    """Export all documents of a generation as JSON Lines; a worker sends at most 4 exports at once."""
+    """Export all documents of a collection as JSON Lines. A worker process sends at most 4 exports at once."""
     exports = retriever().documents(read_query(messages.InCollection).collection)
     release = take_slot("exports", MAX_EXPORTS, ServiceUnavailable("Too many exports are running: try again shortly."))
     deadline.lift()
@@ -63,7 +63,7 @@ def documents() -> Response:
 
 
 def _json_pieces(document: OpenDocument) -> Iterator[bytes]:
-    """Yield a document as JSON, a few passages at a time."""
+    """Yield the JSON of a document in pieces, each with a few passages."""
     text = json.dumps(document.facts, ensure_ascii=False).removesuffix("}") + ', "passages": ['
     for batch in document.batches():
         yield (text + json.dumps(batch, ensure_ascii=False)[1:-1]).encode("utf-8", "replace")
@@ -72,7 +72,7 @@ def _json_pieces(document: OpenDocument) -> Iterator[bytes]:
 
 
 def _one_at_a_time(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield pieces, each computed while no other export computes one."""
+    """Yield the pieces of an export. Only one export of the process computes a piece at a time."""
     while True:
         with _export_lock:
             piece = next(pieces, None)
@@ -84,7 +84,7 @@ def _one_at_a_time(pieces: Iterator[bytes]) -> Iterator[bytes]:
 @blueprint.post("/documents")
 @Operation(role="write", body=_PUSH, responses={202: messages.IndexChange}, errors=(409, 501, 507), takes_long=True)
 def push() -> tuple[Response, int, dict[str, str]]:
-    """Push a document. It is stored at once, and replaces the document at its address."""
+    """Push a document. It is stored immediately and replaces the document with the same address."""
     sent = read_json(messages.Push, MAX_DOCUMENT_BYTES, "a document")
     if (sent.text is None) == (sent.base64 is None):
         raise FieldError("text", "A document has either text or base64.")
@@ -121,7 +121,7 @@ def _accepted(change: dict[str, Any]) -> tuple[Response, int, dict[str, str]]:
 
 
 def _queue(collection: str) -> PushedQueue:
-    """Return the queue of pushes. Raises RequestRefused for a collection that the caller may not write."""
+    """Return the queue of pushed documents. Raises RequestRefused if the caller may not change the collection."""
     pushes: PushedQueue = service("pushes")
     if not may_write(collection):
         raise RequestRefused("collection", NOT_WRITABLE)
@@ -135,7 +135,7 @@ def _jobs() -> JobManager:
 @jobs.post("")
 @Operation(role="write", body=messages.BuildRequest, responses={202: messages.Job}, errors=(404, 409, 501))
 def start() -> tuple[Response, int, dict[str, str]]:
-    """Start building the index; one build runs at a time."""
+    """Start building the index. Only one build runs at a time."""
     build = read_json(messages.BuildRequest, MAX_BODY_BYTES)
     if not may_write(build.collection):
         raise RequestRefused("collection", NOT_WRITABLE, 403)
@@ -165,6 +165,6 @@ def show(id: str) -> Response:
 @jobs.delete("/<id>")
 @Operation(role="write", responses={202: messages.Job}, errors=(404, 409, 501))
 def cancel(id: str) -> tuple[Response, int]:
-    """Cancel a build; the index does not change."""
-    show(id)  # raises JobMissing if the caller may not see it
+    """Cancel a build. The index does not change."""
+    show(id)  # raises JobMissing if the caller may not see the build
     return jsonify(_jobs().cancel(id)), 202

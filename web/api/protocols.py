@@ -1,4 +1,4 @@
-"""Routes in the formats of others: OpenAI (embeddings, models), Cohere (reranking), MCP and `/llms.txt` (agents)."""
+"""Define routes in the formats of OpenAI (embeddings, models), Cohere (reranking), MCP and `/llms.txt`."""
 
 import base64
 import uuid
@@ -21,7 +21,7 @@ from web.guards.limits import MAX_BODY_BYTES, MAX_SEARCH_BYTES
 from web.openapi import Content, Operation
 from web.problems import MEDIA_TYPE, problem_of
 
-MAX_LISTED = 50  # documents of a collection in `/llms.txt`
+MAX_LISTED = 50  # documents listed for each collection in `/llms.txt`
 _ANSWER = Content("application/json", {"type": "object", "description": "result or error, of JSON-RPC 2.0"})
 _REFUSED = [Content(MEDIA_TYPE, {"$ref": f"{REF}Problem"}), _ANSWER]
 _LINK_TEXT = str.maketrans("[]()<>\n", " " * 7)
@@ -59,7 +59,7 @@ def embed() -> Response:
         vectors = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in embedding.vectors]
     else:
         vectors = embedding.vectors.tolist()
-    data = [messages.Embedding(place, vector) for place, vector in enumerate(vectors)]
+    data = [messages.Embedding(index, vector) for index, vector in enumerate(vectors)]
     return jsonify(messages.EmbeddingList(data, embedding.model, dict.fromkeys(USAGE, embedding.tokens)))
 
 
@@ -92,21 +92,21 @@ def rerank() -> Response:
     """Rank texts by relevance to a query, best first, in the format of Cohere and Jina."""
     rerank_request = read_json(messages.RerankRequest, MAX_BODY_BYTES)
     texts: list[str] = []
-    for place, each in enumerate(rerank_request.documents):
+    for index, each in enumerate(rerank_request.documents):
         fields = {"text": each} if isinstance(each, str) else each
         values = [fields.get(name) for name in rerank_request.rank_fields or ()]
         text = "\n".join(str(value) for value in values if isinstance(value, str | int | float)) or fields.get("text")
         if not isinstance(text, str) or not 1 <= len(text) <= messages.MAX_TEXT_CHARS:
-            name = f"documents[{place}]"
+            name = f"documents[{index}]"
             raise FieldError(name, f"{name} must have a field text of 1 to {messages.MAX_TEXT_CHARS} characters.")
         texts.append(text)
     served = retriever().status().get("rerank_model")
     if served and rerank_request.model not in ("", served):
         raise NotFound(f"There is no model {rerank_request.model[:80]!a}; this server reranks with {served}.")
     scores, tokens = retriever().rerank(rerank_request.query, texts)
-    best = sorted(range(len(scores)), key=lambda place: -scores[place])[: rerank_request.top_n]
+    best = sorted(range(len(scores)), key=lambda index: -scores[index])[: rerank_request.top_n]
     shown = [{"text": text} if rerank_request.return_documents else None for text in texts]
-    results = [messages.Ranked(at, scores[at], shown[at]) for at in best]
+    results = [messages.Ranked(index, scores[index], shown[index]) for index in best]
     usage = dict.fromkeys(USAGE, tokens)
     return jsonify(messages.Reranking(str(uuid.uuid4()), served or "", results, usage))
 
@@ -120,7 +120,7 @@ def rerank() -> Response:
     takes_long=True,
 )
 def exchange() -> Response:
-    """Answer one message of MCP: streamable HTTP without sessions."""
+    """Answer one MCP message. The transport is streamable HTTP without sessions."""
     try:
         from rag.adapters.mcp import answer_post
         from rag.adapters.tools import Tools
@@ -144,7 +144,7 @@ def exchange() -> Response:
 @mcp.get("/llms.txt")
 @Operation(role="read", responses={200: Content("text/plain", {"type": "string"})}, takes_long=True)
 def describe() -> Response:
-    """List the collections with their first documents, and explain how to search, for language models."""
+    """Explain to language models how to search, and list the collections and their first documents."""
     visible = retriever()
     names = [each["name"] for each in visible.status()["collections"] if each["ready"]]
     counts = {name: count for name in names if (count := visible.overview(name)["documents"])}

@@ -54,39 +54,39 @@ def settings() -> Settings:
 
 
 def retriever() -> LiveRetriever:
-    """Return the application's retriever, restricted to the scope of the current caller."""
+    """Return the application's retriever, restricted to the documents that the current caller may read."""
     every: LiveRetriever = current_app.extensions["retriever"]
     return every.within(caller().scope)
 
 
 def service(name: str) -> Any:
-    """Return the service `insights`, `pushes` or `jobs` of the application. Raises NotConfigured if it has none."""
+    """Return the service `insights`, `pushes` or `jobs`. Raises NotConfigured if the application does not have it."""
     if current_app.extensions[name] is None:
         raise NotConfigured(_WITHOUT[name])
     return current_app.extensions[name]
 
 
 def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via | None = "api") -> Answer:
-    """Search, and record the search.
+    """Run a search, and record it for insights.
 
     Args:
         search: the request.
         embedded: vectors of the query, if they have been computed.
-        via: route of the search, for insights; None for a search that does not count.
+        via: kind of route that received the search. If None, the search is not recorded for insights.
     """
     answer = retriever().search(search, embedded)
     extensions = current_app.extensions
     note_search(extensions["metrics"], answer, search)
-    keeps: Recorder | None = extensions["insights"]
-    if keeps is None or via is None or search.offset:
+    recorder: Recorder | None = extensions["insights"]
+    if recorder is None or via is None or search.offset:
         return answer
     is_box = caller().is_public
     is_seen = not (is_box or "X-Pilotlight-Typing" in request.headers)
-    return structs.replace(answer, search_id=keeps.record(answer, "box" if is_box else via, seen=is_seen))
+    return structs.replace(answer, search_id=recorder.record(answer, "box" if is_box else via, seen=is_seen))
 
 
 def collections_of(collection: str, collections: str | Sequence[str] | None) -> list[str]:
-    """Return the requested collection, or the available ones of several requested collections."""
+    """Return the collections to search: the members of `collections` that the server has, by default `collection`."""
     if collections is None:
         return [collection]
     names, served = names_of(collections), retriever().status().get("collections", [])
@@ -94,23 +94,23 @@ def collections_of(collection: str, collections: str | Sequence[str] | None) -> 
 
 
 def collection_field(collection: str) -> dict[str, Any]:
-    """Return the query parameter that names a collection; none for the default collection."""
+    """Return the query parameter that selects a collection, as a dict. The default collection needs none."""
     return {} if collection == DEFAULT_COLLECTION else {"collection": collection}
 
 
 def read_json(kind: type[T], max_bytes: int, owner: str = "this request") -> T:
-    """Decode the request's body, of at most `max_bytes`, to a struct. Raises as `read_object` does."""
+    """Decode the JSON body of a request to a struct. Raises FieldError and the errors of `read_object`."""
     return decode(read_object(max_bytes), kind, owner)
 
 
 def read_query(kind: type[T], owner: str = "this address") -> T:
-    """Decode the query string to a struct; no field may repeat. Raises BadRequest or FieldError."""
+    """Decode the query string of the request to a struct. Raises BadRequest or FieldError."""
     parameters = parse_query_string(request.query_string)
     return decode({name: values[-1] for name, values in parameters.items()}, kind, owner, strict=False)
 
 
 def read_object(max_bytes: int) -> dict[str, Any]:
-    """Return the JSON object of the body. Raises UnsupportedMediaType, RequestEntityTooLarge or BadRequest."""
+    """Return the JSON object in a request's body. Raises UnsupportedMediaType, RequestEntityTooLarge or BadRequest."""
     http_request = this_request()
     if http_request.mimetype != "application/json":
         raise UnsupportedMediaType
@@ -130,7 +130,7 @@ def read_object(max_bytes: int) -> dict[str, Any]:
 
 
 def _number(text: str) -> float:
-    """Read a number with a point or an exponent. As in JSON, 3.0 is a whole number."""
+    """Parse a JSON number with a decimal point or an exponent. An integral number, such as 3.0, becomes an int."""
     value = float(text)
     return int(value) if value.is_integer() else value
 
@@ -139,9 +139,9 @@ _DECODER = msgspec.json.Decoder(float_hook=_number)
 
 
 def parse_query_string(raw: bytes) -> dict[str, list[str]]:
-    """Decode a query string strictly. Only `collections` and parts of a filter, except for days, may repeat.
+    """Return the values of each parameter in a query string. Raises BadRequest or FieldError.
 
-    Raises BadRequest or FieldError.
+    Only `collections` and the parameters of a filter, except `from` and `to`, may occur more than once.
     """
     try:
         pairs = parse_qsl(raw.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
@@ -158,19 +158,19 @@ def parse_query_string(raw: bytes) -> dict[str, list[str]]:
 
 
 def is_filter(name: str) -> bool:
-    """Return whether a parameter is part of a filter: `language`, `from`, `meta.team`."""
+    """Return whether a query parameter is part of a filter, as `language`, `from` and `meta.team` are."""
     return name in LISTS or name in DAYS or name.startswith(METADATA)
 
 
 def fields_without_filter(parameters: Mapping[str, Sequence[str]], names: Sequence[str], owner: str) -> dict[str, str]:
-    """Return the fields of a query string that are not part of a filter. Raises FieldError for an unknown one."""
+    """Return the query parameters that are not part of a filter. Raises FieldError if one of them is unknown."""
     fields = {name: ",".join(values) for name, values in parameters.items() if not is_filter(name)}
     refuse_unknown(fields, (*names, *KEYS), owner)
     return fields
 
 
 def filter_of_parameters(parameters: Mapping[str, Sequence[str]]) -> Filter | None:
-    """Return the filter of a query string, or None. Raises FilterError, which names the parameter."""
+    """Return the filter in a query string, or None if it has none. Raises FilterError, which names the parameter."""
     fields = {name: values for name, values in parameters.items() if is_filter(name)}
     try:
         return (Filter.parse(fields_of(fields)) or None) if fields else None

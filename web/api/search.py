@@ -1,4 +1,4 @@
-"""REST routes of searches: one or several queries, answers in words, suggestions, and feedback."""
+"""Define REST routes for searches, batches of searches, suggestions, feedback and answers in words."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ from web.guards.limits import MAX_BODY_BYTES, MAX_CONVERSATION_BYTES, MAX_SEARCH
 from web.openapi import Content, Operation
 from web.problems import DETAILS, problem, problem_of
 
-# All feedback except `seen` names a hit.
+# Every kind of feedback except `seen` must name a hit.
 _NAMES_HIT = {"required": ["hit"], "properties": {"hit": {"type": "string"}}}
 _FEEDBACK = Annotated[
     messages.FeedbackRequest,
@@ -33,7 +33,7 @@ _FEEDBACK = Annotated[
 ]
 
 MAX_ANSWERS = 8  # per worker
-BEAT = b": still there\n\n"  # a comment, which clients ignore; sending it detects closed connections
+BEAT = b": still there\n\n"  # a comment in an event stream; sending it shows whether the connection is open
 DEFAULT_K = 6
 
 Events = Generator[Event | None, None, None]  # None is a heartbeat
@@ -46,7 +46,7 @@ answers = Blueprint("answers", __name__, url_prefix="/api/v1")
 @blueprint.get("/search")
 @Operation(role="read", query=SearchRequest, has_filter=True, responses={200: Answer}, errors=(404,))
 def search_by_query_string() -> Response:
-    """Search by a query string. `meta.NAME=VALUE` filters by metadata; the fields of a filter may repeat."""
+    """Search by a query string. `meta.NAME=VALUE` filters by metadata. Filter parameters may be repeated."""
     return jsonify(requests.run(requests.search_of_parameters(requests.parse_query_string(request.query_string))))
 
 
@@ -60,7 +60,7 @@ def search_by_body() -> Response:
 @blueprint.post("/search/batch")
 @Operation(role="read", body=messages.SearchBatch, responses={200: messages.BatchAnswer}, takes_long=True)
 def search_by_batch() -> Response:
-    """Search for several queries at once; a failed search gets a problem in place of its answer."""
+    """Run several searches at once. The result of a failed search is a problem instead of an answer."""
     began = time.perf_counter()
     fields = requests.read_object(MAX_BODY_BYTES)
     refuse_unknown(fields, ("queries",), "a batch")
@@ -78,14 +78,14 @@ def search_by_batch() -> Response:
     to_embed = [one.meaning for one in outcomes if isinstance(one, SearchRequest) and one.mode != "lexical"]
     vectors = iter(requests.retriever().embed_queries(to_embed) if to_embed else ())
     seconds = time.perf_counter() - began
-    for place, search in enumerate(outcomes):
+    for index, search in enumerate(outcomes):
         if isinstance(search, SearchRequest):
             embedded = None if search.mode == "lexical" else next(vectors)
             try:
                 deadline.check()
-                outcomes[place] = requests.run(search, embedded, via="batch")
+                outcomes[index] = requests.run(search, embedded, via="batch")
             except RagError as error:
-                outcomes[place] = problem_of(error)
+                outcomes[index] = problem_of(error)
     took = {"embed": round(seconds * 1000, 3), "total": round((time.perf_counter() - began) * 1000, 3)}
     return jsonify(messages.BatchAnswer(outcomes, took))
 
@@ -95,7 +95,7 @@ def search_by_batch() -> Response:
     role="read", query=messages.SuggestRequest, has_filter=True, responses={200: messages.Suggestions}, errors=(404,)
 )
 def suggest() -> Response:
-    """Suggest titles and headings that complete a text, from documents that the filter allows."""
+    """Suggest titles and headings that complete a text, from documents that match the filter."""
     parameters = requests.parse_query_string(request.query_string)
     fields = requests.fields_without_filter(parameters, messages.SuggestRequest.__struct_fields__, "suggestions")
     typed = decode(fields, messages.SuggestRequest, strict=False)
@@ -109,7 +109,7 @@ def suggest() -> Response:
 @blueprint.post("/feedback")
 @Operation(role="read", body=_FEEDBACK, responses={204: None}, errors=(501,))
 def add_feedback() -> Response:
-    """Give feedback on a search; an unknown search is ignored."""
+    """Record feedback on a search. Feedback on an unknown search is ignored."""
     recorder = requests.service("insights")
     feedback = requests.read_json(messages.FeedbackRequest, MAX_SEARCH_BYTES, "feedback")
     if not feedback.hit and feedback.feedback != "seen":
@@ -127,10 +127,10 @@ def add_feedback() -> Response:
     takes_long=True,
 )
 def answer() -> Response:
-    """Answer in words, with citations.
+    """Answer a question in words, with citations.
 
-    Streams the events `hits`, `token`, `proof`, `citations` and `done`, or `error` with a problem. With `Accept:
-    application/json`, the response comes once the answer is complete.
+    The response is a stream of the events `hits`, `token`, `proof`, `citations` and `done`, or `error` with a problem.
+    With `Accept: application/json`, it is a JSON object with the complete answer.
     """
     endpoint = Endpoint.of(requests.settings())
     fields = requests.read_object(MAX_CONVERSATION_BYTES)
@@ -138,7 +138,7 @@ def answer() -> Response:
         fields["k"] = DEFAULT_K
     answer_request = requests.search_of_object(fields, messages.AnswerRequest)
     full = NotReady("the server is already writing as many answers as it can: try again shortly")
-    give_back = take_slot("answers", MAX_ANSWERS, full)
+    free_slot = take_slot("answers", MAX_ANSWERS, full)
     try:
         text = search_text(answer_request.query, answer_request.history, MAX_QUERY_CHARS)
         search_answer = requests.run(structs.replace(answer_request.search, query=text, links=True), via="answer")
@@ -156,9 +156,9 @@ def answer() -> Response:
             response = Response(_stream(events), content_type=EVENT_STREAM)
             response.headers["X-Accel-Buffering"] = "no"
     except BaseException:
-        give_back()
+        free_slot()
         raise
-    response.call_on_close(give_back)
+    response.call_on_close(free_slot)
     return response
 
 
@@ -167,7 +167,7 @@ def answer() -> Response:
     role="read", body=messages.VerifyRequest, responses={200: messages.Verification}, errors=(404,), takes_long=True
 )
 def verify_text() -> Response:
-    """Check the quotations and facts of any text against the index."""
+    """Check the quotations and facts in a text against the index."""
     answer_request = requests.read_json(messages.VerifyRequest, MAX_BODY_BYTES)
     where = {
         "collection": answer_request.collection,

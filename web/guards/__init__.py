@@ -1,4 +1,4 @@
-"""Guards: a request in, the same request or a refusal out, by the role, scope and limits of its caller.
+"""Check requests before they reach a route: access rights, request rates and body sizes.
 
-May import the root of `web`.
+These modules may import the modules directly in `web`.
 """

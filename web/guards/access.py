@@ -1,14 +1,14 @@
-"""Access control: keys, users of a proxy, callers without a key, and pages of other sites.
+"""Control access by keys, by users that a reverse proxy names, and by the origin of web pages.
 
-Routes get their retriever from `web.api.requests.retriever`, which is restricted to the caller's scope, and call
-`may_write` before they change a collection.
+Routes must get their retriever from `web.api.requests.retriever`, which restricts it to the caller's scope. They must
+call `may_write` before they change a collection.
 
-A route has the role read or write, or None if it is open to everybody (`web.openapi.Operation`). Writing requires a
-bearer key: a browser adds a saved password even to requests that another site triggers, but never a bearer key. No
-response allows browsers to send credentials across origins, so `*` is safe as an allowed origin.
+A route requires the role read or write, or None if it is open to everybody (`web.openapi.Operation`). A key for writing
+must be a bearer key. Browsers add saved passwords to requests that other sites trigger, but they never add bearer keys.
+No response allows browsers to send credentials across origins, so `*` is safe as an allowed origin.
 
-A trusted reverse proxy names users in headers, which any client can forge. So these headers count only from a peer that
-proves to be the proxy, by the address of its connection, by a secret, or by both.
+A reverse proxy can name users in headers. Because any client can forge these headers, they are ignored unless the
+connection comes from a trusted network, the request contains the proxy's secret, or both, as configured.
 """
 
 import base64
@@ -45,16 +45,16 @@ from web.guards.limits import TokenBuckets, shared_file
 from web.openapi import operation_for
 from web.problems import this_request, wants_page
 
-# routes that a key for pages may call
+# endpoints that accept a key that web pages contain
 FOR_PAGES = frozenset(
     {"search.search_by_query_string", "search.search_by_body", "search.suggest", "search.add_feedback"}
 )
 NOT_WRITABLE = "is not one that this caller may write"
-USER = "user:"  # prefix of the names of users; no key has a colon in its name
+USER = "user:"  # prefix of the names of users; names of keys have no colon
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024
 TOO_MANY_REFUSALS = "Too many requests without a valid key came from this address: try again later."
-REFUSALS_S = 5.0  # refusals per second and address; bursts may have twice as many
+REFUSALS_S = 5.0  # refusals per second for each address; a burst may have twice as many
 CORS_PATHS = ("/api/", "/v1/", "/openapi.json")
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, DELETE",
@@ -62,7 +62,7 @@ PREFLIGHT = {
     "Access-Control-Max-Age": "600",
 }
 _PORT = re.compile(r":[0-9]*\Z")
-_HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # WSGI cannot tell _ from -
+_HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # without _, which WSGI does not distinguish from -
 _MIN_SECRET_CHARS = 16
 _SECRET = "HTTP_X_PROXY_SECRET"  # noqa: S105 - the name of a header
 
@@ -72,9 +72,9 @@ class Caller:
     """The caller of a request.
 
     Args:
-        name: name of the key, or `user:` and the name of the user; empty without either.
+        name: name of the key, or `user:` and the name of the user. Empty for a caller without key or user.
         role: read or write; None for the routes that are open to everybody.
-        is_public: whether pages contain the key, so that many people share it.
+        is_public: whether web pages contain the key, so that all their readers share it.
         scope: documents that the caller may read.
         writable: documents that the caller may change.
     """
@@ -87,7 +87,7 @@ class Caller:
 
     @property
     def display_name(self) -> str:
-        """The caller's name in error messages."""
+        """The caller as the subject of an error message, such as "The key 'ci'"."""
         user = self.name.removeprefix(USER)
         return f"The key {user!r}" if user == self.name else f"The user {user!r}"
 
@@ -103,7 +103,7 @@ def caller() -> Caller:
 
 
 def name_caller(http_request: Request) -> str:
-    """Return the name by which to count the requests of the current caller."""
+    """Return the name under which rate limits count the requests of the current caller."""
     client = caller()
     # All readers of a page share the key that it contains, so count each address separately.
     is_known = client.name and not client.is_public
@@ -125,7 +125,7 @@ def may_read_all() -> bool:
 
 
 class AccessControl:
-    """Checks every request before its route runs."""
+    """Checks the access rights of every request before its route runs."""
 
     def __init__(self, settings: Settings) -> None:
         self._keys = KeyFile(settings.keys_file)
@@ -135,7 +135,7 @@ class AccessControl:
         self._users = Users(settings) if settings.user_header else None
 
     def check(self, http_request: Request) -> None:
-        """Store the caller in `g`, or raise Unauthorized, Forbidden, KeysError or TooManyRequests."""
+        """Identify the caller and store it in `g`. Raises Unauthorized, Forbidden, KeysError or TooManyRequests."""
         if http_request.url_rule is None or http_request.method == "OPTIONS":
             return
         route = operation_for(http_request.url_rule)
@@ -162,7 +162,7 @@ class AccessControl:
             raise
 
     def origins(self) -> frozenset[str]:
-        """Return the origins for whose pages there is a key; none while the key file is invalid."""
+        """Return the origins whose pages may use a key, or an empty set if the key file is invalid."""
         try:
             return frozenset(origin for key in self._keys.current() or () for origin in key.origins)
         except KeysError:
@@ -189,7 +189,7 @@ class AccessControl:
                 raise Forbidden(
                     f"The key {key_record.name!r} is shown in pages of other sites, and only allows searches."
                 )
-            # Scripts in a page cannot forge this header, but other programs can: it keeps out sites, not people.
+            # Scripts in a page cannot forge this header, but other programs can. So this keeps out only other sites.
             if http_request.headers.get("Origin") not in key_record.origins:
                 raise Forbidden(f"The key {key_record.name!r} only allows requests from the pages of its sites.")
         scope = key_record.readable
@@ -197,7 +197,7 @@ class AccessControl:
         return Caller(key_record.name, key_record.role, bool(key_record.origins), scope, writable)
 
     def _scope_at_probe(self, http_request: Request) -> Scope:
-        """Return the scope of the caller of an open route; nothing for a caller who may not search."""
+        """Return the scope of the caller of a route without role. The scope is empty if the caller may not search."""
         try:
             client = self._caller(http_request, "read")
         except (Unauthorized, Forbidden, KeysError):
@@ -205,13 +205,13 @@ class AccessControl:
         return client.scope if client.role else NOTHING
 
     def _is_open(self, http_request: Request) -> bool:
-        """Return whether callers without a key may read; by default only on this machine and without keys."""
+        """Return whether callers without a key may read. By default, the server must be local and have no keys."""
         if self._anonymous != "auto":
             return self._anonymous == "read"
         # Behind an authenticating proxy, the requests of all users come from this machine.
         if not self._is_private or self._users or self._keys.current() is not None:
             return False
-        # Otherwise a site whose name resolves to this machine could read the index through a visitor's browser.
+        # Otherwise, a website whose name resolves to this machine could read the index in a visitor's browser.
         if not is_loopback(_PORT.sub("", http_request.environ.get("HTTP_HOST", ""))):
             raise Forbidden(
                 "This server only answers to names of this machine. To serve it under another name, behind a proxy, "
@@ -221,10 +221,10 @@ class AccessControl:
 
 
 class Users:
-    """Identifies the user that a trusted proxy names."""
+    """Identifies users by the headers of a trusted proxy."""
 
     def __init__(self, settings: Settings) -> None:
-        """Take the settings. Raises SettingsError if they are invalid, or the file of rules is unreadable."""
+        """Load the access rules. Raises SettingsError if settings are invalid or the rules cannot be read."""
         if not settings.rules:
             raise SettingsError("users need rules: write [[access]] into the file of --config")
         self._rules = AccessRules(settings.rules_path)
@@ -253,7 +253,7 @@ class Users:
         self._shown = settings.user_header
 
     def caller(self, role: str) -> Caller | None:
-        """Return the user of the request, or None. Raises Unauthorized, KeysError, or Forbidden for another site."""
+        """Return the user that a proxy names in the request, or None. Raises Unauthorized, Forbidden or KeysError."""
         user = self._user_of(request.environ)
         if user is None:
             return None
@@ -265,7 +265,7 @@ class Users:
         return Caller(USER + user[0], rights.role, scope=rights.readable, writable=rights.writable)
 
     def _user_of(self, environ: Mapping[str, Any]) -> tuple[str, list[str]] | None:
-        """Return the user and groups that a trusted proxy names, or None. Raises Unauthorized for an invalid name."""
+        """Return the user and groups that a trusted proxy names, or None. Raises Unauthorized if a name is invalid."""
         before = environ.get("werkzeug.proxy_fix.orig", environ)
         if not environ.get(self._user) or not self._is_trusted(environ, str(before.get("REMOTE_ADDR") or "")):
             return None
@@ -305,7 +305,7 @@ def _check_role(client: Caller, role: str) -> None:
 
 
 def _key_of(header: str, role: str) -> str | None:
-    """Return the key in an Authorization header; None if it is invalid, or if the role does not accept its scheme."""
+    """Return the key in an Authorization header, or None if it is invalid or its scheme is not allowed for the role."""
     scheme, _, credentials = header.partition(" ")
     if len(header) > MAX_AUTHORIZATION:
         return None
@@ -320,13 +320,13 @@ def _key_of(header: str, role: str) -> str | None:
 
 
 def _unauthorized(detail: str, role: str) -> Unauthorized:
-    if role == "read" and wants_page():  # makes browsers prompt for the key as a password
+    if role == "read" and wants_page():  # browsers then prompt for the key as a password
         return Unauthorized(detail, www_authenticate=WWWAuthenticate("basic", {"realm": REALM, "charset": "UTF-8"}))
     return Unauthorized(detail, www_authenticate=WWWAuthenticate("bearer", {"realm": REALM}))
 
 
 def _text(value: str) -> str | None:
-    """Decode a name in a header, whose characters are bytes (WSGI); None if it is invalid."""
+    """Decode the UTF-8 name in a header that WSGI has decoded as Latin-1. Returns None if the name is invalid."""
     try:
         text = value.encode("latin-1").decode("utf-8").strip()
     except UnicodeError:
@@ -343,7 +343,7 @@ def is_from_another_site() -> bool:
 
 
 def parse_origins(text: str) -> frozenset[str]:
-    """Read `cors_origins`. Raises SettingsError for an invalid origin."""
+    """Parse the setting `cors_origins`. Raises SettingsError if an origin is invalid."""
     origins = frozenset(filter(None, map(str.strip, text.split(","))))
     for origin in origins:
         if origin != "*" and not is_origin(origin):
@@ -352,7 +352,7 @@ def parse_origins(text: str) -> frozenset[str]:
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """Check every request, answer preflights, and add CORS headers. Raises SettingsError."""
+    """Register hooks that check access, answer CORS preflight requests and add CORS headers. Raises SettingsError."""
     access = AccessControl(settings)
     allowed = parse_origins(settings.cors_origins)
 

@@ -1,7 +1,7 @@
-"""Limits: requests per second of a caller, bytes of a body, and seconds until a response.
+"""Limit the requests per second of a caller, the size of bodies, and the time until a response.
 
-A token bucket is one number: the time at which it would be full again (the generic cell rate algorithm, ITU-T I.371).
-A full bucket equals an unused one, so another caller may overwrite it, and nothing has to be cleaned up.
+A token bucket is stored as the time at which it will be full again (the generic cell rate algorithm, ITU-T I.371). A
+full bucket is the same as an unused one, so another caller can overwrite it, and buckets need no cleanup.
 """
 
 import fcntl
@@ -33,16 +33,16 @@ MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 MAX_LARGE_BYTES = 32 * 1024 * 1024
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 BURST_S = 2.0
-PLACES = 1 << 14
+MAX_BUCKETS = 1 << 14
 _PROBES = 16
-_PLACE = struct.Struct("<8sd")  # digest of the caller, time by the monotonic clock, which processes share
+_BUCKET = struct.Struct("<8sd")  # digest of the caller, time when full on the monotonic clock
 
 
 class TokenBuckets:
-    """Up to PLACES buckets of callers, shared by threads and, through a file, by processes."""
+    """Token buckets of up to MAX_BUCKETS callers, which threads share. Processes share them through a file."""
 
     def __init__(self, rate: float, path: Path | None) -> None:
-        """Take the rate in requests a second, and the shared file; None for this process only."""
+        """Create or open the buckets. `rate` is in requests a second. If `path` is None, only threads share them."""
         self._interval = 1.0 / rate
         self._slack = max(0.0, BURST_S - self._interval)
         self._thread_lock = threading.Lock()
@@ -51,48 +51,48 @@ class TokenBuckets:
         else:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         weakref.finalize(self, os.close, self._file)
-        os.ftruncate(self._file, PLACES * _PLACE.size)  # keeps the buckets of other workers
-        self._memory = mmap.mmap(self._file, PLACES * _PLACE.size)
+        os.ftruncate(self._file, MAX_BUCKETS * _BUCKET.size)  # does not clear the buckets of other workers
+        self._memory = mmap.mmap(self._file, MAX_BUCKETS * _BUCKET.size)
 
     def take(self, caller: str, now: float | None = None) -> float:
-        """Take one token of a caller's bucket; return 0, or the seconds until there is one."""
+        """Take a token from a caller's bucket and return 0. If the bucket is empty, return the seconds to wait."""
         now = time.monotonic() if now is None else now
         digest = hashlib.blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        # The kernel's lock belongs to the process and ends with it, so threads need another lock.
+        # The file lock belongs to the process, so threads need another lock.
         with self._thread_lock:
             fcntl.lockf(self._file, fcntl.LOCK_EX)
             try:
-                place, full_at = self._find(digest)
+                offset, full_at = self._find(digest)
                 wait = full_at - now - self._slack
                 if wait > 0:
                     return wait
-                _PLACE.pack_into(self._memory, place, digest, max(now, full_at) + self._interval)
+                _BUCKET.pack_into(self._memory, offset, digest, max(now, full_at) + self._interval)
                 return 0.0
             finally:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _find(self, digest: bytes) -> tuple[int, float]:
-        """Return the place and full time of a caller's bucket; without one, the place of the fullest bucket, and 0."""
+        """Return a caller's bucket as its offset and full time. For a new caller, this is the fullest bucket, and 0."""
         first = int.from_bytes(digest[:4], "little")
         fullest, earliest = 0, float("inf")
         for probe in range(_PROBES):
-            place = (first + probe) % PLACES * _PLACE.size
-            owner, full_at = _PLACE.unpack_from(self._memory, place)
+            offset = (first + probe) % MAX_BUCKETS * _BUCKET.size
+            owner, full_at = _BUCKET.unpack_from(self._memory, offset)
             if owner == digest:
-                return place, full_at
+                return offset, full_at
             if full_at < earliest:
-                fullest, earliest = place, full_at
+                fullest, earliest = offset, full_at
         return fullest, 0.0
 
 
 def shared_file(name: str) -> Path | None:
-    """Return the path of a file that all workers share; None if there is only one process."""
+    """Return the path of a file that all workers share, or None if there is only one process."""
     folder = os.environ.get(SHARED_FOLDER)
     return Path(folder) / name if folder else None
 
 
 def register(app: Flask, settings: Settings, name_caller: Callable[[Request], str]) -> None:
-    """Limit the rate of each caller, by name, and set the deadline of each request. Call it after `access.register`."""
+    """Register hooks that limit the rate of each caller and set deadlines. Call this after `access.register`."""
     lock = threading.Lock()
     large_bytes = 0
     rate = settings.rate_limit
@@ -134,15 +134,15 @@ def register(app: Flask, settings: Settings, name_caller: Callable[[Request], st
 
 
 def read_body(max_bytes: int) -> bytes:
-    """Read the body. Raises RequestEntityTooLarge, ServiceUnavailable, or OSError for an incomplete one."""
+    """Read the request's body. Raises RequestEntityTooLarge, ServiceUnavailable, or OSError if it is incomplete."""
     http_request = this_request()
     size = max_bytes if http_request.content_length is None else http_request.content_length
     if size > max_bytes:
         raise RequestEntityTooLarge
-    if size > MAX_SEARCH_BYTES:  # small bodies, such as searches, are never refused
+    if size > MAX_SEARCH_BYTES:  # smaller bodies, such as searches, are not limited in sum
         current_app.extensions["hold"](size)
     http_request.max_content_length = max_bytes + 1
-    # Werkzeug silently cuts a chunked body, which has no length, at its limit, so its limit is one byte above ours.
+    # Werkzeug silently truncates a chunked body at its limit. So its limit is one byte more than ours.
     body = http_request.stream.read(max_bytes + 1)
     if len(body) > max_bytes:
         raise RequestEntityTooLarge
@@ -150,7 +150,7 @@ def read_body(max_bytes: int) -> bytes:
 
 
 def take_slot(kind: str, slots_count: int, full: Exception) -> Callable[[], None]:
-    """Take a slot for a request of a kind, and return the function that frees it. Raises `full` if none is free."""
+    """Reserve a slot for a kind of request, and return the function that frees it. Raises `full` if none is free."""
     slots = current_app.extensions.setdefault(f"{kind}_slots", threading.BoundedSemaphore(slots_count))
     if not slots.acquire(blocking=False):
         raise full

@@ -1,3 +1,3 @@
-"""Pages for readers and operators: search, documents, status, insights.
+"""HTML pages for readers and operators: search, documents, status and insights.
 
-May import `api` for parameters, `guards` and the root of `web`."""
+These modules may import `api`, `guards` and the modules directly in `web`."""

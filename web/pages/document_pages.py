@@ -1,4 +1,4 @@
-"""The page of a document, from its text in the index, and the page of changes between two snapshots."""
+"""Render the page of a document's indexed text, and the page of changes between two snapshots."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -46,7 +46,7 @@ blueprint = Blueprint("reading", __name__, url_prefix="/document")
 @blueprint.get("/<id>")
 @Operation(role="read", query=ReadRequest, responses={200: [HTML, MARKDOWN]}, errors=(404,))
 def read(id: str) -> str | Response:
-    """Show a document as indexed, in parts if it is long. `Accept: text/markdown` returns the whole document."""
+    """Show the indexed text of a document, on several pages if it is long. `Accept: text/markdown` returns it all."""
     read_request = read_query(ReadRequest, "a document")
     opened = retriever().open_document(id, read_request.collection)
     document = opened.facts
@@ -64,8 +64,8 @@ def read(id: str) -> str | Response:
     is_code = is_source_code(document["content_type"])
     fields = {**({"q": read_request.q} if read_request.q else {}), **collection_field(read_request.collection)}
 
-    def from_passage(place: int) -> str:
-        return url_for("reading.read", id=id, start=place, **fields)
+    def from_passage(index: int) -> str:
+        return url_for("reading.read", id=id, start=index, **fields)
 
     return render_template(
         "document.html",
@@ -85,7 +85,7 @@ def read(id: str) -> str | Response:
 
 
 def _markdown(opened: OpenDocument) -> Iterator[str]:
-    """Yield a document as Markdown, a few passages at a time."""
+    """Yield the Markdown of a document in pieces, each with a few passages."""
     title, url = opened.facts["title"], opened.facts["url"]
     yield f"# {title or url}\n\n<{url}>\n"
     before = None
@@ -109,7 +109,7 @@ def _markdown(opened: OpenDocument) -> Iterator[str]:
     takes_long=True,
 )
 def show_changes() -> str | Response:
-    """Show the sections that changed between two snapshots; as JSON with `Accept: application/json`."""
+    """Show the sections that changed between two snapshots, or return JSON with `Accept: application/json`."""
     parameters = parse_query_string(request.query_string)
     fields = fields_without_filter(parameters, ChangesRequest.__struct_fields__, "changes")
     query = decode({name: value for name, value in fields.items() if value}, ChangesRequest, strict=False)

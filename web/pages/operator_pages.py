@@ -1,4 +1,4 @@
-"""Pages for operators: the status of the index and the server, and statistics of readers' searches."""
+"""Render pages for operators: the status of the index and the server, and statistics of searches."""
 
 import sqlite3
 from contextlib import suppress
@@ -111,7 +111,7 @@ def show_insights() -> str:
     takes_long=True,
 )
 def download_table() -> Response:
-    """Return a table of searches as CSV in which spreadsheets find no formulas."""
+    """Return a table of searches as CSV. Values that spreadsheets would read as formulas are escaped."""
     table_request = read_query(TableRequest)
     headers = {"Content-Disposition": f'attachment; filename="pilotlight-{table_request.table}.csv"'}
     return Response(
@@ -120,6 +120,6 @@ def download_table() -> Response:
 
 
 def _report(insights_request: InsightsRequest) -> Report:
-    """Return the report of a request. Raises NotConfigured or InsightsError."""
+    """Return the statistics of searches for a request. Raises NotConfigured or InsightsError."""
     service("insights")
     return report(settings().insights_folder, insights_request.days, insights_request.collection or None)

@@ -1,4 +1,4 @@
-"""The search page with its form, filters and hits, rendered on the server so that it works without JavaScript."""
+"""Render the search page with its form, filters and hits. The page works without JavaScript."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ blueprint = Blueprint("page", __name__)
 
 
 class PageFields(Request):
-    """The fields of the page's address and form, except those of a filter."""
+    """The query parameters of the page, except those of a filter."""
 
     q: Annotated[str, Meta(description="what to search for")] = ""
     mode: Mode = "hybrid"
@@ -73,29 +73,29 @@ class PageFields(Request):
 
 @dataclass(frozen=True, slots=True)
 class PageSearch:
-    """A search of the page, with the addresses of related searches."""
+    """A search on the page. Its methods return the URLs of related searches."""
 
     search: SearchRequest
     places: DisplayNames
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        """The parameters of the collections and the filter, in a fixed order; none for the default collection."""
+        """The query parameters for collections and the filter, in a fixed order. The default collection needs none."""
         search, several = self.search, self.search.collections
         where = {"collections": several} if isinstance(several, str) else requests.collection_field(search.collection)
         return (*where.items(), *parameters_of(search.parsed_filter))
 
     @property
     def per_document(self) -> str:
-        """The requested maximum of hits per document; empty for the default."""
+        """The requested maximum number of hits per document, or an empty string for the default."""
         return "" if self.search.per_document is None else str(self.search.per_document)
 
     def first_hits_of(self, query: str) -> str:
-        """Return the address of the first page of hits for another query."""
+        """Return the URL of a search for another query with the same options."""
         return PageSearch(structs.replace(self.search, query=query), self.places).address()
 
     def address(self, pairs: Sequence[Pair] | None = None, **more: object) -> str:
-        """Return the address of the first hits of this search, with other filters or more parameters."""
+        """Return the URL of this search from its first hit. `pairs` replaces the filters, `more` adds parameters."""
         search = self.search
         parameters = [("q", search.query)] if search.query else []
         parameters += [("mode", search.mode)] if search.mode != MODES[0] else []
@@ -106,11 +106,11 @@ class PageSearch:
         return f"{url_for('page.index')}{'?' if parameters else ''}{urlencode(parameters)}"
 
     def narrowed(self) -> list[dict[str, str]]:
-        """Return the active filters, each with the address of the search without it."""
+        """Return the active filters. Each has the URL of the search without that filter."""
         filters = []
-        for place, (name, value) in enumerate(self.pairs):
-            other_pairs = [*self.pairs[:place], *self.pairs[place + 1 :]]
-            # The filter by page has no limit of hits per document, so remove the two together.
+        for index, (name, value) in enumerate(self.pairs):
+            other_pairs = [*self.pairs[:index], *self.pairs[index + 1 :]]
+            # Searches within one page have no limit of hits per document, so remove that parameter with the filter.
             limit = "" if name == "url_prefix" else self.per_document
             heading = HEADINGS.get(name, name.removeprefix(METADATA).replace("_", " ")).lower()
             label = f"{heading} {_label(name, value, self.places)}"
@@ -120,7 +120,7 @@ class PageSearch:
         return filters
 
     def facets(self, counts: Mapping[str, Sequence[Share]]) -> list[dict[str, Any]]:
-        """Return the filters to offer: values that some of the hits' documents have and others lack."""
+        """Return the filters to offer: the values of each field that differs between the documents of the hits."""
         facets: list[dict[str, Any]] = []
         for name in FACETS:
             other_pairs = [pair for pair in self.pairs if pair[0] != name]
@@ -151,7 +151,7 @@ def _label(name: str, value: str, places: DisplayNames) -> str:
 @blueprint.get("/")
 @Operation(role="read", query=PageFields, has_filter=True, responses={200: HTML}, errors=(404,))
 def index() -> str:
-    """Show the search page; empty and unknown fields are ignored."""
+    """Show the search page. Empty and unknown parameters are ignored."""
     # Ignore unknown parameters, because shared links often gain tracking parameters.
     parameters = {
         name: values
@@ -195,7 +195,7 @@ def index() -> str:
 
 
 def _examples(status: Mapping[str, Any], collections: Sequence[str]) -> list[str]:
-    """Return the questions among the headings of the index, for the start page."""
+    """Return headings in the index that are questions, as examples for the start page."""
     if not status["ready"]:
         return []
     try:
@@ -205,7 +205,7 @@ def _examples(status: Mapping[str, Any], collections: Sequence[str]) -> list[str
 
 
 def _shown(answer: Answer, page_search: PageSearch) -> dict[str, Any]:
-    """Return the variables of the template for an answer."""
+    """Return the template variables for the answer to a search."""
     search, suggestion = page_search.search, answer.did_you_mean
     question = {
         **{name: getattr(search, name) for name in ("query", "mode", "collection", "collections", "per_document")},
@@ -229,7 +229,7 @@ def _shown(answer: Answer, page_search: PageSearch) -> dict[str, Any]:
 
 
 def _pages(answer: Answer, page_search: PageSearch) -> list[dict[str, Any]]:
-    """Group the hits by page. Pages have the order of their best hits."""
+    """Return the template variables of hits, grouped by page. Pages are in the order of their best hits."""
     groups: dict[str, list[Hit]] = {}
     for hit in answer.hits:
         groups.setdefault(hit.url.partition("#")[0], []).append(hit)
@@ -275,7 +275,7 @@ def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
 
 
 def _link(hit: Hit, page_search: PageSearch) -> Link:
-    """Return the link of a hit: its address, or the page of its document if browsers cannot open the address."""
+    """Return the link of a hit: its URL or, if browsers cannot open that, the URL of the page of its document."""
     if is_of_web(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
         return page_search.places.link_to(hit.link or hit.url)
     address = url_for(

@@ -26,13 +26,13 @@ ROW, ROW_CELL = Markup("<tr>{}</tr>"), Markup("<td>{}</td>")
 CUT = Markup('<span class="cut">…</span>')
 
 _BREAK = re.compile(r"\s+")
-# A full stop after a number or a single letter, or before a lower-case letter, seldom ends a sentence.
+# The end of a sentence. A full stop after a number or a single letter, or before a lower-case letter, is no match.
 _STOP = re.compile(r"""(?:(?<=[^\W\d_]{2})|(?<=[)\]"'”’]))[.!?…]+["'”’)\]]*\s+(?=[^\sa-z])|[。！？｡]+[」』”）]*""")
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 
 
 class ShownBlock(NamedTuple):
-    """A block of a text, without the blank lines around it."""
+    """The position of a paragraph, a table or code in a text, without the blank lines around it."""
 
     start: int
     end: int
@@ -47,16 +47,16 @@ def make_text(
     is_code: bool = False,
     size: float = math.inf,
 ) -> Markup:
-    """Render a text with its matches marked, or a snippet of it: the characters around the richest run of matches.
+    """Render a text as HTML with its matches marked. If it is long, render the snippet with the most matching words.
 
-    A snippet begins and ends with a whole sentence, row or line of code, unless that is longer than the snippet.
+    A snippet consists of whole sentences, table rows or lines of code, unless one is longer than `size`.
 
     Args:
         text: a passage.
-        highlights: characters [start, end) that match.
-        blocks: code and tables of the passage.
-        is_code: whether all of it is source code.
-        size: characters of a snippet, such as SNIPPET_CHARS; the whole text if it has no more.
+        highlights: spans [start, end) of matching characters.
+        blocks: code and tables in the passage.
+        is_code: whether the whole passage is source code.
+        size: approximate maximum length of a snippet in characters, such as SNIPPET_CHARS.
     """
     text = text.rstrip()
     spans = merge_spans(highlights, len(text))
@@ -67,7 +67,7 @@ def make_text(
 def make_section(
     section: str, text: str, highlights: Iterable[Span], blocks: Sequence[TextBlock] = (), *, is_code: bool = False
 ) -> Markup:
-    """Render a section with `blocks` of code and tables, and set off the passage `text` if it is in the section."""
+    """Render a section with `blocks` of code and tables. If it contains the passage `text`, emphasise that passage."""
     section, text = section.rstrip(), text.rstrip()
     start = section.find(text)
     if start < 0:
@@ -86,7 +86,7 @@ def make_section(
 
 
 def merge_spans(spans: Iterable[Span], length: int) -> list[Span]:
-    """Sort spans, cut them to the text, drop empty spans and join adjacent ones."""
+    """Sort spans, clip them to a text of this length, drop empty spans, and merge overlapping or adjacent ones."""
     merged: list[Span] = []
     for start, end in sorted((max(0, start), min(end, length)) for start, end in spans):
         if start >= end:
@@ -99,7 +99,7 @@ def merge_spans(spans: Iterable[Span], length: int) -> list[Span]:
 
 
 def mark(text: str, spans: Iterable[Span], start: int, end: int) -> Markup:
-    """Escape text[start:end], with <mark> around sorted, disjoint `spans`."""
+    """Escape text[start:end], and put <mark> around the spans, which must be sorted and disjoint."""
     pieces: list[Markup] = []
     position = start
     for span_start, span_end in spans:
@@ -112,7 +112,7 @@ def mark(text: str, spans: Iterable[Span], start: int, end: int) -> Markup:
 
 
 def _render(text: str, blocks: Iterable[ShownBlock], spans: list[Span], shown: Span) -> Markup:
-    """Render the blocks within `shown`, with an ellipsis where the text is cut."""
+    """Render the part `shown` of a text. An ellipsis replaces text before and after it."""
     start, end = shown
     visible = [ShownBlock(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
     visible = [block for block in visible if block.start < block.end]
@@ -143,11 +143,11 @@ def _window(text: str, blocks: list[ShownBlock], spans: list[Span], size: int) -
     def words_from(first: int) -> int:
         limit = units[first][0] + size
         inside = (text[start:end] for start, end in spans if units[first][0] <= start and end <= limit)
-        # Compare the first letters, so that the forms of one word count once.
+        # Compare only the first four letters, so that the inflected forms of a word count once.
         return len({word[:4].casefold() for word in inside})
 
     matched = [at for at, unit in enumerate(units) if any(start < unit[1] and unit[0] < end for start, end in spans)]
-    # max() returns the first of equals, so the snippet is near the first match
+    # If several units have the most words, max() returns the first.
     first = last = max(matched, key=words_from) if matched else 0
     while last + 1 < len(units) and units[last + 1][1] - units[first][0] <= size:
         last += 1
@@ -157,7 +157,7 @@ def _window(text: str, blocks: list[ShownBlock], spans: list[Span], size: int) -
 
 
 def _units(text: str, block: ShownBlock, size: int) -> list[Span]:
-    """Return the lines of code, rows and sentences of a block. Longer ones are cut between words."""
+    """Return the lines of code, table rows or sentences of a block. Units over `size` characters are split."""
     units: list[Span] = []
     for line_start, line_end in _lines(text, block.start, block.end):
         is_prose = block.kind not in ("code", "table")
@@ -178,7 +178,7 @@ def _units(text: str, block: ShownBlock, size: int) -> list[Span]:
 
 
 def split_blocks(text: str, blocks: Iterable[TextBlock] = (), *, is_code: bool = False) -> list[ShownBlock]:
-    """Split a text into code, tables, and paragraphs between blank lines."""
+    """Split a text into code, tables, and paragraphs, which blank lines separate."""
     if is_code:
         blocks = [TextBlock(0, len(text), "code")]
     shown: list[ShownBlock] = []
@@ -194,7 +194,7 @@ def split_blocks(text: str, blocks: Iterable[TextBlock] = (), *, is_code: bool =
 
 
 def _lines(text: str, start: int, end: int) -> list[Span]:
-    """Return the lines of text[start:end] with their indentation, without line ends; empty lines too."""
+    """Return the spans of all lines in text[start:end], without their line breaks."""
     spans, position = [], start
     for line in text[start:end].split("\n"):
         spans.append((position, position + len(line)))
@@ -203,7 +203,7 @@ def _lines(text: str, start: int, end: int) -> list[Span]:
 
 
 def _bounds(text: str, start: int, end: int) -> Span:
-    """Trim empty lines and white space at both ends, but not the indentation of the first line."""
+    """Return the span of text[start:end] without white space at both ends. The first line keeps its indentation."""
     piece = text[start:end]
     indent = len(piece) - len(piece.lstrip())
     return start + piece.rfind("\n", 0, indent) + 1, start + len(piece.rstrip())

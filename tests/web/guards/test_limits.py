@@ -18,7 +18,7 @@ from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
-from web.guards.limits import MAX_BODY_BYTES, MAX_SEARCH_BYTES, PLACES, SHARED_FOLDER, TokenBuckets, take_slot
+from web.guards.limits import MAX_BODY_BYTES, MAX_BUCKETS, MAX_SEARCH_BYTES, SHARED_FOLDER, TokenBuckets, take_slot
 
 SEARCH = "/api/v1/search?q=index"
 
@@ -53,16 +53,16 @@ def test_a_token_comes_back_in_time_and_only_once(rate: float, at_once: int, sec
 def test_no_caller_is_let_in_too_often_while_others_crowd(buckets):
     for turn in range(20):
         assert buckets.take("busy", now=100.0 + turn / 1000) == 0
-    for number in range(PLACES // 4):
+    for number in range(MAX_BUCKETS // 4):
         assert buckets.take(f"passer-by {number}", now=100.02) == 0
     assert buckets.take("busy", now=100.02) > 0
 
 
 def test_a_file_of_buckets_is_as_large_as_ever(buckets, tmp_path):
-    for number in range(3 * PLACES):
+    for number in range(3 * MAX_BUCKETS):
         buckets.take(f"caller {number}" * 50, now=100.0)
     status = (tmp_path / "buckets").stat()
-    assert (status.st_size, status.st_mode & 0o777) == (PLACES * 16, 0o600)
+    assert (status.st_size, status.st_mode & 0o777) == (MAX_BUCKETS * 16, 0o600)
 
 
 def test_workers_share_the_buckets(tmp_path):
