@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Compare Pilotlight with other software in one run, on the same cores and texts.
 
-embed: text in, unit vector out: LangChain, SentenceTransformer, torch.compile, ONNX Runtime and OpenVINO
-peers: build, quality and load on a BEIR dataset (--source): Chroma, LanceDB, LangChain, Haystack and txtai
-search: time of a query over --chunks perturbed passages and of its steps, with filters; recall; bytes a chunk
-cold: a new process, from its start to the first correct answer: the published LangChain script
-overload: a server under wrk, with 1 and 16 clients, and with 160 for --repeat seconds; then the processor's time
-    for each component of a search
+embed: time to embed texts; with LangChain, SentenceTransformer, torch.compile, ONNX Runtime and OpenVINO
+peers: build time, quality and load on a BEIR dataset (--source); with Chroma, LanceDB, LangChain, Haystack and txtai
+search: times of a query and of its steps over --chunks perturbed passages, with and without filters; recall; index size
+cold: time from the start of a process to its first correct answer; with a LangChain script
+overload: load of a server by 1, 16 and 160 clients of wrk (160 for --repeat seconds), and CPU time of each component
+    of a search
 """
 
 import argparse
@@ -26,15 +26,15 @@ from benchmark.overload import overload
 from benchmark.scale import search
 from benchmark.search_peers import peers
 
-VERBS = {  # name → function, turns, passages
+VERBS = {  # name → function, defaults of --repeat and --chunks
     "search": (search, 5, 10_000),
     "cold": (cold, 7, 10_000),
-    "overload": (overload, 60, 10_000),  # --repeat counts seconds
+    "overload": (overload, 60, 10_000),  # --repeat is in seconds
 }
 
 
 def main() -> int:
-    """Run one verb, and print a Markdown table, or JSON with --json."""
+    """Run one benchmark, and print the results as a Markdown table or, with --json, as JSON."""
     args = _parser().parse_args()
     with tempfile.TemporaryDirectory(prefix="pilotlight-bench-") as folder:
         work = args.work or Path(folder)

@@ -1,7 +1,7 @@
 """Render the documentation as a small, self-contained HTML site.
 
-Usage: build_docs.py TARGET [SEARCH]. The start page is README.md, whose links to docs/ give the order of the pages.
-SEARCH is the address of a Pilotlight server whose search box the pages show.
+Usage: build_docs.py TARGET [SEARCH]. The start page is README.md. The other pages are those in docs/ that README.md
+links to, in the same order. SEARCH is the URL of a Pilotlight server, whose search box is added to the pages.
 """
 
 import html
@@ -49,7 +49,7 @@ _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class DocsPage:
-    """A rendered page: file name without suffix, and HTML of title, body and second-level headings by id."""
+    """A rendered page: its file name without suffix, its title and body in HTML, and its `h2` headings by id."""
 
     name: str
     title: str
@@ -58,9 +58,9 @@ class DocsPage:
 
 
 def write_site(target: Path, search: str = "") -> int:
-    """Render README.md and the pages that it names into `target`, replacing older pages. Return the number of pages.
+    """Render README.md and the pages that it links to into `target`. Returns the number of pages. Raises OSError.
 
-    `search` is the address of a server whose search box every page shows, or "" for none. Raises OSError.
+    Other HTML files in `target` are deleted. `search` is the URL of the server for the search box, or "" for no box.
     """
     names = dict.fromkeys(_PAGE_IN_README.findall((ROOT / "README.md").read_text(encoding="utf-8")))
     pages = [_render("index", ROOT / "README.md"), *(_render(name, ROOT / "docs" / f"{name}.md") for name in names)]

@@ -1,6 +1,6 @@
-"""Print the share of lines and branches of each room that tests have run, from a JSON report of coverage.py.
+"""Print the test coverage of each folder of the packages, from a JSON report of coverage.py.
 
-Code that runs only in separate processes, such as readers and the command line, is not counted.
+Code that runs only in separate processes, such as readers and the command line, counts as not covered.
 """
 
 import json
@@ -12,7 +12,7 @@ BAR = 90.0
 
 
 def main(report: str) -> None:
-    """Print a line for each room, the least covered first, with a mark if a room is below the bar."""
+    """Print the share of covered lines and branches of each folder, lowest first. Shares below BAR are marked."""
     rooms = defaultdict[str, list[int]](lambda: [0, 0])
     for name, entry in json.loads(Path(report).read_text())["files"].items():
         summary = entry["summary"]

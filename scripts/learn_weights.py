@@ -1,18 +1,18 @@
 #!/usr/bin/env python
-"""Learn the weights of the searches by words, by meaning and by tokens: rag/query/weights.json.
+"""Learn the weights of lexical search, dense search and late interaction, and write them to rag/query/weights.json.
 
 `collect` embeds collections in BEIR's layout, and saves the candidates of every query with their scores. Each kind of
-collection, such as manuals, has its own folder. `train` fits the weights to all kinds, which count the same, and prints
-the figures of each collection under weights fitted to all others:
+collection, such as manuals, has its own folder. `train` fits the weights to all collections. Each kind counts the same.
+It also prints the nDCG@10 of each collection under weights that were fitted without that collection:
 
     scripts/learn_weights.py collect build/weights/abstracts ~/datasets/scifact
     scripts/learn_weights.py collect build/weights/manuals ~/questions/manual ~/questions/handbook
     scripts/learn_weights.py train build/weights
 
-Everything is seeded: the same collections give the same weights. The weights of 2026-11-29 are fitted to nine kinds,
-with these nDCG@10 of the better of words and meaning, and under weights fitted to the others:
+Random numbers are seeded, so the same collections give the same weights. The weights of 2026-11-29 are fitted to nine
+kinds. The table has the nDCG@10 of the better of lexical and dense search, and of weights fitted to other collections:
 
-    kind, number                     from                                                 better half, learned
+    kind, number of collections      source                                               better search, weights
     abstracts, 1                     SciFact                                              .688, .746
     electronics, 1                   Vaswani (NPL), all 11,429 passages                   .437, .517
     questions to paragraphs, 7       XQuAD in ar, de, el, hi, th, tr and vi               .945, .949
@@ -23,9 +23,9 @@ with these nDCG@10 of the better of words and meaning, and under weights fitted 
     manuals in other languages, 10   the same                                             .406, .431
     source packages, 14              the same, in eight programming languages             .300, .325
     all 56                           best fixed weights: .523                             .502, .529
-    kept back, 12                    looked at once; best fixed weights: .352             .348, .361
+    test set, 12                     evaluated once; best fixed weights: .352             .348, .361
 
-Which manuals and packages these were is not recorded. They have from 80 passages, and other ones give other figures.
+The names of the manuals and packages were not recorded. Each has at least 80 passages.
 """
 
 import argparse
@@ -54,19 +54,19 @@ STEPS = 30
 
 
 class Collection(NamedTuple):
-    """The candidates of a collection's queries, with their scores from 0 to 1 by search, and the ideal DCG@10."""
+    """The candidates of a collection's queries, their scores from 0 to 1 in three searches, and the ideal DCG@10."""
 
     name: str
     kind: str
     has_tokens: bool
-    scaled: Array  # (queries, candidates, 3)
+    scaled: Array  # (queries, candidates, 3): dense, lexical, tokens
     exists: Array  # (queries, candidates)
     relevance: Array  # (queries, candidates)
     signals: Array  # (queries, signals)
     ideal: Array  # (queries,)
 
     def ndcg(self, weights: Array) -> float:
-        """Return nDCG@10 with weights (3,) or (queries, 3)."""
+        """Return the mean nDCG@10 if the searches have these weights, (3,) or (queries, 3)."""
         weights = np.broadcast_to(weights, (len(self.ideal), 3))
         scores = np.where(self.exists, (self.scaled * weights[:, np.newaxis]).sum(-1), -1)
         best = np.argsort(-scores, 1, kind="stable")[:, :10]
@@ -75,7 +75,7 @@ class Collection(NamedTuple):
 
 
 def collect(folders: list[Path], out: Path, precision: str) -> None:
-    """Embed each collection once, and save its candidates."""
+    """Embed each collection, and save the candidates of its queries."""
     from indexer.generation.rows import why_no_tokens
     from rag.evaluation.evaluation import read_dataset, search_corpus
     from rag.query.ranking import scale
@@ -101,7 +101,7 @@ def collect(folders: list[Path], out: Path, precision: str) -> None:
             relevance = [max(0, dataset.judgements[id].get(candidates.document_ids[row], 0)) for row in ranking.rows]
             values = measure_signals(candidates.facts, candidates.dense, candidates.shortened)
             best = sorted(dataset.judgements[id].values(), reverse=True)[:10]
-            ideal = sum(max(0, gain) / np.log2(place + 2) for place, gain in enumerate(best))
+            ideal = sum(max(0, gain) / np.log2(index + 2) for index, gain in enumerate(best))
             if ideal:
                 queries.append((np.stack(scaled, 1), np.array(relevance), values, ideal))
         save(out / f"{folder.name}.npz", has_tokens, queries)
@@ -109,19 +109,19 @@ def collect(folders: list[Path], out: Path, precision: str) -> None:
 
 
 def save(path: Path, has_tokens: bool, queries: list[tuple[Array, Array, list[float], float]]) -> None:
-    """Write queries, each with scaled scores (n, 3), relevance (n,), signals and the ideal DCG@10."""
+    """Write queries to a file. A query has scaled scores (n, 3), relevance (n,), signals and an ideal DCG@10."""
     widest = max(len(relevance) for _, relevance, _, _ in queries)
     scaled = np.zeros((len(queries), widest, 3), np.float32)
     relevance = np.full((len(queries), widest), -1, np.int8)
-    for place, (scores, judged, _, _) in enumerate(queries):
-        scaled[place, : len(judged)], relevance[place, : len(judged)] = scores, judged
+    for index, (scores, judged, _, _) in enumerate(queries):
+        scaled[index, : len(judged)], relevance[index, : len(judged)] = scores, judged
     signals = np.array([values for _, _, values, _ in queries])
     ideal = np.array([each for _, _, _, each in queries])
     np.savez_compressed(path, has_tokens=has_tokens, scaled=scaled, relevance=relevance, signals=signals, ideal=ideal)
 
 
 def read(path: Path) -> Collection:
-    """Read the candidates of a collection."""
+    """Read the collection that `save` wrote to a file."""
     with np.load(path) as file:
         relevance = file["relevance"].astype(np.float32)
         exists = relevance >= 0
@@ -137,8 +137,8 @@ class Examples:
     def __init__(self, collections: list[Collection], mean: Array, deviation: Array) -> None:
         """Select queries of each collection, their relevant candidates, and the best candidates of each search.
 
-        All kinds have the same weight, and so have all collections within a kind. A query of a collection with tokens
-        gives two examples, with tokens and without.
+        All kinds have the same weight, and so have all collections within a kind. If a collection has token scores,
+        each query becomes two examples, one with them and one without.
         """
         sizes = Counter(each.kind for each in collections)
         chooser = np.random.default_rng(0)
@@ -150,10 +150,10 @@ class Examples:
             views = [*np.moveaxis(scaled, 2, 0), scaled.mean(2), scaled[..., :2].mean(2)]
             ranks = [np.argsort(np.argsort(-np.where(exists, view, -1), 1, kind="stable"), 1) for view in views]
             keys = np.where(relevant, -1, np.where(exists, np.min(ranks, 0), 1 << 20))
-            places = np.argsort(keys, 1, kind="stable")[:, :MAX_CANDIDATES]
-            exists, relevant = (np.take_along_axis(values, places, 1) for values in (exists, relevant))
-            scaled = np.take_along_axis(scaled, places[..., np.newaxis], 1)
-            pads = ((0, 0), (0, MAX_CANDIDATES - places.shape[1]))
+            positions = np.argsort(keys, 1, kind="stable")[:, :MAX_CANDIDATES]
+            exists, relevant = (np.take_along_axis(values, positions, 1) for values in (exists, relevant))
+            scaled = np.take_along_axis(scaled, positions[..., np.newaxis], 1)
+            pads = ((0, 0), (0, MAX_CANDIDATES - positions.shape[1]))
             scaled, exists, relevant = np.pad(scaled, (*pads, (0, 0))), np.pad(exists, pads), np.pad(relevant, pads)
             for tokens, weight in ((1, 1.0), (0, WEIGHT_WITHOUT_TOKENS)) if each.has_tokens else ((0, 1.0),):
                 count = len(usable)
@@ -166,17 +166,17 @@ class Examples:
             torch.tensor(np.concatenate(column), dtype=torch.float32) for column in columns
         )
         self.collection = numbers.long()
-        self.places = torch.argsort(-judged, dim=1, stable=True)[:, :MAX_RELEVANT]
-        self.relevant = torch.gather(judged, 1, self.places)
+        self.positions = torch.argsort(-judged, dim=1, stable=True)[:, :MAX_RELEVANT]
+        self.relevant = torch.gather(judged, 1, self.positions)
         self.ideal = (self.relevant / torch.log2(torch.arange(MAX_RELEVANT) + 2.0)).sum(1).clamp(min=0.1)
 
     def loss(self, table: torch.Tensor, is_used: torch.Tensor) -> torch.Tensor:
-        """Return a penalty minus the smoothed nDCG (Qin, Liu and Li 2010) of the collections in use."""
+        """Return a penalty minus the smoothed nDCG (Qin, Liu and Li 2010) of the collections where `is_used` is 1."""
         words = torch.sigmoid(self.inputs @ table[0] + self.offset)
         vector = torch.where(self.tokens > 0, torch.sigmoid(self.inputs @ table[1]), 1.0)
         weights = torch.stack([(1 - words) * vector, words, (1 - words) * (1 - vector)], 1)
         scores = torch.bmm(self.scaled, weights[..., None])[..., 0]
-        relevant_scores = torch.gather(scores, 1, self.places)
+        relevant_scores = torch.gather(scores, 1, self.positions)
         better = torch.sigmoid((scores[:, None] - relevant_scores[..., None]) / RANK_TEMPERATURE) * self.exists[:, None]
         ranks = 0.5 + better.sum(-1)
         gains = self.relevant / torch.log2(1 + ranks) * torch.sigmoid((11 - ranks) / 1.5)
@@ -185,13 +185,13 @@ class Examples:
 
 
 def inputs_of(signals: Array, mean: Array, deviation: Array, tokens: int) -> Array:
-    """Return the inputs of both logistic functions: normalised signals, whether there are tokens, and 1."""
+    """Return the inputs of both logistic functions: normalised signals, `tokens` (1 or 0), and the constant 1."""
     normal = np.clip((signals - mean) / deviation, -MAX_DEVIATIONS, MAX_DEVIATIONS)
     return np.column_stack([normal, np.full(len(normal), tokens), np.ones(len(normal))])
 
 
 def fit(examples: Examples, is_used: Array) -> Array:
-    """Fit the coefficients (2, signals + 2) of two logits: the share of words, and the vector's share of the rest."""
+    """Fit the coefficients (2, signals + 2) of two logits, from which `weights_of` computes the weights of a query."""
     table = torch.zeros(2, len(SIGNALS) + 2, requires_grad=True)
     used = torch.tensor(is_used, dtype=torch.float32)
     optimizer = torch.optim.LBFGS([table], max_iter=STEPS, max_eval=STEPS + 10, line_search_fn="strong_wolfe")
@@ -207,7 +207,7 @@ def fit(examples: Examples, is_used: Array) -> Array:
 
 
 def weights_of(table: Array, each: Collection, mean: Array, deviation: Array, *, tokens: bool) -> Array:
-    """Return the weights (queries, 3) of a collection's queries."""
+    """Return the weights of dense search, lexical search and tokens, (queries, 3), for a collection's queries."""
     logits = inputs_of(each.signals, mean, deviation, int(tokens)) @ table.T
     logits[:, 0] -= each.signals[:, 0]
     words, vector = 1 / (1 + np.exp(-logits.T))
@@ -216,7 +216,7 @@ def weights_of(table: Array, each: Collection, mean: Array, deviation: Array, *,
 
 
 def train(folder: Path) -> None:
-    """Fit the weights to all collections and write them. Print the figures of each collection with held-out weights."""
+    """Fit the weights to all collections, and write them. Print each collection's nDCG@10 under weights without it."""
     collections = [read(path) for path in sorted(folder.glob("*/*.npz"), key=lambda path: path.stem)]
     mean = np.mean([each.signals.mean(0) for each in collections], 0)
     deviation = np.sqrt(np.mean([((each.signals - mean) ** 2).mean(0) for each in collections], 0)) + 1e-6
@@ -233,20 +233,20 @@ def train(folder: Path) -> None:
     fixed = [np.array([(1 - words) * (1 - tokens), words, (1 - words) * tokens])
              for words in np.arange(0.2, 0.71, 0.1) for tokens in (0, 0.25, 0.5)]  # fmt: skip
     of_fixed = np.array([[each.ndcg(shares * [1, 1, each.has_tokens]) for shares in fixed] for each in collections])
-    left_out = np.arange(len(collections)) * FOLDS // len(collections)  # similar names are held out together
+    left_out = np.arange(len(collections)) * FOLDS // len(collections)  # similar names are in the same fold
     figures = []
     print(f"{'':<24}{'dense':>8}{'words':>8}{'fixed':>8}{'plain':>8}{'hybrid':>8}{'lost':>8}")
     for fold in range(FOLDS):
         fold_table = fit(examples, (left_out != fold).astype(float))
         best = int(np.argmax(of_fixed[left_out != fold].mean(0)))
-        for place in np.flatnonzero(left_out == fold).tolist():
-            each = collections[place]
+        for index in np.flatnonzero(left_out == fold).tolist():
+            each = collections[index]
             halves = [each.ndcg(np.eye(3)[half]) for half in (0, 1)]
             plain, default = (
                 each.ndcg(weights_of(fold_table, each, mean, deviation, tokens=tokens))
                 for tokens in (False, each.has_tokens)
             )
-            figures.append([*halves, of_fixed[place, best], plain, default, default - max(halves)])
+            figures.append([*halves, of_fixed[index, best], plain, default, default - max(halves)])
             print(f"{each.name:<24}" + "".join(f"{figure:>8.4f}" for figure in figures[-1]), flush=True)
     print(f"{'mean of ' + str(len(figures)):<24}" + "".join(f"{figure:>8.4f}" for figure in np.mean(figures, 0)))
     print(f"more than .005 below the better half: {sum(row[-1] < -0.005 for row in figures)}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Rebuild the index from a cron job; the same as `pilotlight index`, with the same flags.
+"""Rebuild the index from a cron job. The arguments are those of `pilotlight index`.
 
-Without a SOURCE it reads the sources of the live index again. A running server loads the new generation itself.
+Without a SOURCE, the sources of the live index are read again. A running server loads the new index automatically.
 """
 
 import sys

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write the generated half of docs/reference.md: every command and every setting, from the program itself.
+"""Generate the sections of docs/reference.md on commands and settings from the program.
 
-Run it when a command or a setting has changed; a test compares the page with the program.
+Run this when a command or a setting has changed. A test compares the page with the program.
 """
 
 import re
@@ -27,7 +27,7 @@ def page() -> str:
 
 
 def commands() -> Iterator[str]:
-    """Yield a section for each command: help, arguments, and groups of settings."""
+    """Yield a section for each command, with its help, its arguments and its groups of settings."""
     for name in VERBS:
         verb = load_verb(name)
         yield f"### pilotlight {name}\n\n{verb.help}\n"
@@ -38,7 +38,7 @@ def commands() -> Iterator[str]:
 
 
 def settings() -> Iterator[str]:
-    """Yield a table of the settings for each of their groups."""
+    """Yield a table for each group of settings."""
     for group in dict.fromkeys(setting.group for setting in SETTINGS):
         rows = [_setting(setting) for setting in SETTINGS if setting.group == group]
         yield f"### {group.upper() if group == 'ocr' else group.capitalize()}\n"

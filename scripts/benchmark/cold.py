@@ -1,4 +1,4 @@
-"""Verb `cold`: the time from the start of a process to its first correct answer."""
+"""Measure the time from the start of a process to its first correct answer (`bench.py cold`)."""
 
 import subprocess
 import sys
@@ -21,9 +21,9 @@ BASELINE = "LangChain script"
 
 
 def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
-    """Time a new process from its start to the first correct answer.
+    """Measure new processes from their start to the first correct answer. Returns a row for each contestant.
 
-    The index has `chunks` short passages. If the source has too few, more are spliced from its passages.
+    The index has `chunks` short passages. If the source has fewer, further passages combine two of its passages.
     """
     ours = Embeddings()
     model = locate(ours.plan.config.model)

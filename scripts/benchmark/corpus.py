@@ -1,4 +1,4 @@
-"""Real text to benchmark on: any folder that can be indexed, or Python's own reference documentation."""
+"""Provide real text for benchmarks: any folder that can be indexed, or Python's language reference."""
 
 import pydoc_data.topics
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def write_reference(folder: Path) -> Path:
 
 
 def read_chunks(source: Path, count: int, embedder: Embedder) -> list[str]:
-    """Return up to `count` passages of a folder, cut as for an index."""
+    """Return up to `count` passages of a folder, which are split as for an index."""
     chunker = Chunker(embedder, CHUNK_TOKENS)
     texts: list[str] = []
     for page in read_sources([str(source)], Reading(CrawlLimits())):
@@ -42,7 +42,7 @@ def read_chunks(source: Path, count: int, embedder: Embedder) -> list[str]:
 
 
 def short_passages(texts: Sequence[str], count: int, max_words: int = SHORT_PASSAGE_WORDS) -> list[str]:
-    """Return `count` different passages of up to `max_words`: beginnings of texts, then splices of two halves."""
+    """Return `count` different passages: the first `max_words` words of texts, then combinations of two texts."""
     words = [text.split()[:max_words] for text in texts]
     half = max_words // 2
     passages = dict.fromkeys(" ".join(passage) for passage in words)
@@ -55,7 +55,7 @@ def short_passages(texts: Sequence[str], count: int, max_words: int = SHORT_PASS
 
 
 def write_folder(texts: Sequence[str], folder: Path) -> Path:
-    """Write one file for each passage, so that all contestants index the same chunks."""
+    """Write each passage to a file, so that all contestants index the same passages."""
     folder.mkdir(parents=True)
     for number, text in enumerate(texts):
         (folder / f"{number:06d}.txt").write_text(text, encoding="utf-8")
@@ -63,14 +63,14 @@ def write_folder(texts: Sequence[str], folder: Path) -> Path:
 
 
 def texts_of_length(tokenizer: tokenizers.Tokenizer, texts: Sequence[str], length: int, count: int) -> list[str]:
-    """Return `count` beginnings of real texts with exactly `length` tokens, including special tokens.
+    """Truncate real texts to exactly `length` tokens, including special tokens. Returns `count` different texts.
 
     Raises ValueError if there are too few long texts.
     """
     beginnings: dict[str, None] = {}
     for text in texts:
         encoding = tokenizer.encode(text)
-        for last in range(length - 3, length + 1):  # cutting within a word may change its number of tokens
+        for last in range(length - 3, length + 1):  # truncation within a word may change its tokens
             if last >= len(encoding.ids) - 1:
                 break
             cut = text[: encoding.offsets[last][1]]

@@ -1,4 +1,4 @@
-"""Verb `embed`: text in, unit vector out, by Pilotlight and other ways to run the model."""
+"""Measure the time to embed texts with Pilotlight and with other software (`bench.py embed`)."""
 
 import contextlib
 import gc
@@ -27,17 +27,17 @@ from embedder.model.spec import read_spec
 
 LENGTHS = (8, 15, 32, 64, 128, 192, 256)
 _TEXTS_PER_LENGTH = 4
-_JOINED_PASSAGES = 4  # one passage is too short for the longest texts
+_JOINED_PASSAGES = 4  # passages; one is too short for the longest texts
 _SETTLE_SECONDS = 0.05
-_LONG_TOKENS = 64  # longer texts vary less, and need a third of the turns
+_LONG_TOKENS = 64  # tokens; the times of longer texts vary less, so they have a third of the turns
 REFERENCE = "SentenceTransformer eager fp32"
 BASELINE = "LangChain eager fp32"
 FLOATS = {"fp32", "bf16"}
-Loaded = dict[str, tuple[Peer, float]]  # name and precision → contestant, lowest cosine
+Loaded = dict[str, tuple[Peer, float]]  # name with precision → contestant, its lowest cosine with the reference
 
 
 def contestants(setup: Setup) -> list[Peer]:
-    """Return all contestants, not yet loaded."""
+    """Return all contestants. Their models are not loaded."""
     return [
         LangChain(setup),
         SentenceTransformerEager(setup),
@@ -50,7 +50,7 @@ def contestants(setup: Setup) -> list[Peer]:
 
 
 def embed(source: Path, chunks: int, repeat: int, work: Path, only: Sequence[str] = ()) -> list[Row]:
-    """Measure single texts of exact lengths in `repeat` turns, and `chunks` passages together in a third as many."""
+    """Measure single texts of exact lengths in `repeat` turns, and a batch of `chunks` passages in a third of them."""
     import torch
 
     cores = cpu.detect().cores
@@ -76,7 +76,7 @@ def embed(source: Path, chunks: int, repeat: int, work: Path, only: Sequence[str
 
 
 def single(loaded: Loaded, texts: Sequence[str], length: int, turns: int) -> list[Row]:
-    """Measure texts of one length, one at a time, twice in each turn. Return a row for each contestant."""
+    """Measure embedding texts one at a time. A turn embeds each text twice. Returns a row for each contestant."""
     print(f"1 text of {length} tokens", file=sys.stderr)
     calls = {name: peer.embed for name, (peer, _) in loaded.items()}
     seconds = interleave(calls, [[text] for text in texts] * 2, turns, settle=_SETTLE_SECONDS)
@@ -84,7 +84,7 @@ def single(loaded: Loaded, texts: Sequence[str], length: int, turns: int) -> lis
 
 
 def bulk(loaded: Loaded, texts: Sequence[str], tokens: int, turns: int) -> list[Row]:
-    """Measure all texts together, and return a row for each contestant."""
+    """Measure embedding all texts in one call. Returns a row for each contestant."""
     print(f"{len(texts)} passages", file=sys.stderr)
     calls = {name: peer.embed for name, (peer, _) in loaded.items()}
     seconds = interleave(calls, [texts], turns, rehearsals=0)
@@ -93,10 +93,10 @@ def bulk(loaded: Loaded, texts: Sequence[str], tokens: int, turns: int) -> list[
 
 
 def load(peers: Sequence[Peer], only: Sequence[str], texts: Sequence[str]) -> tuple[Loaded, list[Row]]:
-    """Load all peers, or those with a word of `only` in their name, and compare their vectors with the reference.
+    """Load the peers whose names contain a word of `only`, by default all. Compare their vectors with the reference.
 
     Returns:
-        The loaded peers with their lowest cosine on `texts`, and a row for each peer that does not run.
+        The loaded peers with their lowest cosine on `texts`, and a row for each peer that could not be loaded.
     """
     loaded: Loaded = {}
     rows: list[Row] = []
@@ -126,7 +126,7 @@ def load(peers: Sequence[Peer], only: Sequence[str], texts: Sequence[str]) -> tu
 
 
 def compare(title: str, seconds: dict[str, list[float]], loaded: Loaded) -> list[Row]:
-    """Return a row for each contestant: times, ratios to the best peers and to LangChain."""
+    """Return a row for each contestant, with its times, and their ratios to those of the best peers and LangChain."""
     theirs = {name: summarise(values)["median_ms"] for name, values in seconds.items() if not name.startswith(OURS)}
     best_any = min(theirs, key=theirs.__getitem__)
     floats = {name: median for name, median in theirs.items() if loaded[name][0].precision in FLOATS}

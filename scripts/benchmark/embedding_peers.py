@@ -1,6 +1,6 @@
-"""The contestants that run on torch: LangChain, SentenceTransformer, torch.compile, and Pilotlight.
+"""Define the contestants that run on torch: LangChain, SentenceTransformer and torch.compile; and Pilotlight.
 
-Each maps texts to normalised vectors, including tokenizer and pooling, and is set up as its documentation advises.
+Each converts texts to unit vectors with its own tokenization and pooling, and is configured as its documentation says.
 """
 
 import os
@@ -22,7 +22,7 @@ from embedder import EmbedderConfig, Embeddings, cpu
 from embedder.engines.pytorch import pad
 from embedder.model.spec import read_spec
 
-BATCH = 32  # texts, the default of LangChain and SentenceTransformer
+BATCH = 32  # texts; the default of LangChain and SentenceTransformer
 Vectors = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
@@ -38,7 +38,7 @@ class Setup:
 
 
 class Peer(Protocol):
-    """A contestant."""
+    """The interface of a contestant."""
 
     name: str
     precision: str
@@ -47,11 +47,11 @@ class Peer(Protocol):
         """Load the model. Raises ImportError if a package is missing."""
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Map texts to unit vectors, float32 (n, dim). A single text is a query, several are a bulk."""
+        """Return the unit vectors of texts, float32 (n, dim). A single text is a query; several are documents."""
 
 
 class Batches:
-    """Texts as padded batches of 32, longest first."""
+    """Converts texts to padded batches of 32 rows of token ids, longest first."""
 
     def __init__(self, folder: Path) -> None:
         spec = read_spec(folder)
@@ -62,7 +62,7 @@ class Batches:
         self.dimension = spec.dimension
 
     def __call__(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Ids, Ids]]:
-        """Yield for each batch the positions in `texts`, ids and mask, int64 (b, s)."""
+        """Yield, for each batch, the positions of its texts in `texts`, and its ids and mask, int64 (b, s)."""
         if len(texts) == 1:
             ids = np.array([self._tokenizer.encode(texts[0]).ids], dtype=np.int64)
             yield [0], ids, np.ones_like(ids)
@@ -70,12 +70,12 @@ class Batches:
         rows = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
         for start in range(0, len(order), BATCH):
-            places = order[start : start + BATCH]
-            yield places, *pad([rows[i] for i in places], self._pad)
+            positions = order[start : start + BATCH]
+            yield positions, *pad([rows[i] for i in positions], self._pad)
 
 
 class Pooled(nn.Module):
-    """The model of transformers with mean pooling: token ids to unit vectors."""
+    """A model of the library transformers, with mean pooling, which maps token ids to unit vectors."""
 
     def __init__(self, folder: Path, attention: str) -> None:
         super().__init__()
@@ -90,14 +90,14 @@ class Pooled(nn.Module):
         self.eval().requires_grad_(False)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Map ids and mask, int64 (b, s), to float32 (b, d)."""
+        """Map ids and mask, int64 (b, s), to unit vectors, float32 (b, d)."""
         hidden = self.inner(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         weights = attention_mask.unsqueeze(-1).float()
         return F.normalize((hidden * weights).sum(1) / weights.sum(1), dim=-1)
 
 
 class LangChain:
-    """`HuggingFaceEmbeddings` as in the published script."""
+    """LangChain's `HuggingFaceEmbeddings`, configured as in `langchain_script`."""
 
     name, precision = "LangChain eager", "fp32"
 
@@ -109,14 +109,14 @@ class LangChain:
         self._embeddings = langchain_script.embeddings(self._setup.folder)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Embed a query, or documents."""
+        """Embed a single text as a query, or several texts as documents."""
         if len(texts) == 1:
             return np.array([self._embeddings.embed_query(texts[0])], dtype=np.float32)
         return np.array(self._embeddings.embed_documents(list(texts)), dtype=np.float32)
 
 
 class SentenceTransformerEager:
-    """`SentenceTransformer.encode`, which sorts by length and batches by itself."""
+    """`SentenceTransformer.encode`, which sorts texts by length and divides them into batches."""
 
     name, precision = "SentenceTransformer eager", "fp32"
 
@@ -130,7 +130,7 @@ class SentenceTransformerEager:
         self._model = SentenceTransformer(str(self._setup.folder), device="cpu")
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Encode with the defaults, normalised."""
+        """Embed texts with default options except for normalisation."""
         vectors: Vectors = self._model.encode(
             list(texts), batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False
         )
@@ -138,10 +138,10 @@ class SentenceTransformerEager:
 
 
 class TorchCompile:
-    """`torch.compile` with its default shapes, freezing and the C++ wrapper under inference mode.
+    """`torch.compile` with freezing and the C++ wrapper, in inference mode.
 
-    Follows "Improve RAG performance with torch.compile on AWS Graviton processors" (PyTorch blog, 2024), but without
-    the bf16 mode of Arm's library, and with `tokenizers`, which is faster than the article's tokenizer.
+    Follows "Improve RAG performance with torch.compile on AWS Graviton processors" (PyTorch blog, 2024) with two
+    changes: it does not use the bf16 mode of Arm's library, and it uses the faster library `tokenizers`.
     """
 
     name, precision = "torch.compile, Graviton article", "fp32"
@@ -150,7 +150,7 @@ class TorchCompile:
         self._setup = setup
 
     def load(self) -> None:
-        """Compile for one text and for many, before timing."""
+        """Compile the model for one text and for batches, so that compilation is not timed."""
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(self._setup.work / "inductor"))
         self._batches = Batches(self._setup.folder)
         self._model: Any = torch.compile(
@@ -163,8 +163,8 @@ class TorchCompile:
         """Embed texts, one batch after another."""
         vectors = np.empty((len(texts), self._batches.dimension), dtype=np.float32)
         with torch.inference_mode():
-            for places, ids, mask in self._batches(texts):
-                vectors[places] = self._model(torch.from_numpy(ids), torch.from_numpy(mask)).numpy()
+            for positions, ids, mask in self._batches(texts):
+                vectors[positions] = self._model(torch.from_numpy(ids), torch.from_numpy(mask)).numpy()
         return vectors
 
 
@@ -176,11 +176,11 @@ class Pilotlight:
         self._config = EmbedderConfig(model=str(setup.folder), engine=engine, precision=precision, threads=setup.cores)
 
     def load(self) -> None:
-        """Load the package, after compiling it if necessary."""
+        """Load the engine's package. If the package is missing, compile it first."""
         if self._config.engine == "aot" and self.precision == "bf16" and not cpu.detect().has_bf16:
             raise RuntimeError("this processor has no fast bf16")
         self._embeddings = Embeddings(self._config)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Encode a query, or documents."""
+        """Embed a single text as a query, or several texts as documents."""
         return self._embeddings.encode(texts, role="query" if len(texts) == 1 else "document")

@@ -1,4 +1,4 @@
-"""The floor of a search over HTTP: the processor's time for each component, and for the interpreter's lock."""
+"""Measure the CPU time of each component of a search over HTTP, and the CPU time with the GIL."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ _SECONDS = 6
 
 
 def floor(work: Path, script: Path) -> list[Row]:
-    """Return a row for each component, with its µs for an answer at 1, 16 and 160 clients, and then rows of sums."""
+    """Return a row for each component, and rows of sums: the CPU time in µs for an answer at 1, 16 and 160 clients."""
     line = [sys.executable, str(Path(traced_server.__file__)), "serve", "--index", str(work / "index")]
     line += ["--workers", "1", "--threads", "1", "--port", "{port}"]
     rows: dict[str, Row] = {}

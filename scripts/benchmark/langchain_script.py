@@ -1,6 +1,6 @@
-"""The baseline: retrieval on a CPU with LangChain and FAISS, as LangChain's documentation shows it.
+"""Answer queries with LangChain and FAISS as LangChain's documentation shows it, for comparison with Pilotlight.
 
-As a program, it loads the model and the saved index, answers one query, and prints the best passage.
+The program loads the model and a saved index, and prints the best passage for one query.
 Usage: langchain_script.py MODEL_FOLDER INDEX_FOLDER QUERY
 """
 
@@ -14,24 +14,24 @@ warnings.filterwarnings("ignore", message=".*was deprecated in LangChain.*")
 
 
 def embeddings(model: Path) -> Any:
-    """Return LangChain's embeddings of a model, normalised as its model card says."""
+    """Return LangChain's embedding class for a model. Vectors are normalised, as the model card says."""
     from langchain_community.embeddings import HuggingFaceEmbeddings
 
     return HuggingFaceEmbeddings(model_name=str(model), encode_kwargs={"normalize_embeddings": True})
 
 
 def save(texts: list[str], vectors: list[list[float]], embedding: Any, folder: Path) -> None:
-    """Save embedded texts as a FAISS store."""
+    """Save texts and their vectors as a FAISS store."""
     from langchain_community.vectorstores import FAISS
 
     FAISS.from_embeddings(list(zip(texts, vectors, strict=True)), embedding).save_local(str(folder))
 
 
 def main(model: str, index: str, query: str) -> None:
-    """Answer one query from a saved store."""
+    """Print the best passage of a saved store for a query."""
     from langchain_community.vectorstores import FAISS
 
-    # the pickle is safe: the benchmark has just written it
+    # Loading the pickle is safe, because the benchmark has written it.
     store = FAISS.load_local(index, embeddings(Path(model)), allow_dangerous_deserialization=True)
     print(store.similarity_search(query, k=1)[0].page_content)
 

@@ -1,6 +1,6 @@
-"""Interleaved timing, a description of the machine, and measurements as a Markdown table.
+"""Time contestants in turn, describe the machine, and format results as Markdown tables.
 
-Contestants take turns, so that changes in the machine's speed affect all of them.
+Contestants are timed in turn, so that changes in the machine's speed affect all of them.
 """
 
 import os
@@ -29,12 +29,12 @@ def interleave(
     settle: float = 0,
     rehearsals: int = 1,
 ) -> dict[str, list[float]]:
-    """Time each contestant on all inputs, turn by turn. Return seconds per call, by contestant.
+    """Time contestants in turn on the same inputs. Returns the seconds of each call, by contestant.
 
-    A turn is a run of several inputs. Contestants that alternated with every call would measure how they evict each
-    other's weights from the cache. For the same reason, calls in the first `settle` seconds of a turn are not counted,
-    and neither are the first `rehearsals` turns. The order of contestants rotates. If a call returns a function, for
-    example to stop a server, that function is called after the clock has stopped.
+    In a turn, one contestant is called with all inputs, because contestants that alternated after every call would
+    evict each other's weights from the cache. For the same reason, calls in the first `settle` seconds of a turn are
+    not counted. The first `rehearsals` turns are not counted either. The order of contestants rotates. If a call
+    returns a function, for example to stop a server, that function is called afterwards and not timed.
     """
     names = list(contestants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -66,12 +66,12 @@ def summarise(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def ratio(baseline: Sequence[float], ours: Sequence[float]) -> float:
-    """Return the median of the ratios baseline / ours, run by run."""
+    """Return the median, over all runs, of the time of the baseline divided by our time."""
     return round(statistics.median(b / o for b, o in zip(baseline, ours, strict=True)), 2)
 
 
 def describe() -> dict[str, Any]:
-    """Return processor, cores, versions and date."""
+    """Return the processor, number of cores, versions of packages, and date."""
     processor = cpu.detect()
     versions = {}
     for name in PACKAGES.split():
@@ -90,13 +90,13 @@ def describe() -> dict[str, Any]:
 
 
 class OtherWork:
-    """The CPU use of other processes and virtual machines since this was created, which disturbs measurements."""
+    """Measures the CPU time of other processes and virtual machines, because they disturb the benchmark."""
 
     def __init__(self) -> None:
         self._start = time.monotonic(), _busy_seconds(), _process_seconds()
 
     def cores(self) -> float:
-        """Return the mean number of cores that other work kept busy."""
+        """Return the mean number of cores that other work kept busy since this object was created."""
         since, busy, process = self._start
         seconds = (_busy_seconds() - busy) - (_process_seconds() - process)
         return round(max(0.0, seconds) / max(1e-9, time.monotonic() - since), 2)
@@ -112,7 +112,7 @@ def _process_seconds() -> float:
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    """Return rows as a Markdown table with the fields of all rows. Rows of Pilotlight are bold."""
+    """Format rows as a Markdown table with the fields of all rows. Pilotlight's name is bold."""
     columns = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "table"]
     lines = ["| " + " | ".join(name.replace("_", " ") for name in columns) + " |", "|---" * len(columns) + "|"]
     for row in rows:
@@ -124,7 +124,7 @@ def as_table(rows: Sequence[Row]) -> str:
 
 
 def as_text(rows: Sequence[Row], facts: dict[str, Any]) -> str:
-    """Return the facts and the tables."""
+    """Format facts as a Markdown list, and rows as Markdown tables."""
     lines = [f"- {name.replace('_', ' ')}: {value}" for name, value in facts.items()]
     tables = [list(group) for _, group in groupby(rows, key=lambda row: str(row.get("table", "")))]
     blocks = ["\n".join(lines)]

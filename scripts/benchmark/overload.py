@@ -1,4 +1,4 @@
-"""Verb `overload`: answers per second to 1, 16 and 160 clients of wrk."""
+"""Measure the answers per second of a server to 1, 16 and 160 clients of wrk (`bench.py overload`)."""
 
 import sys
 import threading
@@ -28,10 +28,10 @@ _PROBE_SECONDS = 0.05
 
 
 def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
-    """Measure 1, 16 and 160 clients (160 for `seconds`), and the time of each component of a search.
+    """Measure a server with 1, 16 and 160 clients, and the CPU time of each component of a search.
 
-    Uses the index in the work folder if it exists. Model, engine and precision come from the environment. Rows have the
-    fields of `hammer` and, with 160 clients, livez_p99_ms.
+    The load of 160 clients lasts `seconds`. If the work folder has an index, it is reused. Model, engine and precision
+    come from the environment. Rows have the fields of `hammer` and, for 160 clients, `livez_p99_ms`.
     """
     ours = Embeddings(load().embedder_config())
     count = prepare_index(source, chunks, work, ours)
@@ -51,7 +51,7 @@ def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
 
 
 def prepare_index(source: Path, chunks: int, work: Path, ours: Embeddings) -> int:
-    """Build an index in the work folder unless it exists, write queries for wrk, and return the number of passages."""
+    """Build an index in the work folder if it is missing, and write queries for wrk. Returns the number of passages."""
     if not (work / "index").exists():
         passages = short_passages(read_chunks(source, chunks, ours), chunks, PASSAGE_WORDS)
         folder = write_folder(passages, work / "texts")
@@ -65,7 +65,7 @@ def prepare_index(source: Path, chunks: int, work: Path, ours: Embeddings) -> in
 
 
 def make_queries(texts: list[str], embedder: Embeddings, count: int = 512) -> list[str]:
-    """Cut different queries of 8 to 30 tokens out of the texts."""
+    """Make up to `count` different queries of 8 to 30 tokens from words of the texts."""
     queries: list[str] = []
     for number in range(count * 8):
         words = [word for word in texts[number * 31 % len(texts)].split() if word.isalpha()] or ["python"]
@@ -77,7 +77,7 @@ def make_queries(texts: list[str], embedder: Embeddings, count: int = 512) -> li
 
 
 class _Watch:
-    """A thread that requests `/livez` on new connections."""
+    """A thread that measures the latency of `/livez` on new connections."""
 
     def __init__(self, server: BenchmarkServer) -> None:
         self._server = server

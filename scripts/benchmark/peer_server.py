@@ -1,9 +1,9 @@
-"""Search servers for comparison, set up as their documentation says, each in a virtual environment.
+"""Index and serve texts with other search libraries, which are configured as their documentation says.
 
-`python peer_server.py NAME MODEL FOLDER` indexes FOLDER/texts.json, a list of texts, and prints the seconds. Then
-gunicorn serves `app` for /search?q=…&k=…, with these arguments in PEER, PEER_MODEL and PEER_FOLDER. txtai has its own
-server, which reads FOLDER/txtai.yml. A peer builds the index of a list of texts, opens it, and returns the positions of
-the best texts. Imports nothing of Pilotlight.
+`python peer_server.py NAME MODEL FOLDER` indexes FOLDER/texts.json, a list of texts, and prints the time in seconds.
+Then gunicorn runs `application`, which serves /search?q=…&k=…, with the arguments in PEER, PEER_MODEL and PEER_FOLDER.
+txtai has its own server, which reads FOLDER/txtai.yml. Each library is in its own virtual environment without
+Pilotlight. The class of a library builds an index, opens it, and searches for the positions of the best texts.
 """
 
 # ruff: noqa: D102
@@ -19,7 +19,7 @@ from flask import Flask, Response, jsonify, request
 
 
 class Script:
-    """A short hand-written script: SentenceTransformer and FAISS, by meaning only."""
+    """A short script with SentenceTransformer and FAISS. Dense search only."""
 
     def __init__(self, model: str, folder: Path) -> None:
         from sentence_transformers import SentenceTransformer
@@ -45,7 +45,7 @@ class Script:
 
 
 class Chroma:
-    """A persistent collection, by meaning only."""
+    """A persistent collection of Chroma. Dense search only."""
 
     def __init__(self, model: str, folder: Path) -> None:
         import chromadb
@@ -69,7 +69,7 @@ class Chroma:
 
 
 class LanceDB:
-    """A table with an embedding function and a full-text index, hybrid."""
+    """A table of LanceDB with an embedding function and a full-text index. Hybrid search."""
 
     def __init__(self, model: str, folder: Path) -> None:
         import lancedb
@@ -101,7 +101,7 @@ class LanceDB:
 
 
 class LangChainEnsemble:
-    """EnsembleRetriever over BM25 and FAISS."""
+    """LangChain's EnsembleRetriever with BM25 and FAISS. Hybrid search."""
 
     def __init__(self, model: str, folder: Path) -> None:
         from langchain_huggingface import HuggingFaceEmbeddings
@@ -129,7 +129,7 @@ class LangChainEnsemble:
 
 
 class Haystack:
-    """A pipeline over Haystack's in-memory store: BM25 and embeddings, joined by reciprocal ranks."""
+    """A Haystack pipeline with an in-memory store. Hybrid search, joined by reciprocal ranks."""
 
     def __init__(self, model: str, folder: Path) -> None:
         from haystack.document_stores.in_memory import InMemoryDocumentStore
@@ -173,7 +173,7 @@ class Haystack:
 
 
 class Txtai:
-    """An embeddings database with `hybrid`, served by txtai's own server."""
+    """An embeddings database of txtai, which txtai's own server serves. Hybrid search."""
 
     def __init__(self, model: str, folder: Path) -> None:
         from txtai import Embeddings
@@ -199,7 +199,7 @@ PEERS: dict[str, Any] = {
 
 
 def main(name: str, model: str, folder: Path) -> None:
-    """Index the texts of a folder."""
+    """Index the texts of a folder, and print the time in seconds."""
     peer, texts = PEERS[name](model, folder), json.loads((folder / "texts.json").read_text(encoding="utf-8"))
     start = time.perf_counter()
     peer.build(texts)
@@ -207,7 +207,7 @@ def main(name: str, model: str, folder: Path) -> None:
 
 
 def application() -> Flask:
-    """Return the server of a peer."""
+    """Create the Flask application that serves the index of a library."""
     folder = Path(os.environ["PEER_FOLDER"])
     texts = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
     peer = PEERS[os.environ["PEER"]](os.environ["PEER_MODEL"], folder)

@@ -1,4 +1,4 @@
-"""The contestants that do not run on torch: ONNX Runtime and OpenVINO."""
+"""Define the contestants that do not run on torch: ONNX Runtime and OpenVINO."""
 
 import contextlib
 import logging
@@ -15,11 +15,11 @@ from benchmark.embedding_peers import Batches, Pooled, Setup, Vectors
 from embedder import cpu
 from embedder.model.spec import read_spec
 
-CALIBRATION_TEXTS = 128  # NNCF's documentation asks for at most a few hundred
+CALIBRATION_TEXTS = 128  # NNCF's documentation recommends a few hundred at most
 
 
 class OnnxRuntime:
-    """ONNX Runtime with its transformer optimiser, all cores, spinning threads, every graph optimisation.
+    """ONNX Runtime with its transformer optimiser, all graph optimisations, and spinning threads on all cores.
 
     int8 is dynamic quantisation per channel, which ONNX Runtime's documentation advises for transformers.
     """
@@ -31,7 +31,7 @@ class OnnxRuntime:
         self._setup = setup
 
     def load(self) -> None:
-        """Export, optimise, and quantise for int8."""
+        """Export and optimise the model. For int8, quantise it too."""
         import onnxruntime
 
         path = _export_onnx(self._setup)
@@ -46,18 +46,18 @@ class OnnxRuntime:
         self._batches = Batches(self._setup.folder)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Run batch after batch."""
+        """Embed texts, one batch after another."""
         vectors = np.empty((len(texts), self._batches.dimension), dtype=np.float32)
-        for places, ids, mask in self._batches(texts):
-            vectors[places] = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+        for positions, ids, mask in self._batches(texts):
+            vectors[positions] = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
         return vectors
 
 
 class OpenVino:
-    """OpenVINO: the LATENCY hint for one text, the THROUGHPUT hint and an asynchronous queue for many.
+    """OpenVINO with the hint LATENCY for one text, and the hint THROUGHPUT and an asynchronous queue for several.
 
-    int8 is NNCF's post-training quantisation of weights and activations with its transformer preset. By OpenVINO's
-    default, the rest runs in bf16 if the processor has it.
+    int8 is NNCF's post-training quantisation of weights and activations with its transformer preset. As is OpenVINO's
+    default, the other operations of int8 models run in bf16 if the processor supports it.
     """
 
     name = "OpenVINO"
@@ -67,7 +67,7 @@ class OpenVino:
         self._setup = setup
 
     def load(self) -> None:
-        """Convert, quantise for int8, and compile for both hints."""
+        """Convert the model, quantise it for int8, and compile it for both hints."""
         import openvino
         import openvino.properties as properties
         import openvino.properties.hint as hint
@@ -106,12 +106,12 @@ class OpenVino:
                 vectors[:] = self._request.infer(inputs, share_inputs=True, share_outputs=True)[0]
             return vectors
 
-        def keep(request: Any, places: list[int]) -> None:
-            vectors[places] = request.get_output_tensor(0).data
+        def keep(request: Any, positions: list[int]) -> None:
+            vectors[positions] = request.get_output_tensor(0).data
 
         self._queue.set_callback(keep)
-        for places, ids, mask in self._batches(texts):
-            self._queue.start_async({"input_ids": ids, "attention_mask": mask}, places)
+        for positions, ids, mask in self._batches(texts):
+            self._queue.start_async({"input_ids": ids, "attention_mask": mask}, positions)
         self._queue.wait_all()
         return vectors
 
@@ -131,7 +131,7 @@ class OpenVino:
 
 
 def _export_onnx(setup: Setup) -> Path:
-    """Export the model and fuse it with the transformer optimiser, unless the folder has the result."""
+    """Export the model, and fuse its operators with the transformer optimiser. A file of an earlier run is reused."""
     from onnxruntime.transformers.optimizer import optimize_model
 
     plain, fused = setup.work / "plain.onnx", setup.work / "fused.onnx"
@@ -141,7 +141,7 @@ def _export_onnx(setup: Setup) -> Path:
     heads, size = config["num_attention_heads"], config["hidden_size"]
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore")
-        # The optimiser only recognises plain attention, as the older exporter writes it.
+        # The optimiser recognises only plain attention in the form that the older exporter writes.
         torch.onnx.export(
             Pooled(setup.folder, "eager"),
             _example(),
@@ -160,18 +160,18 @@ def _export_onnx(setup: Setup) -> Path:
 
 
 def _quantise_onnx(path: Path) -> Path:
-    """Quantise dynamically, per channel, and return the path of the new model."""
+    """Quantise a model dynamically for each channel, and return the path of the new model."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     target = path.with_name("quantised.onnx")
-    # shape inference does not know the fused operators, which return fp32
+    # Shape inference does not support the fused operators, so declare that they return fp32.
     extra = {"DefaultTensorType": onnx.TensorProto.FLOAT}
     quantize_dynamic(str(path), str(target), weight_type=QuantType.QInt8, per_channel=True, extra_options=extra)
     return target
 
 
 def _example() -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ids and mask to trace with, int64 (2, 8)."""
+    """Return example ids and mask for tracing, int64 (2, 8)."""
     ids = torch.arange(1000, 1016).view(2, 8)
     return ids, torch.ones_like(ids)

@@ -1,9 +1,9 @@
-"""Verb `search`: the whole query and its steps, recall, filters and bytes of a passage, by size of the index.
+"""Measure the times of a search and its steps, recall, and bytes per passage in a large index (`bench.py search`).
 
-The corpus can have any size: real passages, then perturbed passages. A perturbed passage has two real parents. Its text
-has sentences of both, more of the first. Its vector is the same mixture of their vectors, with noise, at unit length.
-So neighbours are similar but not copies. Everything is made from fixed seeds, block by block, so that only one block is
-in memory.
+The corpus consists of real passages and any number of perturbed passages. A perturbed passage combines two real ones.
+Its text has sentences of both, but more of the first. Its vector mixes their vectors in the same ratio, with noise,
+and is normalised. So neighbours are similar but not copies. Passages are generated from fixed seeds, one block after
+another, so that only one block is in memory.
 """
 
 import json
@@ -37,16 +37,16 @@ MAX_REAL_PASSAGES = 20_000
 TRUE_NEIGHBOURS = 10
 _PASSAGES_PER_DOCUMENT = 10
 _BLOCK_PASSAGES = 20_000
-_NOISE = 0.35  # norm, for vectors of length 1; gives a cosine of 0.94
+_NOISE = 0.35  # norm of the noise added to unit vectors; the cosine is then 0.94
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _MIN_QUERY_WORDS, _MAX_QUERY_WORDS = 6, 18
 
 Vectors = npt.NDArray[np.float32]
-Passages = tuple[list[str], Vectors]  # texts, and their vectors, float32 (n, dimension)
+Passages = tuple[list[str], Vectors]  # texts and their vectors, float32 (n, dimension)
 
 
 def search(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
-    """Measure embedding a query, searching by meaning and by words, and the whole answer, with and without filters."""
+    """Measure query embedding, dense search, lexical search and whole searches, with and without filters."""
     ours = Embeddings()
     index, sizes = prepare_index(source, chunks, ours, work)
     questions = choose_queries(json.loads((work / "real.json").read_text(encoding="utf-8")), QUERIES)
@@ -69,7 +69,7 @@ def search(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
 
 
 def prepare_index(source: Path, chunks: int, embedder: Embeddings, work: Path) -> tuple[Path, dict[str, int]]:
-    """Write the index and the true neighbours unless they exist. Return the folder of the index, and bytes by file."""
+    """Write the index and the true neighbours if they are missing. Returns the folder, and the bytes of each file."""
     folder, note = work / f"index-{chunks}", work / f"index-{chunks}.json"
     if not note.exists():
         passages = read_real(source, min(chunks, MAX_REAL_PASSAGES), embedder, work)
@@ -109,7 +109,7 @@ def _label(share: float | None) -> str:
 
 
 def recall(generation: Searchable, vectors: Vectors, filter: Filter | None, truth: np.ndarray[Any, Any]) -> float:
-    """Return the share of the true neighbours that are among the first hits with a filter."""
+    """Return the share of the true neighbours that are among the first hits of searches with a filter."""
     hits = total = 0
     for vector, true_rows in zip(vectors, truth, strict=True):
         rows = generation.search_vectors(vector, CANDIDATES, filter)[1][:TRUE_NEIGHBOURS]
@@ -119,7 +119,7 @@ def recall(generation: Searchable, vectors: Vectors, filter: Filter | None, trut
 
 
 def read_real(source: Path, count: int, embedder: Embedder, work: Path) -> Passages:
-    """Read and embed up to `count` passages of a folder, or load them from an earlier run in the work folder."""
+    """Read and embed up to `count` passages of a folder. If the work folder has those of an earlier run, load them."""
     texts_file, vectors_file = work / "real.json", work / "real.npy"
     if not vectors_file.exists():
         texts = read_chunks(source, min(count, MAX_REAL_PASSAGES), embedder)
@@ -129,7 +129,7 @@ def read_real(source: Path, count: int, embedder: Embedder, work: Path) -> Passa
 
 
 def make_blocks(real: Passages, count: int) -> Iterator[Passages]:
-    """Yield texts and their vectors, at most 20,000 at a time, until there are `count`."""
+    """Yield `count` passages in blocks of up to 20,000."""
     real_texts, real_vectors = real
     sentences = [_SENTENCE.split(text) for text in real_texts]
     for first in range(0, min(count, len(real_texts)), _BLOCK_PASSAGES):
@@ -148,7 +148,7 @@ def make_blocks(real: Passages, count: int) -> Iterator[Passages]:
 
 
 def _splice(first: Sequence[str], second: Sequence[str], share: float) -> str:
-    """Join the first sentences of one passage and the last sentences of the other."""
+    """Join the first sentences of one passage and the last sentences of another."""
     first_count, second_count = max(1, round(len(first) * share)), round(len(second) * (1 - share))
     return "\n".join([*first[:first_count], *(second[-second_count:] if second_count else ())])
 
@@ -167,15 +167,15 @@ def choose_queries(texts: Sequence[str], count: int) -> list[str]:
 
 
 class Truth:
-    """The true neighbours of each query, in all passages and within each share, by exact search in float32."""
+    """Finds the true neighbours of each query among all passages, and among those of each share, by exact search."""
 
     def __init__(self, questions: Vectors, shares: int = len(SHARES)) -> None:
         self._questions = questions
         self._scores = np.full((shares + 1, len(questions), TRUE_NEIGHBOURS), -np.inf, dtype=np.float32)
-        self.rows = np.full(self._scores.shape, -1, dtype=np.int64)  # (all and shares, queries, neighbours)
+        self.rows = np.full(self._scores.shape, -1, dtype=np.int64)  # (1 + shares, queries, neighbours)
 
     def add(self, first: int, vectors: Vectors, shares: npt.NDArray[np.bool_]) -> None:
-        """Add the next vectors, from row `first` on. `shares`, bool (shares, n), marks the rows in each share."""
+        """Add the next vectors, whose first row is `first`. `shares`, bool (shares, n), is true for rows in a share."""
         scores = self._questions @ vectors.T
         for i, is_selected in enumerate([None, *shares]):
             allowed = np.arange(len(vectors)) if is_selected is None else np.flatnonzero(is_selected)
@@ -190,9 +190,9 @@ class Truth:
 def write_index(
     real: Passages, count: int, index: Path, embedder: Embedder, truth: Truth | None = None
 ) -> dict[str, int]:
-    """Write an index of `count` passages without reading, cutting and embedding. Return bytes by file.
+    """Write an index of `count` real and perturbed passages. Returns the bytes of each file.
 
-    Documents chosen at random have the name of a share in their metadata.
+    The metadata of randomly chosen documents contain the names of shares, by which searches filter.
     """
     prepare(index)
     rng = np.random.default_rng(7)
@@ -206,9 +206,9 @@ def write_index(
                 shares = rng.random((documents, 1)) < np.array(SHARES)
                 if truth:
                     truth.add(row, vectors, np.repeat(shares, _PASSAGES_PER_DOCUMENT, axis=0)[: len(texts)].T)
-                for number, own_shares in enumerate(shares):
+                for number, document_shares in enumerate(shares):
                     first = number * _PASSAGES_PER_DOCUMENT
-                    document, chunks = _document(row, texts[first : first + _PASSAGES_PER_DOCUMENT], own_shares)
+                    document, chunks = _document(row, texts[first : first + _PASSAGES_PER_DOCUMENT], document_shares)
                     writer.add(document, chunks)
                     row += len(chunks)
                 writer.vectors.add(vectors)
@@ -237,5 +237,5 @@ def _document(row: int, texts: Sequence[str], shares: npt.NDArray[np.bool_]) -> 
 
 
 def name_of(share: float) -> str:
-    """Return the text of a share of the documents, such as "0.1%", by which their metadata name it."""
+    """Return the name of a share in the metadata of its documents, such as "0.1%"."""
     return f"{share:.1%}"

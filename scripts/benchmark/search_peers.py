@@ -1,4 +1,4 @@
-"""Verb `peers`: build time, quality and load of Pilotlight and of other libraries, on one dataset."""
+"""Measure build time, quality and load of Pilotlight and of other libraries on one dataset (`bench.py peers`)."""
 
 import json
 import os
@@ -34,7 +34,7 @@ CLIENTS, WORKERS, K = 16, 2, 10
 
 
 class Contestant(NamedTuple):
-    """The command lines of a library."""
+    """The command lines that build and serve an index with a library, and the server's routes."""
 
     name: str
     build: list[str]
@@ -45,7 +45,7 @@ class Contestant(NamedTuple):
 
 
 def peers(source: Path, environments: Path, seconds: int, work: Path) -> list[Row]:
-    """Build and serve each contestant that has an environment, one after the other.
+    """Measure each contestant that is installed, one after the other. Returns a row for each contestant.
 
     Args:
         source: a dataset in BEIR's layout.
@@ -67,13 +67,13 @@ def peers(source: Path, environments: Path, seconds: int, work: Path) -> list[Ro
             row |= measure(contestant, folder, dataset, seconds)
         except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
             row["note"] = f"does not run: {error}"
-        print(row, file=sys.stderr)  # an interrupted run keeps its rows
+        print(row, file=sys.stderr)  # an interrupted run has printed its results
         rows.append(row)
     return rows
 
 
 def measure(contestant: Contestant, folder: Path, dataset: Dataset, seconds: int) -> Row:
-    """Build and serve a contestant."""
+    """Build a contestant's index, serve it and measure it."""
     row: Row = {}
     if not (folder / "built").exists():
         row["build_s"] = build(contestant)
@@ -90,14 +90,14 @@ def measure(contestant: Contestant, folder: Path, dataset: Dataset, seconds: int
 
 
 def prepare(name: str, environments: Path, folder: Path, texts: Sequence[str]) -> Contestant:
-    """Write the texts of a contestant to its folder, and return its command lines."""
+    """Write the texts to a contestant's folder, and return the contestant."""
     folder.mkdir(parents=True, exist_ok=True)
     if name == OURS:
         if not (folder / "texts").exists():
             write_folder(texts, folder / "texts")
         index = str(folder / "index")
         serve = pilotlight("serve", "--index", index, "--workers", str(WORKERS), "--threads", "1", "--port", "{port}")
-        # one hit for each document, as with the peers
+        # One hit for each document, as the peers return.
         route = f"/api/v1/search?k={K}&per_document=1&q="
         return Contestant(name, pilotlight("index", str(folder / "texts"), "--index", index), serve, {}, route)
     (folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
@@ -123,7 +123,7 @@ def prepare(name: str, environments: Path, folder: Path, texts: Sequence[str]) -
 
 
 def build(contestant: Contestant) -> float:
-    """Run the build and return its seconds. Those of peers exclude loading their packages and the model."""
+    """Build an index, and return the time in seconds. For peers, the time to load packages and model is excluded."""
     environ = os.environ | contestant.environ
     environ.pop("OMP_NUM_THREADS", None)  # a build may use every core
     start = time.perf_counter()
@@ -138,7 +138,7 @@ def quality(server: BenchmarkServer, route: str, dataset: Dataset) -> float:
     run: dict[str, dict[str, float]] = {}
     for query, text in dataset.queries.items():
         hits: Any = json.loads(server.get(route + quote(text))[1])
-        # a hit of Pilotlight has the name of a file in its URL; a hit of the others is the position of a text
+        # Hits of Pilotlight have the number of a text in the URL. Hits of the peers have it as their id.
         rows = (
             [hit["id"] for hit in hits] if isinstance(hits, list) else [Path(hit["url"]).stem for hit in hits["hits"]]
         )

@@ -1,4 +1,4 @@
-"""A server process: the time to its first answer, and the memory of its workers."""
+"""Start a server process, wait for its first answer, and measure the memory and CPU time of its workers."""
 
 import http.client
 import json
@@ -28,7 +28,7 @@ class BenchmarkServer:
     port: int
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """Return status and body of a request on a new connection. The status is 0 if the server does not listen."""
+        """Send a request on a new connection. Returns the status, 0 if the connection fails, and the body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_START_SECONDS)
         try:
             connection.request("GET", path)
@@ -45,7 +45,7 @@ class BenchmarkServer:
         return str(json.loads(body)["hits"][0]["text"]) if status == 200 else None
 
     def first_answer(self, query: str) -> str:
-        """Query until there is an answer. Raises RuntimeError if the server ends or takes too long."""
+        """Repeat a query until the server answers it. Raises RuntimeError if the server ends or takes too long."""
         end = time.monotonic() + _START_SECONDS
         while self.process.poll() is None and time.monotonic() < end:
             text = self.ask(query)
@@ -55,10 +55,10 @@ class BenchmarkServer:
         raise RuntimeError(f"the server on port {self.port} gave no answer: run pilotlight serve to see why")
 
     def await_workers(self, ready_path: str = "/readyz") -> None:
-        """Wait until every worker should be warm. Raises RuntimeError if the server ends or takes too long."""
+        """Wait until probably all workers are ready. Raises RuntimeError if the server ends or takes too long."""
         end = time.monotonic() + _START_SECONDS
         streak = 0
-        while streak < _STREAK:  # each worker loads separately
+        while streak < _STREAK:  # each worker loads the model separately
             streak = streak + 1 if self.get(ready_path)[0] == 200 else 0
             if self.process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"the server on port {self.port} did not start: run its command line to see why")
@@ -87,7 +87,7 @@ def pilotlight(*arguments: str) -> list[str]:
 
 @contextmanager
 def running(line: list[str], environ: Mapping[str, str] | None = None) -> Iterator[BenchmarkServer]:
-    """Start a server on a free port, which replaces {port} in its command line, and stop it at the end of the block."""
+    """Start a server on a free port, and stop it at the end of the `with` block. {port} in `line` is replaced."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = int(probe.getsockname()[1])
     command = [word.replace("{port}", str(port)) for word in line]
@@ -102,6 +102,6 @@ def running(line: list[str], environ: Mapping[str, str] | None = None) -> Iterat
 
 
 def megabytes(pid: int, file: str, field: str) -> float:
-    """Return a field of a process's `status` or `smaps_rollup`."""
+    """Return a field of the file `status` or `smaps_rollup` of a process in /proc, in MB."""
     lines = Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) / 1024

@@ -1,7 +1,7 @@
-"""`pilotlight serve` whose functions are timed: `traced_server.py serve --index DIR --workers 1 --port N`.
+"""Run `pilotlight serve` with timed functions: `traced_server.py serve --index DIR --workers 1 --port N`.
 
-/components returns the calls of each component since the start, and its nanoseconds of CPU time without those of
-nested components.
+The route /components returns the number of calls of each component since the start, and its CPU time in nanoseconds.
+The time of nested components is excluded.
 """
 
 import functools
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
-# name → functions, as module:name. All other work of a server's thread for a request is "server".
+# component → its functions, as module:name. "server" has the time that no component nested in it has.
 COMPONENTS = {
     "bytes in: HTTP parsed": ("gunicorn.http.parser:Parser.__next__", "gunicorn.http.wsgi:create"),
     "Flask: context, route, hooks": ("flask.app:Flask.__call__",),
@@ -44,12 +44,12 @@ COMPONENTS = {
     "rest of the query": ("rag.query.retriever:Retriever.answer_query",),
     "server": ("web.server:Worker.handle",),
 }
-UNLOCKED = "*"  # suffix of components that hold the GIL for a few µs only
-Totals = dict[str, list[int]]  # component → calls and nanoseconds
+UNLOCKED = "*"  # suffix of components that run without the GIL
+Totals = dict[str, list[int]]  # component → number of calls, nanoseconds
 
 
 class _Thread(threading.local):
-    """The totals of one thread, and the time of components nested in the current component."""
+    """The totals of a thread, and the nanoseconds of components nested in the current component."""
 
     all_totals: list[Totals] = []  # noqa: RUF012 - shared by all threads
 
@@ -63,7 +63,7 @@ _thread = _Thread()
 
 
 def timed(component: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function to count its calls and its time, without the time of timed functions that it calls."""
+    """Wrap a function to add its calls and CPU time to a component. The time of nested components is excluded."""
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -95,7 +95,7 @@ def find(component: str, name: str) -> tuple[Any, str]:
 
 
 def trace() -> None:
-    """Time the functions of all components, in every module that imported them. Raises LookupError."""
+    """Wrap the functions of all components in every module that has imported them. Raises LookupError."""
     for component, names in COMPONENTS.items():
         for owner, name in [find(component, name) for name in names]:
             function = getattr(owner, name)
@@ -107,12 +107,12 @@ def trace() -> None:
 
 
 def reporting(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
-    """Wrap an application, so that it also returns the measurements at /components."""
+    """Wrap a WSGI application to serve the measurements at /components."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ["PATH_INFO"] != "/components":
             return app(environ, start_response)
-        totals = list(_Thread.all_totals)  # a copy, because a thread may start meanwhile
+        totals = list(_Thread.all_totals)  # a copy, because a new thread may append its totals
         sums = {name: [sum(each[name][i] for each in totals) for i in (0, 1)] for name in COMPONENTS}
         start_response("200 OK", [("Content-Type", "application/json")])
         return [json.dumps(sums).encode()]
@@ -121,7 +121,7 @@ def reporting(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[byt
 
 
 def main() -> None:
-    """Run the command line with all components timed."""
+    """Run the command line of Pilotlight with timed components."""
     from web import app
 
     trace()

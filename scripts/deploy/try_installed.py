@@ -1,6 +1,6 @@
-"""Index a folder, search it and serve it with an installed Pilotlight, without a compiler and PyTorch.
+"""Test an installed Pilotlight: index, search and serve a folder without a compiler and PyTorch.
 
-Usage: try_installed.py BIN SOURCE WORK, where BIN is the folder of the environment's programs.
+Usage: try_installed.py BIN SOURCE WORK, where BIN is the folder with the program `pilotlight`.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Index, search and serve. Raises an error for each step that fails."""
+    """Index, search and serve. Raises an error if one of these fails."""
     programs, source, work = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
     work.mkdir(parents=True, exist_ok=True)
     with socket.create_server(("127.0.0.1", 0)) as free:
