@@ -47,7 +47,7 @@ ARM_ISAS = {
 GENERIC = "generic"
 BF16_ISAS = frozenset({"amx", "avx512_bf16", "neon_mmla"})
 INT8_ISAS = BF16_ISAS | {"avx512_vnni", "avx_vnni", "neon_dot"}
-# Only AMD processors have SSE4A, and use "avx512_bf16" by default. On Intel, vdpbf16ps is slower than fp32
+# "avx512_bf16" is the default only with SSE4A, a feature of AMD processors. On Intel, vdpbf16ps is slower than fp32
 # multiply-adds: 53 against 88 GMAC/s on one core of a Xeon with AMX.
 _NEEDED_BY_DEFAULT = {"avx512_bf16": frozenset({"sse4a"})}
 
@@ -80,7 +80,7 @@ class _Leaf(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """The processor, and the part of it that this process may use."""
+    """The processor, with the instruction sets and cores that this process may use."""
 
     machine: str
     name: str

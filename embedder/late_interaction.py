@@ -25,7 +25,7 @@ class QueryTokens(NamedTuple):
 
 
 class DocumentTokens(NamedTuple):
-    """The vectors of texts, and the signs of the vectors of their tokens."""
+    """The vectors of texts, and the signs of their tokens' vectors."""
 
     vectors: Floats  # (n, dim)
     signs: Signs  # (tokens, width / 8); the first dimension is the lowest bit of the first byte
@@ -33,7 +33,7 @@ class DocumentTokens(NamedTuple):
 
     @classmethod
     def without(cls, vectors: Floats) -> "DocumentTokens":
-        """Return the vectors of texts with no tokens."""
+        """Wrap the vectors of texts, without signs of tokens."""
         return cls(vectors, np.empty((0, 0), dtype=np.uint8), np.zeros(len(vectors), dtype=np.int32))
 
     @classmethod
@@ -70,15 +70,15 @@ def first_occurrences(ids: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
 
 
 def to_signs(states: Floats) -> Signs:
-    """Pack the signs of token states, float32 (tokens, width), into bits, uint8 (tokens, width / 8). 1 is positive."""
+    """Pack the signs of token states, float32 (tokens, width), into bits, uint8 (tokens, width / 8). Positive is 1."""
     return np.packbits(states > 0, axis=1, bitorder="little")
 
 
 def maxsim(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]) -> Floats:
     """Score passages. A score is the mean, over the query's tokens, of the highest cosine with a token of the passage.
 
-    Signs represent the unit vector with these signs and equal components. The cosine between a vector and its signs is
-    about 0.8, so scores stay below 1. `NativeEngine.maxsim` is a faster implementation.
+    The signs of a token represent a unit vector: its components have these signs and the same size. Its cosine with the
+    original vector is about 0.8, so scores stay below 1. `NativeEngine.maxsim` is a faster implementation.
 
     Args:
         query: tokens of unit length, float32 (tokens, width).

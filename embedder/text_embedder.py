@@ -82,7 +82,7 @@ class Embedder:
 
         Args:
             texts: the texts.
-            role: selects the prompt, that of queries or of documents.
+            role: selects the prompt for queries or for documents.
         """
         return self.tokenizer.count(texts, role)
 
@@ -99,7 +99,7 @@ class Embedder:
 
         Args:
             texts: the texts, truncated to `max_length` tokens.
-            role: selects the prompt, that of queries or of documents.
+            role: selects the prompt for queries or for documents.
 
         Raises:
             TypeError: `texts` is not a sequence of str.
@@ -117,14 +117,14 @@ class Embedder:
 
         Args:
             texts: n texts, truncated to `max_length` tokens.
-            role: selects the prompt and precision, those of queries or of documents.
+            role: selects the prompt and precision for queries or for documents.
 
         Returns:
             Vectors in the order of the texts, float32 (n, dim).
 
         Raises:
             TypeError: `texts` is not a sequence of str.
-            EmbedderError: the model gives NaN or infinity.
+            EmbedderError: the model returns NaN or infinity.
         """
         return self.encode_ids(self.tokenize(texts, role=role), role=role)[0]
 
@@ -135,7 +135,7 @@ class Embedder:
 
         Args:
             rows: token ids of n texts, from `tokenize`.
-            role: selects the precision, that of queries or of documents.
+            role: selects the precision for queries or for documents.
             tokens: whether to return the vectors of tokens too.
 
         Returns:
@@ -143,7 +143,7 @@ class Embedder:
             (count, width).
 
         Raises:
-            EmbedderError: the model gives NaN or infinity.
+            EmbedderError: the model returns NaN or infinity.
         """
         if not rows:
             return np.empty((0, self.dimension), dtype=np.float32), []

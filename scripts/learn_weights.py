@@ -2,8 +2,8 @@
 """Learn the weights of lexical search, dense search and late interaction, and write them to rag/query/weights.json.
 
 `collect` embeds collections in BEIR's layout, and saves the candidates of every query with their scores. Each kind of
-collection, such as manuals, has its own folder. `train` fits the weights to all collections. Each kind counts the same.
-It also prints the nDCG@10 of each collection under weights that were fitted without that collection:
+collection, such as manuals, has its own folder. `train` fits the weights to all collections, with equal weight for each
+kind. It also prints the nDCG@10 of each collection under weights that were fitted without that collection:
 
     scripts/learn_weights.py collect build/weights/abstracts ~/datasets/scifact
     scripts/learn_weights.py collect build/weights/manuals ~/questions/manual ~/questions/handbook
@@ -12,7 +12,7 @@ It also prints the nDCG@10 of each collection under weights that were fitted wit
 Random numbers are seeded, so the same collections give the same weights. The weights of 2026-11-29 are fitted to nine
 kinds. The table has the nDCG@10 of the better of lexical and dense search, and of weights fitted to other collections:
 
-    kind, number of collections      source                                               better search, weights
+    kind, number of collections      source                                               better search, learned
     abstracts, 1                     SciFact                                              .688, .746
     electronics, 1                   Vaswani (NPL), all 11,429 passages                   .437, .517
     questions to paragraphs, 7       XQuAD in ar, de, el, hi, th, tr and vi               .945, .949
@@ -216,7 +216,7 @@ def weights_of(table: Array, each: Collection, mean: Array, deviation: Array, *,
 
 
 def train(folder: Path) -> None:
-    """Fit the weights to all collections, and write them. Print each collection's nDCG@10 under weights without it."""
+    """Fit the weights to all collections and write them. Print each collection's nDCG@10 for a fit without it."""
     collections = [read(path) for path in sorted(folder.glob("*/*.npz"), key=lambda path: path.stem)]
     mean = np.mean([each.signals.mean(0) for each in collections], 0)
     deviation = np.sqrt(np.mean([((each.signals - mean) ** 2).mean(0) for each in collections], 0)) + 1e-6

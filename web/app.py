@@ -54,7 +54,7 @@ FRESH_S = 3600
 MAX_NAME_CHARS = 60
 # A path prefix. Browsers must not interpret it as a host, a parent folder or a script.
 _PREFIX = re.compile(r"(?=.{1,200}\Z)(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
-# Headers to remove. Werkzeug fails on some dates in them, and browsers can validate their caches by ETag.
+# Request headers to remove. Werkzeug fails on some dates in them, and browsers can validate caches by ETag.
 _IGNORED = ("HTTP_IF_MODIFIED_SINCE", "HTTP_IF_UNMODIFIED_SINCE", "HTTP_IF_RANGE", "HTTP_RANGE")
 _PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}
 
@@ -135,7 +135,7 @@ def create_app(
 
 
 def application(settings: Settings | None = None) -> Flask:
-    """Create the application and start its services. Settings default to the environment. Raises SettingsError."""
+    """Create the application and start its services. By default, load the settings first. Raises SettingsError."""
     settings = settings or load()
     follower = Follower(settings)
     follower.start()

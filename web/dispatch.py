@@ -23,9 +23,9 @@ from urllib.parse import unquote_to_bytes
 from rag import deadline
 from web.problems import raw_problem
 
-SEARCH_THREADS, LONG_THREADS = 2, 16  # per worker
+SEARCH_THREADS, LONG_THREADS = 2, 16  # per worker process
 PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
-NEXT_MS = 5  # maximum wait for a connection's next request if no other request is queued
+NEXT_MS = 5  # milliseconds to wait for a connection's next request
 BUSY = "The server is overloaded: try again."
 _PEEK = 8192
 _LENGTH_DIGITS = 9
@@ -83,7 +83,7 @@ class _Job(NamedTuple):
 
 
 class _RoundRobinQueue:
-    """A queue that serves the addresses of callers round-robin, and the keys of each address too."""
+    """A queue that serves the addresses of callers round-robin, and the keys of each address round-robin."""
 
     def __init__(self) -> None:
         self._queues: dict[bytes, _RoundRobinQueue | deque[_Job]] = {}
@@ -92,7 +92,7 @@ class _RoundRobinQueue:
         return len(self._queues)
 
     def put(self, job: _Job, name: bytes, *inner: bytes) -> None:
-        """Add a job to the queue of a name. If there are inner names, that queue is itself round-robin."""
+        """Add a job to the queue of `name`. If there are inner names, that queue is a nested round-robin queue."""
         queue = self._queues.get(name)
         if queue is None:
             queue = self._queues[name] = _RoundRobinQueue() if inner else deque()

@@ -22,7 +22,7 @@ from gunicorn.systemd import sd_notify
 from rag.errors import SettingsError
 
 COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-PRIVATE = ("http.target", "http.url", "net.peer.ip", "net.peer.port", "client.address", "url.query")  # not sent
+PRIVATE = ("http.target", "http.url", "net.peer.ip", "net.peer.port", "client.address", "url.query")  # hidden
 FIELDS = "fields"
 _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 _STDERR = 2
@@ -38,7 +38,7 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the line of a record without its time zone and traceback."""
+        """Return the line of a record with its fields, without the traceback."""
         shown = [super().formatMessage(record)]
         shown += [f"{name}={_ENCODE(value).decode()}" for name, value in _fields(record).items()]
         return " ".join(shown)

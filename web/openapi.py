@@ -73,7 +73,7 @@ class Operation:
     needs_everything: bool = False
 
     def __call__(self, view: View) -> View:
-        """Attach the description to a view."""
+        """Attach this operation to a view."""
         setattr(view, _ATTRIBUTE, self)
         return view
 

@@ -1,6 +1,6 @@
 """Run the server with gunicorn: `python -m web.server`, with settings from the environment.
 
-Run it behind a reverse proxy, which handles slow and hostile clients. `scripts/deploy` has configurations for two.
+Run it behind a reverse proxy, which handles slow and hostile clients. `scripts/deploy` has two configurations.
 """
 
 import gc

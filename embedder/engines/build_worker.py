@@ -36,7 +36,7 @@ def main() -> None:
     """Build the package that the JSON in the first command-line argument describes."""
     request: dict[str, Any] = json.loads(sys.argv[1])
     folder = Path(request["folder"])
-    # Compilers and libraries inherit descriptors 0 and 1, but must not use the two pipes to the caller.
+    # Descriptors 0 and 1 are pipes to the caller. Compilers and libraries must not use them.
     caller_pipe, messages = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -180,7 +180,7 @@ _AOT_OPTIONS: dict[str, Any] = {
     "cpp_cache_precompile_headers": False,
 }
 _LARGEST_BATCH = 4096
-# isa → -march of g++. By default, torch compiles for this very processor, and others could end with SIGILL.
+# isa → -march of g++. By default, torch compiles for this processor. On others, the code could raise SIGILL.
 _ARCHITECTURES = {
     "amx": "sapphirerapids",
     "avx512_bf16": "x86-64-v4",

@@ -129,7 +129,7 @@ def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
 
 
 def verify(folder: Path, key: PackageKey) -> None:
-    """Check a package's owner, key and hashes, because damaged code could crash. Raises CacheError or PackageError."""
+    """Check a package's owner, key and hashes before its code is loaded. Raises CacheError or PackageError."""
     advice = f"remove {folder} to build it again"
     record_path = folder / _RECORD
     try:

@@ -40,7 +40,7 @@ class Layer(nn.Module):
         self.norm2 = nn.LayerNorm(shape.hidden, eps=shape.eps)
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
-        """Apply the layer to x, float32 (b, s, d). `bias` is broadcast to the attention scores (b, heads, s, s)."""
+        """Apply the layer to x, float32 (b, s, d). `bias` is added to the attention scores (b, heads, s, s)."""
         b, s, d = x.shape
         narrow = self.qkv.weight.dtype  # matrix products use the weights' type; residuals and norms use fp32
         q, k, v = self.qkv(x.to(narrow)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
@@ -102,7 +102,7 @@ class ModernLayer(nn.Module):
         self.down = nn.Linear(shape.intermediate, shape.hidden)
 
     def forward(self, x: Tensor, bias: Tensor, angles: Tensor) -> Tensor:
-        """Apply the layer to x, float32 (b, s, d), with rotary angles (s, width) and an attention bias (b, 1, s, s)."""
+        """Apply the layer to x, float32 (b, s, d). `angles` is (s, width). `bias` is added to the attention scores."""
         b, s, d = x.shape
         narrow = self.qkv.weight.dtype
         states = self.qkv(self.norm1(x).to(narrow)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
@@ -173,7 +173,7 @@ class TransformersEncoder(nn.Module):
         self.vocabulary = int(spec.config.get("vocab_size", 0))
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids and mask, int64 (b, s), to hidden states (b, s, d). Ids contain types, see `Encoder.forward`."""
+        """Map ids and mask, int64 (b, s), to hidden states (b, s, d). Ids are those of `Encoder.forward`."""
         more = {}
         if self.types > 1:
             more["token_type_ids"], ids = ids // self.vocabulary, ids % self.vocabulary
@@ -195,7 +195,7 @@ class SentenceEncoder(nn.Module):
         ]
 
     def to_bf16(self) -> Self:
-        """Convert weights to bf16 in place, and return the model. For accuracy, norms and positions remain in fp32."""
+        """Convert weights to bf16 in place, and return the model. `Encoder` keeps norms and positions in fp32."""
         if not isinstance(self.encoder, Encoder | ModernEncoder):
             self.encoder.to(torch.bfloat16)
         for module in self.encoder.modules():
@@ -271,7 +271,7 @@ def _create_module(make: Callable[[], _Module], weights: Mapping[str, Array]) ->
 
 
 def pool(name: str, hidden: Tensor, mask: Tensor) -> Tensor:
-    """Pool the hidden states (b, s, d) of tokens with a pooling in `modules.POOLINGS`. Returns float32 (b, d)."""
+    """Pool hidden states (b, s, d) where the mask (b, s) is 1. `name` is one of `POOLINGS`. Returns float32 (b, d)."""
     if name == "cls":
         return hidden[:, 0].float()
     if name == "lasttoken":

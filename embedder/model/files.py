@@ -25,7 +25,7 @@ _TYPES: dict[str, np.dtype[Any]] = {
 _MAX_HEADER_BYTES = 16 << 20
 _MAX_JSON_BYTES = 16 << 20
 _MAX_DIMENSIONS = 8
-_READ_BYTES = 16 << 20  # large, because each read may wait milliseconds for the GIL
+_READ_BYTES = 16 << 20  # bytes; large, because each read may wait milliseconds for the GIL
 FAULTS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
@@ -69,7 +69,7 @@ def weights_in(folder: Path, name: str = "model.safetensors") -> Path:
 
 
 class Tensors(Mapping[str, Array]):
-    """A mapping from names to float32 tensors. Each access loads the tensor again, to save memory."""
+    """A mapping from names to float32 tensors. Each access loads the tensor again, so memory can be freed."""
 
     def __init__(self, loaders: Mapping[str, Callable[[], Array]]) -> None:
         self._loaders = loaders

@@ -280,7 +280,7 @@ def _packed_spec(path: Path) -> ModelSpec:
 
 
 def read_cross_encoder(folder: Path) -> ModelSpec:
-    """Describe the cross-encoder in a folder. Raises RemoteCodeRefused, or ModelError, also for several labels."""
+    """Describe the cross-encoder in a folder, which must have one label. Raises ModelError or RemoteCodeRefused."""
     modules = read_modules(folder)
     spec = _read_transformer(folder, modules[0].folder if modules else folder, "sequence-classification")
     path, saved = spec.folder / "config.json", folder / "config_sentence_transformers.json"
@@ -320,7 +320,7 @@ def _score_activation(folder: Path, config: Mapping[str, Any], settings: Mapping
     before = saved.get("activation_fn") if isinstance(saved, dict) else None
     path = str(settings.get("activation_fn") or before or config.get("sbert_ce_default_activation_function") or "")
     name = path.rpartition(".")[2].lower()
-    if not path.startswith("torch."):  # sentence-transformers would run code of the model
+    if not path.startswith("torch."):  # may name code of the model, which is never run
         return "sigmoid"
     if name not in SCORES:
         raise ModelError(f"{folder} asks for the activation {path}, which is not supported: Sigmoid and Identity are")

@@ -50,7 +50,7 @@ def contestants(setup: Setup) -> list[Peer]:
 
 
 def embed(source: Path, chunks: int, repeat: int, work: Path, only: Sequence[str] = ()) -> list[Row]:
-    """Measure single texts of exact lengths in `repeat` turns, and a batch of `chunks` passages in a third of them."""
+    """Measure single texts of exact lengths in `repeat` turns, and a batch of `chunks` passages in a third as many."""
     import torch
 
     cores = cpu.detect().cores

@@ -1,4 +1,4 @@
-"""Measure the CPU time of each component of a search over HTTP, and the CPU time with the GIL."""
+"""Measure the CPU time of each component of a search over HTTP, and the CPU time in which the GIL is held."""
 
 import json
 import sys

@@ -14,7 +14,7 @@ warnings.filterwarnings("ignore", message=".*was deprecated in LangChain.*")
 
 
 def embeddings(model: Path) -> Any:
-    """Return LangChain's embedding class for a model. Vectors are normalised, as the model card says."""
+    """Return a LangChain object that embeds texts with a model. Vectors are normalised, as the model card says."""
     from langchain_community.embeddings import HuggingFaceEmbeddings
 
     return HuggingFaceEmbeddings(model_name=str(model), encode_kwargs={"normalize_embeddings": True})

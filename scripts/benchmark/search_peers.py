@@ -67,7 +67,7 @@ def peers(source: Path, environments: Path, seconds: int, work: Path) -> list[Ro
             row |= measure(contestant, folder, dataset, seconds)
         except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
             row["note"] = f"does not run: {error}"
-        print(row, file=sys.stderr)  # an interrupted run has printed its results
+        print(row, file=sys.stderr)  # an interrupted run shows its results too
         rows.append(row)
     return rows
 

@@ -28,7 +28,7 @@ class BenchmarkServer:
     port: int
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """Send a request on a new connection. Returns the status, 0 if the connection fails, and the body."""
+        """Send a GET request on a new connection. Returns status and body. The status is 0 if the connection fails."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_START_SECONDS)
         try:
             connection.request("GET", path)
@@ -55,10 +55,10 @@ class BenchmarkServer:
         raise RuntimeError(f"the server on port {self.port} gave no answer: run pilotlight serve to see why")
 
     def await_workers(self, ready_path: str = "/readyz") -> None:
-        """Wait until probably all workers are ready. Raises RuntimeError if the server ends or takes too long."""
+        """Wait until all workers are ready. Raises RuntimeError if the server ends or takes too long."""
         end = time.monotonic() + _START_SECONDS
         streak = 0
-        while streak < _STREAK:  # each worker loads the model separately
+        while streak < _STREAK:  # each worker loads the model separately, so one success does not suffice
             streak = streak + 1 if self.get(ready_path)[0] == 200 else 0
             if self.process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"the server on port {self.port} did not start: run its command line to see why")
@@ -87,7 +87,7 @@ def pilotlight(*arguments: str) -> list[str]:
 
 @contextmanager
 def running(line: list[str], environ: Mapping[str, str] | None = None) -> Iterator[BenchmarkServer]:
-    """Start a server on a free port, and stop it at the end of the `with` block. {port} in `line` is replaced."""
+    """Start a server on a free port, which replaces {port} in `line`. Stop it at the end of the `with` block."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = int(probe.getsockname()[1])
     command = [word.replace("{port}", str(port)) for word in line]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
-# component → its functions, as module:name. "server" has the time that no component nested in it has.
+# component → its functions, as module:name. "server" has the time outside of all other components.
 COMPONENTS = {
     "bytes in: HTTP parsed": ("gunicorn.http.parser:Parser.__next__", "gunicorn.http.wsgi:create"),
     "Flask: context, route, hooks": ("flask.app:Flask.__call__",),

@@ -20,14 +20,14 @@ from web.guards.limits import MAX_BODY_BYTES, MAX_DOCUMENT_BYTES, take_slot
 from web.openapi import Content, Operation
 
 JSON_LINES = "application/jsonl"
-MAX_EXPORTS = 4  # per worker
+MAX_EXPORTS = 4  # per worker process
 # A pushed document must have exactly one of these two fields, as a string.
 _CONTENT = [{"required": [name], "properties": {name: {"type": "string"}}} for name in ("text", "base64")]
 _PUSH = Annotated[messages.Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 
 blueprint = Blueprint("documents", __name__, url_prefix="/api/v1")
 jobs = Blueprint("jobs", __name__, url_prefix="/api/v1/index")
-_export_lock = Lock()  # computing a piece of an export holds the GIL, so exports alternate
+_export_lock = Lock()  # exports hold the GIL, so only one computes at a time
 
 
 @blueprint.get("/documents/<id>")

@@ -86,7 +86,7 @@ def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via 
 
 
 def collections_of(collection: str, collections: str | Sequence[str] | None) -> list[str]:
-    """Return the collections to search: the members of `collections` that the server has, by default `collection`."""
+    """Return the collections to search: `collection`, or those of `collections` that the server has."""
     if collections is None:
         return [collection]
     names, served = names_of(collections), retriever().status().get("collections", [])

@@ -32,7 +32,7 @@ _FEEDBACK = Annotated[
     Meta(extra_json_schema={"anyOf": [_NAMES_HIT, {"properties": {"feedback": {"const": "seen"}}}]}),
 ]
 
-MAX_ANSWERS = 8  # per worker
+MAX_ANSWERS = 8  # per worker process
 BEAT = b": still there\n\n"  # a comment in an event stream; sending it shows whether the connection is open
 DEFAULT_K = 6
 

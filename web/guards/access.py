@@ -8,7 +8,7 @@ must be a bearer key. Browsers add saved passwords to requests that other sites 
 No response allows browsers to send credentials across origins, so `*` is safe as an allowed origin.
 
 A reverse proxy can name users in headers. Because any client can forge these headers, they are ignored unless the
-connection comes from a trusted network, the request contains the proxy's secret, or both, as configured.
+request proves that it comes from the proxy. The proof is the address of the connection, a secret, or both.
 """
 
 import base64
@@ -45,7 +45,7 @@ from web.guards.limits import TokenBuckets, shared_file
 from web.openapi import operation_for
 from web.problems import this_request, wants_page
 
-# endpoints that accept a key that web pages contain
+# Endpoints that accept a key that is published in web pages.
 FOR_PAGES = frozenset(
     {"search.search_by_query_string", "search.search_by_body", "search.suggest", "search.add_feedback"}
 )
@@ -197,7 +197,7 @@ class AccessControl:
         return Caller(key_record.name, key_record.role, bool(key_record.origins), scope, writable)
 
     def _scope_at_probe(self, http_request: Request) -> Scope:
-        """Return the scope of the caller of a route without role. The scope is empty if the caller may not search."""
+        """Return the scope of the caller of a route that requires no role. It is empty if the caller may not search."""
         try:
             client = self._caller(http_request, "read")
         except (Unauthorized, Forbidden, KeysError):
@@ -205,7 +205,7 @@ class AccessControl:
         return client.scope if client.role else NOTHING
 
     def _is_open(self, http_request: Request) -> bool:
-        """Return whether callers without a key may read. By default, the server must be local and have no keys."""
+        """Return whether callers without a key may read. By default, only a local server without keys allows this."""
         if self._anonymous != "auto":
             return self._anonymous == "read"
         # Behind an authenticating proxy, the requests of all users come from this machine.

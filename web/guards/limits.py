@@ -72,7 +72,7 @@ class TokenBuckets:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _find(self, digest: bytes) -> tuple[int, float]:
-        """Return a caller's bucket as its offset and full time. For a new caller, this is the fullest bucket, and 0."""
+        """Return the offset of a caller's bucket and the time when it is full. A new caller reuses the fullest bucket."""
         first = int.from_bytes(digest[:4], "little")
         fullest, earliest = 0, float("inf")
         for probe in range(_PROBES):
@@ -139,10 +139,10 @@ def read_body(max_bytes: int) -> bytes:
     size = max_bytes if http_request.content_length is None else http_request.content_length
     if size > max_bytes:
         raise RequestEntityTooLarge
-    if size > MAX_SEARCH_BYTES:  # smaller bodies, such as searches, are not limited in sum
+    if size > MAX_SEARCH_BYTES:  # small bodies do not count toward MAX_LARGE_BYTES
         current_app.extensions["hold"](size)
     http_request.max_content_length = max_bytes + 1
-    # Werkzeug silently truncates a chunked body at its limit. So its limit is one byte more than ours.
+    # Werkzeug silently truncates a chunked body at its limit, so reading one byte more shows that it is too long.
     body = http_request.stream.read(max_bytes + 1)
     if len(body) > max_bytes:
         raise RequestEntityTooLarge

@@ -275,7 +275,7 @@ def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
 
 
 def _link(hit: Hit, page_search: PageSearch) -> Link:
-    """Return the link of a hit: its URL or, if browsers cannot open that, the URL of the page of its document."""
+    """Return the link of a hit: its URL or, if browsers cannot open it, the URL of the page that shows its document."""
     if is_of_web(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
         return page_search.places.link_to(hit.link or hit.url)
     address = url_for(
