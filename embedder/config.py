@@ -32,7 +32,7 @@ class EmbedderConfig:
 
     model: str = PACKAGED
     revision: str = ""  # commit hash of a hub model
-    query_prompt: str = ""  # if empty, the prompt in the model's files is used
+    query_prompt: str = ""  # empty means the prompt in the model's files
     document_prompt: str = ""
     engine: str = "auto"
     precision: str = "auto"

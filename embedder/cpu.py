@@ -18,7 +18,7 @@ ISA_VARIABLE = "PILOTLIGHT_ISA"  # an environment variable, because command-line
 # machine ("" means every machine) → environment variables for torch. Arm values are from the AWS Graviton guide.
 _FOR_TORCH = {
     "": {
-        "TOKENIZERS_PARALLELISM": "true",  # if this is set, tokenizers does not warn after a fork
+        "TOKENIZERS_PARALLELISM": "true",  # tokenizers does not warn after a fork if this is set
         # By default, an idle thread of GNU OpenMP spins for milliseconds and keeps its core busy.
         "GOMP_SPINCOUNT": "1000",
         "LRU_CACHE_CAPACITY": "1024",  # oneDNN primitives cached in each thread, one for each tensor shape

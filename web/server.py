@@ -45,7 +45,7 @@ OPTIONS = {
     "timeout": 120,
     "graceful_timeout": 30,
     "keepalive": 65,  # seconds; longer than nginx's, so that nginx never reuses a connection that is closing
-    "forwarder_headers": "",  # with the default, a client could change the path after the proxy's checks
+    "forwarder_headers": "",  # the default lets a client change the path after the proxy's checks
     "loglevel": "warning",
     "logger_class": logs.ServerLogger,
     "proc_name": "pilotlight",
@@ -209,7 +209,7 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
     url = f"http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{listener.getsockname()[1]}/"
     systemd = os.environ.pop("NOTIFY_SOCKET", "")  # gunicorn would report readiness too early
     options = OPTIONS | {
-        "bind": f"fd://{listener.detach()}",  # if given a port in use, gunicorn retries for seconds
+        "bind": f"fd://{listener.detach()}",  # gunicorn would retry for seconds if a port were in use
         "workers": max(1, settings.workers),
         "worker_class": Worker,
         "threads": SEARCH_THREADS + LONG_THREADS + 1,

@@ -62,7 +62,7 @@ PREFLIGHT = {
     "Access-Control-Max-Age": "600",
 }
 _PORT = re.compile(r":[0-9]*\Z")
-_HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # without _, which WSGI does not distinguish from -
+_HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # WSGI does not distinguish _ from -
 _MIN_SECRET_CHARS = 16
 _SECRET = "HTTP_X_PROXY_SECRET"  # noqa: S105 - the name of a header
 
