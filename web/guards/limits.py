@@ -72,7 +72,7 @@ class TokenBuckets:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _find(self, digest: bytes) -> tuple[int, float]:
-        """Return the offset of a caller's bucket and its full time. A new caller reuses the fullest bucket, with time 0."""
+        """Return the offset of a caller's bucket and its full time. A new caller reuses the fullest bucket (time 0)."""
         first = int.from_bytes(digest[:4], "little")
         fullest, earliest = 0, float("inf")
         for probe in range(_PROBES):
