@@ -63,8 +63,7 @@ def unit(states: Floats) -> Floats:
 def first_occurrences(ids: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
     """Return the position of the first occurrence of each distinct token in a passage.
 
-    Ignoring repeated tokens saves a quarter to a half of the space. It changes the mean nDCG@10 of four collections by
-    less than 0.001.
+    Ignoring repeated tokens saves 25 to 50 % of the space, and changes the mean nDCG@10 of four collections by < 0.001.
     """
     return np.sort(np.unique(ids, return_index=True)[1])
 

@@ -216,7 +216,7 @@ def weights_of(table: Array, each: Collection, mean: Array, deviation: Array, *,
 
 
 def train(folder: Path) -> None:
-    """Fit the weights to all collections and write them. Print each collection's nDCG@10 for a fit without it."""
+    """Fit and write the weights. Print each collection's nDCG@10 with weights that are fitted to other collections."""
     collections = [read(path) for path in sorted(folder.glob("*/*.npz"), key=lambda path: path.stem)]
     mean = np.mean([each.signals.mean(0) for each in collections], 0)
     deviation = np.sqrt(np.mean([((each.signals - mean) ** 2).mean(0) for each in collections], 0)) + 1e-6

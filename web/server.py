@@ -141,7 +141,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         conn.close()
 
     def murder_pending(self) -> None:
-        """Close connections whose clients have not sent a request, or closed the connection, in time."""
+        """Close connections that have waited too long for a request, or for the client to close them."""
         super().murder_pending()
         now = time.monotonic()
         for conn in [conn for conn, end in self._closing.items() if end <= now]:

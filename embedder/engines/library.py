@@ -1,9 +1,8 @@
 """Compile and load the native library, which contains the encoder's C++ kernels.
 
-The kernels are compiled once for each instruction set and selected at run time. A wheel's library has kernels for all
-instruction sets of an architecture. A library compiled on the user's machine has kernels for one. Both run every model
-in every precision. The ctypes declarations repeat native/interface.h. The wheel's build imports this module, so it must
-not import third-party packages.
+The kernels are compiled for each instruction set, and selected at run time. A wheel's library has all instruction sets
+of an architecture. A library compiled on the user's machine has one. Both run every model in every precision. The
+ctypes declarations repeat native/interface.h. The wheel's build imports this module, so it needs no other packages.
 """
 
 import ctypes
@@ -102,8 +101,7 @@ def compile_library(target: Path, machine: str, link: Sequence[str] = (), isas: 
         isas: instruction sets to compile for. If empty, all of the architecture.
 
     Raises:
-        CompilerMissing: no compiler is installed.
-        PackageError: the compiler fails.
+        CompilerMissing, PackageError: no compiler is installed, or the compiler fails.
     """
     from concurrent.futures import ThreadPoolExecutor
 

@@ -175,7 +175,7 @@ class Truth:
         self.rows = np.full(self._scores.shape, -1, dtype=np.int64)  # (1 + shares, queries, neighbours)
 
     def add(self, first: int, vectors: Vectors, shares: npt.NDArray[np.bool_]) -> None:
-        """Add the next vectors, whose first row is `first`. `shares`, bool (shares, n), is true for rows in a share."""
+        """Add the vectors of rows from `first` on. `shares`, bool (shares, n), is true if a row belongs to a share."""
         scores = self._questions @ vectors.T
         for i, is_selected in enumerate([None, *shares]):
             allowed = np.arange(len(vectors)) if is_selected is None else np.flatnonzero(is_selected)
