@@ -23,7 +23,7 @@ class BuildWithLibrary(build_py):
         super().run()
         if not self.editable_mode and library.find_compiler():
             machine = self.get_finalized_command("bdist_wheel").plat_name.partition("-")[2] or library.architecture()
-            target = Path(self.build_lib) / library.built_library(machine).relative_to(library.SOURCES.parents[1])
+            target = Path(self.build_lib) / library.wheel_library(machine).relative_to(library.SOURCES.parents[1])
             library.compile_library(target, machine, library.PORTABLE)
 
 

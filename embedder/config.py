@@ -43,7 +43,7 @@ class EmbedderConfig:
 
 
 def locate(model: str, revision: str = "") -> Path:
-    """Return the path of a packaged, local or downloaded hub model. Raises ModelError if the model is not available."""
+    """Return the path of a model, and download a hub model first. Raises ModelError if the model is not available."""
     if model in PACKAGES:
         package, module, path = PACKAGES[model]
         spec = importlib.util.find_spec(module)

@@ -109,7 +109,7 @@ class Embedder:
         return self.tokenizer(texts, role) if len(texts) else []
 
     def tokenize_query(self, text: str) -> TokenizedText:
-        """Return the token ids of a query, and its counts of broken pieces and all pieces."""
+        """Return the token ids of a query, and the numbers of its broken pieces and of all its pieces."""
         return self.tokenizer.read(text, "query")
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> Floats:

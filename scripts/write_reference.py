@@ -45,13 +45,13 @@ def settings() -> Iterator[str]:
         yield _table(("setting, variable, flag", "default", "allowed", "meaning"), rows)
 
 
-def _called(param: click.Parameter) -> str:
+def _parameter_name(param: click.Parameter) -> str:
     return param.opts[-1] if isinstance(param, click.Option) else param.human_readable_name
 
 
 def _arguments(verb: Verb) -> Iterator[tuple[str, str]]:
     for param in verb.params:
-        name, value = _called(param), param.metavar or ""
+        name, value = _parameter_name(param), param.metavar or ""
         if isinstance(param, SettingOption) or name in _SHARED:
             continue
         if isinstance(param, click.Argument):

@@ -55,8 +55,8 @@ MAX_NAME_CHARS = 60
 # A path prefix. Browsers must not interpret it as a host, a parent folder or a script.
 _PREFIX = re.compile(r"(?=.{1,200}\Z)(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
 # Request headers to remove. Werkzeug fails on some dates in them, and browsers can validate caches by ETag.
-_IGNORED = ("HTTP_IF_MODIFIED_SINCE", "HTTP_IF_UNMODIFIED_SINCE", "HTTP_IF_RANGE", "HTTP_RANGE")
-_PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}
+_REMOVED_HEADERS = ("HTTP_IF_MODIFIED_SINCE", "HTTP_IF_UNMODIFIED_SINCE", "HTTP_IF_RANGE", "HTTP_RANGE")
+_DEFAULT_HEADERS = {**SECURITY_HEADERS, "Cache-Control": "no-store"}
 
 
 @health.get("/livez")
@@ -119,7 +119,7 @@ def create_app(
     app.register_error_handler(Exception, problems.answer_error)
     access.register(app, settings)
     limits.register(app, settings, access.name_caller)
-    app.wsgi_app = _protected(_behind_proxy(app, settings))  # type: ignore[assignment,method-assign]
+    app.wsgi_app = _with_default_headers(_behind_proxy(app, settings))  # type: ignore[assignment,method-assign]
 
     name = " ".join(settings.site_name.split())
     if not 0 < len(name) <= MAX_NAME_CHARS:
@@ -164,15 +164,15 @@ def close_app(app: Flask | None) -> None:
         recorder.close()
 
 
-def _protected(inner: Wsgi) -> Wsgi:
-    """Wrap an application to remove request headers in _IGNORED, and to add security headers to responses."""
+def _with_default_headers(inner: Wsgi) -> Wsgi:
+    """Wrap an application to remove request headers in _REMOVED_HEADERS, and to add security headers to responses."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
-            missing = (_PROTECTION | dict(headers)).items() - headers
+            missing = (_DEFAULT_HEADERS | dict(headers)).items() - headers
             return start_response(status, [*headers, *missing], *error)
 
-        for name in _IGNORED:
+        for name in _REMOVED_HEADERS:
             environ.pop(name, None)
         return inner(environ, start)
 

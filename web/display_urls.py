@@ -17,7 +17,7 @@ from web.guards.access import caller
 SAFE_URL = re.compile(r"(?:(?:git\+)?https?://|(?:git\+)?file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
 BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # filter field → characters that may follow the path of a source
-_AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}
+_NEXT_CHARACTERS = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}
 
 
 class Link(NamedTuple):
@@ -27,12 +27,12 @@ class Link(NamedTuple):
     place: str
 
 
-def is_of_web(url: str) -> bool:
+def is_http_url(url: str) -> bool:
     """Return whether a URL has the scheme http or https."""
     return url[:4].lower() == "http"
 
 
-def place_of(url: str) -> str:
+def readable_url(url: str) -> str:
     """Return a URL in readable form: unescaped, without scheme and fragment."""
     bare = url.partition("#")[0]
     if not SAFE_URL.fullmatch(bare):
@@ -46,7 +46,7 @@ class DisplayNames:
 
     def __init__(self, sources: Iterable[str] = ()) -> None:
         """Choose a name for each local source of a collection."""
-        roots = {source: place_of(source).rstrip("/") for source in sources if _is_local(source)}
+        roots = {source: readable_url(source).rstrip("/") for source in sources if _is_local(source)}
         same = Counter(map(_name_of, {*roots.values()}))
         # Longer paths come first, so that nested sources match first. Equal names are shown with the parent folder.
         self._names = {
@@ -54,7 +54,7 @@ class DisplayNames:
             for root in sorted({*roots.values()}, key=len, reverse=True)
         }
         # filter field → pairs of a source's name and the prefix of filter values that the name replaces
-        self._starts: dict[str, list[tuple[str, str]]] = {field: [] for field in _AFTER}
+        self._starts: dict[str, list[tuple[str, str]]] = {field: [] for field in _NEXT_CHARACTERS}
         for source, root in roots.items():
             name = self._names[root]
             self._starts["source"].append((name, source))
@@ -65,7 +65,7 @@ class DisplayNames:
 
     def of(self, url: str) -> str:
         """Return the display name of the URL of a document or of a source."""
-        place = place_of(url)
+        place = readable_url(url)
         return self._shortened(place) if _is_local(url) else place
 
     def of_folder(self, path: str) -> str:
@@ -75,7 +75,7 @@ class DisplayNames:
 
     def link_to(self, url: str) -> Link:
         """Return the display name of a URL, with a link if the URL is http or https."""
-        return Link(url if SAFE_URL.fullmatch(url) and is_of_web(url) else None, self.of(url))
+        return Link(url if SAFE_URL.fullmatch(url) and is_http_url(url) else None, self.of(url))
 
     def display_value(self, field: str, value: str) -> str:
         """Return a filter value for display. The path of a source is replaced by the name of the source."""
@@ -112,7 +112,7 @@ def display_names(*collections: str) -> DisplayNames:
 
 def _replaced(field: str, value: str, starts: Iterable[tuple[str, str]]) -> str:
     for old, new in starts:
-        if value.startswith(old) and value[len(old) : len(old) + 1] in _AFTER[field]:
+        if value.startswith(old) and value[len(old) : len(old) + 1] in _NEXT_CHARACTERS[field]:
             return new + value[len(old) :]
     return value
 

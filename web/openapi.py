@@ -153,7 +153,7 @@ class _Schemas:
     def __init__(self, app: Flask) -> None:
         kinds: list[Any] = [Problem, FilterFields]
         for _, _, one in operations(app):
-            kinds += [one.query, one.body, *(kind for answer in one.responses.values() for kind in _several(answer))]
+            kinds += [one.query, one.body, *(kind for answer in one.responses.values() for kind in _bodies(answer))]
         self._kinds = [kind for kind in kinds if kind is not None and not isinstance(kind, Content)]
         self._schemas, self.components = msgspec.json.schema_components(self._kinds, ref_template=REF + "{name}")
         for schema in self.components.values():
@@ -164,7 +164,7 @@ class _Schemas:
     def contents(self, content: Body | Sequence[Body] | None) -> dict[str, Any]:
         """Return the schema of each media type of a body. Schemas refer to structs by name."""
         by_media_type: dict[str, Any] = {}
-        for one in _several(content):
+        for one in _bodies(content):
             if isinstance(one, Content):
                 by_media_type[one.media_type] = {"schema": one.schema}
             else:
@@ -186,7 +186,7 @@ class _Schemas:
                 yield _parameter(name, day | {"description": "the first day" if name == "from" else "the last day"})
 
 
-def _several(content: Body | Sequence[Body] | None) -> Sequence[Body]:
+def _bodies(content: Body | Sequence[Body] | None) -> Sequence[Body]:
     if content is None:
         return ()
     return content if isinstance(content, list | tuple) else (content,)

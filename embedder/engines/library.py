@@ -66,7 +66,7 @@ def require_compiler(purpose: str) -> str:
     return compiler
 
 
-def built_library(machine: str) -> Path:
+def wheel_library(machine: str) -> Path:
     """Return the path at which a wheel contains the library of an architecture."""
     return SOURCES / f"encoder-{machine}.so"
 
@@ -80,9 +80,9 @@ def sources_digest() -> str:
     return digest.hexdigest()
 
 
-def has_built() -> bool:
+def has_wheel_library() -> bool:
     """Return whether the installed wheel has a library for this architecture, built from the current sources."""
-    path = built_library(architecture())
+    path = wheel_library(architecture())
     return path.exists() and _digest_in(path) == sources_digest()
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from embedder import errors
-from embedder.engines.library import LIBRARY, architecture, built_library
+from embedder.engines.library import LIBRARY, architecture, wheel_library
 from embedder.engines.plan import PackageKey, Plan
 from embedder.errors import CacheError, PackageError
 from embedder.model.files import file_sha256
@@ -30,7 +30,7 @@ from embedder.model.files import file_sha256
 _RECORD = "package.json"
 _UNFINISHED = ".building-"
 _OUTPUT_FILE = "output"
-_LINE = ["-P", "-W", "ignore", "-m", "embedder.engines.build_worker"]
+_WORKER_ARGUMENTS = ["-P", "-W", "ignore", "-m", "embedder.engines.build_worker"]
 MAX_CACHE_BYTES = 8 << 30
 MAX_REASON_CHARACTERS = 200
 _ERROR = re.compile(r"\berror:", re.IGNORECASE)
@@ -93,7 +93,7 @@ def needs_compiler(plan: Plan) -> bool:
 def library_file(plan: Plan) -> Path:
     """Return the path of the native library that a plan's engine loads, in the wheel or in the package cache."""
     key = plan.library_key
-    return package_folder(plan.config.cache_dir, key) / LIBRARY if key else built_library(architecture())
+    return package_folder(plan.config.cache_dir, key) / LIBRARY if key else wheel_library(architecture())
 
 
 def _is_cached(plan: Plan, key: PackageKey | None) -> bool:
@@ -205,7 +205,7 @@ def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], fold
     environment.pop("PYTHONWARNINGS", None)
     with (scratch / _OUTPUT_FILE).open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, *_LINE, json.dumps(request, default=str)],
+            [sys.executable, *_WORKER_ARGUMENTS, json.dumps(request, default=str)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=output,

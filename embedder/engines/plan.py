@@ -10,7 +10,7 @@ from typing import Any
 from embedder import cpu
 from embedder.config import ENGINES, PRECISIONS, QUERY_PRECISIONS, EmbedderConfig, locate
 from embedder.engines import native as kernel
-from embedder.engines.library import architecture, has_built, layout_of_weights, sources_digest
+from embedder.engines.library import architecture, has_wheel_library, layout_of_weights, sources_digest
 from embedder.errors import EmbedderError, PrecisionError, TorchMissing
 from embedder.model.spec import ModelSpec, read_cross_encoder, read_spec
 
@@ -92,7 +92,7 @@ class Plan:
     @property
     def library_key(self) -> PackageKey | None:
         """Key of the native library's package, or None if the wheel has the library or the engine does not need it."""
-        if self.engine != "native" or has_built():
+        if self.engine != "native" or has_wheel_library():
             return None
         return PackageKey("library", "native", "", "all", self.isa, torch="", threads=0, sources=sources_digest())
 

@@ -42,11 +42,11 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
         """Apply the layer to x, float32 (b, s, d). `bias` is added to the attention scores (b, heads, s, s)."""
         b, s, d = x.shape
-        narrow = self.qkv.weight.dtype  # matrix products use the weights' type; residuals and norms use fp32
-        q, k, v = self.qkv(x.to(narrow)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        dtype = self.qkv.weight.dtype  # matrix products use the weights' type; residuals and norms use fp32
+        q, k, v = self.qkv(x.to(dtype)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
         a = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
         x = self.norm1(x + self.out(a.transpose(1, 2).reshape(b, s, d)).float())
-        y: Tensor = self.norm2(x + self.down(F.gelu(self.up(x.to(narrow)), approximate=self.gelu)).float())
+        y: Tensor = self.norm2(x + self.down(F.gelu(self.up(x.to(dtype)), approximate=self.gelu)).float())
         return y
 
 
@@ -77,11 +77,11 @@ class Encoder(nn.Module):
             kinds, ids = ids // self.shape.vocabulary, ids % self.shape.vocabulary
             positions = self.positions(kinds * self.shape.positions + torch.arange(first, first + s))
         x: Tensor = self.norm(self.words(ids).float() + positions)
-        narrow = self.words.weight.dtype
-        bias = torch.where(mask.bool(), 0.0, torch.finfo(narrow).min)[:, None, None, :]
+        dtype = self.words.weight.dtype
+        bias = torch.where(mask.bool(), 0.0, torch.finfo(dtype).min)[:, None, None, :]
         if self.shape.relative_buckets:
             bias = bias + self.get_buffer("relative")[:, :s, :s]
-        bias = bias.clamp(min=torch.finfo(narrow).min).to(narrow)
+        bias = bias.clamp(min=torch.finfo(dtype).min).to(dtype)
         for layer in self.layers:
             x = layer(x, bias)
         return x
@@ -104,12 +104,12 @@ class ModernLayer(nn.Module):
     def forward(self, x: Tensor, bias: Tensor, angles: Tensor) -> Tensor:
         """Apply the layer to x, float32 (b, s, d). `angles` is (s, width). `bias` is added to the attention scores."""
         b, s, d = x.shape
-        narrow = self.qkv.weight.dtype
-        states = self.qkv(self.norm1(x).to(narrow)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        dtype = self.qkv.weight.dtype
+        states = self.qkv(self.norm1(x).to(dtype)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
         q, k = rotate(states[0], angles), rotate(states[1], angles)
         a = F.scaled_dot_product_attention(q, k, states[2], attn_mask=bias)
         x = x + self.out(a.transpose(1, 2).reshape(b, s, d)).float()
-        wide, gate = self.up(self.norm2(x).to(narrow)).chunk(2, dim=-1)
+        wide, gate = self.up(self.norm2(x).to(dtype)).chunk(2, dim=-1)
         y: Tensor = x + self.down(self.activation(wide) * gate).float()
         return y
 
@@ -132,12 +132,12 @@ class ModernEncoder(nn.Module):
         """Map ids, int64 (b, s), to hidden states, float32 (b, s, d). The mask (b, s) is 1 for tokens, else 0."""
         positions = torch.arange(ids.shape[1])
         x: Tensor = self.norm(self.words(ids).float())
-        narrow = self.words.weight.dtype
-        least = torch.finfo(narrow).min
+        dtype = self.words.weight.dtype
+        least = torch.finfo(dtype).min
         far = (positions[None, :] - positions[:, None]).abs() > self.shape.window
         padding = (mask == 0)[:, None, None, :]
-        everywhere = torch.zeros((), dtype=narrow).masked_fill(padding, least)
-        nearby = torch.zeros((), dtype=narrow).masked_fill(padding | far, least)
+        everywhere = torch.zeros((), dtype=dtype).masked_fill(padding, least)
+        nearby = torch.zeros((), dtype=dtype).masked_fill(padding | far, least)
         wide = self.get_buffer("global_angles").index_select(0, positions)
         close = self.get_buffer("local_angles").index_select(0, positions)
         for i, layer in enumerate(self.layers):

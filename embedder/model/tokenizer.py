@@ -104,7 +104,7 @@ class Tokenizer:
             piece = text[max(start, first) : stop].strip()
             if piece.isalpha() or any(map(str.isalpha, piece)):
                 pieces += 1
-                near = slice(max(0, index - 1), index + 2)  # the neighbours may be of the same word or character
+                near = slice(max(0, index - 1), index + 2)  # a piece and its neighbours, perhaps of the same word
                 is_letter = len(piece) == 1 and words[near].count(words[index]) > 1 and not _SYLLABLE.match(piece)
                 broken += is_letter or ids[index] in self._unknown or spans[near].count(spans[index]) > 1
         return TokenizedText(ids, (broken, pieces))

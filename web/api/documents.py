@@ -57,7 +57,7 @@ def documents() -> Response:
             yield from _json_pieces(document)
             yield b"\n"
 
-    response = Response(_one_at_a_time(pieces()), content_type=JSON_LINES)
+    response = Response(_one_export_at_a_time(pieces()), content_type=JSON_LINES)
     response.call_on_close(release)
     return response
 
@@ -71,7 +71,7 @@ def _json_pieces(document: OpenDocument) -> Iterator[bytes]:
     yield b"]}"
 
 
-def _one_at_a_time(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _one_export_at_a_time(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the pieces of an export. Only one export of the process computes a piece at a time."""
     while True:
         with _export_lock:

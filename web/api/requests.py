@@ -38,7 +38,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 S = TypeVar("S", bound=SearchRequest)
 
 MAX_PARAMETERS = 100
-_WITHOUT = {
+_MISSING_SERVICE = {
     "insights": "searches are not recorded here: set insights",
     "pushes": "This server cannot index documents.",
     "jobs": "This server cannot build indexes.",
@@ -62,7 +62,7 @@ def retriever() -> LiveRetriever:
 def service(name: str) -> Any:
     """Return the service `insights`, `pushes` or `jobs`. Raises NotConfigured if the application does not have it."""
     if current_app.extensions[name] is None:
-        raise NotConfigured(_WITHOUT[name])
+        raise NotConfigured(_MISSING_SERVICE[name])
     return current_app.extensions[name]
 
 

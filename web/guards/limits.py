@@ -35,7 +35,7 @@ SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 BURST_S = 2.0
 MAX_BUCKETS = 1 << 14
 _PROBES = 16
-_BUCKET = struct.Struct("<8sd")  # digest of the caller, time when full on the monotonic clock
+_BUCKET = struct.Struct("<8sd")  # digest of the caller, monotonic time at which the bucket is full
 
 
 class TokenBuckets:
@@ -118,7 +118,7 @@ def register(app: Flask, settings: Settings, name_caller: Callable[[Request], st
         with lock:
             large_bytes -= g.pop("large_bytes", 0)
 
-    def hold(size: int) -> None:
+    def reserve_bytes(size: int) -> None:
         nonlocal large_bytes
         with lock:
             if large_bytes + size <= MAX_LARGE_BYTES:
@@ -128,7 +128,7 @@ def register(app: Flask, settings: Settings, name_caller: Callable[[Request], st
         current_app.extensions["metrics"].note("requests_refused", "queue", "")
         raise ServiceUnavailable(BUSY)
 
-    app.extensions["hold"] = hold
+    app.extensions["reserve_bytes"] = reserve_bytes
     app.before_request(begin)
     app.teardown_request(leave)
 
@@ -140,7 +140,7 @@ def read_body(max_bytes: int) -> bytes:
     if size > max_bytes:
         raise RequestEntityTooLarge
     if size > MAX_SEARCH_BYTES:  # small bodies do not count toward MAX_LARGE_BYTES
-        current_app.extensions["hold"](size)
+        current_app.extensions["reserve_bytes"](size)
     http_request.max_content_length = max_bytes + 1
     # Werkzeug silently truncates a chunked body at its limit, so reading one byte more shows that it is too long.
     body = http_request.stream.read(max_bytes + 1)

@@ -53,11 +53,11 @@ def show_status() -> str:
         index=index,
         pushed=pushed,
         queues=current_app.extensions["metrics"].queues(),
-        **(_of_index(index) if index else {}),
+        **(_index_variables(index) if index else {}),
     )
 
 
-def _of_index(index: dict[str, Any]) -> dict[str, Any]:
+def _index_variables(index: dict[str, Any]) -> dict[str, Any]:
     report = index["report"]
     names = DisplayNames(index["sources"])
     return {

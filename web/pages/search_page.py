@@ -26,7 +26,7 @@ from rag.query.request import (
 )
 from rag.query.results import FACETS, Answer, Hit, Share, explanation_lines, is_source_code, section_within
 from web.api import requests
-from web.display_urls import BIDI_CONTROLS, SAFE_URL, DisplayNames, Link, display_names, is_of_web, place_of
+from web.display_urls import BIDI_CONTROLS, SAFE_URL, DisplayNames, Link, display_names, is_http_url, readable_url
 from web.openapi import HTML, Operation
 from web.pages.snippets import SNIPPET_CHARS, make_section, make_text
 
@@ -145,7 +145,7 @@ def _label(name: str, value: str, places: DisplayNames) -> str:
         return KINDS.get(value, code)
     if name == "path":
         return places.of_folder(unquote(value).removesuffix("!"))
-    return places.of(value) if name in ("source", "url_prefix") else place_of(value)
+    return places.of(value) if name in ("source", "url_prefix") else readable_url(value)
 
 
 @blueprint.get("/")
@@ -257,7 +257,7 @@ def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
         hit.section_text, hit.text, hit.highlights, hit.section_blocks, is_code=is_code
     )
     name = " › ".join(" ".join(name_part.split()) for name_part in (hit.title, section) if name_part)
-    place = hit.url if is_of_web(hit.url) else page_search.places.of(hit.url)
+    place = hit.url if is_http_url(hit.url) else page_search.places.of(hit.url)
     citation = ", ".join(filter(None, (f"“{name}”" if name else "", place, hit.date)))
     return {
         "id": hit.id,
@@ -276,7 +276,7 @@ def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
 
 def _link(hit: Hit, page_search: PageSearch) -> Link:
     """Return the link of a hit: its URL or, if browsers cannot open it, the URL of the page that shows its document."""
-    if is_of_web(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
+    if is_http_url(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
         return page_search.places.link_to(hit.link or hit.url)
     address = url_for(
         "reading.read",

@@ -147,7 +147,7 @@ from embedder.config import EmbedderConfig
 from embedder.engines import library, package
 from embedder.engines.plan import Plan
 plan = Plan(EmbedderConfig(engine="native", cache_dir=Path(sys.argv[1])))
-print(package.library_file(plan), library.has_built(), package.needs_compiler(plan))
+print(package.library_file(plan), library.has_wheel_library(), package.needs_compiler(plan))
 library.load_library(package.library_file(plan))
 """
 
