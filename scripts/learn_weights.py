@@ -233,7 +233,7 @@ def train(folder: Path) -> None:
     fixed = [np.array([(1 - words) * (1 - tokens), words, (1 - words) * tokens])
              for words in np.arange(0.2, 0.71, 0.1) for tokens in (0, 0.25, 0.5)]  # fmt: skip
     of_fixed = np.array([[each.ndcg(shares * [1, 1, each.has_tokens]) for shares in fixed] for each in collections])
-    left_out = np.arange(len(collections)) * FOLDS // len(collections)  # similar names are in the same fold
+    left_out = np.arange(len(collections)) * FOLDS // len(collections)  # a fold has collections with similar names
     figures = []
     print(f"{'':<24}{'dense':>8}{'words':>8}{'fixed':>8}{'plain':>8}{'hybrid':>8}{'lost':>8}")
     for fold in range(FOLDS):

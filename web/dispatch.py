@@ -83,7 +83,7 @@ class _Job(NamedTuple):
 
 
 class _RoundRobinQueue:
-    """A queue that serves the addresses of callers round-robin, and the keys of each address round-robin."""
+    """A queue that serves the addresses of callers in rotation, and the keys of each address in rotation."""
 
     def __init__(self) -> None:
         self._queues: dict[bytes, _RoundRobinQueue | deque[_Job]] = {}

@@ -123,7 +123,7 @@ def prepare(name: str, environments: Path, folder: Path, texts: Sequence[str]) -
 
 
 def build(contestant: Contestant) -> float:
-    """Build an index, and return the time in seconds. For peers, the time to load packages and model is excluded."""
+    """Build an index, and return the time in seconds. For peers, loading packages and the model is not timed."""
     environ = os.environ | contestant.environ
     environ.pop("OMP_NUM_THREADS", None)  # a build may use every core
     start = time.perf_counter()
