@@ -203,7 +203,7 @@ class ModelSpec:
     def fingerprint(self) -> dict[str, Any]:
         """Flat mapping of all inputs that affect a vector or score. The first access hashes the weights (2 GB/s).
 
-        Fields about modules are present only if the model has Dense modules, so that indexes of other models stay valid.
+        Fields about modules are present only if the model has Dense modules, so indexes of other models stay valid.
         """
         fields: dict[str, Any] = {
             "weights_sha256": _sha256(*self.weights),
