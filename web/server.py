@@ -154,7 +154,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         super().handle_exit(sig, frame)
 
     def handle_quit(self, sig: int, frame: object) -> None:
-        """Stop immediately. A worker that is still starting stops afterwards, because an interrupted start would fail."""
+        """Stop immediately. If the worker is starting, stop afterwards, because an interrupted start would fail."""
         if self.booted:
             super().handle_quit(sig, frame)
         self.alive = False
