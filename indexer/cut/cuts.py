@@ -124,7 +124,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def min_tokens(text: str) -> int:
-    """Return the minimum number of tokens to assume for a text: some tokenizers make one token of any long word."""
+    """Return the least number of tokens to count for a text. Some tokenizers turn any long word into one token."""
     return len(text.strip()) // _MAX_CHARACTERS_PER_TOKEN
 
 

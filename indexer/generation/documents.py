@@ -198,7 +198,7 @@ class Database:
             return connection.execute(query, values).fetchall()
 
     def link_texts(self, condition: str = "TRUE", *values: Any) -> list[Any]:
-        """Return (page, target, text) of the links that meet an SQL condition. Files of earlier versions have none."""
+        """Return (page, target, text) of the links that meet an SQL condition. Old files have no link texts."""
         query = f"SELECT url, target, text FROM link_texts JOIN documents ON id = document WHERE {condition}"  # noqa: S608
         return self.rows(query, *values) if self._has_link_texts else []
 
@@ -375,7 +375,7 @@ def _sql(conditions: Iterable[Condition], values: list[str]) -> str:
 
 
 def section_text(row: int, chunks: Iterable[Sequence[Any]], where: Path | str) -> SectionText:
-    """Return the section that contains a chunk. If the chunk is missing, raise IndexCorrupt, which names `where`.
+    """Return the section that contains a chunk. If the chunk is missing, raise IndexCorrupt with the path `where`.
 
     Args:
         row: row of the chunk.

@@ -60,7 +60,7 @@ class Edition(NamedTuple):
 
 
 def learn_versions(documents: Iterable[tuple[str, str, str, int]]) -> dict[str, tuple[str, str]]:
-    """Return the `Versions` of documents, which are (source, address, title, similarity hash of the first chunk)."""
+    """Learn `Versions` from documents, passed as (source, address, title, similarity hash of the first chunk)."""
     sources: defaultdict[str, list[tuple[str, str, int]]] = defaultdict(list)
     for source, url, title, signature in documents:
         sources[source].append((url, title, signature))

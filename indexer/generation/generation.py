@@ -30,7 +30,7 @@ Scores = npt.NDArray[np.float32]
 
 
 class Generation:
-    """An open generation. Threads may share it, forked processes may not. Its folder may be deleted while open."""
+    """An open generation, whose folder may be deleted. Threads may share it, but forked processes may not."""
 
     names: Sequence[str] = ()
 
@@ -152,7 +152,7 @@ class JointGeneration(Generation):
     """
 
     def __init__(self, generations: Mapping[str, Generation]) -> None:
-        """Join the generations of several collections, by collection name. Raises as `LexicalReader` does."""
+        """Join the generations of several collections; keys are collection names. Raises as `LexicalReader` does."""
         self.names, self._members = list(generations), list(generations.values())
         counts = [each.manifest.counts for each in self._members]
         self._starts = np.cumsum([0, *(each.chunks for each in counts)])
@@ -171,7 +171,7 @@ class JointGeneration(Generation):
             for number, better in each.twins.items()
         }
         self.lexical = JointReader([each.lexical for each in self._members])
-        # Not None if all generations have tokens. `score_tokens` does not use this reader, but one for each generation.
+        # Callers only test whether this is None, because `score_tokens` uses the tokens of each generation.
         self.tokens = self._members[0].tokens if all(each.tokens for each in self._members) else None
         self.read_query = self.lexical.read
         self.terms_take_long = self.lexical.count >= MANY_CHUNKS
@@ -231,7 +231,7 @@ class JointGeneration(Generation):
         return editions
 
     def _split_numbers(self, numbers: Sequence[int]) -> Iterator[tuple[Generation, int, list[int]]]:
-        """Yield each generation, the joint number of its first document, and the local numbers of its documents."""
+        """Yield each generation, the joint number of its first document, and local numbers of its documents."""
         for each, (first, end) in zip(self._members, pairwise(self._numbers.tolist()), strict=True):
             yield each, first, [number - first for number in numbers if first <= number < end]
 

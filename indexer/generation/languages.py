@@ -1,4 +1,4 @@
-"""Estimate whether a model knows the languages of a generation, by the pieces into which it splits their words."""
+"""Estimate whether a model knows the languages of a generation, by the way it splits their words into pieces."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -39,7 +39,7 @@ LanguageSamples = Iterable[tuple[str | None, int, Sequence[str]]]
 def measure_languages(
     samples: LanguageSamples, count_broken: Callable[[Sequence[str]], tuple[int, int]]
 ) -> list[Spoken]:
-    """Return each language with its share of broken pieces. Pass `Embedder.count_broken` to count them."""
+    """Return each language with the share of word pieces that the model lacks. Pass `Embedder.count_broken`."""
     counts = [(language, passages, count_broken(texts)) for language, passages, texts in samples]
     return [Spoken(each, passages, round(broken / max(1, pieces), 3)) for each, passages, (broken, pieces) in counts]
 

@@ -72,7 +72,7 @@ class _Crawl(TypedDict, total=False):
 
 
 class _Settings(TypedDict, total=False):
-    """The settings of a build that later builds read."""
+    """Settings of a build that are stored for later builds."""
 
     crawl: _Crawl
     chunk: dict[str, Any]

@@ -49,12 +49,12 @@ class RowSet:
         ends = np.fromiter(chain.from_iterable(ranges), dtype=np.int64).reshape(-1, 2)
         if len(ends) and (ends.min() < 0 or ends.max() > total or (ends[:, 0] > ends[:, 1]).any()):
             raise ValueError(f"a range of rows is not between 0 and {total}")
-        # at each row, ranges that start minus ranges that end; the cumulative sum is the number of ranges with the row
+        # number of ranges that start at a row minus those that end; the cumulative sum counts the ranges with the row
         steps = np.bincount(ends[:, 0], minlength=total + 1) - np.bincount(ends[:, 1], minlength=total + 1)
         return cls(np.cumsum(steps[:total]) > 0)
 
     def rows(self) -> npt.NDArray[np.int64]:
-        """Return the rows in ascending order, a read-only array, int64 (count,). Short arrays are cached."""
+        """Return the rows as a read-only array in ascending order, int64 (count,). Short arrays are cached."""
         if self._rows is not None:
             return self._rows
         rows = np.flatnonzero(np.unpackbits(self.mask, count=self.total, bitorder="little"))

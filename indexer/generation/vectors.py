@@ -76,7 +76,7 @@ class VectorWriter:
         self._store.add(np.ascontiguousarray(vectors, dtype=np.float32))
 
     def read(self, rows: Rows) -> Vectors:
-        """Return added vectors by row, float32 (n, dimension), rounded to float16."""
+        """Return the vectors added at these rows, rounded to float16, as float32 (n, dimension)."""
         return self._store.reconstruct_batch(rows)  # type: ignore[no-any-return]
 
     def write(self, path: Path) -> None:
@@ -146,7 +146,7 @@ class VectorReader:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a file. Verify its checksum first, because FAISS may crash on a damaged file. Raises IndexCorrupt."""
+        """Open a file. Callers must verify its checksum: FAISS may crash on damaged files. Raises IndexCorrupt."""
         try:
             index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except (RuntimeError, MemoryError) as error:

@@ -95,7 +95,7 @@ class GenerationWriter:
         """Complete all files. Return the size and checksum of each file by name.
 
         Raises:
-            VectorError: the number of vectors, or of passages with tokens, is not the number of chunks.
+            VectorError: the number of chunks differs from the number of vectors, or of passages with tokens.
             OSError, sqlite3.Error: the disk is full or failing.
         """
         if self.vectors.count != self.documents.chunks:

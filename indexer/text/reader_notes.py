@@ -9,7 +9,7 @@ _notes: dict[str, None] = {}
 
 
 def add(note: str) -> None:
-    """Add a note on the document that is being parsed. Ignore it if there are `MAX_NOTES` different notes."""
+    """Add a note on the document that is being parsed. Ignore it if there are already `MAX_NOTES` others."""
     if len(_notes) < MAX_NOTES:
         _notes[note] = None
 

@@ -253,7 +253,7 @@ def _analyzer(token_filter: tantivy.Filter) -> tantivy.TextAnalyzer:
 
 
 def _by_language(make: Callable[..., Value]) -> dict[str, Cache[str, Value]]:
-    """Return a cache of `make` for each language. All caches together have at most 65,536 entries."""
+    """Return a cache of results of `make` for each language. Together, the caches have at most 65,536 entries."""
     family: list[Cache[str, Value]] = []
     return {language: Cache(1 << 16, partial(make, language=language), family) for language in STEMMERS}
 

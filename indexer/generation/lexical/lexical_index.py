@@ -80,7 +80,7 @@ class LexicalReader:
         self._terms_among = Cache[Filter, dict[str, bool]](_FILTER_CACHE, lambda filter: {})
 
     def _open(self, folders: Sequence[Path], languages: Sequence[str]) -> None:
-        """Open several folders as one index, with common word statistics."""
+        """Open several folders as one index, which has the word statistics of all."""
         self.folder = folder = folders[0]
         searcher, self._schema, self._segments = _open_folders(folders)
         self._search = guarded(folder, searcher.search)
@@ -112,7 +112,7 @@ class LexicalReader:
             query: the text that the user typed.
             synonyms: see `Synonyms`.
             is_word: returns whether a word that is not in the index is spelled correctly.
-            filter: conditions on documents. Words that occur only in other documents are unknown.
+            filter: conditions on documents. Words that occur only in excluded documents are unknown.
         """
         is_known = self._frequency if filter is None else partial(self.is_known, filter)
 
@@ -159,7 +159,7 @@ class LexicalReader:
         """Find the k best chunks for a query.
 
         Args:
-            query: chunks match all its required clauses, or any word if it has none, and no excluded clause.
+            query: results match all its required clauses (if it has none, any of its words) and no excluded clause.
             k: maximum number of chunks.
             filter: conditions on documents.
             allowed: rows of the documents that the filter allows; required with a filter.

@@ -35,7 +35,7 @@ _NAME = re.compile(r"(?<![\w-])\w++(?:(?:[.-]|::|->)\w++)+")
 
 
 class ParsedQuery(NamedTuple):
-    """A query split into optional words, required phrases and excluded parts. `meaning` is all but excluded parts."""
+    """The optional words, required phrases and excluded parts of a query. `meaning` is the query without the latter."""
 
     words: str
     required: tuple[str, ...]
@@ -91,7 +91,7 @@ Readings = tuple[Terms, ...]  # the terms of a phrase in each language, without 
 
 
 class Clause(NamedTuple):
-    """A required or excluded word or phrase. It matches if any of its `readings` does. Phrases have no `rules`."""
+    """A required or excluded word or phrase. `readings` has its terms in each language. Only words have `rules`."""
 
     readings: Readings
     text: str
@@ -421,7 +421,7 @@ def _rules_of(words: Iterable[str], languages: Languages) -> Rules:
 def _distinctive_words(
     typed: Sequence[str], passages: Passages, text: str, *, or_stop_words: bool
 ) -> tuple[dict[str, bool], list[Sequence[str]]]:
-    """Map each distinctive word to whether it may be corrected. Also return the distinctive pairs.
+    """Return the distinctive words, each with whether it may be corrected, and the distinctive pairs.
 
     If no word is distinctive and `or_stop_words` is true, all words count as distinctive.
     """

@@ -37,7 +37,7 @@ _MIN_NEARNESS_SHARE = 0.9
 
 
 def error_lines(text: str) -> str:
-    """Return the main lines with errors of a pasted traceback or log. Return any other text unchanged.
+    """Return the most important error lines of a pasted traceback or log. Return any other text unchanged.
 
     If any lines name a cause, return only the last of these. Otherwise return the diagnostics of a compiler, in order.
     Otherwise return lines with error codes, or else all lines that name errors, last line first, without repetitions.

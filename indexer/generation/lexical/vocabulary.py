@@ -123,7 +123,7 @@ class Vocabulary:
         """Return up to three corrections of a word that is not in the index, the likeliest first.
 
         They are sorted by the number of edits, then by the number of passages. An edit inserts, deletes or replaces a
-        letter, or exchanges two neighbours. A word of 4 to 7 letters may have one edit, and a longer word two. Words
+        letter, or exchanges two adjacent ones. A word of 4 to 7 letters may have one edit, and a longer word two. Words
         with digits or symbols are not corrected.
         """
         if not _is_word(word := fold(word)):
@@ -252,7 +252,7 @@ class HeadingWriter:
         self._document_names: set[str] = set()
 
     def add(self, row: int, document: str, title: str, section: str) -> None:
-        """Add the title of a chunk, and the last heading in `section`, its heading path."""
+        """Add the title of a chunk, and the last heading of its heading path, which is `section`."""
         if document != self._document:
             self._document = document
             self._document_names.clear()
@@ -342,7 +342,7 @@ class Headings:
         low = int.from_bytes(begun[:2].ljust(2, b"\0"), "big")
         high = low if len(begun) > 1 else low | 0xFF
         places = places[np.searchsorted(keys, np.uint16(low)) : np.searchsorted(keys, np.uint16(high), side="right")]
-        for offset, byte in enumerate(begun[2:], 2):  # no match crosses the line feed after a heading
+        for offset, byte in enumerate(begun[2:], 2):  # stays in bounds, because no match crosses a line feed
             places = places[self._folded[places + offset] == byte]
         return places
 
