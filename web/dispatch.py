@@ -102,7 +102,7 @@ class _RoundRobinQueue:
             queue.append(job)
 
     def take(self) -> _Job:
-        """Remove and return the next job. Its name is served again only after all other names."""
+        """Remove and return the next job. Callers are served in rotation, so that one does not delay the others."""
         name, queue = next(iter(self._queues.items()))
         job = queue.take() if isinstance(queue, _RoundRobinQueue) else queue.popleft()
         del self._queues[name]

@@ -22,7 +22,7 @@ from gunicorn.systemd import sd_notify
 from rag.errors import SettingsError
 
 COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-PRIVATE = ("http.target", "http.url", "net.peer.ip", "net.peer.port", "client.address", "url.query")  # hidden
+PRIVATE = ("http.target", "http.url", "net.peer.ip", "net.peer.port", "client.address", "url.query")  # cleared in spans
 FIELDS = "fields"
 _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 _STDERR = 2
