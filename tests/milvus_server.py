@@ -11,6 +11,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_port
+
 # The fork server imports the slow module once, and each server process is forked from it.
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["milvus_lite.adapter.grpc.server"])
@@ -29,8 +31,7 @@ class MilvusServer:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = int(free.getsockname()[1])
+        self.port = free_port()
         self._process: ForkServerProcess | None = None
         self.start()
 

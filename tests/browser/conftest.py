@@ -1,13 +1,14 @@
 import shutil
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from tests.web.running import running
 from web.app import create_app
 
+expect.set_options(timeout=30_000)  # ms
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
     "--no-sandbox",
@@ -50,7 +51,7 @@ def server(retriever, settings):
 @pytest.fixture
 def context(browser, server):
     context = browser.new_context(base_url=server)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(60_000)
     yield context
     context.close()
 

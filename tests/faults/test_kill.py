@@ -153,17 +153,20 @@ def test_a_stopped_build_frees_the_lock(index: Path, world: World, sent: signal.
         "rebuild(Path(sys.argv[1]), *sys.argv[2:])\n"
     )
     old = live(index)
-    child = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", script, str(index), *world.sources],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd=ROOT,
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == b"embedding\n"
-    child.send_signal(sent)
-    child.communicate(timeout=20)
+    ) as child:
+        assert child.stdout is not None
+        try:
+            assert child.stdout.readline() == b"embedding\n"
+            child.send_signal(sent)
+            child.communicate(timeout=120)
+        finally:
+            child.kill()
     assert child.returncode != 0
     assert live(index) == old
     assert rebuild(index, *world.sources) != old.generation

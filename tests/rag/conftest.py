@@ -53,7 +53,7 @@ def live(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveRetriever]
     retriever.close()
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 30) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition never came true"

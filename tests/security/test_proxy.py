@@ -12,8 +12,9 @@ import httpx
 import pytest
 
 from rag.access import KeyFile
+from tests.ports import free_port
 from tests.web.running import NEEDS_NGINX, nginx
-from tests.web.test_server import DEADLINE_S, ROOT, Running, free_port, until
+from tests.web.test_server import DEADLINE_S, ROOT, Running, until
 
 pytestmark = NEEDS_NGINX
 HOSTILE = 2000

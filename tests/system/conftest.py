@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.web.test_server import free_port
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
@@ -78,7 +78,10 @@ def serving(index: Path, *flags: str, python: str | Path = sys.executable) -> It
             yield url
         finally:
             process.terminate()
-            process.wait(timeout=60)
+            try:
+                process.wait(timeout=120)
+            finally:
+                process.kill()
             assert process.returncode == 0, read()
             assert "Traceback" not in read()
 

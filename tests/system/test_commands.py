@@ -21,8 +21,8 @@ import pytest
 
 from embedder.config import EmbedderConfig, default_folder
 from embedder.engines.plan import Plan
+from tests.ports import free_port
 from tests.system.conftest import ROOT, request, run, serving, wait_for, write_pages
-from tests.web.test_server import free_port
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]
 

@@ -58,7 +58,10 @@ def nginx(configuration: Path, answers: Callable[[], bool]) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        try:
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
 
 
 @contextmanager

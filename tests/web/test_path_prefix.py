@@ -9,9 +9,9 @@ from flask.testing import FlaskClient
 from rag import Client
 from rag.errors import SettingsError
 from rag.settings import Settings
+from tests.ports import free_port
 from tests.web.fakes import FakeJobs, FakeRetriever, make_hit
 from tests.web.running import NEEDS_NGINX, nginx, running
-from tests.web.test_server import free_port
 from web.app import create_app
 
 ADDRESS = re.compile(r'(?:href|src|action|data-api)="(/[^"]*)"')

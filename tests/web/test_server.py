@@ -12,17 +12,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.ports import free_port
 from web.dispatch import SEARCH_THREADS
 from web.server import MAX_ACCEPTS, Worker
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 POST = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
 ROOT = Path(__file__).parents[2]
 
@@ -32,11 +33,6 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < end, "gave up waiting"
         threading.Event().wait(0.02)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def spawn(port: int, folder: Path, *options: int) -> subprocess.Popen[str]:
@@ -52,7 +48,11 @@ class Running:
         self.port = free_port()
         self.process = spawn(self.port, folder, *options)
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=DEADLINE_S, trust_env=False)
-        until(self._answers)
+        try:
+            until(self._answers)
+        except BaseException:
+            self.kill()
+            raise
 
     def _answers(self) -> bool:
         assert self.process.poll() is None, self.process.communicate()
@@ -89,18 +89,28 @@ class Running:
     def stop(self) -> tuple[int, str]:
         self.http.close()
         self.process.send_signal(signal.SIGTERM)
-        _, errors = self.process.communicate(timeout=DEADLINE_S)
+        try:
+            _, errors = self.process.communicate(timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
         return self.process.returncode, errors
+
+    def kill(self) -> None:
+        """End a server that has failed a test, or it would fail the next one too."""
+        self.http.close()
+        if self.process.poll() is None:
+            for pid in (self.process.pid, *self.workers()):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.process.communicate(timeout=DEADLINE_S)
 
 
 @pytest.fixture
 def running(tmp_path):
     server = Running(tmp_path)
     yield server
-    if server.process.poll() is None:
-        server.process.kill()
-        server.process.communicate(timeout=DEADLINE_S)
-    server.http.close()
+    server.kill()
 
 
 def test_life_of_a_server(running):

@@ -45,7 +45,7 @@ def test_answers_that_do_not_end(site: Site, head: bytes, part: bytes, seconds: 
     began = time.monotonic()
     with pytest.raises(FetchError, match=why):
         get(site, limits=CrawlLimits(allow_private=True, timeout=0.4 if seconds else 5, max_bytes=10_000))
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 15
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 404, 403, 410, 304])
@@ -92,7 +92,7 @@ def test_abort_wakes_a_fetch_that_waits(site: Site, is_silent: bool) -> None:
             assert not waiting.done()
         fetcher.abort()
         with pytest.raises(FetchError):
-            waiting.result(5)
+            waiting.result(15)
 
 
 def test_delay_and_retry_after_space_the_requests(site: Site) -> None:
@@ -102,10 +102,10 @@ def test_delay_and_retry_after_space_the_requests(site: Site) -> None:
         for _ in range(4):
             fetcher.get(f"{site.url}/x")
         assert time.monotonic() - began >= 0.3
-    busy_once(site, "1")
+    busy_once(site, "3")
     began = time.monotonic()
-    assert get(site, limits=CrawlLimits(allow_private=True, timeout=0.7)) == b"well", "no time of the page"
-    assert time.monotonic() - began >= 1
+    assert get(site, limits=CrawlLimits(allow_private=True, timeout=2.9)) == b"well", "no time of the page"
+    assert time.monotonic() - began >= 3
 
 
 def test_a_site_that_asks_for_an_hour_is_left_alone_at_once(site: Site) -> None:

@@ -84,7 +84,7 @@ def test_a_port_that_never_answers_and_one_that_is_closed(caplog):
         start = time.monotonic()
         with pytest.raises(StoreUnreachable, match="in time"):
             MilvusStore(address, seconds_left=lambda: 0.2).live_id()
-        assert time.monotonic() - start < 10  # far from the minutes that it would be without an end
+        assert time.monotonic() - start < 60  # far from the minutes that it would be without an end
     with pytest.raises(StoreUnreachable, match=rf"{address} .*check the address") as caught:
         MilvusStore(address, token=TOKEN).live_id()
     assert "a-secret" not in str(caught.value) + caplog.text
