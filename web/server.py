@@ -172,12 +172,8 @@ def _backlog(listener: socket.socket) -> int:
     return int(struct.unpack_from("I", listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28), 24)[0])
 
 
-def _block_stop_signals() -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
-
-
-def _unblock_stop_signals() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+_block_stop_signals = partial(signal.pthread_sigmask, signal.SIG_BLOCK, _STOP_SIGNALS)
+_unblock_stop_signals = partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, _STOP_SIGNALS)
 
 
 class Server(BaseApplication):  # type: ignore[misc]

@@ -179,6 +179,7 @@ def mcp(settings: Settings, *, server: str | None) -> None:
     except ModuleNotFoundError as error:
         raise SettingsError("mcp is not installed: pip install 'pilotlight[mcp]'") from error
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that reads standard input cannot be interrupted
     with ExitStack() as stack:
         if server is not None:
             from rag.client import Client

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -312,6 +314,23 @@ def asked(target: Any, work: Callable[[Client], Awaitable[Any]], mode: Any = "au
 def over_stdio(url: str, **environ: str) -> StdioServerParameters:
     arguments = ["-m", "rag.commands.cli", "mcp", "--server", url]
     return StdioServerParameters(command=sys.executable, args=arguments, env={**os.environ, **environ})
+
+
+def test_an_interrupt_ends_a_server_that_waits_for_its_client():
+    first = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": first}
+    target = over_stdio("http://127.0.0.1:9")
+    line = [target.command, *target.args]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            print(json.dumps(message), file=process.stdin, flush=True)
+            assert process.stdout.readline().startswith("{")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(120) == -signal.SIGINT
+        finally:
+            process.kill()
 
 
 async def use(client: Client) -> tuple[Any, Any, Any]:
