@@ -1,27 +1,27 @@
-"""Claims: the facts and content words of a sentence, and the one place of the passages that has them together.
+"""Claims: the facts and content words of a sentence, and whether the facts are with the same words in passages.
 
-A place is a row, a list item, or a few adjacent sentences, with its headings. If a claim combines facts from several
-places, no single place has all of them.
+If a part of a passage has the words next to a fact, but a different fact of the same kind, the claim is altered.
 """
 
 import re
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
-from itertools import chain
-from math import inf, log
-from operator import attrgetter
+from itertools import chain, pairwise
+from math import log
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from indexer.generation.lexical.analysis import STOP_WORDS
-from rag.answer.evidence import MAX_MISSING, Evidence, Term, Unit, read_numbers, read_terms
+from rag.answer.evidence import CAPITALISING, MAX_MISSING, Evidence, Part, Term, is_derived, read_facts, read_terms
 from rag.answer.sentences import Sentence
 
 FACT_WEIGHT = 2 * MAX_MISSING
 _MIN_WORDS, _MIN_STOP_WORDS, _MIN_COVERAGE = 4, 2, 0.2  # words, stop words, share of the words
-_MIN_CLAUSE_WORDS, _MAX_CLAUSES = 2, 20
+_NEAR = 4  # words and facts on each side of a fact
 _CODE = re.compile(
     r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"  # addresses
+    r"|(?<![\w-])[A-Z]\w*+(?:-[A-Z\d]\w*+)++"
     r"|(?<![\w/.])[~.]?/[\w.][\w./+-]*\w|(?<!\w)--?[A-Za-z][\w-]*+|(?<!\w)%\w++"  # paths, options and formats
     r"|(?<![\w.])[A-Za-z_]{2,64}+[.=][A-Za-z_]{2,64}"
 )
@@ -29,10 +29,6 @@ _NAME = re.compile(r"(?<=\w)[A-Z_]", re.ASCII)  # CamelCase, snake_case, ABC
 _WORD = re.compile(r"\w+")
 _SENTENCE_START = '\n!?:;…(•|#>-–—"“„«'
 _LIST_MARK = re.compile(r"\s*\d{1,3}[.)]\s*")
-_CLAUSE_END = re.compile(r"[,;:—|]|\s\(|(?<!\()\)")
-_LIST = re.compile(r"\W*+(?:(?<=,\s)|\w{1,3}\s)\W*")  # X, Y and Z
-_CAPITALISING = frozenset({"de", "lb"})
-_cost_of = attrgetter("cost")
 
 
 class PassageWords:
@@ -40,16 +36,17 @@ class PassageWords:
 
     def __init__(self, passages: Sequence[Evidence]) -> None:
         """Take the passages."""
-        units = [unit for each in passages for unit in each.units]
-        counts = Counter(chain.from_iterable(unit.keys for unit in units))
-        headings = Counter(chain.from_iterable(each.heading for each in passages))
-        total = 1 + len(units)
-        self.weights = {key: log(total / count, total) / max(1, headings[key]) for key, count in counts.items()}
-        self.keys = frozenset(self.weights)
-        self.labels = frozenset(chain.from_iterable(unit.label for unit in units))
-        self.names = frozenset(chain.from_iterable(each.names for each in passages)).difference(
-            chain.from_iterable(each.plain_words for each in passages)
-        )
+        counts, total = Counter[str](), 1 + sum(len(each.parts) for each in passages)
+        for each in passages:
+            counts.update({key: len(places) for key, places in each.places.items()})
+        self.weights = {key: log(total / count, total) for key, count in counts.items()}
+        self.keys = frozenset(self.weights).union(*(each.heading for each in passages))
+        self.labels = frozenset(chain.from_iterable(unit.label for each in passages for unit in each.units))
+        self.names = frozenset(chain.from_iterable(name for each in passages for name in each.names))
+
+    def weight(self, item: "Item") -> float:
+        """Return the weight of a fact, or of the keys of a word."""
+        return FACT_WEIGHT if item.kind else sum(self.weights.get(key, 0.0) for key in item.keys)
 
 
 class Item(NamedTuple):
@@ -58,128 +55,131 @@ class Item(NamedTuple):
     start: int
     end: int
     keys: frozenset[str]
-    is_fact: bool
-
-
-class Placement(NamedTuple):
-    """The place in passages that has most of a claim, with the cost and the keys of the parts that it lacks."""
-
-    cost: float
-    missing: frozenset[str] = frozenset()
-    passage: Evidence | None = None
-    unit: Unit | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        """True if the place has all facts and nearly all words."""
-        return self.cost <= MAX_MISSING
+    kind: str = ""
 
 
 class Claim:
     """The code, addresses, numbers and names of a sentence, and its content words."""
 
-    def __init__(self, sentence: Sentence, language: str | None, proved: Collection[str]) -> None:
-        """Take the sentence, the language of its passages, and the keys that need no proof."""
+    def __init__(
+        self, sentence: Sentence, language: str | None, proved: Collection[str], vocabulary: "PassageWords"
+    ) -> None:
+        """Take the sentence, the language and words of its passages, and the keys that need no proof."""
         prose, start = sentence.prose, sentence.start
         code = [Term(piece.text, piece.start, "") for piece in sentence.code if any(map(str.isalnum, piece.text))]
         code += [Term(match[0], start + match.start(), "") for match in _CODE.finditer(prose)]
         prose = _CODE.sub(lambda match: " " * len(match[0]), prose)
         terms = read_terms(prose, language)
         content = [term for term in terms if not term.is_stop]
-        name_terms = {term for term in content if _is_fact(term, prose, language) and term.key not in proved}
+        name_terms = {
+            term
+            for term in content
+            if (_is_fact(term, prose, language) or (term.key in vocabulary.names and term.text[0].isupper()))
+            and term.key not in proved
+        }
         self.facts = code + [term._replace(start=start + term.start) for term in content if term in name_terms]
         self._stop_words = len(terms) - len(content)
-        self._numbers = read_numbers(content)
-        self._prose, self._start = prose, start
-        self._capitals = frozenset(
-            term.key for term in content if term.text[0].isupper() and language not in _CAPITALISING
-        )
-        items = [Item(term.start, term.end, frozenset([term.key]), term in name_terms) for term in content]
+        self._after = {start + first.start: second.key for first, second in pairwise(content)}
+        self._start = start
+        facts = read_facts(prose, [term for term in content if term in name_terms], vocabulary.names, language)
+        known = {term for _, words in facts for term in words}
+        facts += [("name" if term.key in vocabulary.labels else "", [term]) for term in content if term not in known]
+        items = [
+            Item(words[0].start, words[-1].end, frozenset(term.key for term in words), kind) for kind, words in facts
+        ]
         for each in code:
             words = read_terms(" ".join(_WORD.findall(each.text)), language)
             keys = frozenset(term.key for term in words if not term.is_stop)
-            items.append(Item(each.start - start, each.end - start, keys, is_fact=True))
-        self._items = sorted(items, key=attrgetter("start"))
+            items.append(Item(each.start - start, each.end - start, keys, "code"))
+        self.items = sorted(items, key=attrgetter("start"))
 
     @cached_property
     def keys(self) -> frozenset[str]:
         """The keys of its words, and of those within code."""
-        return frozenset[str]().union(*(item.keys for item in self._items))
+        return frozenset[str]().union(*(item.keys for item in self.items))
 
     def drop_derived(self, passages: Sequence[Evidence]) -> None:
-        """Drop spelled-out numbers of things that the passages do not count, such as "two" in "two tools"."""
+        """Drop numbers that follow from others, and spelled-out numbers of things that the passages do not count."""
         counted = frozenset[str]().union(*(each.counted for each in passages))
-        after = {number.key: number.after[:1] for number in self._numbers}
-        names = [fact for fact in self.facts if fact.is_number and not fact.text[0].isdigit()]
-        for fact in names:
-            if counted.isdisjoint(after[fact.key]):
+        numbers = [fact for fact in self.facts if fact.is_number]
+        claimed = {float(fact.key) for fact in numbers}
+        units = defaultdict[float, list[int]](list)
+        for value, unit in chain.from_iterable(each.quantities for each in passages):
+            units[value].append(id(unit))
+        for fact in numbers:
+            is_uncounted = not fact.text[0].isdigit() and self._after.get(fact.start) not in counted
+            is_there = any(each.has_name(fact) for each in passages)
+            if is_uncounted or (not is_there and is_derived(float(fact.key), units, claimed)):
                 self.facts.remove(fact)
-                self._items = [item for item in self._items if item.start != fact.start - self._start]
-
-    def facts_with(self, keys: frozenset[str]) -> list[Term]:
-        """Return the facts that have at least one of the keys."""
-        starts = {self._start + item.start for item in self._items if not item.keys.isdisjoint(keys)}
-        return [fact for fact in self.facts if fact.start in starts]
+                self.items = [item for item in self.items if item.start != fact.start - self._start]
 
     def is_foreign(self, passage_keys: frozenset[str]) -> bool:
         """Return whether the claim has hardly a word of the passages, although its stop words are in their language."""
         is_comparable = len(self.keys) >= _MIN_WORDS and self._stop_words >= _MIN_STOP_WORDS
         return is_comparable and len(self.keys & passage_keys) < _MIN_COVERAGE * len(self.keys)
 
-    def can_add_name(self, reading: Placement) -> bool:
-        """Return whether a place has most of the claim and no other name, so that an unknown name may be right."""
-        if not reading.is_whole or reading.unit is None:
-            return False
-        return 2 * len(self.keys & reading.unit.window) >= len(self.keys) and reading.unit.names <= self.keys
+    def can_add_name(self, passage: Evidence, part: Part) -> bool:
+        """Return whether a sentence has most of the claim and no other name, so that an unknown name may be right."""
+        parts = [each for each in passage.parts if each.unit is part.unit]
+        keys = self.keys & frozenset(chain.from_iterable(each.keys for each in parts))
+        return 2 * len(keys) >= len(self.keys) and all(
+            name <= self.keys for each in parts for name in each.facts.get("name", ())
+        )
 
-    def read(self, passages: Sequence[Evidence], vocabulary: PassageWords, passage_keys: frozenset[str]) -> Placement:
-        """Find the place with most words of the claim. If it lacks some, return that of the worst clause."""
-        items = [item for item in self._items if not item.keys.isdisjoint(passage_keys)]
-        reading = self._read(items, passages, vocabulary, passage_keys)
-        if reading.is_whole:
-            return reading
-        clauses = self._clauses(items)
-        return max((self._read(clause, passages, vocabulary, passage_keys) for clause in clauses), key=_cost_of)
+    def missing(self, passage: Evidence, vocabulary: PassageWords) -> float:
+        """Return the weight of the words and facts that a passage does not have, but another one."""
+        items = [item for item in self.items if not item.keys.isdisjoint(vocabulary.keys)]
+        return sum(vocabulary.weight(item) for item in items if item.keys.isdisjoint(passage.keys))
 
-    def _read(
-        self,
-        items: Sequence[Item],
-        passages: Sequence[Evidence],
-        vocabulary: PassageWords,
-        passage_keys: frozenset[str],
-    ) -> Placement:
-        """Return the place with most of these items."""
-        weights, names = vocabulary.weights, vocabulary.names & self._capitals | vocabulary.labels
-        costs: list[tuple[frozenset[str], float]] = []
-        for item in items:
-            keys = item.keys & passage_keys
-            is_fact = item.is_fact or not names.isdisjoint(keys)
-            costs.append((keys, FACT_WEIGHT if is_fact else sum(weights.get(key, 0.0) for key in keys)))
-        keys = frozenset[str]().union(*(each for each, _ in costs))
-        best, overlap = Placement(inf if keys else 0.0), 0
-        for passage in passages if keys else ():
-            wrong = passage.misplaced([number for number in self._numbers if number.key in keys], self.keys, weights)
-            for unit in passage.units:
-                missing = keys - unit.window
-                cost = sum(cost for each, cost in costs if not each.isdisjoint(missing)) if missing else 0.0
-                cost += FACT_WEIGHT * len(wrong)
-                if cost < best.cost or (cost == best.cost and len(keys & unit.keys) > overlap):
-                    best, overlap = Placement(cost, missing | wrong, passage, unit), len(keys & unit.keys)
-        return best
+    def misplaced(
+        self, passages: Sequence[Evidence], vocabulary: PassageWords
+    ) -> tuple[Item, Evidence, Part | None] | None:
+        """Find a fact that is in no part with the words next to it; return the passage and part that have them."""
+        for item in self.items:
+            if item.kind == "name" and _is_stitched(item.keys & vocabulary.keys, passages):
+                return item, passages[0], None
+        for index, item in enumerate(self.items):
+            own = [(each, each.parts[at]) for each in passages for key in item.keys for at in each.places.get(key, ())]
+            near = self.items[max(0, index - _NEAR) : index] + self.items[index + 1 : index + 1 + _NEAR]
+            covers = cover_parts(near, passages, vocabulary) if item.kind and own else []
+            if not covers or covers[0][1] < MAX_MISSING:
+                continue
+            (passage, place), most = covers[0]
+            best = passage.parts[place]
+            claimed = item.keys if best.unit.label and most > FACT_WEIGHT else self.keys
+            words = frozenset(chain.from_iterable(other.keys for other in near if vocabulary.weight(other)))
+            others = words - best.keys
+            if all(others.isdisjoint(part.keys - each.heading) for each, part in own) and not any(
+                most - cover < MAX_MISSING and each.is_bound(item.keys, item.kind, at, claimed)
+                for (each, at), cover in covers
+            ):
+                return item, passage, best
+        return None
 
-    def _clauses(self, items: Sequence[Item]) -> list[list[Item]]:
-        """Split items between the facts of a list, and where a clause with enough words ends."""
-        clauses: list[list[Item]] = [[]]
-        for item in items:
-            clause = clauses[-1]
-            if clause and len(clauses) < _MAX_CLAUSES:
-                between = self._prose[clause[-1].end : item.start]
-                is_listed = clause[-1].is_fact or self._prose[clause[-1].start].isupper()
-                is_list = is_listed and item.is_fact and _LIST.fullmatch(between)
-                if is_list or (len(clause) >= _MIN_CLAUSE_WORDS and _CLAUSE_END.search(between)):
-                    clauses.append([])
-            clauses[-1].append(item)
-        return clauses
+
+def cover_parts(
+    items: Iterable[Item], passages: Sequence[Evidence], vocabulary: PassageWords
+) -> list[tuple[tuple[Evidence, int], float]]:
+    """Return the weights that the parts of passages have of some items, the highest first.
+
+    A fact in the heading of a passage counts for all of its parts, and not at all if all passages have it there.
+    """
+    covers = defaultdict[tuple[Evidence, int], float](float)
+    for item in items:
+        titled = [each for each in passages if item.kind and not item.keys.isdisjoint(each.heading)]
+        for passage in passages if len(titled) < len(passages) else ():
+            places = {at for key in item.keys for at in passage.places.get(key, ())}
+            for at in range(len(passage.parts)) if passage in titled else places:
+                covers[passage, at] += vocabulary.weight(item)
+    return sorted(covers.items(), key=itemgetter(1), reverse=True)
+
+
+def _is_stitched(keys: frozenset[str], passages: Sequence[Evidence]) -> bool:
+    """Return whether words of a name are never together in a name, but each is in another name of several words."""
+    names = [name for each in passages for name in each.names]
+    others = [name for name in names if len(name) > 1]
+    is_together = len(keys) < 2 or any(keys <= name for name in names)
+    return not is_together and all(any(key in name for name in others) for key in keys)
 
 
 def _is_fact(term: Term, prose: str, language: str | None) -> bool:
@@ -194,5 +194,5 @@ def _is_fact(term: Term, prose: str, language: str | None) -> bool:
     is_first = not before or prose[before - 1] in _SENTENCE_START or bool(_LIST_MARK.fullmatch(prose, 0, before))
     is_item = is_first and term.text.isdecimal() and prose[term.end : term.end + 1] in (".", ")")
     is_possessive = prose[term.end : term.end + 2] in ("'s", "’s")
-    is_name = (is_possessive or not is_first) and language not in _CAPITALISING
+    is_name = (is_possessive or not is_first) and language not in CAPITALISING
     return (is_sure or is_name) and not is_item

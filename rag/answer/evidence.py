@@ -2,10 +2,11 @@
 
 import re
 from bisect import bisect_left
+from calendar import month_name
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache, partial
-from itertools import groupby, takewhile
+from itertools import chain, pairwise, zip_longest
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -16,14 +17,16 @@ from rag.query.results import Hit, Span, link_to_text, text_of
 MIN_SAME_WORDS = 0.85  # an altered quotation has at least this share of the words in order
 _DRIFT = 12  # tokens
 MAX_MISSING = 1.0  # the weight of one rare word
-_NEIGHBOURS = 2  # sentences on each side of a sentence
-_NEAR = 4  # words on each side of a number
 _MAX_LINE = 70  # characters
 _BULLETS = ("- ", "* ", "• ", "· ", "– ")
 _STOPS = tuple(".!?:;")
 _UNIT_END = re.compile(
     r"(?<=[.!?])[\"”’)]*+\s++(?=[^\sa-z])|(?<![^\n]{50})\n|\n(?![^\S\n]*+[a-z][^|\n]*(?:\n|$))|\n\n+|(?<=[。！？])"
 )
+_OPTION = re.compile(r"\s+(?=-)|(?<=\s)(-\S+)\s+|\s*=\s*")
+_PART_END = re.compile(r"[,;:()—–|]")
+_NAME_GAP = re.compile(r"\.? (?:of (?:the )?)?|-|['’]s ")
+CAPITALISING = frozenset({"de", "lb"})
 _CELL_END = re.compile(r"\S(?: \||\t| {3})")
 _GAP = "\0"
 _start_of = attrgetter("start")
@@ -45,9 +48,13 @@ _MAX_NUMBER = 10**15
 _NUMERAL = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
 _VERSION = re.compile(r"\b[vV](?=\d+\.\d)")
 _APOSTROPHES, _MAX_CONTRACTION = ("'", "’"), 2
-_MAX_INITIALS = 6
 _WITHIN_NAMES = ("of", "the", "and", "for")
 _ROOT = 4  # characters
+_DAY = 2  # digits
+_YEARS = frozenset(map(float, range(1_000, 2_200)))
+_RATIOS = (1_000, 1_024, 1_000_000, 1_000_000_000)  # of units, such as km and m
+_MONTHS = {TERMS["en"][name][0]: str(number) for number, name in enumerate(month_name) if number}
+_ISO_DATE = re.compile(r"\b\d{4}-(0[1-9]|1[012])-\d\d\b", re.ASCII)
 
 
 class Term(NamedTuple):
@@ -107,6 +114,8 @@ def read_terms(text: str, language: str | None) -> list[Term]:
             is_numeral = _NUMERAL.fullmatch(key) is not None
             is_joined, thousands, rest = False, 0.0, float(key) if is_numeral else value or float(lower in ("a", "one"))
             key = str(value) if value else key
+            if is_numeral and len(word) == _DAY:
+                key = key.lstrip("0") or key  # 03 in a date
         if is_joined:
             first, number = terms.pop(), round(thousands + rest, 6)
             word, start = text[first.start : match.end()], first.start
@@ -123,60 +132,82 @@ def _read_word(word: str, language: str) -> tuple[str, bool, bool]:
     return next(iter(TERMS[rules_for(language)][word]), word), is_plain, is_stop_word(lower, language)
 
 
-def _initials_of(terms: Iterable[Term]) -> Iterator[str]:
-    """Yield the initials of sequences of adjacent capitalised words."""
-    letters = (term.text[0] if term.text[0].isupper() else " " for term in terms if term.text not in _WITHIN_NAMES)
-    for run in "".join(letters).split():
-        for start in range(len(run)):
-            yield from (run[start:stop] for stop in range(start + 2, min(len(run), start + _MAX_INITIALS) + 1))
+def is_derived(value: float, units: Mapping[float, Collection[int]], claimed: Collection[float]) -> bool:
+    """Return whether a number is a sum, a difference or a multiple by a thousand of numbers, given their sentences."""
+    for first in units:
+        if value * first and max(value / first, first / value) in _RATIOS:
+            return True
+        for second in units.keys() & {value - first, first - value, value + first} - {first}:
+            if value not in _YEARS and ({first, second} & {*claimed} or {*units[first]} & {*units[second]}):
+                return True
+    return False
 
 
-class NumberContext(NamedTuple):
-    """A number with the content words before and after it, up to the next numbers."""
-
-    key: str
-    before: Sequence[str]
-    after: Sequence[str]
-
-
-def read_numbers(content: Sequence[Term]) -> list[NumberContext]:
-    """Return the numbers in a sentence with their context; numbers in a row share the words before and after it."""
-    runs = [(is_number, [term.key for term in group]) for is_number, group in groupby(content, _is_numeric)]
-    runs = [(False, []), *runs, (False, [])]
-    places = [at for at, (is_number, _) in enumerate(runs) if is_number]
-    words = [keys for _, keys in runs]
-    return [NumberContext(key, words[at - 1][-_NEAR:], words[at + 1][:_NEAR]) for at in places for key in words[at]]
+def _are_alike(*names: str) -> bool:
+    """Return whether two names begin alike, or one of at most three letters abbreviates the other: St and Saint."""
+    short, long = sorted(names, key=len)
+    if len(short) >= _ROOT or len(long) < _ROOT:
+        return short[:_ROOT] == long[:_ROOT]
+    letters = iter(long.lower())
+    return short[0] == long[0] and all(letter in letters for letter in short.lower())
 
 
 def _is_numeric(term: Term) -> bool:
     return term.key[0].isdigit()
 
 
-class Unit:
-    """A sentence, a row or a list item of a passage."""
+def read_facts(
+    text: str, terms: Sequence[Term], names: Collection[str], language: str | None
+) -> list[tuple[str, list[Term]]]:
+    """Return the kind and words of each number, name and code; the first word is a name if it is in `names`.
 
-    label = frozenset[str]()
-    """Keys of the first cell of a row."""
+    If all nouns of the language have a capital, only several adjacent capitalised words are a name.
+    """
+    facts, run, last = list[tuple[str, list[Term]]](), list[Term](), None
+    for term, following in zip_longest(terms, terms[1:]):
+        is_unit = last is not None and _is_numeric(last) and not term.text[1:3].islower()  # 5 GB
+        is_capital = term.text[0].isupper() and not is_unit
+        is_next = bool(run) and _NAME_GAP.fullmatch(text, run[-1].end, term.start) is not None
+        is_pair = following and following.text[0].isupper() and _NAME_GAP.fullmatch(text, term.end, following.start)
+        if is_capital and is_next:
+            run.append(term)
+        elif is_capital and (is_pair or (language not in CAPITALISING and (last or term.key in names))):
+            run = [term]
+            facts.append(("name", run))
+        else:
+            if _is_numeric(term):
+                if is_next:  # a number follows its noun, as in Article 6
+                    facts.pop()
+                facts.append(("year" if term.is_number and float(term.key) in _YEARS else "number", [term]))
+            elif "_" in term.text:
+                facts.append(("code", [term]))
+            run = []
+        last = term
+    return facts
 
-    def __init__(self, span: Span, kind: str, content: Sequence[Term], keys: frozenset[str]) -> None:
-        """Take the span and kind of the unit, its content words, and their keys with those of words within names."""
-        self.span, self.kind, self.keys, self._content = span, kind, keys, content
-        self.window = keys
-        """Keys of the unit, the sentences around it, its header row or the sentence above its list, its headings."""
 
-    @cached_property
-    def names(self) -> frozenset[str]:
-        """Keys of the capitalised words, except for the first."""
-        return frozenset(term.key for term in self._content[1:] if term.text[0].isupper())
+class Unit(NamedTuple):
+    """A sentence, row or list item, with the keys of its header row or the sentence above its list, and of headings."""
 
-    @cached_property
-    def numbers(self) -> Sequence[NumberContext]:
-        """The numbers with the words around them."""
-        return read_numbers(self._content)
+    number: int
+    span: Span
+    content: Sequence[Term]
+    context: frozenset[str]
+    label: frozenset[str] = frozenset()
+    """The keys of the first cell of a row."""
 
 
-def _is_sentence(unit: Unit) -> bool:
-    return unit.kind == "sentence"
+class Part(NamedTuple):
+    """A row, or a part of a sentence between commas or the like, with its keys and those of its context."""
+
+    unit: Unit
+    keys: frozenset[str]
+    facts: Mapping[str, Sequence[frozenset[str]]]
+    """The keys of each fact, by kind: number, year, name or code."""
+
+    def has_rival(self, kind: str, claimed: Collection[str]) -> bool:
+        """Return whether the part has a fact of a kind that a claim does not have."""
+        return any(fact.isdisjoint(claimed) for fact in self.facts.get(kind, ()))
 
 
 class Match(NamedTuple):
@@ -233,106 +264,133 @@ class Evidence:
     @cached_property
     def units(self) -> Sequence[Unit]:
         """The sentences, rows and list items of the text."""
-        analysed, units = TERMS[rules_for(self.hit.language)], list[Unit]()
-        header = lead = frozenset[str]()
+        units, header, lead = list[Unit](), frozenset[str](), frozenset[str]()
         last, at = "", 0
         for span, kind in self._lines():
             first, at = at, bisect_left(self._terms, span[1], at, key=_start_of)
             content = [term for term in self._terms[first:at] if not term.is_stop]
             if not content:
                 continue
-            keys = frozenset(term.key for term in content)
-            keys = keys.union(*(analysed[term.text] for term in content if not _is_numeric(term)))
-            keys |= {term.text.partition(" ")[0] for term in content if _is_numeric(term)}  # "31" of "31 million"
-            unit = Unit(span, kind, content, keys)
+            keys, label, context = self._keys_of(content), frozenset[str](), frozenset[str]()
             if kind == "row":
                 if last != kind:
                     header = lead if any(key[0].isdigit() or "_" in key for key in keys) else keys
-                unit.window |= header
                 label_end = span[0] + len(_CELL_END.split(self.text[slice(*span)], maxsplit=1)[0]) + 1
-                unit.label = frozenset(term.key for term in content if term.start < label_end)
+                label, context = frozenset(term.key for term in content if term.start < label_end), header
             elif kind == "item":
-                unit.window |= lead
+                context = lead
             else:
                 lead = keys
-                for other in takewhile(_is_sentence, units[: -_NEIGHBOURS - 1 : -1]):
-                    other.window |= keys
-                    unit.window |= other.keys
+            units.append(Unit(len(units), span, content, context | self.heading, label))
             last = kind
-            units.append(unit)
-        for unit in units:
-            unit.window |= self.heading
         return units
 
-    def misplaced(
-        self, numbers: Iterable[NumberContext], claim_keys: Collection[str], weights: Mapping[str, float]
-    ) -> frozenset[str]:
-        """Return the numbers of a claim for which the passage has a different number in the same context."""
-        wrong = set[str]()
-        for number in numbers:
-            around = {*number.before, *number.after}
-            same, rivals = list[float](), [0.0]
-            for other in self._numbers:
-                if other.key == number.key or other.key not in claim_keys:
-                    fit = sum(weights.get(key, 0.0) for key in around.intersection([*other.before, *other.after]))
-                    (same if other.key == number.key else rivals).append(fit)
-            if same and max(rivals) - max(same) > MAX_MISSING:
-                wrong.add(number.key)
-        return frozenset(wrong)
+    def _keys_of(self, terms: Sequence[Term]) -> frozenset[str]:
+        """Return the keys of some terms, of the words within names, and of "31" in "31 million"."""
+        analysed = TERMS[rules_for(self.hit.language)]
+        keys = frozenset(term.text.partition(" ")[0] if _is_numeric(term) else term.key for term in terms)
+        return keys.union(*([term.key] if _is_numeric(term) else analysed[term.text] for term in terms))
 
     @cached_property
-    def _numbers(self) -> Sequence[NumberContext]:
-        return [number for unit in self.units for number in unit.numbers]
+    def proper(self) -> frozenset[str]:
+        """Keys of names: words that always have a capital."""
+        capitalised = frozenset(term.key for term in self._terms if term.text[0].isupper())
+        return capitalised.difference(term.key for term in self._terms if not term.text[0].isupper())
+
+    @cached_property
+    def parts(self) -> Sequence[Part]:
+        """The parts of all sentences and list items, and the rows."""
+        parts = list[Part]()
+        for unit in self.units:
+            for terms in self._split(unit):
+                facts = dict[str, list[frozenset[str]]]()
+                for kind, fact in read_facts(self._all, terms, self.proper, self.hit.language):
+                    facts.setdefault(kind, []).append(self._keys_of(fact))
+                if unit.label:
+                    facts.setdefault("name", []).append(unit.label)
+                parts.append(Part(unit, self._keys_of(terms) | unit.context, facts))
+        return parts
+
+    def _split(self, unit: Unit) -> Iterable[Sequence[Term]]:
+        gaps = [] if unit.label else [(first.end, second.start) for first, second in pairwise(unit.content)]
+        ends = [at for at, gap in enumerate(gaps, 1) if _PART_END.search(self._all, *gap)]
+        return [unit.content[start:end] for start, end in pairwise([0, *ends, len(unit.content)])]
+
+    @cached_property
+    def places(self) -> Mapping[str, Sequence[int]]:
+        """The indexes of the parts with each key, without keys of headings."""
+        places = dict[str, list[int]]()
+        for at, part in enumerate(self.parts):
+            for key in part.keys - part.unit.context:
+                places.setdefault(key, []).append(at)
+        return places
+
+    def is_bound(self, keys: Collection[str], kind: str, at: int, claimed: Collection[str]) -> bool:
+        """Return whether a fact is in a part or nearer to it than its rivals; a number has rivals only in the part."""
+        part = self.parts[at]
+        if not part.keys.isdisjoint(keys):
+            return True
+        if part.has_rival(kind, claimed):
+            return False
+        units = [self.parts[place].unit for key in keys for place in self.places.get(key, ())]
+        distance = min((abs(unit.number - part.unit.number) for unit in units), default=0)
+        return kind == "number" or not any(
+            other.has_rival(kind, claimed)
+            for other in self.parts
+            if abs(other.unit.number - part.unit.number) < distance
+        )
+
+    @cached_property
+    def quantities(self) -> Sequence[tuple[float, Unit]]:
+        """The numbers of the text with their sentences."""
+        return [(float(term.key), unit) for unit in self.units for term in unit.content if term.is_number]
 
     @cached_property
     def counted(self) -> frozenset[str]:
-        """Keys of the words directly after numbers."""
-        return frozenset(number.after[0] for number in self._numbers if number.after)
+        """Keys of the words after numbers."""
+        pairs = chain.from_iterable(pairwise(unit.content) for unit in self.units)
+        return frozenset(second.key for first, second in pairs if _is_numeric(first))
 
     @cached_property
     def heading(self) -> frozenset[str]:
         """Keys of the words of title, section and address, and of the words within names."""
-        analysed = TERMS[rules_for(self.hit.language)]
-        terms = self._terms[bisect_left(self._terms, len(self.text), key=_start_of) :]
-        return frozenset(term.key for term in terms).union(*(analysed[term.text] for term in terms))
+        return self._keys_of(self._terms[bisect_left(self._terms, len(self.text), key=_start_of) :])
 
     @cached_property
     def keys(self) -> frozenset[str]:
         """Keys of all words, and of the words within names such as max_connections."""
-        return self.heading.union(*(unit.keys for unit in self.units))
+        keys = self.heading.union(*(part.keys for part in self.parts))
+        months = {TERMS["en"][month_name[int(month)]][0] for month in _ISO_DATE.findall(self.text)}
+        return keys | months | {_MONTHS[key] for key in keys & _MONTHS.keys()}
 
     @cached_property
-    def names(self) -> frozenset[str]:
-        """Keys of the capitalised words."""
-        return frozenset(term.key for term in self._terms if term.text[0].isupper())
+    def _capitalised(self) -> frozenset[str]:
+        return frozenset(term.text for term in self._terms if term.text[0].isupper())
 
     @cached_property
-    def plain_words(self) -> frozenset[str]:
-        """Keys of the words without a capital."""
-        return frozenset(term.key for term in self._terms if not term.text[0].isupper())
+    def _initials(self) -> str:
+        """The initials of adjacent capitalised words, and a space for each other word."""
+        terms = [term for term in self._terms if term.text not in _WITHIN_NAMES]
+        return "".join(term.text[0] if term.text[0].isupper() else " " for term in terms)
 
     @cached_property
-    def _initials(self) -> frozenset[str]:
-        return frozenset(_initials_of(self._terms))
-
-    @cached_property
-    def _roots(self) -> frozenset[str]:
-        return frozenset(
-            term.text[:_ROOT] for term in self._terms if term.text[0].isupper() and len(term.text) >= _ROOT
-        )
+    def names(self) -> Sequence[frozenset[str]]:
+        """The keys of the words of each name in the text."""
+        return [name for part in self.parts for name in part.facts.get("name", ())]
 
     def has_name(self, name: Term) -> bool:
         """Return whether the passage has a number; or a name, the words it abbreviates, or a name that begins alike."""
         if name.is_number:
             return not self.keys.isdisjoint((name.key, f"{name.key}th", _ORDINALS.get(name.key, name.key)))
-        keys = (name.key, name.key.removesuffix("s"))
-        return not self.keys.isdisjoint(keys) or name.text in self._initials or name.text[:_ROOT] in self._roots
+        is_acronym = len(name.text) > 1 and name.text in self._initials
+        if is_acronym or not self.keys.isdisjoint((name.key, name.key.removesuffix("s"))):
+            return True
+        return any(_are_alike(name.text, word) for word in self._capitalised)
 
     def has_code(self, text: str) -> bool:
-        """Return whether the passage has each word of some code or address."""
-        text = text if "://" in text else text.replace("=", " ")
-        words = text.rstrip("/").removesuffix("()").split()
-        return all(join(tokens_of(word)) in self._joined for word in words)
+        """Return whether the passage has some code or address: each option, and the words between options together."""
+        chunks = [text.rstrip("/")] if "://" in text else _OPTION.split(text.removesuffix("()"))
+        return all(f"{_GAP}{_GAP.join(tokens_of(chunk))}{_GAP}" in self._joined for chunk in chunks if chunk)
 
     def find(self, clauses: Sequence[Sequence[str]]) -> Match | None:
         """Find the clauses of a quotation in order, word for word except for the case of the first letter."""

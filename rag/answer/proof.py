@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from rag.answer.claim import FACT_WEIGHT, Claim, PassageWords
-from rag.answer.evidence import Evidence, Match, Term, join, read_terms, tokens_of
+from rag.answer.claim import FACT_WEIGHT, Claim, PassageWords, cover_parts
+from rag.answer.evidence import MAX_MISSING, Evidence, Match, Term, join, read_terms, tokens_of
 from rag.answer.sentences import Excerpt, Sentence, SentenceSplitter
 from rag.errors import RagError
 from rag.messages import Proof
@@ -109,7 +109,7 @@ class Prover:
         """Check the numbers, names, code and addresses outside of quotations."""
         passages = cited or self._evidence
         language = passages[0].hit.language if passages else None
-        claim = Claim(sentence, language, self._question_keys)
+        claim = Claim(sentence, language, self._question_keys, self._vocabulary)
 
         def has(passage: Evidence, fact: Term) -> bool:
             return passage.has_name(fact) if fact.key else passage.has_code(fact.text)
@@ -119,29 +119,30 @@ class Prover:
         unmatched = [fact for fact in facts if not any(has(each, fact) for each in passages)]
         names, spans = _names(passages), [(fact.start, fact.end) for fact in unmatched]
         vocabulary, passage_keys = self._vocabulary, frozenset[str]().union(*(each.keys for each in passages))
-        reading = claim.read(passages, vocabulary, vocabulary.keys)
-        if cited and (unmatched or not reading.is_whole):
-            uncited = [each for each in self._evidence if each not in cited]
-            alternative = claim.read(uncited, vocabulary, vocabulary.keys)
-            is_better = alternative.is_whole and (unmatched or reading.cost - alternative.cost >= FACT_WEIGHT)
-            if is_better and (other := alternative.passage) and all(has(other, fact) for fact in facts):
+        uncited = [each for each in self._evidence if cited and each not in cited]
+        if uncited:
+            least = min(claim.missing(each, vocabulary) for each in cited)
+            other = min(uncited, key=lambda each: claim.missing(each, vocabulary))
+            missing = claim.missing(other, vocabulary)
+            is_better = missing <= MAX_MISSING and (unmatched or least - missing >= FACT_WEIGHT)
+            if is_better and not claim.keys.isdisjoint(other.places) and all(has(other, fact) for fact in facts):
                 reason = f"Not in {names}, but {other.name} has its words."
                 return _proof("elsewhere", reason, Match(other, None), spans)
-        if not reading.is_whole:
-            reading = claim.read(passages, vocabulary, passage_keys)
+        best = next(((each, each.parts[at]) for (each, at), _ in cover_parts(claim.items, passages, vocabulary)), None)
         are_names = all(fact.key.isalpha() for fact in unmatched)
-        if unmatched and not (are_names and claim.can_add_name(reading)):
+        if unmatched and not (are_names and best and claim.can_add_name(*best)):
             return _proof("not there", f"Not in {names}: {_listed(unmatched)}.", None, spans)
         if cited and not facts and claim.is_foreign(passage_keys):
             return _proof("not there", f"Hardly a word is in {names}.")
         if not facts:
             return _proof("unchecked", "It has no quotation, number, name or code to check.")
-        passage = reading.passage or passages[0]
-        if reading.unit and not reading.is_whole:
-            altered = claim.facts_with(reading.missing)
-            detail = f": {_listed(altered)}" if altered else ", which says it of something else"
-            place, spans = Match(passage, reading.unit.span), [(fact.start, fact.end) for fact in altered]
-            return _proof("altered", f"Different in {passage.name}{detail}.", place, spans)
+        if misplaced := claim.misplaced(passages, vocabulary):
+            item, passage, part = misplaced
+            span = (sentence.start + item.start, sentence.start + item.end)
+            altered = _listed([fact for fact in facts if span[0] <= fact.start < span[1]])
+            reason = f"Different in {passage.name}: {altered or sentence.prose[item.start : item.end]}."
+            return _proof("altered", reason, Match(passage, part.unit.span if part else None), [span])
+        passage = best[0] if best else passages[0]
         reason = f"In {passage.name}: {_listed(facts)}. The rest of the wording is not checked."
         return _proof("found", reason, Match(passage, None))
 

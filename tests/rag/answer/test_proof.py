@@ -71,9 +71,9 @@ def proofs(text: str, question: str = "", **options: Any) -> list[Proof]:
         ("It ran to three lines [2].", FOUND, 2),
         ("Mary Somerville taught mathematics in London [2].", FOUND, 2),
         ("A partial index may be run by any user who owns the table [1][3].", UNCHECKED, None),
-        ("Mary Lovelace wrote the program in 1843 [2].", FOUND, 2),
+        ("Mary Lovelace wrote the program in 1843 [2].", ALTERED, 2),
         ("Dead tuples occupy storage that is reclaimed [2].", ELSEWHERE, 3),
-        ("Charles Babbage taught mathematics in London [2].", FOUND, 2),
+        ("Charles Babbage taught mathematics in London [2].", ALTERED, 2),
         ("Call prune() first [3].", NOT_THERE, None),
         ("One thousand lines were written in 1843 [2].", FOUND, 2),
         ("It was written in the 18th century [2].", NOT_THERE, None),
@@ -126,6 +126,8 @@ MANUAL = (
         ("Exit code 2 means conflict of versions in Quarry [3].", FOUND, 3),
         ("Use --frozen for the lock file [3].", FOUND, 3),
         ("Use --locked for the lock file [3].", NOT_THERE, None),
+        ("Blaze is 25 more than Spark at 9.90 and 34.90 [1].", FOUND, 1),
+        ("Code 5 means success [3].", ALTERED, 3),
     ],
 )
 def test_the_facts_of_a_sentence_stand_in_one_place(sentence: str, verdict: str, number: int | None) -> None:
