@@ -264,32 +264,33 @@ class Evidence:
     @cached_property
     def units(self) -> Sequence[Unit]:
         """The sentences, rows and list items of the text."""
-        units, header, lead = list[Unit](), frozenset[str](), frozenset[str]()
-        last, at = "", 0
+        units, header, lead, last, at = list[Unit](), frozenset[str](), list[Term](), "", 0
         for span, kind in self._lines():
             first, at = at, bisect_left(self._terms, span[1], at, key=_start_of)
             content = [term for term in self._terms[first:at] if not term.is_stop]
             if not content:
                 continue
-            keys, label, context = self._keys_of(content), frozenset[str](), frozenset[str]()
+            if kind == "sentence":
+                lead = content
+            elif last != kind:
+                has_data = kind == "item" or any(_is_numeric(term) or "_" in term.key for term in content)
+                header = self._keys_of(lead if has_data else content)
+            label = frozenset[str]()
             if kind == "row":
-                if last != kind:
-                    header = lead if any(key[0].isdigit() or "_" in key for key in keys) else keys
                 label_end = span[0] + len(_CELL_END.split(self.text[slice(*span)], maxsplit=1)[0]) + 1
-                label, context = frozenset(term.key for term in content if term.start < label_end), header
-            elif kind == "item":
-                context = lead
-            else:
-                lead = keys
-            units.append(Unit(len(units), span, content, context | self.heading, label))
+                label = frozenset(term.key for term in content if term.start < label_end)
+            context = self.heading if kind == "sentence" else self.heading | header
+            units.append(Unit(len(units), span, content, context, label))
             last = kind
         return units
 
     def _keys_of(self, terms: Sequence[Term]) -> frozenset[str]:
         """Return the keys of some terms, of the words within names, and of "31" in "31 million"."""
         analysed = TERMS[rules_for(self.hit.language)]
-        keys = frozenset(term.text.partition(" ")[0] if _is_numeric(term) else term.key for term in terms)
-        return keys.union(*([term.key] if _is_numeric(term) else analysed[term.text] for term in terms))
+        pairs = ((term, (term.key, term.text.partition(" ")[0])) for term in terms)
+        return frozenset(
+            chain.from_iterable(each if _is_numeric(term) else analysed[term.text] for term, each in pairs)
+        )
 
     @cached_property
     def proper(self) -> frozenset[str]:
