@@ -45,7 +45,7 @@ class PassageWords:
         self.names = frozenset(chain.from_iterable(name for each in passages for name in each.names))
 
     def weight(self, item: "Item") -> float:
-        """Return the weight of a fact, or of the keys of a word."""
+        """Return the weight of an item: FACT_WEIGHT for a fact, and more for a rare word than for a common one."""
         return FACT_WEIGHT if item.kind else sum(self.weights.get(key, 0.0) for key in item.keys)
 
 
@@ -119,7 +119,7 @@ class Claim:
         return is_comparable and len(self.keys & passage_keys) < _MIN_COVERAGE * len(self.keys)
 
     def can_add_name(self, passage: Evidence, part: Part) -> bool:
-        """Return whether a sentence has most of the claim and no other name, so that an unknown name may be right."""
+        """Return whether the sentence of a part has most of the claim's words and no name that the claim lacks."""
         parts = [each for each in passage.parts if each.unit is part.unit]
         keys = self.keys & frozenset(chain.from_iterable(each.keys for each in parts))
         return 2 * len(keys) >= len(self.keys) and all(
@@ -127,14 +127,14 @@ class Claim:
         )
 
     def missing(self, passage: Evidence, vocabulary: PassageWords) -> float:
-        """Return the weight of the words and facts that a passage does not have, but another one."""
+        """Return the summed weight of the words and facts that a passage lacks, of those that any passage has."""
         items = [item for item in self.items if not item.keys.isdisjoint(vocabulary.keys)]
         return sum(vocabulary.weight(item) for item in items if item.keys.isdisjoint(passage.keys))
 
     def misplaced(
         self, passages: Sequence[Evidence], vocabulary: PassageWords
     ) -> tuple[Item, Evidence, Part | None] | None:
-        """Find a fact that is in no part with the words next to it; return the passage and part that have them."""
+        """Return a fact that contradicts the passages, and the passage and part that have its neighbours, or None."""
         for item in self.items:
             if item.kind == "name" and _is_stitched(item.keys & vocabulary.keys, passages):
                 return item, passages[0], None
@@ -175,7 +175,7 @@ def cover_parts(
 
 
 def _is_stitched(keys: frozenset[str], passages: Sequence[Evidence]) -> bool:
-    """Return whether words of a name are never together in a name, but each is in another name of several words."""
+    """Return whether each word of a name is in another name of several words, but no name has all of them."""
     names = [name for each in passages for name in each.names]
     others = [name for name in names if len(name) > 1]
     is_together = len(keys) < 2 or any(keys <= name for name in names)

@@ -327,7 +327,7 @@ class Evidence:
         return places
 
     def is_bound(self, keys: Collection[str], kind: str, at: int, claimed: Collection[str]) -> bool:
-        """Return whether a fact is in a part or nearer to it than its rivals; a number has rivals only in the part."""
+        """Return whether a fact is in a part, or closer to the part than any other fact of its kind."""
         part = self.parts[at]
         if not part.keys.isdisjoint(keys):
             return True
