@@ -18,7 +18,7 @@ from embedder.errors import PilotlightError
 from indexer import memory
 from indexer.pipeline.progress import Progress
 from indexer.stop_signal import raise_at
-from rag.jobs.jobs import END, JOB, write
+from rag.jobs.jobs import CANCEL, END, JOB, write
 from rag.settings import load
 
 _NICE_JOB, _NICE_PUSHED = 10, 5
@@ -40,6 +40,8 @@ def run_job(folder: Path, work: Work = index_sources) -> int:
     code = 2
     try:
         with raise_at(signal.SIGINT):  # a parent may ignore SIGINT, and children inherit that
+            if (folder / CANCEL).exists():  # the imports may have lost the signal
+                raise KeyboardInterrupt
             end |= {"report": work(job), "state": "done"}
         code = 0
     except (PilotlightError, MemoryError) as error:

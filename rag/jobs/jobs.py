@@ -140,10 +140,10 @@ class JobManager:
         with self._locked():
             if not self._is_running(job_id):
                 raise JobConflict(f"job {job_id} has ended")
-            with suppress(ProcessLookupError):  # the lock is held, so the process still has this id
-                os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
             with suppress(OSError):
                 (self._folder / job_id / CANCEL).touch()
+            with suppress(ProcessLookupError):  # the lock is held, so the process still has this id
+                os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
             return self.get(job_id)
 
     @contextmanager

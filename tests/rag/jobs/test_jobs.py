@@ -1,6 +1,7 @@
 """Jobs and documents that are pushed, each done by a real process; two managers over one folder are two workers."""
 
 import errno
+import json
 import os
 import signal
 import sys
@@ -15,9 +16,10 @@ from indexer.generation.generation import Generation
 from indexer.generation.manifest import collection_dir, current_id
 from indexer.publish.publish import writer_lock
 from indexer.sources.pushed_store import SOURCE, PushedStore
+from rag.commands.jobs import run_job
 from rag.errors import FingerprintMismatch, JobConflict, RequestRefused, StorageFull
 from rag.jobs.builds import PushedBuilder
-from rag.jobs.jobs import JobManager
+from rag.jobs.jobs import CANCEL, END, JOB, JobManager
 from rag.jobs.pushes import PushedQueue
 from rag.messages import Push
 from rag.query.request import SearchRequest
@@ -103,6 +105,13 @@ def test_a_full_disk_is_told_and_leaves_nothing_of_a_job(site, jobs, monkeypatch
     assert jobs.all() == []
     assert [path.name for path in (site.index / "jobs").iterdir()] == ["lock"]
     assert ended(jobs, jobs.start())["state"] == "done"
+
+
+def test_a_job_that_was_cancelled_before_it_could_be_interrupted_ends(tmp_path):
+    (tmp_path / JOB).write_text("{}")
+    (tmp_path / CANCEL).touch()
+    assert run_job(tmp_path, lambda job: pytest.fail("it was cancelled")) == 130
+    assert json.loads((tmp_path / END).read_text())["state"] == "cancelled"
 
 
 def test_cancel_leaves_the_index_as_it_is(site, jobs, other):
