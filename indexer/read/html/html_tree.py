@@ -124,14 +124,19 @@ class Element:
     def short_text(self, limit: int) -> str | None:
         """Return the same as `text`, or None if the element has more than `limit` characters or 200 nodes."""
         pieces: list[str] = []
-        for index, node in enumerate(self.nodes(NOT_TEXT)):
-            if index > _MAX_SHORT_TEXT_NODES:
-                return None
+        todo, count = self.children[::-1], 0
+        while todo:
+            node = todo.pop()
             if isinstance(node, str):
                 pieces.append(node)
                 limit -= len(node.strip())
-                if limit < 0:
-                    return None
+            elif node.name in NOT_TEXT:
+                continue
+            else:
+                todo += reversed(node.children)
+            count += 1
+            if limit < 0 or count > _MAX_SHORT_TEXT_NODES + 1:
+                return None
         return "".join(pieces)
 
 

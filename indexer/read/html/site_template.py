@@ -6,11 +6,13 @@ by hashes. Numbers are hashed as 0, so that texts that differ only by a date or 
 
 import hashlib
 import re
+from bisect import bisect, bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import lru_cache
-from itertools import chain, islice, takewhile
+from itertools import accumulate, chain, compress, islice, pairwise, takewhile, zip_longest
+from operator import mul
 from typing import Any, NamedTuple
 
 from indexer.read.html.html_tree import HEADINGS, MAX_SEARCH_DEPTH, NOT_TEXT, Element, HtmlTree, texts
@@ -26,6 +28,7 @@ _BLOCKS = HEADINGS | frozenset(
     "address article aside blockquote center dd details div dl dt fieldset figure form header hgroup li main menu nav "
     "ol p pre section summary table tbody td tfoot th thead tr ul".split()
 )
+_SPANNED = _BLOCKS | {"body", ""}
 _ROWS = frozenset({"tr", "td", "th", "dt", "dd"})
 _SILENT = NOT_TEXT | {"noscript"}
 _LABEL_OR_SEPARATOR = re.compile(r"\b\w++\s*+:|[\s|·•,;()\[\]<>«»←→-]+")
@@ -63,6 +66,63 @@ class _Unit(NamedTuple):
     block: Element | None = None
 
 
+class _Texts:
+    """The texts below some nodes in document order, by which nested blocks are measured without visiting texts again.
+
+    `spans` maps the Python `id()` of a block to the index of its first text and the index after its last.
+    """
+
+    def __init__(self, nodes: Sequence[Element | str]) -> None:
+        self._texts: list[str] = []
+        self._is_bare: list[bool] = []  # whether a text is outside links
+        self._line_ends: list[int] = []  # indices of texts
+        self.spans: dict[int, tuple[int, int]] = {}
+        todo: list[tuple[Element | str, bool, int]] = [(node, True, -1) for node in reversed(nodes)]
+        while todo:
+            node, is_bare, begin = todo.pop()
+            if isinstance(node, str):
+                self._texts.append(node)
+                self._is_bare.append(is_bare)
+                continue
+            if node.name in _SPANNED:
+                index = len(self._texts)
+                self._line_ends.append(index)
+                if begin >= 0:
+                    self.spans[id(node)] = begin, index
+                    continue
+                todo.append((node, is_bare, index))
+            if node.name not in _SILENT:
+                is_bare = is_bare and not (node.name == "a" and "href" in node.attributes)
+                todo += [(child, is_bare, -1) for child in reversed(node.children)]
+        lengths = [len(text.strip()) for text in self._texts]
+        self._lengths = [*accumulate(lengths, initial=0)]
+        self._bare: list[int] = [*accumulate(map(mul, lengths, self._is_bare), initial=0)]
+
+    def measure(self, begin: int = 0, end: int = -1, *, is_block: bool) -> tuple[str | None, int, bool]:
+        """Return the texts on one line, the number of characters outside links, and whether they are a link bar.
+
+        The text of a long block is None. In a link bar, at least half of the text is in links. This also applies to
+        each line of the bar that has a sentence outside links.
+        """
+        end = len(self._texts) if end < 0 else end
+        length, bare = self._lengths[end] - self._lengths[begin], self._bare[end] - self._bare[begin]
+        if length > _MAX_BLOCK_CHARS and is_block:
+            return None, 0, False
+        text = " ".join("".join(self._texts[begin:end]).split())
+        if length == bare or not self._is_linked(begin, end) or len(CALL.findall(text)) == 1:
+            return text, bare, False
+        ends = self._line_ends[bisect(self._line_ends, begin) : bisect_left(self._line_ends, end)]
+        return text, bare, all(self._is_linked(*line, MIN_SENTENCE_WORDS) for line in pairwise([begin, *ends, end]))
+
+    def _is_linked(self, begin: int, end: int, min_words: int = 0) -> bool:
+        """Return whether at least half of the texts is in links, or fewer than `min_words` words are outside links."""
+        bare = [*compress(self._texts[begin:end], self._is_bare[begin:end])]
+        if len(WORD.findall("".join(bare))) < min_words:
+            return True
+        linked = self._lengths[end] - self._lengths[begin] - (self._bare[end] - self._bare[begin])
+        return linked >= len(_LABEL_OR_SEPARATOR.sub("", "|".join(bare)))
+
+
 def find_blocks(tree: HtmlTree) -> dict[str, Any]:
     """Return the blocks of a page that may be part of the site's template, as JSON for `indexer.records.PageBlocks`."""
     title = tree.first("title")
@@ -72,7 +132,7 @@ def find_blocks(tree: HtmlTree) -> dict[str, Any]:
     main = find_container(tree)
     if main is not None and main.name not in ("main", "article") and main.get("role") != "main":
         main = None  # an element that only has an id, such as "content", may also contain furniture
-    blocks = iter(()) if tree.redirects else _blocks(tree.body, _ROOT, main, about)
+    blocks = iter(()) if tree.redirects else _blocks(_Texts([tree.body]), tree.body, _ROOT, main, about)
     blocks_at_ends = [*islice(blocks, _BLOCKS_AT_END), *deque(blocks, _BLOCKS_AT_END)]
     return {"about": _hash(_ROOT, about), "blocks": blocks_at_ends}
 
@@ -88,25 +148,30 @@ def strip_template(tree: HtmlTree, template: Template) -> bool:
 
 
 def _blocks(
-    parent: Element, path: int, main: Element | None, about: str, depth: int = 1, page: str = ""
+    page: _Texts, parent: Element, path: int, main: Element | None, about: str, depth: int = 1, prefix: str = ""
 ) -> Iterator[tuple[int, int, int, bool]]:
     """Yield the path, text hash and kind of each possible template block, as in `indexer.records.PageBlocks`.
 
     Within `main`, text outside link bars is hashed together with the headings (`about`), so that hashes differ by page.
     """
-    for unit in _units(parent):
+    units, (end, last) = _units(parent), page.spans[id(parent)]
+    for unit, following in zip_longest(units, units[1:]):
         block = unit.block
+        if block is not None:
+            begin, end = page.spans[id(block)]
+        else:
+            begin, end = end, page.spans[id(following.block)][0] if following is not None else last
         if block is not None and (is_noise(block) or block.name == "pre"):
             continue
-        text, bare, is_bar = _measure(unit)
+        text, bare, is_bar = page.measure(begin, end, is_block=block is not None)
         if text is not None and not WORD.search(text):
             continue
         block_path = _path_hash(path, block)
         is_linked = is_bar and (block or parent).name not in _ROWS  # a table row is not a link bar
         if text is not None and bare <= _MAX_BARE_CHARS:
-            yield path, block_path, _hash(block_path, f"{'' if is_linked else page}={text}"), is_linked
+            yield path, block_path, _hash(block_path, f"{'' if is_linked else prefix}={text}"), is_linked
         if block is not None and depth < _MAX_DEPTH:
-            yield from _blocks(block, block_path, main, about, depth + 1, about if block is main else page)
+            yield from _blocks(page, block, block_path, main, about, depth + 1, about if block is main else prefix)
 
 
 def _matches(parent: Element, path: int, template: Template, step: int, depth: int = 1) -> Iterator[_Unit | None]:
@@ -116,7 +181,7 @@ def _matches(parent: Element, path: int, template: Template, step: int, depth: i
         if block is not None and is_noise(block):
             continue
         if block_path in template.text_paths or block_path in template.link_paths:
-            text, _, is_linked = _measure(unit)
+            text, _, is_linked = _Texts(unit.nodes).measure(is_block=block is not None)
             is_shared_link = is_linked and block_path in template.link_paths
             if text and (is_shared_link or _hash(block_path, f"={text}") in template.texts):
                 yield unit
@@ -137,46 +202,6 @@ def _units(parent: Element) -> list[_Unit]:
         else:
             units.append(_Unit(parent, [node]))
     return units
-
-
-def _measure(unit: _Unit) -> tuple[str | None, int, bool]:
-    """Return the text on one line, the number of characters outside links, and whether the unit is a link bar.
-
-    The text of a long block is None. In a link bar, at least half of the text is in links. This also applies to each
-    line of the bar that has a sentence outside links.
-    """
-    pieces: list[str] = []
-    bare: list[str] = []
-    is_bar = True
-    begin = linked = linked_before = bare_length = 0  # `begin`: index in `bare` of the line's first text
-    todo: list[tuple[Element | str | None, bool]] = [(None, False), *((node, False) for node in reversed(unit.nodes))]
-    while todo:
-        node, is_link = todo.pop()
-        if isinstance(node, str):
-            pieces.append(node)
-            if is_link:
-                linked += len(node.strip())
-            else:
-                bare.append(node)
-                bare_length += len(node.strip())
-            if linked + bare_length > _MAX_BLOCK_CHARS and unit.block is not None:
-                return None, 0, False
-            continue
-        if (node is None or node.name in _BLOCKS) and begin < len(bare):
-            words = len(WORD.findall("".join(bare[begin:])))
-            is_bar = is_bar and (words < MIN_SENTENCE_WORDS or linked - linked_before >= _length(bare[begin:]))
-            begin, linked_before = len(bare), linked
-        if node is not None and node.name not in _SILENT:
-            is_link = is_link or (node.name == "a" and "href" in node.attributes)
-            todo += [(None, is_link)] if node.name in _BLOCKS else []
-            todo += [(child, is_link) for child in reversed(node.children)]
-    text = " ".join("".join(pieces).split())
-    is_signature = len(CALL.findall(text)) == 1
-    return text, bare_length, is_bar and not is_signature and linked >= max(1, _length(bare))
-
-
-def _length(bare: list[str]) -> int:
-    return len(_LABEL_OR_SEPARATOR.sub("", "|".join(bare)))
 
 
 def _is_no_text(tag: Element) -> bool:
