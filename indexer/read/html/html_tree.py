@@ -24,6 +24,8 @@ _MAX_DEPTH = 200_000
 _SHADOW_ROOT = re.compile("shadowrootmode", re.IGNORECASE)
 _HEADING_TAG = re.compile(r"<(/?)h([1-6])\b", re.IGNORECASE)
 NOT_TEXT = frozenset({"script", "style", "template"})
+# libxml2 leaves elements of HTML5 in a head whose end tag is omitted
+_IN_HEAD = frozenset("base basefont bgsound link meta noframes noscript script style template title body".split())
 _NO_ATTRIBUTES: Mapping[str, str] = {}  # a dict, because look-ups in lxml's empty mapping are slow
 
 
@@ -264,6 +266,10 @@ def parse_html(markup: str) -> HtmlTree:
         if len(open_elements) > _MAX_DEPTH:
             raise ParseError(f"elements nested more than {_MAX_DEPTH:,} levels deep")
         parent = open_elements[-1]
+        if parent.name == "head" and name not in _IN_HEAD:
+            open_elements.pop()
+            start("body", _NO_ATTRIBUTES)
+            parent = open_elements[-1]
         element = Element(name, attributes or _NO_ATTRIBUTES, parent)
         parent.children.append(element)
         open_elements.append(element)
