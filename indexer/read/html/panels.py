@@ -80,6 +80,7 @@ def unfold_panels(tree: HtmlTree) -> None:
     controls = [control for control in controls if id(control) not in converted]
     if controls:
         ids = {tag.anchor: tag for tag in reversed([*tree.elements]) if "id" in tag.attributes}
+        ids |= {f"by {tag.get('aria-labelledby')}": tag for tag in tree.elements if tag.get("role") == "tabpanel"}
         _name_panels(controls, ids)
         _keep_titles(controls, ids, {id(panel) for panel in panels})
 
@@ -213,7 +214,8 @@ def _referenced_ids(control: Element) -> Iterator[str]:
 
 
 def _target(control: Element, ids: Mapping[str | None, Element]) -> Element | None:
-    return next((ids[name] for name in _referenced_ids(control) if name in ids), None)
+    names = (*_referenced_ids(control), f"by {control.get('id')}")  # a panel may refer to its tab instead
+    return next((ids[name] for name in names if name in ids), None)
 
 
 def _opens_popup(control: Element) -> bool:
