@@ -150,11 +150,7 @@ def build_tables(tree: HtmlTree) -> None:
 
 def _make_rows(grid: Element) -> None:
     cells = grid.tags
-    if (
-        len(cells) < 4
-        or cells[0].classes == cells[1].classes
-        or any(cell.name != "div" or "role" in cell.attributes for cell in cells)
-    ):
+    if len(cells) < 4 or cells[0].classes == cells[1].classes or any(cell.name != "div" for cell in cells):
         return
     names = [cell.classes for cell in cells]
     width = next((count for count in range(2, _MAX_GRID_COLUMNS + 1) if _is_width(names, count)), 0)

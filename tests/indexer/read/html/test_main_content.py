@@ -156,6 +156,11 @@ def test_long_definitions_are_sections_of_their_own() -> None:
     ]
 
 
+def test_a_head_without_an_end_tag_ends_before_the_first_element_of_the_body() -> None:
+    page = "<!doctype html><title>Sails</title><nav><a href=/a>A</a></nav><main><h1>Jib</h1><p>Cut.</p></main>"
+    assert [(path, words) for path, _, words in sections(page)] == [(("Jib",), "Cut.")]
+
+
 def test_a_line_between_two_lists_stays_there() -> None:
     lists = [f"<dl><dt id={name}>{name}</dt><dd>{LONG}</dd></dl>" for name in ("help", "news")]
     found = sections(f"<h2>Help</h2><p>Intro.</p>{lists[0]}<p>For new things, use news.</p>{lists[1]}")

@@ -67,6 +67,19 @@ READ = {
         "<div role=tablist><button role=tab><b>Send</b><i>Each value goes to the office.</i></button></div>",
         "Each value goes to",
     ),
+    "panels that refer to their tabs": (
+        "<div role=tablist><b role=tab id=u>Unix</b><b role=tab id=w>Windows</b></div><hr>"
+        "<p role=tabpanel aria-labelledby=u>sh</p><p role=tabpanel aria-labelledby=w hidden>cmd</p>",
+        "Unix\n\nsh\n\nWindows\n\ncmd",
+    ),
+    "questions in rows like a grid": (
+        "<div>"
+        + "".join(
+            f"<div class=q role=button aria-controls={n}>Why {n}?</div><div class=a id={n}>So.</div>" for n in "xy"
+        )
+        + "</div>",
+        "Why x?\n\nSo.\n\nWhy y?\n\nSo.",
+    ),
     "tabs beside their panels": (
         "<div><input type=radio id=a><label for=a>Unix</label><input type=radio id=b><label for=b>Windows</label>"
         "<div><div><pre>sh</pre></div><div><pre>cmd</pre></div></div></div>",
