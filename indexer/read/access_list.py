@@ -1,8 +1,8 @@
 """Parse access lists, which name the users and groups that may read a document.
 
 Lists are valid in front matter (Markdown, notebooks), in `.access.toml` files and with pushed documents. An invalid
-list grants access to nobody, so that an error does not make a document public. In other places, `access` is text. The
-summary of a build counts the documents in which such text looks like an access list.
+list grants access to nobody, so that an error does not make a document public. In other places, a list is ordinary
+text without effect. The summary of a build counts the documents with text that looks like an access list.
 """
 
 import re
@@ -22,16 +22,16 @@ NOBODY: tuple[str, ...] = ()
 MAX_NAMES = 256
 MAX_NAME_LENGTH = 256
 _KINDS = {"users": "user", "groups": "group"}
-MAX_FRONT_MATTER = 16_000  # characters; parsing a few hundred takes a millisecond
+MAX_FRONT_MATTER = 16_000  # characters; the YAML parser reads a few hundred per millisecond
 _SEARCHED_CHARACTERS = 4_000
 _SHAPE = 'users = ["ann"], groups = ["staff"], or everybody = true'
 
 
 def closed_paths(names: Iterable[str]) -> frozenset[str]:
-    """Return the paths of files and folders with access lists, in lower case. `names` are the paths of all files.
+    """Return the lower-case paths of files and folders that have access lists. `names` are the paths of all files.
 
-    The path of a folder ends with a slash. The path of the top folder is empty. A list for a missing file applies to
-    the whole folder, because the name of the list is probably misspelt.
+    The path of a folder ends with a slash, but the path of the top folder is empty. If a list names a missing file, it
+    applies to the whole folder, because the name is probably misspelt.
     """
     folded_names = [name.casefold() for name in names]
     targets = [name.removesuffix(FILE) for name in folded_names if name.endswith(FILE)]
@@ -47,7 +47,7 @@ def has_list(path: str, closed: Collection[str]) -> bool:
 
 
 def readers_of(fields: object) -> Readers:
-    """Return the names in a list, such as `group:staff`, or None for everybody. Raises ValueError if it is invalid."""
+    """Return the names in an access list, such as `group:staff`, or None for everybody. Raises ValueError."""
     if not isinstance(fields, Mapping):
         raise ValueError(f"an access list must be a table with {_SHAPE}")
     if unknown := [name for name in fields if name not in (*_KINDS, "everybody")]:
@@ -71,7 +71,7 @@ def readers_of(fields: object) -> Readers:
 
 
 def read_list(body: bytes) -> Readers:
-    """Return the readers in an access list file, see `readers_of`. Raises ValueError if the file is invalid."""
+    """Return the readers in an access list file, as `readers_of` does. Raises ValueError if the file is invalid."""
     try:
         fields = load_toml(body.decode("utf-8-sig"))
     except ValueError as error:
@@ -120,7 +120,7 @@ def readers_in_fields(fields: Mapping[Any, Any], front: str, *, is_toml: bool) -
     Args:
         fields: parsed front matter.
         front: the text of the front matter.
-        is_toml: whether the format is TOML, which forbids duplicate keys. Parsers of YAML and JSON accept duplicates.
+        is_toml: whether the format is TOML. TOML parsers reject duplicate keys; YAML and JSON parsers accept them.
     """
     keys = [key for key in _keys_within(fields) if visible(str(key)).strip().casefold() == ACCESS]
     key_count = sum(1 for _ in access_keys(visible(front)))
@@ -145,7 +145,7 @@ def _keys_within(fields: Any) -> Iterator[Any]:
 
 
 def begins_with_list(text: str) -> bool:
-    """Return whether a text begins with fields or front matter with the key `access`, even if they are invalid."""
+    """Return whether a text begins with front matter or bare fields that have the key `access`, valid or invalid."""
     head = visible(text[:MAX_FRONT_MATTER]).lstrip()
     if not _KEY.search(head):
         return False

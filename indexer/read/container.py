@@ -119,20 +119,20 @@ class UnpackBudget:
         self._bytes = self._members = 0
 
     def spend(self, count: int) -> None:
-        """Add to the number of extracted bytes. Raises ParseError if it exceeds the limit."""
+        """Add `count` to the number of extracted bytes. Raises ParseError if the number exceeds the limit."""
         self._bytes += count
         if self._bytes > self._max_bytes:
             raise ParseError(f"more than {self._max_bytes:,} bytes after decompression: the archive may be a bomb")
 
     def member(self) -> None:
-        """Add 1 to the number of files. Raises ParseError if it exceeds the limit."""
+        """Add 1 to the number of files. Raises ParseError if the number exceeds the limit."""
         self._members += 1
         if self._members > _MAX_MEMBERS:
             raise ParseError(f"more than {_MAX_MEMBERS:,} files in the archive")
 
 
 class _Metered:
-    """A file that counts all bytes that are read, even those of skipped members, against a budget."""
+    """A file that counts the bytes read from it against a budget, even the bytes of skipped members."""
 
     def __init__(self, file: IO[bytes], budget: UnpackBudget) -> None:
         self._file = file
@@ -191,7 +191,7 @@ _READERS = ((b"PK", _zip_members), (b"From ", _mails))
 
 
 def _raw_name(info: zipfile.ZipInfo) -> bytes:
-    """Return the name of a member from its extra field for UTF-8 names, or else from its header."""
+    """Return the name of a member from its extra field for UTF-8 names, or from its header if it has no such field."""
     name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_FLAG else "cp437")
     begin = b"\1" + struct.pack("<I", zlib.crc32(name))  # field version 1, checksum of the name in the header
     head, _, rest = info.extra.partition(begin)

@@ -32,7 +32,7 @@ class Unwanted(ParseError):
 
 @dataclass(frozen=True, slots=True)
 class PageParts:
-    """The parts of an HTML or Markdown page to read. The site's `template` is removed from the text."""
+    """The requested parts of an HTML or Markdown page, and the site's `template`, which is removed from the text."""
 
     links: bool = False
     needs_rendering: bool = False
@@ -48,9 +48,8 @@ def read_page_parts(page: Page, requested: PageParts, process: ReaderProcess) ->
     """Read the requested parts of an HTML or Markdown page in one pass.
 
     The links are not validated; see `indexer.read.web_page` for their format. The PageReading is None if the page only
-    refers to other pages, must not be indexed, or needs rendering. Its `content` is an error if the text is damaged.
-
-    Raises ParseError if the requested links, or the need for rendering, cannot be read.
+    refers to other pages, must not be indexed, or needs rendering. If the text is damaged, the `content` of the
+    PageReading is an error. Raises ParseError if the requested links, or the need for rendering, cannot be determined.
     """
     reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
     argument = asdict(requested) | {"charset": page.charset, "reader": reader}

@@ -24,8 +24,8 @@ OCR_OFF = "OCR is off"
 MAX_SITEMAP_LENGTH = 50 * 1024 * 1024  # bytes, decompressed; limit of sitemaps.org
 MAX_ENTRIES = 50_000
 FUNCTIONS = {reader: table["function"] for reader, table in _READERS.items() if "function" in table}
-TEXT_READERS = _TYPED_BY_NAME | {HTML, PLAIN}  # formats without NUL bytes
-# media types to read on sites; there, archives are often copies of pages, and images are often decoration
+TEXT_READERS = _TYPED_BY_NAME | {HTML, PLAIN}  # readers of formats without NUL bytes
+# media types to read on sites; archives and images are excluded, because they are often copies of pages or decoration
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))
 OPENAPI = "application/openapi+json"
 _DATA_TYPES = {".json": OPENAPI} | dict.fromkeys((".yaml", ".yml"), "application/openapi+yaml")
@@ -40,7 +40,7 @@ _PUBLIC_TYPES = MimeTypes()
 
 
 def content_type_of(name: str) -> str | None:
-    """Return the media type that the suffix of a file name implies, or None if no reader has this suffix."""
+    """Return the media type that the suffix of a file name implies, or None if no reader handles this suffix."""
     path = PurePosixPath(name.lower())
     return _TYPE_OF.get("".join(path.suffixes[-2:])) or _TYPE_OF.get(path.suffix)
 
@@ -57,7 +57,7 @@ def type_by_content(name: str, body: bytes) -> str | None:
 
 
 def has_format(name: str) -> bool:
-    """Return whether a file name has a suffix that may denote a format, unlike `README.Debian` or `NEWS.old`."""
+    """Return whether the suffix of a file name may denote a format, unlike those of `README.Debian` and `NEWS.old`."""
     path = PurePosixPath(name)
     is_in_capitals = path.stem.isalpha() and path.stem.isupper()
     is_proper_name = path.suffix[1:].istitle() and path.suffix[2:].isalpha()
@@ -70,9 +70,10 @@ def is_openapi(body: bytes) -> bool:
 
 
 def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False) -> str:
-    """Return the reason not to read a file with this name, or "" if it is read. For images, `no_images` is the reason.
+    """Return the reason not to read a file with this name, or "" if it is read.
 
-    If `is_by_name`, files whose type can only be recognised by their content are also refused.
+    `no_images` is the reason not to read images, or "" to read them. If `is_by_name`, also refuse files whose type can
+    only be recognised by their content.
     """
     content_type, suffix = content_type_of(name), PurePosixPath(name.lower()).suffix
     if content_type is None:

@@ -78,7 +78,7 @@ def _content_of(entity: Message) -> bytes:
 
 
 def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Section]:
-    """Return the text of an entity and its nested entities. `main` is read even if its headers describe a file."""
+    """Return the text of an entity and its nested entities. The body `main` is read even if it is declared a file."""
     if depth > _MAX_PART_DEPTH:
         raise ParseError(f"more than {_MAX_PART_DEPTH} nested parts of a message")
     main_type, kind = entity.get_content_maintype(), entity.get_content_subtype()
@@ -90,7 +90,7 @@ def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Sec
         if kind != "alternative":
             return [one for inner in versions for one in inner]
         best: list[Section] = []  # the first alternative, or a later one with much more text
-        longest = 0.0  # letters and digits of `best` times the ratio; other characters vary
+        longest = 0.0  # number of letters and digits that a later alternative must exceed
         for version in versions:
             length = sum(sum(map(str.isalnum, section.text)) for section in version)
             if length > longest:
@@ -129,7 +129,7 @@ def _header(message: Message, name: str) -> str:
         for word, charset in decode_header(unfolded):
             if isinstance(word, bytes) and charset is not None:
                 pieces.append(decode(word, charset))
-            else:  # decode bytes outside encoded words like other text
+            else:  # text without a declared charset, outside encoded words
                 text = word.decode("raw_unicode_escape", "replace") if isinstance(word, bytes) else word
                 pieces.append(decode(text.encode("utf-8", "surrogateescape"), None))
     except _HEADER_ERRORS:
@@ -138,7 +138,7 @@ def _header(message: Message, name: str) -> str:
 
 
 def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    """Yield the attachments of a mail in a reader process. See `container.expand`. Raises ParseError over a limit."""
+    """Yield the attachments of a mail, in a reader process. Raises ParseError if they exceed the `UnpackBudget`."""
     budget, names = UnpackBudget(len(body)), Counter[str]()
     message = _PARSER.parsebytes(body)
     has_list = any(closed_paths([_file_name(entity)]) for entity in message.walk())
@@ -186,7 +186,7 @@ def _attached(message: Message) -> Iterator[Message]:
 
 
 def _forwarded(entity: Message) -> Message | None:
-    """Return the message in an entity, or None. Decode it even if it is encoded like a file, which is invalid."""
+    """Return the message in an entity, or None. Decode it if it has a transfer encoding, although this is invalid."""
     entities = _parts_of(entity) if entity.get_content_type() == _FORWARDED else []
     if not entities:
         return None
@@ -198,7 +198,7 @@ def _forwarded(entity: Message) -> Message | None:
 
 
 def _file_name(entity: Message) -> str:
-    """Return the file name of an attachment, or a default name if it has none, or "" for any other entity."""
+    """Return the name of an attached file, or a default name if it has none. Return "" if the entity is not a file."""
     kind = entity.get_content_type()
     try:
         name = PurePosixPath((entity.get_filename() or "").replace("\\", "/")).name

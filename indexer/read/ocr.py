@@ -27,7 +27,7 @@ _MAX_FAILED_PAGES = 3
 
 
 class Ocr(NamedTuple):
-    """The OCR engine of a build, as an argument for `indexer.read.scans.load`, or the reason why OCR cannot run."""
+    """The `engine` to pass to `indexer.read.scans.load`. If it is empty, `obstacle` is the reason not to run OCR."""
 
     engine: str = ""
     obstacle: str = ""
@@ -77,7 +77,7 @@ class _PageText(NamedTuple):
 
 @dataclass(slots=True)
 class Scans:
-    """The texts of scanned pages. `confidence` is the mean over all letters in percent, or None without text."""
+    """The texts of scanned pages. `confidence` is the mean percentage over all letters, or None if there is no text."""
 
     sections: list[Section] = field(default_factory=list)
     counts: ScanCounts = NO_SCANS

@@ -56,7 +56,7 @@ class _Reader:
     def _rendered(
         self, path: Iterable[str], anchor: str | None, description: object, before: str = "", *after: str
     ) -> Iterator[Section]:
-        """Yield the sections of a Markdown description. Put `before` and `after` around the text of the first one."""
+        """Yield the sections of a Markdown description. Put `before` and `after` around the first section's text."""
         path = tuple(filter(None, (self.title, *path)))
         first, *rest = render(_text(description)).extraction().sections or (Section((), None, ""),)
         text = "\n\n".join(filter(None, (before, first.text, *after)))

@@ -47,7 +47,7 @@ def main() -> None:
     preload()
     gc.freeze()
     gc.set_threshold(100_000)  # few of the 100,000 objects of a page are in cycles, so collect rarely
-    # redirect standard output, because the build would read text that libraries print as a response
+    # redirect standard output; otherwise, if a library printed text, the build would read it as a response
     with Connection(os.dup(1)) as build, open(os.devnull, "r+b") as nowhere:
         os.dup2(nowhere.fileno(), 0)
         os.dup2(nowhere.fileno(), 1)
@@ -133,7 +133,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
 
 
 def _note_lists(content: Extraction) -> Extraction:
-    """Return the content. Add a note if it has no access list, but text outside code looks like an access list."""
+    """Return the content. If it has no access list, but text outside code looks like one, add a note to the content."""
     sections = content.sections[:_SECTIONS_SEARCHED]
     texts = list(filter(str.strip, map(_outside_code, sections))) or [section.text for section in sections]
     if content.declared.access is None and looks_like_list("\n".join(texts)):

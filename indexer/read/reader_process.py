@@ -33,7 +33,7 @@ _OCR_MEMORY_BYTES = 192 << 20
 _POLL_SECONDS = 0.1
 _START_TIMEOUT_SECONDS = 60.0
 _EXIT_SECONDS = 1.0
-_MAX_DOCUMENTS = 5_000  # documents per process; its end frees memory that libraries leak
+_MAX_DOCUMENTS = 5_000  # documents per process; a restart frees memory that libraries leak
 _MAX_PROCESSES = 4
 _MAX_JSON_BYTES = 64_000_000
 _MAX_BODY_BYTES = 1 << 30
@@ -84,7 +84,7 @@ def receive(connection: Connection, longest_body: int = _MAX_BODY_BYTES) -> tupl
 
 @cache
 def _starter(build: int) -> ThreadPoolExecutor:
-    """Return the thread that starts a build process's readers. The kernel kills the readers when the thread ends."""
+    """Return an executor whose only thread starts a build's readers. The kernel kills them when the thread ends."""
     return ThreadPoolExecutor(1, thread_name_prefix="reader")
 
 
@@ -126,7 +126,7 @@ class ReaderProcess:
         self.confinement: dict[str, str] = {}
 
     def ask(self, reader: str, argument: Any, body: bytes) -> Generator[tuple[dict[str, Any], bytes], None, None]:
-        """Read a document with the function that `formats.FUNCTIONS` has for `reader`. Yield the reader's messages.
+        """Read a document with the function `formats.FUNCTIONS[reader]`. Yield the messages of the process.
 
         `argument` is passed to this function; it may be a charset or a size limit. Raises ParseError if the document
         cannot be read, or takes too much time or memory.
@@ -176,13 +176,13 @@ class ReaderProcess:
         return process
 
     def use(self, engine: str) -> None:
-        """Restart the process with an OCR engine of `indexer.read.ocr`, unless it has that engine."""
+        """Restart the process with an OCR engine of `indexer.read.ocr`, unless it already has that engine."""
         if engine != self._engine:
             self.close()
             self._engine = engine
 
     def interrupt(self) -> None:
-        """Stop reading. Any thread may call this. Further requests fail until the process is lent again."""
+        """Stop reading. Any thread may call this. Further requests fail until `borrowed` lends the process again."""
         self.is_interrupted = True
         if (process := self._process) is not None:
             process.kill()
@@ -227,7 +227,7 @@ class ReaderProcess:
 
 
 class _IdleProcesses:
-    """The idle processes. To start a process takes a second, so callers first wait that long for an idle process."""
+    """The idle processes. Starting a process takes a second, so callers first wait that long for an idle process."""
 
     def __init__(self) -> None:
         self.free: list[ReaderProcess] = []
@@ -292,7 +292,7 @@ class ReaderPool:
                 self._lent.discard(process)
 
     def close(self) -> None:
-        """Kill the lent processes. Any thread may call this."""
+        """Kill the lent processes, and lend no more. Any thread may call this."""
         self._is_closed = True
         for process in tuple(self._lent):
             process.interrupt()

@@ -24,7 +24,7 @@ _WORD = re.compile(r"[^\W_]")
 DOTS = 200  # dots per inch of rendered pages; more dots take longer and improve nothing
 _POINTS_PER_INCH = 72
 _MAX_PIXELS = 40_000_000  # A4 at 600 dots per inch has 35 million
-_MAX_READ_PIXELS = 9_000_000  # A4 at 300 dots per inch has 8.7 million
+_MAX_READ_PIXELS = 9_000_000  # larger images are reduced; A4 at 300 dots per inch has 8.7 million
 _NOISE_LEVEL = 4  # shades of grey; an image is noisy if half of its pixels differ by this from neighbours
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP")
 _DAMAGED = "truncated or damaged: it is not a readable image"
@@ -58,7 +58,7 @@ class Tesseract:
         self._api: Any = tesserocr.PyTessBaseAPI(path=f"{folder}/", lang=languages, psm=tesserocr.PSM.AUTO)
 
     def lines(self, image: Raster, dots: int) -> Iterator[OcrLine]:
-        """Yield the lines of an image in reading order. The unit of `dots` is dots per inch. Raises ParseError."""
+        """Yield the lines of an image in reading order. The image has `dots` per inch. Raises ParseError."""
         api, line, paragraph = self._api, self._level.TEXTLINE, self._level.PARA
         api.SetImageBytes(image.pixels, image.width, image.height, 1, image.width)
         api.SetSourceResolution(dots)
@@ -81,7 +81,7 @@ _loaded: dict[str, Tesseract] = {}
 
 
 def load(engine: str) -> None:
-    """Load image decoders and the engine that `ocr.find_engine` returned. Raises ImportError or RuntimeError."""
+    """Load image decoders and an engine of `ocr.find_engine`. Raises ImportError or RuntimeError if this fails."""
     if engine not in _loaded:
         folder, _, languages = engine.partition("\n")
         tesseract = Tesseract(folder, languages)
@@ -122,7 +122,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
 
 
 def of_image(body: bytes, page: int) -> tuple[Raster, int]:
-    """Decode a page of an image file. `page` counts from 1. Return its raster and dots per inch. Raises ParseError."""
+    """Return the raster and the dots per inch of a page of an image file. `page` counts from 1. Raises ParseError."""
     with _opened(body) as image:
         if page > 1:
             try:
@@ -146,7 +146,7 @@ def of_image(body: bytes, page: int) -> tuple[Raster, int]:
 
 
 def of_pdf(body: bytes, page: int) -> tuple[Raster, int]:
-    """Render a page of a PDF file. `page` counts from 1. Return its raster and dots per inch. Raises ParseError."""
+    """Render a page of a PDF file, counted from 1. Return the raster and its dots per inch. Raises ParseError."""
     try:
         with closing(pypdfium2.PdfDocument(body)) as document, closing(document[page - 1]) as sheet:
             width, height = sheet.get_size()

@@ -1,4 +1,4 @@
-"""Build the grid of a table of any file format: repeat merged cells, and find the rows with column names.
+"""Build the grid of a table from any file format: repeat the text of merged cells, and find the rows of column names.
 
 After `begin, end = find_head(grid)`, titles are in `grid[:begin]`, column names in `grid[begin:end]`, and values below.
 """
@@ -41,8 +41,8 @@ class Cell(NamedTuple):
 def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     """Return the grid of a table, with the text of a cell in every row and column that the cell spans.
 
-    Long texts and the only cell of a row are not repeated. The last cell of a row adds no columns that other rows
-    lack. After `_MAX_REPEATS` repetitions, texts are no longer repeated, and a reader note is added.
+    Long texts are not repeated. The only cell of a row is not repeated across columns. The span of a row's last cell
+    does not widen the grid. After `_MAX_REPEATS` repetitions, texts are no longer repeated, and a reader note is added.
     """
     grid: list[list[str]] = []
     reaches: list[tuple[int, str]] = []  # for each row: end of its last cell, and the text to repeat
@@ -89,7 +89,7 @@ def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
 def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tuple[int, int]:
     """Return the range `[begin, end)` of rows with column names, or `(0, 0)` if there are none.
 
-    Use `by_numbers` for tables that may lack column names. A single row of words then counts only if numbers are below.
+    Use `by_numbers` for tables that may lack column names. Then, a single row of words must have numbers below.
     """
     sample = rows[:_SAMPLE_ROWS]
     counts = sorted(sum(map(bool, row)) for row in sample)
@@ -142,7 +142,7 @@ def _end_of_head(rows: Sequence[Sequence[str]], begin: int, by_numbers: bool) ->
 
 
 def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
-    """Return whether the lower row names only columns of groups, and the upper row names these groups."""
+    """Return whether the upper row names groups of columns, and the lower row only columns within these groups."""
     divides = False
     for column, text in enumerate(lower if len(set(upper)) > 1 else ()):
         above = _cell_at(upper, column)
@@ -155,7 +155,10 @@ def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
 
 
 def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
-    """Return whether a row has a word above numbers. Two are required if its other words are not all in `above`."""
+    """Return whether a row has a word above numbers.
+
+    If another word of the row differs from the cell in the row `above`, two words above numbers are required.
+    """
     words, is_new = 0, False
     for column, text in enumerate(row):
         if not text:
@@ -172,7 +175,7 @@ def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequen
 
 
 def _numbers_name(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Return whether the numbers in a row can be column names: dates, times, numbers in equal steps, or above words."""
+    """Return whether numbers in a row can name columns: dates, times, numbers in equal steps, or any above words."""
     columns = [column for column, text in enumerate(row) if _is_value(text)]
     if not columns:
         return True
@@ -193,7 +196,7 @@ def _is_scale(texts: Sequence[str]) -> bool:
 
 
 def _is_value(text: str) -> bool:
-    """Return whether a text is a number, amount or date, such as "50 kg": a digit comes first, letters are few."""
+    """Return whether a text begins with a digit and has few letters, such as a number, date or amount ("50 kg")."""
     return _VALUE_START.match(text) is not None and len(_LETTER.findall(text)) <= sum(map(str.isdigit, text))
 
 

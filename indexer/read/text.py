@@ -108,7 +108,7 @@ _TYPES_IN_OLD_FORMATS = {
 
 
 def read_notebook(body: bytes, charset: str | None) -> Extraction:
-    """Extract the text of a notebook of format 2 to 4, perhaps with front matter. Raises ParseError without JSON."""
+    """Extract the text of a notebook of format 2 to 4. Raises ParseError if the file is not JSON."""
     try:
         notebook = json.loads(decode(body, charset, markup=False))
     except ValueError as error:
@@ -171,7 +171,7 @@ def _last_state(line: str) -> str:
 
 
 def _replaces_media(data: dict[str, Any]) -> bool:
-    """Return whether the texts of an output only replace a picture or a widget."""
+    """Return whether the texts of an output are only a fallback for a picture or a widget."""
     is_media = any(name.startswith(("image/", "video/", "audio/", "application/")) for name in data)
     return is_media and "<table" not in _text(data.get("text/html"))
 
@@ -202,7 +202,7 @@ _MAX_TABLES = 100
 _SAMPLE_CHARS = 20_000
 _DELIMITERS = "\t;|,"  # the first wins a tie, because commas may be parts of numbers
 _MAX_FIELD_CHARS = 10_000_000
-# A first line such as `sep=;`, which defines the delimiter for Excel
+# a first line such as `sep=;`, which tells Excel the delimiter
 _DIALECT = re.compile(r'\A"?sep=([^\w\s"]|\t)"?[^\S\n\r]{0,9}(?:\r\n|\n|\r|\Z)', re.IGNORECASE)
 
 csv.field_size_limit(_MAX_FIELD_CHARS)
@@ -212,17 +212,14 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
     """Convert each row that is not empty to a line with the column names, such as `name: value | name: value`.
 
     Titles, remarks, and the names of columns without values become separate lines. After an empty row, a table with
-    other column names may begin.
-
-    Raises:
-        ParseError: the table is too long or too wide.
+    other column names may begin. Raises ParseError if the table is too long or too wide.
     """
     rest = _clean(rows)
     ahead = list(islice(rest, _SAMPLE_ROWS))
     lines: list[str] = []
     names: list[str] = []
     empty: dict[int, str] = {}
-    heads: list[tuple[int, dict[int, str]]] = []  # for each table: index of its head, columns without values
+    heads: list[tuple[int, dict[int, str]]] = []  # per table: index of the header line, names of empty columns
     tables = length = 0
     while ahead:
         may_begin = not tables or not ahead[0]

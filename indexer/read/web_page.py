@@ -32,13 +32,11 @@ _MAX_FRAMES = 100
 def page_parts(
     body: bytes, requested: Mapping[str, Any]
 ) -> Generator[tuple[dict[str, Any], bytes], None, Extraction | None]:
-    """Yield `links`, `needs_rendering` and `blocks` of a page, if they are requested. Return its text, or None.
+    """Yield the requested `links`, `needs_rendering` and `blocks` of a page. Return its text, or None if it is skipped.
 
     If a page only refers to other pages or must not be indexed, only its links are read. If a page needs rendering, its
-    blocks and text are not read. `requested` has the fields of `PageParts`, `charset` and `reader`.
-
-    Raises:
-        ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read, or has too many links.
+    blocks and text are not read. `requested` has the fields of `PageParts`, `charset` and `reader`. Raises ParseError,
+    lxml.etree.LxmlError or ValueError if the page cannot be read, or has too many links.
     """
     is_html, charset = requested["reader"] == HTML, requested["charset"]
     text = decode(body, charset, markup=is_html)
@@ -111,7 +109,7 @@ def _collect_links(tree: HtmlTree) -> dict[str, Any]:
                 directives |= {word.strip() for word in words}
     title = tree.first("title")
     is_listing = title is not None and _LISTING.fullmatch(fold(title.text()[:_MAX_ADDRESS_LENGTH])) is not None
-    # a page that has a redirect or a frame, or has no links, may only refer to another page
+    # a page with a redirect or a frame, or without links, may have no content except a reference to another page
     may_lead_on = has_refresh or bool(frames["iframe"]) or not hrefs
     length, prose, refresh, is_at_once = _measure_text(tree) if may_lead_on or is_listing else (0, 0, None, False)
     is_bare = may_lead_on and length < _MAX_BARE_LENGTH
@@ -141,8 +139,8 @@ _MIN_PROSE_LENGTH = 300
 def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
     """Measure a page that may only refer to another page.
 
-    Returns: the number of characters outside links; the number of characters by which texts between links are longer
-    than in a directory listing; the address of the refresh; and whether browsers follow it before users can read.
+    Returns: the number of characters outside links; the same number without the first `_MAX_ENTRY_LENGTH` after each
+    link; the address of the refresh; and whether browsers follow the refresh before users can read the page.
     """
     text_length = prose = between = 0
     refresh, is_for_all, has_links = None, False, False
@@ -166,7 +164,7 @@ def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
         is_fallback = is_fallback or name == "noscript"
         todo += [(child, is_in_link, is_fallback) for child in reversed(node.children)]
     seconds, address = refresh or (0, None)
-    # A refresh in <noscript> is for browsers without scripts; other browsers show the links.
+    # browsers with scripts ignore a refresh in <noscript>, and show the links of the page
     is_moved = seconds == 0 if is_for_all else not has_links
     is_moved |= is_for_all and text_length < _MAX_MOVED_LENGTH
     return text_length, prose, address, is_moved
@@ -196,7 +194,7 @@ _BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F
 
 
 def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Return the addresses in a list of pages, each with the name of its element, as JSON. Raises ParseError."""
+    """Return the `addresses` in a list of pages as pairs of element name and address. Raises ParseError if invalid."""
     try:
         for _ in range(2):
             if body.startswith(GZIP):
@@ -252,7 +250,7 @@ def _xml_entries(body: bytes) -> Iterator[tuple[str, str]]:
                 return
             about = element.getroottree().docinfo
             defined = about.internalDTD.entities() if about.internalDTD is not None else []
-            if about.doctype and (defined or not about.public_id):  # RSS 0.91 has a public document type
+            if about.doctype and (defined or not about.public_id):  # allow the public type of RSS 0.91
                 raise ParseError("a list of pages with a document type is not read: it may define entities")
             if name not in _ROOTS:
                 raise ParseError(f"not a page, a sitemap or a feed: its first element is {name[:40]}")

@@ -88,7 +88,7 @@ class _Reader:
         return "\n".join(html)
 
     def heading(self, lines: list[str], place: int) -> tuple[int, str, int, str] | None:
-        """Return level, text, index of the next line and id (or "") of a title, or None if `place` is not a title."""
+        """Return (level, text, index of the line below, id or "") of the title at `place`, or None if there is none."""
         line, below = lines[place], lines[place + 1] if place + 1 < len(lines) else ""
         if match := _HEADING.match(line):
             return len(match[1]), match[2], place + 1, match[3] or ""
@@ -145,7 +145,7 @@ class _Reader:
         return place
 
     def _replaced(self, text: str) -> str:
-        """Replace known attributes by their values, up to a limit of characters."""
+        """Replace known attributes by their values, until a limit of inserted characters is reached."""
 
         def value_of(match: re.Match[str]) -> str:
             value = self.attributes.get(match[1].lower(), match[0])
@@ -233,7 +233,7 @@ class _Reader:
         return bool(_ITEM.match(lines[place]) or _TERM.match(lines[place])) and not self.heading(lines, place)
 
     def _ends_text(self, lines: list[str], place: int, *, is_in_list: bool = True) -> bool:
-        """Return whether a line ends a paragraph, or the text of a list item."""
+        """Return whether a line ends the paragraph above it. If `is_in_list`, a list item also ends it."""
         line, match = lines[place], _META.match(lines[place])
         is_block = line == "+" or bool(_DELIMITER.match(line)) or (match is not None and not match["label"])
         return (is_block and line[:2] != "//") or (is_in_list and self._is_item(lines, place))
@@ -255,7 +255,7 @@ class _Reader:
         counts = _COLUMN.findall(spec[1] or spec[2] or "") if spec else []
         styles = [style for count, style in counts for _ in range(min(int(count[:3] or 1), _MAX_SPAN))] or [""] * first
         is_head = "header" in options or (len(styles) == first and len(lines) > 1 and lines[0] != "" == lines[1])
-        html, used, below = ["<table><tr>"], 0, [0] * (_MAX_SPAN + 1)  # `below`: columns filled in next rows
+        html, used, below = ["<table><tr>"], 0, [0] * (_MAX_SPAN + 1)  # `below[0]`: columns filled in the next row
         for width, rows, style, words in cells:
             if used >= len(styles):
                 html.append("</tr><tr>")

@@ -4,7 +4,7 @@ Text between an opening and a closing tag is parsed as Markdown. Title and text 
 
 | dialect | blocks | within lines |
 |---|---|---|
-| GitHub | alerts `> [!NOTE]`, task lists, tables | footnotes, `:emoji:`, ids by heading |
+| GitHub | alerts `> [!NOTE]`, task lists, tables | footnotes, `:emoji:`, generated ids of headings |
 | MkDocs, pymdownx | `!!! note "Title"`, `=== "Tab"`, `--8<--`, `/// box` | `++ctrl+c++`, `{++new++}`, `^^new^^` |
 | kramdown, Jekyll | `{:toc}`, `{::comment}`, `*[ABBR]: long form` | `{: .class}`, `{% tag %}`, `{{ value }}` |
 | Pandoc, Quarto | grid tables, `::: {.note title="…"}`, `#| option` in cells | `[span]{.class}`, `^[note]`, `H~2~O` |
@@ -81,7 +81,7 @@ _colon_fence = make_fence_rule(markers=(":",), disallow_marker_in_info=())
 
 
 def _line_at(state: StateBlock, line: int, signs: str = "") -> str:
-    """Return the text of a line. With `signs`, return "" if the line is code or does not begin with such a sign."""
+    """Return the text of a line. With `signs`, return "" for code, and for a line that begins with none of them."""
     text = state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
     return text if not signs or (text[:1] in signs and not state.is_code_block(line)) else ""
 
@@ -90,7 +90,7 @@ def _push_text(state: StateBlock, text: str, *, is_literal: bool = False, is_hid
     """Append a paragraph to the tokens. If `is_hidden`, omit its <p> tags."""
     if not text.strip():
         return
-    # not `paragraph_open`, because a tight list would join its paragraphs to one line
+    # not `paragraph_open`, because in a tight list, consecutive paragraphs would be joined to one line
     opening = state.push("line_open", "p", 1)
     inline = state.push("inline", "", 0)
     inline.content, inline.children = ("", [Token("text", "", 0, content=text)]) if is_literal else (text, [])
@@ -116,7 +116,7 @@ def _push_code(state: StateBlock, code: str, language: str) -> None:
 
 
 def _push_table(state: StateBlock, rows: Iterable[tuple[str, Iterable[Any]]]) -> None:
-    """Append a table. A row is a tag and cells. A cell is the numbers of extra rows and columns, and Markdown."""
+    """Append a table. A row is `(tag of its cells, cells)`. A cell is `(rowspan - 1, colspan - 1, Markdown)`."""
     state.push("table_open", "table", 1)
     for tag, cells in rows:
         state.push("tr_open", "tr", 1)
@@ -275,7 +275,7 @@ def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 def _closing_line(state: StateBlock, start: int, end: int, closing: re.Pattern[str], key: str) -> int:
-    """Return the first line below `start` that matches, or 0. After a failure, which `key` records, skip the search."""
+    """Return the first matching line below `start`, or 0. Record a failure under `key`, and do not search again."""
     for line in range(start + 1, 0 if state.env.get(key) else end):
         if closing.match(state.src, state.bMarks[line], state.eMarks[line]):
             return line

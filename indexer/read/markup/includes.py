@@ -50,7 +50,7 @@ def is_asciidoc(text: str) -> bool:
 
 
 def decode_without_keys(body: bytes, charset: str | None = None) -> str:
-    """Decode a text without the keys, certificates and signatures in it."""
+    """Decode a text, and remove cryptographic keys, certificates and signatures from it."""
     return _ARMOUR.sub("", decode(body, charset, markup=False))
 
 
@@ -92,7 +92,7 @@ class Includes:
                 self._targets[path] = targets
         self._included = set[str]()
         nested = set[str]().union(*self._targets.values())
-        # begin with the documents that no file includes; the others include each other in a cycle
+        # begin with the documents that no file includes, so that only documents in cycles of includes remain
         for path in [*(path for path in self._targets if path not in nested), *self._targets]:
             if path not in self._included:
                 self._included |= self._targets[path] - {path}
@@ -216,7 +216,7 @@ def _select(lines: list[str], options: Mapping[str, str]) -> list[str]:
     names = re.split("[;,]", options.get("tags") or options.get("tag") or "**")
     is_included = {name.lstrip("!"): name[:1] != "!" for name in names}
     is_selected = is_included.get("**", not any(is_included.values()))
-    selected, tags = [], list[tuple[str, bool]]()  # each open tag, and whether lines before it are selected
+    selected, tags = [], list[tuple[str, bool]]()  # (name of an open tag, whether lines before it are selected)
     for line in lines:
         tag = _TAG.search(line)
         if tag is None:

@@ -121,7 +121,7 @@ def _role(match: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _attribute_list(match: re.Match[str], environment: Environment) -> _Mark | None:
-    """Skip attributes next to a text or at a line end, but keep visible words of picture and link attributes."""
+    """Skip a list of attributes next to a text or at a line end, but keep its visible words after a picture or link."""
     before, after = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
     is_apart = before.isspace() and before != "\n" and after not in ("", "\n")
     is_list = _attributes_in(match) is not None and (match[1] or not is_apart)
@@ -152,7 +152,7 @@ def _alert(title: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _extension(mark: re.Match[str], environment: Environment) -> _Mark | None:
-    """Parse the text of `[!NAME text]`, unless the text is a URL, attributes, or a link to an included file."""
+    """Parse `[!NAME text]`. Omit the text if it is a URL, a list of attributes, or a link to an included file."""
     if mark[1].startswith("["):
         reader_notes.add("a file that Markdown includes was left out")
     return _Mark(mark.end(), "" if re.match(r"\[|\w+:/|[\w-]+=", mark[1]) else mark[1].strip())
@@ -213,7 +213,7 @@ _TAB = re.compile(r"\[(.*)\]\(#tab/.*\)")
 def _parser(*, is_mdx: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     deflist_plugin(parser)
-    dollarmath_plugin(parser, allow_labels=False, allow_blank_lines=False)  # a blank line limits the search for an end
+    dollarmath_plugin(parser, allow_labels=False, allow_blank_lines=False)  # the search for `$$` ends at a blank line
     parser.disable("math_inline")  # it matches dollar signs in code and amounts of money
     ruler = parser.block.ruler
     everywhere: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
@@ -331,8 +331,8 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= MAX_FRONT_MATTER else {}  # noqa: S506 - safer
             except yaml.YAMLError:
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
-            is_front = isinstance(fields, dict) and not front.startswith("\n")  # in Pandoc, a blank line follows a rule
-            is_front = is_front or not front.strip() or any(access_keys(visible(front)))  # or a mistyped access list
+            is_front = isinstance(fields, dict) and not front.startswith("\n")  # `---\n\n` is a rule in Pandoc
+            is_front = is_front or not front.strip() or any(access_keys(visible(front)))  # even if the list is invalid
             fields, end = (fields, match.end()) if is_front else (None, 0)
         elif match := _TOML.match(text):
             front, end, is_toml = match[1] or "", match.end(), True

@@ -52,7 +52,7 @@ _SETTINGS = {
 
 
 class _Unknown(Directive):
-    """A directive that docutils does not know. It is parsed as text or code, unless its name is in `HIDDEN`."""
+    """A directive unknown to docutils. It is read as text or code, but left out if its name is in `HIDDEN`."""
 
     has_content = True
     optional_arguments = 1
@@ -90,9 +90,9 @@ class _Unknown(Directive):
 
 
 def change_of(directive: str, argument: str) -> str:
-    """Return the opening sentence of a directive such as `versionadded`, or "" for other directives.
+    """Return the opening sentence of a directive such as `versionadded`, or "" if the directive records no change.
 
-    The argument begins with one version for each change in the name of the directive. A text may follow.
+    `argument` must begin with a version for each word such as "added" in the directive's name. A text may follow.
     """
     changes, words = _CHANGE.findall(directive), argument.split(maxsplit=4)
     versions = list(takewhile(_VERSION.fullmatch, words))[: len(changes)]
@@ -105,7 +105,7 @@ def change_of(directive: str, argument: str) -> str:
 
 
 def fields_of(name: str, options: str) -> list[str]:
-    """Return the visible options of a directive: titles, and also types and values if `name` is a single word."""
+    """Return the titles in the options of a directive. If `name` is a single word, also return its type and values."""
     is_name = len(name.split()) == 1
     return [
         f"{key.capitalize()}: {value}" if key else value for key, value in _FIELD.findall(options) if is_name or not key
@@ -131,7 +131,7 @@ for _name in ("code-block", "sourcecode", "class"):
 
 
 class _Options(dict[str, Any]):
-    """Options of a directive. Unknown options are accepted, or else docutils would drop the whole directive."""
+    """Options of a directive. Unknown options are accepted; otherwise, docutils would drop the whole directive."""
 
     def __missing__(self, name: str) -> Any:
         """Return a validator that accepts any value of an unknown option."""

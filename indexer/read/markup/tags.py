@@ -167,7 +167,7 @@ def is_text(name: str, value: str) -> bool:
 
 
 def unescaped(code: str) -> str:
-    """Replace the escaped tags in code by the tags that a page shows."""
+    """Replace escaped tags in code, such as `{{</* name */>}}`, by the tags that a page shows: `{{< name >}}`."""
     return _ESCAPED.sub(lambda tag: tag[4] or f"{{{{{tag[1]}{tag[2]}{tag[3]}}}}}", code) if "{{" in code else code
 
 

@@ -78,7 +78,7 @@ class _Walker:
         self._notes = {(note.tag, note.get(f"{W}id", "")): note for root in roots for note in root.iterchildren("*")}
         self._is_hidden = False
         self._after: list[str] = []  # HTML of text boxes, notes and diagrams in the open paragraph
-        self._pending = ""  # HTML of a paragraph whose end is deleted, to prepend to the next paragraph
+        self._pending = ""  # HTML of a paragraph whose end is deleted, so that the next one continues it
         self._fields: list[bool] = []  # for each open field, whether its result has begun
 
     def letterhead(self) -> dict[str, None]:
@@ -262,7 +262,7 @@ class _Styles:
             self._styles[identity] = _Style(_attribute(style.find(f"{W}basedOn")), level, hidden, numbering)
 
     def inherited(self, properties: Any, name: str, default: Any = None, kind: str = "pStyle") -> Any:
-        """Return the attribute `name` of the style of a paragraph or run, or of its base styles, or else `default`."""
+        """Return the attribute `name` of the style in `properties` or its base styles, or `default` if none has it."""
         identity = _attribute(properties.find(W + kind))
         for _ in range(30):
             style = self._styles.get(identity)

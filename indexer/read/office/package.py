@@ -1,6 +1,7 @@
-"""Read zip files of XML, with limits of size and without XML entities: EPUB files and elements of all Office formats.
+"""Read zip files that contain XML, with limits of size and without XML entities.
 
-These elements are document properties, diagrams, chart titles, picture descriptions, equations and symbols.
+The module reads EPUB files, and elements that Office formats share: document properties, diagrams, chart titles,
+picture descriptions, equations and symbols.
 """
 
 import io
@@ -115,7 +116,7 @@ def parse_xml(data: bytes) -> Any:
 
 
 def resolve_target(base: str, target: str) -> str:
-    """Resolve the reference `target` in the entry `base` to the name of an entry, which is always in the package."""
+    """Resolve a reference in the entry `base` to the name of an entry. The name cannot lead out of the package."""
     path = unquote(target.partition("#")[0])
     joined = path if path.startswith("/") else posixpath.join(posixpath.dirname(base), path)
     return posixpath.normpath(f"/{joined}").lstrip("/")
@@ -261,7 +262,7 @@ _NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif
 
 
 def visible_children(node: Any) -> Iterator[Any]:
-    """Yield the child elements that are not deleted. For alternatives, yield the children of the first with text."""
+    """Yield the child elements that are not deleted. Of alternatives, only the first one with text is visible."""
     for child in node.iterchildren(tag=etree.Element):
         if child.tag != f"{_MC}AlternateContent":
             if child.tag not in DELETED:
