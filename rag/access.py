@@ -90,7 +90,7 @@ class Scope:
         return requested & allowed if requested else allowed
 
     def without_lists(self) -> "Scope":
-        """Return a copy of the scope that ignores access lists."""
+        """Return a copy of the scope that ignores the access lists of documents."""
         return Scope(tuple(Grant(grant.collections, grant.filter) for grant in self.grants))
 
     def _of(self, collection: str) -> list[Grant]:
@@ -115,7 +115,7 @@ NOTHING = Scope(())
 
 
 def reader_names(users: Iterable[str], groups: Iterable[str]) -> frozenset[str]:
-    """Return names of users and groups in the form of access lists, such as user:ann and group:staff."""
+    """Return the names that access lists use for users and groups, such as user:ann and group:staff."""
     return frozenset([f"user:{name}" for name in users] + [f"group:{name}" for name in groups])
 
 
@@ -128,7 +128,7 @@ class _FollowedFile(Generic[T]):
         self._cached: tuple[tuple[int, int, int], T] | None = None
 
     def content(self) -> T:
-        """Return the content of the file as it is now. Raises OSError and all errors of `read`."""
+        """Return the current content of the file. Raises OSError, and the errors of the function `read`."""
         now = self._path.stat()
         version = (now.st_ino, now.st_mtime_ns, now.st_size)
         if self._cached is None or self._cached[0] != version:
@@ -156,7 +156,7 @@ class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, d
 
     @cached_property
     def readable(self) -> Scope:
-        """The documents that the key may read. Access lists apply to keys with origins, a filter or readers."""
+        """The documents that the key may read. Access lists are ignored if it has no origins, filter or readers."""
         has_limits = self.origins or self.grant.filter
         return Scope((replace(self.grant, readers=self.grant.readers or frozenset()) if has_limits else self.grant,))
 
@@ -315,8 +315,8 @@ def digest(key: str) -> str:
 def check_exposure(settings: Settings) -> None:
     """Refuse settings that let anyone on the network search.
 
-    Raises SettingsError if the server listens on an address other than loopback although there is no key file, and
-    neither `anonymous` nor `user_header` is set. Raises KeysError if the key file is unreadable or invalid.
+    Raises SettingsError if the host is not loopback, there is no key file, and neither `anonymous` nor `user_header`
+    is set. Raises KeysError if the key file is unreadable or invalid.
     """
     keys = KeyFile(settings.keys_file).current()
     if keys is None and settings.anonymous == "auto" and not settings.user_header and not is_loopback(settings.host):
@@ -353,7 +353,7 @@ class AccessRules:
             raise SettingsError(f"{self._path} is not valid TOML: {error}") from error
 
     def rights(self, user: str, groups: Iterable[str] = ()) -> Rights | None:
-        """Return the rights from all rules for a user, or None without a rule. Raises KeysError for an invalid file."""
+        """Combine the rules for a user. Returns None if no rule applies. Raises KeysError if the file is invalid."""
         try:
             rules = self.rules()
         except SettingsError as error:

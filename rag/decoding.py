@@ -26,7 +26,7 @@ NOT_ONLY_SPACE = "[^\\t-\\r\\u001c-\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\
 _VISIBLE = re.compile(SOMETHING)
 _FIELD_PROBLEM = re.compile(r"Object (?P<problem>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
 _TOO_LONG = re.compile(r"Expected `str` of length <= (\d+)")
-# JSON type: (name in messages, suffix of the keywords `min…` and `max…`, words before and after their values)
+# JSON type: (its name in messages, suffix of its keywords `min…` and `max…`, words before and after a limit)
 _KINDS = {
     "boolean": ("true or false", "", "", ""),
     "string": ("text", "Length", " of", " characters"),

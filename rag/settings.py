@@ -143,8 +143,8 @@ class Settings:
     rerank_model: str = setting(
         "", "cross-encoder that ranks the best candidates again, a folder or NAME@COMMIT; empty = none", group="rerank"
     )
-    max_pages: int = setting(10_000, "most pages to fetch from one site", group="crawl", limits=(1, 100_000_000))
-    max_depth: int = setting(32, "most links to follow from the start page; 0 = only that page", limits=(0, 1_000_000))
+    max_pages: int = setting(10_000, "maximum number of pages from one site", group="crawl", limits=(1, 100_000_000))
+    max_depth: int = setting(32, "maximum link depth below the start page; 0 = only that page", limits=(0, 1_000_000))
     timeout: float = setting(20.0, "seconds to wait for one page, including redirects", limits=(0.01, 86_400))
     max_bytes: int = setting(10_000_000, "largest page or file to read, in bytes", limits=(1, 1_000_000_000))
     include: str = setting("", "paths to index, such as /docs/,/blog/*.html$; empty = all")
@@ -199,10 +199,10 @@ class Settings:
     )
     cors_origins: str = setting("", "other origins whose pages may call the API; empty = none, * = any")
     proxies: int = setting(
-        0, "number of reverse proxies in front, whose X-Forwarded-For, -Proto and -Prefix count", limits=(0, 10)
+        0, "trusted reverse proxies in front of the server, for X-Forwarded-For, -Proto and -Prefix", limits=(0, 10)
     )
     path_prefix: str = setting(
-        "", "path of another site below which to serve, such as /search; empty = as X-Forwarded-Prefix says"
+        "", "path prefix below which a proxy publishes this server, such as /search; empty = X-Forwarded-Prefix"
     )
     rate_limit: float = setting(
         0.0,
@@ -212,7 +212,7 @@ class Settings:
     query_cache: int = setting(
         16, "megabytes of recent queries and answers cached in each worker; 0 = none", limits=(0, 65_536)
     )
-    deadline: float = setting(10.0, "seconds after which a search that waits gets 503", limits=(0.01, 3600))
+    deadline: float = setting(10.0, "seconds after which a waiting search gets status 503", limits=(0.01, 3600))
     user_header: str = setting(
         "", "header in which a reverse proxy names the user, such as X-Forwarded-User; empty = none", group="users"
     )
@@ -226,7 +226,7 @@ class Settings:
     answer_url: str = setting(
         "", "OpenAI-compatible API for written answers, such as http://127.0.0.1:8080/v1", group="answers"
     )
-    answer_model: str = setting("", "model to ask for at answer_url")
+    answer_model: str = setting("", "name of the model at answer_url")
     answer_key: str = setting("", "API key for answer_url; safer in the variable than in the flag", secret=True)
     answer_page: str = setting(
         "button",

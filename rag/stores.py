@@ -51,14 +51,14 @@ def milvus_at(address: str) -> "MilvusStore":
 
 
 def stores_of(settings: Settings) -> dict[str, Store]:
-    """Return a mapping from collections to their folders, or from the default collection to a store in Milvus."""
+    """Return the folder of each collection as its store. If Milvus is set, return only its store, named `default`."""
     if settings.store:
         return {DEFAULT: milvus_at(settings.store)}
     return {name: FolderStore(folder) for name, folder in list_collections(settings.index_dir).items()}
 
 
 def chosen_store(settings: Settings) -> Store:
-    """Return the store in Milvus, or the collection's folder if none is set. Raises SettingsError if both are set."""
+    """Return the store of the settings: Milvus, or the collection's folder. Raises SettingsError if they name both."""
     if not settings.store:
         return FolderStore(settings.collection_dir)
     if settings.collection != DEFAULT:

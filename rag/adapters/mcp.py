@@ -1,6 +1,6 @@
 """Serve the tools over the Model Context Protocol with the official SDK. Requires the extra `pilotlight[mcp]`.
 
-Results have no structured content, because some clients would show a model only this content, and others also the text.
+Results are only text. If they also had structured content, some clients would show a model both, and others no text.
 """
 
 import json
@@ -24,12 +24,12 @@ Call = Callable[[str, Mapping[str, Any]], Reply]
 
 INSTRUCTIONS = f"""Searches collections of documents by meaning and words, and reads them. Search with a whole
 question; read more by address where a passage is not enough; grep for exact names. Cite addresses. {DATA}"""
-_MAX_SHOWN_IDS = 1000  # sent with each search
+_MAX_SHOWN_IDS = 1000  # ids of earlier passages that are sent with each search
 _READS = ToolAnnotations(read_only_hint=True)
 
 
 def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]:
-    """Return an MCP server that runs tools by `call`. `shown` collects ids of passages, which later searches omit."""
+    """Return an MCP server that runs tools with `call`. Searches omit the passages in `shown`, and add theirs to it."""
 
     async def list_tools(context: Any, parameters: Any) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(**each, annotations=_READS) for each in describe_tools()])
@@ -53,7 +53,7 @@ def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]
 
 
 def serve_stdio(call: Call) -> None:
-    """Serve over standard input and output until the client disconnects. No search repeats an earlier passage."""
+    """Serve over standard input and output until the client disconnects. Searches omit passages returned before."""
 
     async def serve() -> None:
         server = make_server(call, {})

@@ -21,8 +21,8 @@ _REST_TOKENS = 12  # tokens of the line "… and 12 more"
 _BATCH_PASSAGES = 16
 _MAX_HEADING_CHARS = 2_000_000  # total of all heading paths; above it, only the last heading of a path is kept
 _MAX_ANCHOR_CHARS = 200
-# Tokens for each match of a pattern, fitted so that their sum is at least the count of each of five tokenizers (two of
-# OpenAI, Claude 2, DeepSeek, WordPiece). The texts were documentation, code, addresses, numbers and a dozen scripts.
+# Tokens per match of each pattern. They were fitted so that the sum for a text is at least the count of five tokenizers
+# (two of OpenAI, Claude 2, DeepSeek, WordPiece). Texts: documentation, code, addresses, numbers and a dozen scripts.
 _TOKENS = {
     r"[A-Z]?[a-z]{2,}|[A-Z]{3,}": 0.98,  # words, including those in names such as getUserById
     r"(?<![A-Za-z])[A-Za-z]{1,2}(?![a-z])": 0.4,
@@ -46,7 +46,7 @@ def count_tokens(text: str) -> int:
 
 
 class DocumentExcerpt:
-    """Selected passages of a document, by their index. A run is a range of adjacent passages with one heading path."""
+    """A selection of a document's passages, by index. A run is a range of adjacent passages with one heading path."""
 
     def __init__(self, document: OpenDocument) -> None:
         """Create an excerpt without passages. Call `load_headings` or `load_around` to select some."""
@@ -72,7 +72,7 @@ class DocumentExcerpt:
             self._headings[index] = url, short_path, tokens
 
     def load_around(self, index: int, distance: int) -> int:
-        """Select a passage with up to `distance` passages before and after it. Returns their length in characters."""
+        """Select a passage and up to `distance` passages on each side. Returns the total length in characters."""
         first, characters = max(0, index - distance), 0
         for at, passage in enumerate(self.document.passages(first, index + distance + 1), first):
             self._headings[at] = passage["url"], passage["section"], 0
@@ -111,7 +111,7 @@ class DocumentExcerpt:
     def index_of(self, anchor: str) -> int | None:
         """Return the index of the first passage with an anchor, or None.
 
-        If no address has the anchor, the first passage with a line of the anchor's words counts.
+        If no address ends with the anchor, returns the first passage with a line that consists of the anchor's words.
         """
         for index, (url, _, _) in self._headings.items():
             if url.endswith(f"#{anchor}"):
@@ -146,11 +146,11 @@ class DocumentExcerpt:
         return SEPARATOR.join(filter(None, [self.title, section])) or self.url
 
     def citation(self, indexes: Sequence[int]) -> str:
-        """Return the heading path and the address of the first of these passages."""
+        """Return the heading path and the address of the first passage in `indexes`."""
         return f"{self.heading(indexes[0])} ({self._headings[indexes[0]][0]})"
 
     def block(self, number: int, indexes: Sequence[int], text: str | None = None, **facts: str) -> str:
-        """Return a delimited block with a header and passages, or with `text`. An ellipsis marks omitted passages."""
+        """Return a delimited block: a header, and `text` or else the passages. An ellipsis marks a gap between them."""
         if text is None:
             stretches = groupby(enumerate(indexes), key=lambda each: each[1] - each[0])
             text = "\n…\n".join("\n".join(self.text(index) for _, index in stretch) for _, stretch in stretches)
@@ -159,7 +159,7 @@ class DocumentExcerpt:
         return delimited(number, about | facts, text)
 
     def blocks(self, indexes: range, budget: float, **facts: str) -> tuple[list[str], int | None]:
-        """Return the first blocks that fit a budget, and the index of the first passage that does not fit, or None.
+        """Return the blocks that fit a budget, and the index of the first passage that does not fit (None if all fit).
 
         Each block has passages of one run. The header of the first block includes `facts`.
         """
@@ -182,7 +182,7 @@ class DocumentExcerpt:
         return blocks, None
 
     def outline(self, budget: float) -> str:
-        """Return an outline of the headings with tokens and addresses, as many levels as fit the budget."""
+        """Return the headings with their tokens and addresses. Omits the deepest levels that do not fit the budget."""
         nodes: list[_Heading] = []
         above: list[_Heading] = []
         for run in self.runs:

@@ -116,7 +116,7 @@ def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> 
 
 
 def readers(warnings: list[str]) -> dict[str, str | None]:
-    """Return the mechanism for each kind of confinement of document readers, or None if this machine has none."""
+    """Return the mechanism for each kind of sandboxing of document readers. It is None if this machine has none."""
     with closing(ReaderProcess()) as process:
         with _warning(warnings):
             process.start()

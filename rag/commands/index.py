@@ -34,7 +34,7 @@ def index(
     """Index the sources of the command line. Limits from flags apply only to these sources."""
     from indexer import memory
 
-    memory.prepare()  # saves memory: FAISS aborts the process if memory runs out
+    memory.prepare()  # reduces memory use, because FAISS aborts the process if memory runs out
     from indexer.pipeline.progress import Progress
     from rag.commands.indexing import IndexRequest, index_sources
 

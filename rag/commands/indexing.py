@@ -42,7 +42,7 @@ class IndexRequest:
     """The sources to index, and the options of the builds.
 
     Args:
-        sources: sources of the command line. If empty, `configured` is used, or else the live generation's sources.
+        sources: sources of the command line. If empty, `configured` is used. If both are empty, the live sources are.
         configured: the sources of the configuration file.
         add: whether to keep the sources of the live generation too.
         full: whether the first build reprocesses unchanged pages too.
@@ -107,16 +107,16 @@ def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource
     elif request.add and folder in list_collections(settings.index_dir).values():
         sources = [*live_sources(folder), *sources]
     limited, limits = set(map(full_name, limited_sources)), own_limits(request.limits)
-    configured_sources = [
+    sources_to_index = [
         ConfiguredSource(source, limits=limits if source in limited else {})
         for source in dict.fromkeys(map(full_name, sources))
     ]
-    if not configured_sources:  # use the configured sources, without limits of earlier commands
+    if not sources_to_index:  # use the configuration file, and remove the limits set by earlier commands
         none = dict.fromkeys(SOURCE_SETTINGS)
-        configured_sources = [dataclasses.replace(one, limits={**none, **one.limits, **limits}) for one in configured]
-    if request.watch and all(address_kind(one.source) for one in configured_sources):
+        sources_to_index = [dataclasses.replace(one, limits={**none, **one.limits, **limits}) for one in configured]
+    if request.watch and all(address_kind(one.source) for one in sources_to_index):
         raise SourceError("--watch is for folders and files: run index again by systemd or cron for other sources")
-    return configured_sources
+    return sources_to_index
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,8 @@ class SourceBuilds:
     def watch(self, *, full: bool = False, on_first: Callable[[BuildReport], None] | None = None) -> dict[str, int]:
         """Index all sources, and then folders and files after each change, until SIGTERM or SIGINT.
 
-        Failed sources are retried after a minute, but with `on_first`, errors of the first build are raised. Returns
-        the numbers of runs, published generations and failures by name.
+        Failed sources are retried after a minute. If `on_first` is set, errors of the first build are raised instead.
+        Returns the numbers of runs, published generations and failed runs, by name.
         """
         totals = dict.fromkeys(("runs", "published", "failed"), 0)
         paths = {source for source in self.sources if address_kind(source) is None}
@@ -171,7 +171,7 @@ class SourceBuilds:
         return totals
 
     def _try(self, refresh: Sequence[str], totals: dict[str, int], *, full: bool, keeps_others: bool) -> list[str]:
-        """Index sources, and return the failed ones. If one of several fails, each is indexed in a separate build."""
+        """Index sources in one build or, if that fails, in one build for each. Returns the sources that failed."""
         failed: list[str] = []
         try:
             report = self.build(refresh, full=full, keeps_others=keeps_others)

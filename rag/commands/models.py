@@ -56,7 +56,7 @@ class LazyEmbedder:
     """
 
     def __init__(self, plan: Plan, load: Callable[[], Embedder]) -> None:
-        """Create the embedder of a plan. `load` returns the loaded embedder."""
+        """Create an embedder for a plan, which names model, engine and precision. `load` loads the actual embedder."""
         self._spec = plan.spec
         self.dimension = plan.spec.dimension
         self.max_length, self.is_multilingual = plan.spec.max_length, plan.spec.is_multilingual
@@ -74,7 +74,7 @@ class LazyEmbedder:
         return self._tokenizer
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Return the result of the embedder's `count_broken` without loading the embedder."""
+        """Count broken pieces as `Embedder.count_broken` does, without loading the embedder."""
         return self._tokenizer.count_broken(texts)
 
     def __getattr__(self, name: str) -> Any:
@@ -117,7 +117,7 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
 
 
 def plans(settings: Settings) -> list[Plan]:
-    """Return the plan of the embedder and, if a cross-encoder is set, its plan. Raises EmbedderError."""
+    """Return the plans (engine and precision) of the embedder and of the cross-encoder if set. Raises EmbedderError."""
     configs = [settings.embedder_config(), settings.reranker_config()]
     return [Plan(config) for config in configs if config]
 
@@ -146,7 +146,7 @@ def verify_in_background(plans: Sequence[Plan]) -> Iterator[None]:
 def with_index_precision(settings: Settings) -> Settings:
     """Return the settings with the precision `auto` replaced by the precision of the index.
 
-    Queries get the same precision if the model hardly knows a collection's language, because int8 is inaccurate then.
+    If the model hardly knows a collection's language, queries get this precision too, because int8 would be inaccurate.
     """
     manifests = list(_live_manifests(settings)) if "auto" in (settings.precision, settings.query_precision) else []
     for manifest in manifests[:1]:
@@ -183,7 +183,7 @@ def _live_manifests(settings: Settings) -> Iterator[Manifest]:
 
 
 def prepare(*plans: Plan, quiet: bool = False) -> None:
-    """Build the missing packages of the plans, and report each on stderr."""
+    """Build the packages (compiled models) that the plans need and that are missing, and report each on stderr."""
     for plan in plans:
         if (key := plan.package_key) and not is_built(plan):
             verb = "compiling" if needs_compiler(plan) else "packing"

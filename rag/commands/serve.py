@@ -102,13 +102,13 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
     if is_live:
         print(f"using the index of {', '.join(sources)}", file=sys.stderr, flush=True)
         os.write(writer, _INDEXED_BYTE)
-    # Use `os.fork`, because `multiprocessing` makes this process and each worker wait for the child when they exit.
+    # Use `os.fork`: with `multiprocessing`, this process and each worker would wait for the child when they exit.
     if (follows or not is_live) and os.fork() == 0:
         gc.enable()
         code = 1
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         try:
-            if os.getppid() == server:  # else it ended before the signal was requested
+            if os.getppid() == server:  # else the server ended before the signal was requested
                 code = _index(settings, sources, writer, watch=follows, is_live=is_live)
         finally:
             sys.stderr.flush()
@@ -140,7 +140,7 @@ def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bo
         return 2
     except KeyboardInterrupt:
         return 130
-    except Exception:  # noqa: BLE001 - must not reach frames that were copied from the parent
+    except Exception:  # noqa: BLE001 - must not reach the parent's frames, which the fork has copied
         traceback.print_exc()
         return 1
     return 0
@@ -150,8 +150,8 @@ def share_cores(settings: Settings, engine: str, cores: int) -> Settings:
     """Return settings in which `workers` and `threads` are chosen for serving, unless they are set.
 
     With the native engine, each worker has one thread on up to 16 cores. Threads of one call wait for each other if
-    they share cores, and the Python code of a query takes as long as the model, so more workers are faster. Packages of
-    other engines are compiled for a fixed number of threads, so these engines use the package that built the index.
+    they share cores, and the Python code of a query takes as long as the model, so more workers are faster. Other
+    engines run packages compiled for a fixed number of threads, so they keep `threads` as it was for the build.
     """
     workers, threads = settings.workers, settings.threads
     if engine == "native":

@@ -123,15 +123,15 @@ def evaluate(
 ) -> dict[str, Any]:
     """Search for the judged queries with the code that serves queries, and return the mean of each measure.
 
-    Without a mode, the documents are embedded once and searched in every mode. `modes` then has the figures of dense,
-    lexical and hybrid search without tokens, and of hybrid search with tokens if tokens are indexed. The figures of the
-    last search are also at the top level. `worst` lists the queries on which dense or lexical search beats it most.
+    If `mode` is None, the documents are embedded once and searched in every mode. `modes` has the figures of dense,
+    lexical and hybrid search without tokens. If tokens are indexed, hybrid search with tokens follows. The top level
+    repeats the figures of the last search. `worst` lists the queries on which it loses most to dense or lexical search.
 
     Args:
         dataset: documents, queries and judgements.
         embedder: model that makes the vectors. Dense search is exact, so the figures do not depend on an index type.
         mode: mode of the search; None for all modes.
-        tokens: whether to index and compare tokens. None decides as a build does; mode lexical ignores tokens.
+        tokens: whether to index and compare tokens. If None, the rule of builds decides. Mode lexical uses no tokens.
         reranker: model that reranks the best candidates, or None.
     """
     texts, queries = list(dataset.corpus.values()), dataset.queries
@@ -200,7 +200,7 @@ def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figur
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The hits of a query, for rankings in any mode. Mode hybrid uses `shortened` instead of `lexical`."""
+    """The hits of a query, to rank in any mode. `shortened` are lexical hits for the shortened query of mode hybrid."""
 
     document_ids: Sequence[str]
     dense: VectorHits | None

@@ -41,7 +41,7 @@ _TAGS = re.compile(r"^[^\S\n]*+(?:[@\\]\w|:\w+ \w+:|\w+:$|-{3,}|={3,}|>>> |Copyr
 
 
 class Question(NamedTuple):
-    """A question, the ids of the passages that answer it, and the text to remove from passages that repeat it."""
+    """A question, and the ids of its answers. The text `removed` is deleted from passages that repeat the question."""
 
     kind: Literal["question", "heading", "comment", "link", "reference"]
     text: str

@@ -31,14 +31,14 @@ MARK = "from-insights.json"
 
 
 class Group(NamedTuple):
-    """The numbers of searches in a group, such as all searches for one question, and their mean cosine."""
+    """Counts and the mean cosine of a group of searches, such as all searches for one question."""
 
     asked: int = 0
-    unanswered: int = 0  # each search has at least one of REASONS
+    unanswered: int = 0  # searches with at least one of REASONS
     empty: int = 0
     far: int = 0
     bad: int = 0
-    unopened: int = 0  # hits were shown, but none was opened or judged
+    unopened: int = 0  # searches with hits that were shown, but neither opened nor judged
     opened: int = 0
     good: int = 0
     cosine: float | None = None
@@ -121,7 +121,7 @@ class JudgedQuestion(NamedTuple):
 
 @_reading()
 def judged_questions(folder: Path, collection: str, min_opened: int = MIN_OPENED) -> list[JudgedQuestion]:
-    """Return questions with a hit that was judged good or opened `min_opened` times, the most frequent first."""
+    """Return the questions with a hit that was judged good or opened `min_opened` times. The most frequent is first."""
     judged = []
     with closing(open_to_read(folder)) as connection:
         rows = connection.execute(_JUDGED, (MAX_QUERY_CHARS, collection))

@@ -33,7 +33,7 @@ _FEEDBACK_SIZE = 1_000
 _CLEAN_INTERVAL_S = 60.0
 _VERDICTS = {"good": 1, "bad": -1, "none": 0}
 _LOCK = "lock"
-_UNSEEN_LIFETIME_S = 600.0  # age at which searches without displayed hits are deleted
+_UNSEEN_LIFETIME_S = 600.0  # lifetime of searches whose hits were not displayed
 _BUSY_TIMEOUT_S = 5.0
 _NOISE_BITS = 21  # random bits after the milliseconds
 _VERSION = 2
@@ -68,7 +68,7 @@ class RecordedSearch(NamedTuple):
     cosine: float | None
     close: bool
     ms: float
-    seen: bool  # False for searches while the user is typing, which count only after feedback
+    seen: bool  # False for a search while the user is typing; reports ignore it until it has feedback
 
 
 class Feedback(NamedTuple):
@@ -106,7 +106,7 @@ class InsightsStore:
                 connection.execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
 
     def retain(self, now: float, days: int, most_bytes: int) -> None:
-        """Delete unseen searches after ten minutes, other searches after `days`, and the oldest above `most_bytes`."""
+        """Delete unseen searches after ten minutes, and others after `days`. Above `most_bytes`, delete the oldest."""
         oldest = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0) - timedelta(days=days - 1)
         execute = self._connection.execute
         execute("DELETE FROM searches WHERE seen = 0 AND id < ?", (first_id(now - _UNSEEN_LIFETIME_S),))
@@ -192,7 +192,7 @@ class Recorder:
         Args:
             answer: the answer to the search.
             via: interface that the search came from.
-            seen: whether its hits were displayed. An unseen search counts only after feedback.
+            seen: whether its hits were displayed. Reports ignore an unseen search until it has feedback.
         """
         one = RecordedSearch(
             new_id(time.time()),

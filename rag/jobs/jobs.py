@@ -156,7 +156,7 @@ class JobManager:
 
 @contextmanager
 def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
-    """Create missing folders, check that `size` bytes are free, and raise disk errors of the block as StorageFull."""
+    """Create missing folders and check that `size` bytes are free. Raises StorageFull, also for errors in the block."""
     try:
         with disk_errors(index_dir):
             prepare(index_dir)

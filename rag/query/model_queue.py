@@ -32,7 +32,7 @@ caller_name: ContextVar[str] = ContextVar("caller_name", default="")
 
 
 class FairLock:
-    """A lock that threads acquire in the order of their requests, but all urgent requests before the others."""
+    """A lock that threads acquire in the order of their requests. Urgent requests precede all others."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -84,7 +84,7 @@ class FairLock:
 class QueryCache:
     """A cache of values by kind and key, which evicts the least recently used value. Safe to share between threads.
 
-    Callers do not share values, because a fast response would reveal queries of others. Unnamed callers count as one.
+    Callers do not share values: a fast response would reveal another caller's query. Unnamed callers count as one.
     """
 
     def __init__(self, max_bytes: int) -> None:

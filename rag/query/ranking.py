@@ -28,10 +28,10 @@ VectorHits = tuple[Scores, Rows]
 
 _SCORES = ("dense", "lexical", "tokens", "rerank")
 MAX_QUERY_TOKENS = 256  # about 200 words
-MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # comparing all candidates would gain only .0004 nDCG@10
+MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # candidates to compare by tokens; all would gain only .0004 nDCG@10
 _FIRST_COMPARED_PER_HIT = 3
 _NO_TWINS: Mapping[int, frozenset[int]] = MappingProxyType({})
-# A newer version replaces the version with the best score if it has at least this share of the best score.
+# A newer version, or a better format, is shown instead of a passage if it has at least this share of the score.
 _MIN_VERSION_SCORE = 0.5
 _MIN_COVERAGE_WITHOUT_COSINE = 0.34
 _MAX_COMPARED_HITS = 2_000
@@ -49,12 +49,12 @@ class Ranking(Struct, frozen=True):
     first: int | None = None  # number of candidates from the first search; None if there was no deeper search
 
     def ordered(self, order: npt.NDArray[np.integer], scores: Scores, **columns: Scores) -> "Ranking":
-        """Return the candidates in `order`, with new scores and columns, which are passed in the current order."""
+        """Return the candidates in `order`. `scores` and `columns` have the current order, and are reordered too."""
         reordered = {name: values[order] for name, values in {**self.columns, **columns}.items()}
         return Ranking(self.rows[order], scores[order], reordered)
 
     def after(self, page: "Ranking") -> "Ranking":
-        """Return a ranking in which the passages of a page, with the highest score, precede these candidates."""
+        """Return a ranking that begins with the passages of `page`, which get the highest score of both rankings."""
         highest = self.scores.max(initial=page.scores.max())
         raised = Ranking(page.rows, np.full(len(page.rows), highest, np.float32), page.columns)
         return replace(extend(raised, self), first=None)
@@ -87,7 +87,7 @@ def fuse(
     Args:
         dense: cosines and rows, best first.
         lexical: BM25 scores and rows, best first.
-        cosines: function that returns the cosines of rows, for hits of the lexical search alone.
+        cosines: function that returns the cosines of rows, for hits that only the lexical search returned.
         maxsim: function that returns the MaxSim of rows; None if the index has no tokens.
         query: facts that decide the weights.
         explain: whether to add the columns that explanations need.
@@ -151,14 +151,14 @@ def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: R
 
 
 def rerank(ranking: Ranking, reranked: Rows, logits: Scores, shown: Scores) -> Ranking:
-    """Average the scores of the search and of a cross-encoder. Candidates that only the search has scored come last.
+    """Average the scores of the search and of a cross-encoder. Candidates without the latter score come last.
 
     Averaging is known to be better than replacing the order of a strong search. Logits are averaged, because a sigmoid
     would hide the differences among good candidates, and among bad ones.
 
     Args:
         ranking: candidates, best first.
-        reranked: indices (n,) of the candidates that the cross-encoder has scored, in order.
+        reranked: indices (n,) in `ranking` of the candidates that the cross-encoder has scored.
         logits: logits of these candidates, (n,).
         shown: scores of these candidates for display, (n,).
     """
@@ -176,7 +176,7 @@ def rerank(ranking: Ranking, reranked: Rows, logits: Scores, shown: Scores) -> R
 
 
 def extend(ranking: Ranking, deeper: Ranking) -> Ranking:
-    """Append the new hits of a deeper search to a ranking. Their scores are capped at the lowest of the ranking."""
+    """Append the new hits of a deeper search to a ranking. Their scores are capped at the ranking's lowest score."""
     new = ~np.isin(deeper.rows, ranking.rows)
     least = ranking.scores[-1] if len(ranking.scores) else np.float32(np.inf)
     before, after = len(ranking.rows), int(new.sum())
@@ -198,7 +198,7 @@ def extend(ranking: Ranking, deeper: Ranking) -> Ranking:
 
 
 class Choice(Struct, frozen=True):
-    """The candidates to show as hits, and the candidates that they represent, by their indices in a ranking."""
+    """The candidates to show as hits, and the hidden candidates that each represents. All are indices in a ranking."""
 
     indices: list[int]
     """Candidates to show, best first."""
@@ -221,15 +221,15 @@ def choose(
     editions: Sequence[Edition | None] = (),
     twins: Mapping[int, frozenset[int]] = _NO_TWINS,
 ) -> Choice:
-    """Choose the best candidates that are not near-duplicates, other editions, or passages above a limit.
+    """Choose the best candidates, without near-duplicates, other versions of a page, and passages above a limit.
 
     Args:
         ranking: the candidates.
         facts: facts of all candidates.
         k: maximum number of candidates to choose.
         per_document: maximum number of passages of one document; 0 for no limit.
-        editions: editions of all candidates; empty if the collection has no versions.
-        twins: documents in better formats that can replace a document; see `indexer.generation.editions`.
+        editions: page and version of each candidate; empty if the collection has no versions.
+        twins: documents with the same content in better formats, by document; see `indexer.generation.editions`.
     """
     documents: list[int] = facts.documents.tolist()
     older, hidden = fold_versions(ranking, editions)
@@ -263,7 +263,7 @@ def choose(
 def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], set[int]]:
     """Choose, for each page, the newest version that has at least half the score of the best version.
 
-    Returns a dictionary from the chosen passage to the best passages of other versions, and all passages to hide.
+    Returns the best passage of each other version, by chosen passage and version, and the passages to hide, as indices.
     """
     pages: dict[tuple[str, str], dict[str, list[int]]] = {}
     for index, edition in enumerate(editions):
@@ -285,9 +285,9 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
 def fold_formats(
     ranking: Ranking, documents: Sequence[int], twins: Mapping[int, frozenset[int]]
 ) -> dict[int, list[int]]:
-    """Replace a document by a better format of the document that scores at least half as much.
+    """Hide each document that has a twin in a better format with at least half its score.
 
-    Returns a dictionary from the best passage in the better format to the passages of the replaced document.
+    Returns a dictionary from the best passage of the twin to the passages to hide, all as indices in the ranking.
     """
     best_of_document: dict[int, int] = {}
     passages: dict[int, list[int]] = {}
@@ -306,7 +306,7 @@ def fold_formats(
 def collapse(signatures: npt.NDArray[np.uint64], near: int = MAX_SIGNATURE_BITS) -> dict[int, int]:
     """Assign each near-duplicate to the best hit within `near` bits that is not a near-duplicate itself.
 
-    `signatures`, uint64 (n,), are SimHashes of hits, best first. Returns a dictionary from near-duplicates to hits.
+    `signatures`, uint64 (n,), are SimHashes of hits, best first. Returns the index of the hit for each near-duplicate.
     """
     leaders: dict[int, int] = {}
     are_alike = np.bitwise_count(signatures[:, np.newaxis] ^ signatures) <= near
@@ -324,7 +324,7 @@ def is_close(cosines: Sequence[float | None], coverages: Iterable[float], close:
     Args:
         cosines: cosines of the hits; None for a hit that only the lexical search returned.
         coverages: share of the query's words that each hit contains; computed only if the cosines are too low.
-        close: minimum cosine, scaled so that unrelated texts have 0. A hit with all words needs half of it.
+        close: minimum cosine, scaled so that unrelated texts have 0. For a hit with all words, half of it is enough.
         unrelated: mean cosine of unrelated texts, see `measure_unrelated`.
     """
     nearness = [None if cosine is None else (cosine - unrelated) / (1 - unrelated) for cosine in cosines]

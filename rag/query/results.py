@@ -38,7 +38,7 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _HTML = ("text/html", "application/xhtml+xml")
-# Between two of these characters, a browser may ignore a line break, but the index has a space.
+# A browser may ignore a line break between two of these characters. The index has a space in its place.
 _CJK = "\u3040-\u30ff\u3400-\u9fff"
 _CLAUSE = re.compile(
     rf"(?<!\w)[^\W_](?:(?!(?<=[{_CJK}]) (?=[{_CJK}]))"
@@ -73,8 +73,8 @@ class Explanation(TypedDict):
     """The numbers from which the score of a hit was computed.
 
     `fused` is the sum of scaled × weight of the methods. The steps then change the score in order: `rerank` averages it
-    with the score of the cross-encoder, `limit` caps it at the lowest score of the hits that were reranked or found
-    earlier, and `address` raises it to the highest.
+    with the score of the cross-encoder. `limit` caps it at the lowest score of reranked hits, or of hits from earlier
+    searches. `address` raises it to the highest score of all hits.
     """
 
     rank: Annotated[int, Meta(description="rank by score alone, before duplicates are removed and limits applied")]

@@ -68,7 +68,7 @@ class _Search(Struct):
     terms: LexicalQuery
     vector: Vector | None = None
     tokens: Vector | None = None  # float32 (tokens, width)
-    broken: tuple[int, int] = (0, 0)  # broken pieces and all pieces; see `TokenizedText`
+    broken: tuple[int, int] = (0, 0)  # numbers of broken pieces and of all pieces; see `TokenizedText`
     term_hits: Future[TermHits] | None = None
     is_exhausted: bool = False
     seconds: dict[str, float] = field(default_factory=_NO_SECONDS.copy)
@@ -155,7 +155,7 @@ class Retriever:
         filter = self._effective_filter(request.parsed_filter) if request.filter else None
         terms = self.generation.read_query(request.query, self._synonyms, self.embedder.has_word, filter)
         if embedded is not None and terms.meaning != request.meaning:
-            embedded = None  # the vector is for another text: in this index, -word is an option, not an exclusion
+            embedded = None  # the caller left out -word as an exclusion, but in this index it is a command's option
         return _Search(request, filter, terms, *(embedded or ()))
 
     def _shorten(self, search: _Search) -> None:
@@ -391,7 +391,7 @@ def shorten(
     measure: Callable[[Sequence[str]], Vector],
     read: Callable[[str], LexicalQuery],
 ) -> LexicalQuery:
-    """Shorten a query that is too long for the model to its best sentences. `measure` returns a score for each."""
+    """Shorten a query that is too long for the model to its best sentences, scored by `measure`, parsed by `read`."""
     if embedder.count_tokens([terms.meaning], role="query")[0] <= embedder.max_length:
         return terms
     query = read(nearest_sentences(terms.meaning, measure))

@@ -45,7 +45,7 @@ SIGNALS = {
 
 
 class _Signal(Struct, frozen=True):
-    """The mean and standard deviation of a signal, and the logits that one deviation adds to the shares in `_Table`."""
+    """The mean and standard deviation of a signal. Each deviation adds `words` and `vector` to logits of `_Table`."""
 
     mean: float
     deviation: float
@@ -54,7 +54,7 @@ class _Signal(Struct, frozen=True):
 
 
 class _Table(Struct, frozen=True):
-    """The logits of the shares of words and vector if all signals are average, and the signals in order of SIGNALS."""
+    """The logits of the weights of words and vectors for average signals. `signals` are in the order of SIGNALS."""
 
     words: float
     words_with_tokens: float
@@ -63,7 +63,7 @@ class _Table(Struct, frozen=True):
 
 
 _TABLE = msgspec.json.decode(Path(__file__).with_name("weights.json").read_bytes(), type=_Table)
-# The signals of a usual query are average, except that the model knows its language and its collection is prose.
+# Deviations of a usual query from the means: the model knows its language, and its collection contains no code.
 _USUAL_DEVIATIONS = [
     -each.mean / each.deviation if name in ("known", "code", "near_in_code") else 0.0
     for name, each in zip(SIGNALS, _TABLE.signals, strict=True)
@@ -103,8 +103,8 @@ def measure_unrelated(embedder: Embedder) -> float:
 def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> float:
     """Estimate how well the model knows the language of a query, from 0.08 (hardly) to 1 (well).
 
-    A short query has too few pieces for an estimate. Therefore, 24 pieces with the usual share of broken pieces in its
-    language are added. This language is estimated by naive Bayes from the pieces and the passages in each language.
+    A short query has too few pieces (tokens) for an estimate, so 24 pieces with the usual share of broken pieces in its
+    language are added. Naive Bayes estimates this language from the pieces and the number of passages in each language.
 
     Args:
         query: the number of broken pieces and the number of all pieces, see `TokenizedText`.
@@ -146,10 +146,10 @@ def measure_signals(query: QueryFacts, dense: ScoredRows, lexical: TermHits) -> 
 
 
 def weigh(values: Sequence[float], *, tokens: bool) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the weights of the searches, and the logits that each signal adds to the weight of words.
+    """Return the weight of each search, and the logits that each signal adds to the weight of lexical search.
 
-    One logistic function of the signals computes the weight of words. Another divides the remaining weight between
-    vector and tokens. `scripts/learn_weights.py` fits both. If the model hardly knows the language, words weigh more.
+    One logistic function of the signals computes the weight of lexical search, which is higher in languages that the
+    model hardly knows. Another divides the rest between vector and tokens. `scripts/learn_weights.py` fits both.
     """
     words, vector = _TABLE.words + (_TABLE.words_with_tokens if tokens else 0.0) - values[0], _TABLE.vector
     moved = []
@@ -172,7 +172,7 @@ def _logistic(value: float) -> float:
 
 
 def describe(moved: Mapping[str, float]) -> str:
-    """Describe how the signal with the largest effect changed the weight of words."""
+    """Describe how the signal with the largest effect, in logits, has changed the weight of lexical search."""
     name, logits = max(moved.items(), key=lambda item: abs(item[1]))
     if abs(logits) < _MIN_REASON_LOGITS:
         return "words and meaning count as usual"

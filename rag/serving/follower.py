@@ -86,14 +86,14 @@ class ServedModel:
 
 
 class ServedCollection:
-    """The state of a served collection. Only the follower's thread changes it, but any thread may set `suspect`."""
+    """The state of a served collection. Threads except the follower's may only set `suspect`, to request a check."""
 
     def __init__(self) -> None:
         self.retriever: Retriever | None = None
         self.unreachable = False  # whether the last attempt to reach its store failed
         self.reason = LOADING  # error or progress; empty if ready
         self.missing = False
-        self.failed_id: str | None = ""  # generation that could not be read and is retried after `retry_at`
+        self.failed_id: str | None = ""  # generation that failed to open, retried after `retry_at`; empty if none
         self.retry_at = 0.0
         self.suspect = False
         self.files: SelfCheck | None = None
@@ -172,7 +172,7 @@ class Follower:
                 return
 
     def _refresh(self) -> None:
-        if not (self.settings.store and self._stores):  # keeps an open connection to Milvus
+        if not (self.settings.store and self._stores):  # a connection to Milvus stays open
             self._stores = stores_of(self.settings)
         stores = self._stores
         default = self.collections.get(DEFAULT)
@@ -233,7 +233,7 @@ class Follower:
     def _fall_back(
         self, name: str, store: Store, served: ServedCollection, failed_id: str | None, error: PilotlightError
     ) -> None:
-        """Serve the newest readable older generation, unless another generation is served that is not damaged."""
+        """Serve the newest older generation that can be opened, if none is served or the served one is damaged."""
         served.failed_id, served.retry_at = failed_id, time.monotonic() + RETRY_SECONDS
         is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed_id
         if is_damaged or (served.retriever is None and not isinstance(error, StoreError)):

@@ -233,7 +233,7 @@ class LiveRetriever:
     ) -> "Changes":
         """Compare two snapshots of the documents that a filter allows. See `find_changes`.
 
-        Once the changes exceed MAX_SHOWN_CHARACTERS, further documents have no sections. Raises the errors of `search`.
+        After MAX_SHOWN_CHARACTERS of changes, documents are listed without sections. Raises the errors of `search`.
         """
         from rag.changes.snapshots import find_changes
 
@@ -318,7 +318,7 @@ class LiveRetriever:
         return follower.model
 
     def _has_whole(self, collection: str) -> bool:
-        """Return whether the scope includes every document of a collection. Access lists are ignored if none exist."""
+        """Return whether the scope includes every document. A scope's readers matter only if there are access lists."""
         served = self.follower.collections.get(collection)
         is_restricted = bool(served and served.facts().get("restricted"))
         return (self.scope if is_restricted else self.scope.without_lists()).has_whole(collection)
