@@ -155,7 +155,7 @@ def _make_rows(grid: Element) -> None:
     names = [cell.classes for cell in cells]
     width = next((count for count in range(2, _MAX_GRID_COLUMNS + 1) if _is_width(names, count)), 0)
     is_text = any(isinstance(node, str) and not node.isspace() for node in grid.children)
-    if not width or is_text or any(cell.contains(_NOT_IN_CELLS) for cell in cells):
+    if not width or is_text or any("role" in cell.attributes or cell.contains(_NOT_IN_CELLS) for cell in cells):
         return
     head_classes = frozenset.intersection(*names[:width]).difference(*names[width:])
     grid.name, rows = "table", list[Element]()
