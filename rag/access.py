@@ -1,4 +1,4 @@
-"""Access: the documents that each key and each user may read and write.
+"""Access control: the documents that each key and each user may read and write.
 
 A scope is a filter that `rag.serving.live` adds to every request of a caller. Scores and word counts are still computed
 from the whole collection, so documents whose existence is secret belong in a separate collection.
@@ -156,7 +156,7 @@ class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, d
 
     @cached_property
     def readable(self) -> Scope:
-        """The documents that the key may read. Access lists are ignored if it has no origins, filter or readers."""
+        """The documents that the key may read. A key without origins, filter and readers ignores access lists."""
         has_limits = self.origins or self.grant.filter
         return Scope((replace(self.grant, readers=self.grant.readers or frozenset()) if has_limits else self.grant,))
 

@@ -51,7 +51,7 @@ def milvus_at(address: str) -> "MilvusStore":
 
 
 def stores_of(settings: Settings) -> dict[str, Store]:
-    """Return the folder of each collection as its store. If Milvus is set, return only its store, named `default`."""
+    """Return the stores by collection: local folders or, with Milvus, only its store for the default collection."""
     if settings.store:
         return {DEFAULT: milvus_at(settings.store)}
     return {name: FolderStore(folder) for name, folder in list_collections(settings.index_dir).items()}
@@ -98,7 +98,7 @@ def older_ids(store: Store) -> list[str]:
 
 
 def verify_generation(store: Store, generation_id: str) -> list[Check]:
-    """Check the files of a generation, or its number of passages in Milvus. Raises IndexMissing or StoreError."""
+    """Check the files of a generation or, in Milvus, its number of passages. Raises IndexMissing or StoreError."""
     if isinstance(store, FolderStore):
         return verify(generation_folder(store.folder, generation_id))
     try:

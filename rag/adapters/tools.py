@@ -318,7 +318,7 @@ class Tools:
         return "\n\n".join([DATA, delimited(1, {}, "\n".join(lines))]), ()
 
     def _names(self, requested: Sequence[str]) -> list[str]:
-        """Return the requested names, or those in `collection` if none are requested. The names may be unknown."""
+        """Return the names of the requested collections, or those in `collection` if none. The names may be unknown."""
         if (names := names_of(requested or [self.collection])) is not None:
             return names
         return [each["name"] for each in self.retriever.status()["collections"] if each["ready"]]

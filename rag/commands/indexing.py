@@ -42,7 +42,7 @@ class IndexRequest:
     """The sources to index, and the options of the builds.
 
     Args:
-        sources: sources of the command line. If empty, `configured` is used. If both are empty, the live sources are.
+        sources: sources to index. If empty, `configured` is used. If both are empty, the live generation's are used.
         configured: the sources of the configuration file.
         add: whether to keep the sources of the live generation too.
         full: whether the first build reprocesses unchanged pages too.
@@ -165,7 +165,7 @@ class SourceBuilds:
                 due, full, is_first = (), False, False
             while True:
                 failed = self._try(due, totals, full=full, keeps_others=not is_first) if due else []
-                full = is_first = False  # later builds keep sources that other commands have added
+                full = is_first = False  # only the first build removes sources that other commands have added
                 changed = watcher.wait(RETRY_SECONDS if failed else None)
                 due = [source for source in self.sources if source in changed or source in failed]
         return totals

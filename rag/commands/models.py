@@ -67,7 +67,7 @@ class LazyEmbedder:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer. Its first use starts to load the embedder in a thread. Raises the error if loading fails."""
+        """The tokenizer. Its first use starts to load the embedder in a thread. Raises the error if that has failed."""
         loading = self._start_loading()
         if loading.done():
             loading.result()

@@ -53,7 +53,7 @@ def new_id(at: float) -> str:
 
 
 def first_id(at: float) -> str:
-    """Return a lower bound for the ids of all searches since a Unix time."""
+    """Return the lowest id that a search at a Unix time can have. Ids of later searches are greater."""
     return f"{int(at * 1000) << _NOISE_BITS:016x}"
 
 

@@ -58,7 +58,7 @@ class JobManager:
     def start(self, collection: str = DEFAULT, *, full: bool = False) -> dict[str, Any]:
         """Start to build a collection from its sources, and return the job. `full` reprocesses unchanged pages too.
 
-        Raises RequestRefused for an invalid name, JobConflict if a build is running or no source exists, StorageFull.
+        Raises RequestRefused for an invalid name, JobConflict if a build is running or there is no source, StorageFull.
         """
         folder = folder_of(self._settings, collection)
         if not live_id(folder) or not read_manifest(folder / GENERATIONS / current_id(folder)).sources:

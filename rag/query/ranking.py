@@ -285,9 +285,9 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
 def fold_formats(
     ranking: Ranking, documents: Sequence[int], twins: Mapping[int, frozenset[int]]
 ) -> dict[int, list[int]]:
-    """Hide each document that has a twin in a better format with at least half its score.
+    """Hide each document that has a duplicate in a better format with at least half its score.
 
-    Returns a dictionary from the best passage of the twin to the passages to hide, all as indices in the ranking.
+    Returns a dictionary from the best passage of the duplicate to the passages to hide, all as indices in the ranking.
     """
     best_of_document: dict[int, int] = {}
     passages: dict[int, list[int]] = {}

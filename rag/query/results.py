@@ -303,7 +303,7 @@ def suggestions(typed: str, headings: "Iterable[Heading]", limit: int) -> list[S
 
 
 def questions_among(passages: "Iterable[StoredChunk]") -> list[str]:
-    """Return at most four headings that are questions, one per document, at regular intervals of the passages."""
+    """Return at most four headings that are questions, each from another document, spread evenly over the passages."""
     by_document: dict[str, str] = {}
     for passage in passages:
         for name in (passage.section.split(SEPARATOR)[-1], passage.title):

@@ -45,7 +45,7 @@ SIGNALS = {
 
 
 class _Signal(Struct, frozen=True):
-    """The mean and standard deviation of a signal. Each deviation adds `words` and `vector` to logits of `_Table`."""
+    """Mean and standard deviation of a signal. Each deviation adds `words` and `vector` to the logits in `_Table`."""
 
     mean: float
     deviation: float
@@ -148,8 +148,8 @@ def measure_signals(query: QueryFacts, dense: ScoredRows, lexical: TermHits) -> 
 def weigh(values: Sequence[float], *, tokens: bool) -> tuple[dict[str, float], dict[str, float]]:
     """Return the weight of each search, and the logits that each signal adds to the weight of lexical search.
 
-    One logistic function of the signals computes the weight of lexical search, which is higher in languages that the
-    model hardly knows. Another divides the rest between vector and tokens. `scripts/learn_weights.py` fits both.
+    One logistic function of the signals computes the weight of lexical search. It is higher in languages that the model
+    hardly knows. Another divides the remaining weight between vector and tokens. `scripts/learn_weights.py` fits both.
     """
     words, vector = _TABLE.words + (_TABLE.words_with_tokens if tokens else 0.0) - values[0], _TABLE.vector
     moved = []

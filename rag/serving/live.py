@@ -167,7 +167,7 @@ class LiveRetriever:
         return OpenDocument(self, collection, generation, entry), row - entry.rows.start
 
     def questions(self, collection: str = DEFAULT) -> list[str]:
-        """Return headings that are questions, or [] if the scope excludes documents. Raises the errors of `search`."""
+        """Return headings that are questions, or [] if the scope excludes a document. Raises the errors of `search`."""
         retriever = self._retriever(collection)
         with self.checking_on_failure(collection):
             return retriever.questions if self._has_whole(collection) else []
@@ -318,7 +318,7 @@ class LiveRetriever:
         return follower.model
 
     def _has_whole(self, collection: str) -> bool:
-        """Return whether the scope includes every document. A scope's readers matter only if there are access lists."""
+        """Return whether the scope includes every document. Its readers are ignored if there are no access lists."""
         served = self.follower.collections.get(collection)
         is_restricted = bool(served and served.facts().get("restricted"))
         return (self.scope if is_restricted else self.scope.without_lists()).has_whole(collection)
