@@ -161,7 +161,7 @@ def first_day(moments: Iterable[str | None]) -> str | None:
 
 
 def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
-    """Group metadata values by name, in order. Drop blank or long names and values, and those over a maximum number."""
+    """Group metadata values by name, in order. Drop blank or long names and values, and limit their number."""
     result: dict[str, list[str]] = {}
     for name, value in ((folded(visible(name)), folded(visible(value))) for name, value in pairs):
         if not 0 < len(name) <= MAX_NAME_LENGTH or not 0 < len(value) <= MAX_VALUE_LENGTH:

@@ -234,7 +234,7 @@ def _apply_landlock() -> int:
 
 
 _CALLS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("system_calls.toml").read_text("utf-8"))
-_SIGNALS = ((200, 130), (234, 131))  # tkill and tgkill, allowed only to this process, because `abort` calls them
+_SIGNALS = ((200, 130), (234, 131))  # tkill and tgkill, which `abort` calls; they may only signal this process
 _MAPPING = ((9, 222), (10, 226))  # mmap and mprotect, allowed only without the right to execute
 _STATUS = (262, 79)  # newfstatat, allowed only for open files
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # index in the pairs above, kernel constant

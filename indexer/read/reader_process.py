@@ -163,7 +163,7 @@ class ReaderProcess:
         except OSError as error:
             raise ParseError(f"a reader process cannot be started: {error.strerror}") from error
         self._process = process
-        if self.is_interrupted:  # while it was being started
+        if self.is_interrupted:  # `interrupt` was called during the start
             process.kill()
         try:
             request = {"memory": self._allowed, "engine": self._engine}, b""
@@ -201,7 +201,7 @@ class ReaderProcess:
     def _exchange(
         self, process: subprocess.Popen[bytes], request: _Request, seconds: float
     ) -> tuple[dict[str, Any], bytes]:
-        """Send a request unless it is None, and return the next message. Kill the process if this exceeds `seconds`."""
+        """Send a request unless it is None, and return the next message. Kill the process if none comes in time."""
         began = time.monotonic()
         deadline = threading.Timer(seconds, process.kill)
         deadline.start()

@@ -1,4 +1,4 @@
-"""Read the links, the template blocks and the text of a page in one pass, and the addresses in lists of pages.
+"""Read the links, template blocks and text of a page in one pass. Also read the addresses in lists of pages.
 
 A page is HTML or Markdown. A list of pages is a sitemap, a feed or plain text. This module runs in reader processes.
 """

@@ -132,7 +132,7 @@ class _Reader:
         return head + html, place
 
     def _define(self, entry: re.Match[str], lines: list[str], place: int) -> int:
-        """Set an attribute, and return the index of its last line."""
+        """Set an attribute, and return the index of the last line of its definition."""
         name, value = entry[2], entry[4] or ""
         while value.endswith(" \\") and place + 1 < len(lines):
             place += 1

@@ -193,7 +193,7 @@ def _without_options(lines: Sequence[str]) -> Sequence[str]:
 
 
 def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Parse a line that opens or closes a container, and keep only the title of the container."""
+    """Replace a line that opens or closes a container by the title and visible options of the container."""
     line = _line_at(state, start, ":/@").replace("@tab:active", "@tab")
     signs = _COLONS.match(line)
     if signs is None or silent:
@@ -234,7 +234,7 @@ def read_mark_line(state: StateBlock, start: int, end: int, silent: bool) -> boo
     """Parse an abbreviation or a property, or skip a line of markup without text, such as `(target)=`."""
     match = None if state.is_code_block(start) else _MARK_LINE.fullmatch(_line_at(state, start))
     if match is None or silent:
-        return match is not None and match["comment"] is None  # within a paragraph, a percent sign begins no comment
+        return match is not None and match["comment"] is None  # within a paragraph, a percent sign is not a comment
     name, value = match["abbreviation"] or match["property"], match["value"] or ""
     if match["include"]:
         reader_notes.add("a file that Markdown includes was left out")

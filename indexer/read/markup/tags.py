@@ -49,7 +49,7 @@ Tag = tuple[int, str]
 def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
     """Return the end and the visible text of the tag, comment or expression at `start`, or None if there is none.
 
-    The parser's `environment` limits the characters of failed searches, so that hostile texts take only linear time.
+    `environment` counts the characters of failed searches. They are limited, so that hostile texts take linear time.
     """
     opening = source[start : start + 3]
     if opening.startswith("{{"):

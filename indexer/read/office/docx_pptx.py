@@ -78,7 +78,7 @@ class _Walker:
         self._notes = {(note.tag, note.get(f"{W}id", "")): note for root in roots for note in root.iterchildren("*")}
         self._is_hidden = False
         self._after: list[str] = []  # HTML of text boxes, notes and diagrams in the open paragraph
-        self._pending = ""  # HTML of a paragraph whose end is deleted, so that the next one continues it
+        self._pending = ""  # HTML of a paragraph whose end is deleted; the next paragraph continues it
         self._fields: list[bool] = []  # for each open field, whether its result has begun
 
     def letterhead(self) -> dict[str, None]:
