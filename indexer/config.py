@@ -90,7 +90,8 @@ class CrawlLimits:
 
     `max_depth` counts links from the start page. `timeout` limits one page with its redirects. `max_bytes` limits one
     page or local file. A longer delay in robots.txt overrides `delay`. `allow_private` permits all private addresses,
-    or those in the listed networks. `http_proxy` may be `http.ENVIRONMENT`. `own` maps sources to their settings.
+    or those in the listed networks. If `http_proxy` is `http.ENVIRONMENT`, environment variables name the proxy. `own`
+    contains the settings of single sources, which override these limits.
     """
 
     max_pages: Annotated[int, Meta(ge=1)] = 10_000
@@ -181,9 +182,9 @@ class BuildConfig:
 
     `chunk_tokens` is the maximum length of a passage without its heading context. `keep_generations` includes the live
     generation. `tokens` decides whether token vectors are stored for late interaction. If it is None, they are stored
-    unless `no_tokens` or `why_no_tokens` returns a reason not to. `full` reuses nothing from the previous build.
-    `allow_shrink` accepts that a source has lost most of its documents. If `refresh` is not None, only the sources in
-    it are read again. `model` records the options of the embedder. `credentials` are not stored in the index.
+    unless `no_tokens` gives a reason not to, or `why_no_tokens` returns one. If `full` is True, nothing of the previous
+    build is reused. If `allow_shrink` is True, a source may lose most of its documents. If `refresh` is not None, only
+    the sources in it are read again. `model` records the options of the embedder. `credentials` are not in the index.
     """
 
     crawl: CrawlLimits = field(default_factory=CrawlLimits)
@@ -231,7 +232,7 @@ Limits = Mapping[str, Mapping[str, Any]]
 
 
 def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
-    """Return the config with the limits that the live index stores, unless it overrides them. Raises ConfigError."""
+    """Return a config with the limits in the live index. Limits in `config` override them. Raises ConfigError."""
     stored = limits_of(live.settings if live is not None else {})
     limits: dict[str, dict[str, Any]] = {}
     for source in sources:
@@ -256,8 +257,8 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
     """Return the names of the sources that are read with credentials.
 
     Raises:
-        CredentialsError: a source that was read with credentials has none now, so login pages would replace its pages.
-            To permit this, configure a credential that has only an origin.
+        CredentialsError: a source that was read with credentials has none now. Its pages would become login pages.
+            To read a source without secrets, configure a credential that has only an origin.
     """
     before = set(live.settings.get("credentials", ())) if live is not None else set()
     credentials = {source: credential_for(source, config.credentials) for source in sources}

@@ -62,8 +62,8 @@ class Filter:
     """A condition on documents. For each field that is set, a document must have one of its values. Hashable.
 
     `path` is like `url_prefix`, without scheme and host. `versions.resolve_versions` replaces `version` with addresses.
-    `metadata` has case-sensitive names and values. `readers` has the user and group names of the caller: each access
-    list of a document must contain one. None ignores access lists. Each set in `also` must have a filter that matches.
+    `metadata` is case-sensitive. `readers` has the user and group names of the caller: each access list of a document
+    must contain one. If `readers` is None, access lists are ignored. One filter of each set in `also` must match.
     """
 
     source: tuple[str, ...] = ()
@@ -175,7 +175,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class EachFilter(Filter):
-    """Filters for several collections, one for each collection. None matches all documents of the collection."""
+    """One filter for each of several collections. A filter that is None matches all documents of its collection."""
 
     parts: tuple[Filter | None, ...] = ()
 
@@ -200,7 +200,7 @@ def terms_of(document: Document) -> list[str]:
     terms += [_term("metadata", value, name) for name, values in document.metadata.items() for value in values]
     for lists, names in document.access._asdict().items():
         if names is not None:
-            # The term with an empty name shows that a list exists. The next build reads names, so they are not hashed.
+            # An empty name is added, as a list may have no names. Names are not hashed, as the next build reads them.
             terms += [f"{ACCESS_PREFIX}{lists}:{name}" for name in ("", *names)]
     return list(dict.fromkeys(terms))
 
@@ -247,7 +247,7 @@ def _term(field: str, value: str, name: str = "") -> str:
 
 
 def _levels(top: str, path: str) -> list[str]:
-    """Return the prefixes of an address by folder, shortest first, then the address. All are unquoted."""
+    """Return the addresses of all parent folders, shortest first, and then the address itself. All are unquoted."""
     path, mark, query = path.partition("?")
     folders = unquote(path).strip("/").split("/") if path.strip("/") else []
     levels = [top]

@@ -98,7 +98,7 @@ def readers(maximum: int) -> int:
 
 
 def share(maximum: int) -> int:
-    """Return the number of items to hold in memory: `maximum`, or down to an eighth of it if memory is limited."""
+    """Return the number of items to hold in memory: `maximum`, or less if memory is limited, but at least an eighth."""
     lowest = limit()
     return maximum if lowest is None else max(1, maximum // 8, int(maximum * lowest.bytes / _PLENTY_BYTES))
 

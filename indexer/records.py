@@ -76,7 +76,7 @@ class PageBlocks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageReading:
-    """The text and blocks of a page, which were parsed with its links. The site's template is removed from the text."""
+    """The text and blocks of a page, parsed together with its links. The text does not include the site's template."""
 
     content: Extraction | ParseError | None  # None if only the blocks were parsed
     template: str = ""
@@ -149,7 +149,7 @@ class PageRecord:
     source: str
     requested: str
     etag: str | None
-    last_modified: str | None  # None if it is missing or not valid in a header
+    last_modified: str | None  # None if missing, or not valid as a header value
     content_hash: str
     links: tuple[str, ...]
     noindex: bool
@@ -228,7 +228,7 @@ class Section:
 
 
 def anchor_at(section: Section, offset: int) -> str | None:
-    """Return the fragment of the last anchor before an offset in the text of a section."""
+    """Return the fragment of the last id at or before an offset in a section's text, or else the section's fragment."""
     before = bisect_right(section.marks, offset, key=itemgetter(0))
     return section.marks[before - 1][1] if before else section.anchor
 

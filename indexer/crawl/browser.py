@@ -2,7 +2,7 @@
 
 The browser has no network access. The crawler provides each document, and fetches the scripts and data that the
 document requests. Images and other resources are not loaded. Playwright controls the browser in an event loop, which
-runs in a thread. If the build is killed, the input of Playwright's driver ends, and the driver closes the browser.
+runs in a thread. If the build is killed, Playwright's driver process reads end-of-file, and closes the browser.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ class RenderJob:
 
 @dataclass(frozen=True, slots=True)
 class RenderedDocument:
-    """A document in UTF-8 after its scripts have run, and the addresses to which they tried to navigate."""
+    """A document in UTF-8 after its scripts have run. `navigations` are addresses that scripts tried to open."""
 
     html: bytes = field(repr=False)
     navigations: tuple[str, ...]
@@ -132,7 +132,7 @@ class Browser:
 
         Raises:
             RendererMissing: the browser cannot be started.
-            PageUnavailable: the browser was lost or did not answer, or the document cannot be rendered.
+            PageUnavailable: the browser has ended or did not answer in time, or the document cannot be rendered.
             FetchError: `stop` is set, or the browser is closed.
         """
         with self._slots:

@@ -1,7 +1,7 @@
 """Crawl one site, breadth first. The order of the pages depends only on the site, never on the timing of fetches.
 
-The frontier is the queue of addresses to fetch. Threads fetch its first addresses in parallel, but pages are processed
-in its order. The links of a page are added to the frontier when the page is processed.
+The frontier is the queue of addresses to fetch. Threads fetch several pages at once, but process pages in the order of
+the frontier. The links of a page are added to the frontier when the page is processed.
 """
 
 from collections import deque
@@ -82,7 +82,7 @@ class _Frontier:
         self.requested = 0
 
     def pop(self, *, is_idle: bool) -> _Due | None:
-        """Remove and return the next address, or None. Holds llms-full.txt back until no fetch runs (`is_idle`)."""
+        """Remove and return the next address, or None. Returns llms-full.txt last, when no fetch runs (`is_idle`)."""
         if is_idle and not self.queue:
             self.queue, self._collections = self._collections, self.queue
         return self.queue.popleft() if self.queue else None
@@ -92,7 +92,7 @@ class _Frontier:
         return [due.url for due in (*self.queue, *self._collections)]
 
     def enqueue(self, links: Iterable[str], depth: int, referrer: str = "") -> list[Skip]:
-        """Queue the links that may be fetched, and return a skip for each refused link. Ignores known addresses."""
+        """Queue the links that may be fetched, and return a Skip for each refused link. Ignores known addresses."""
         limits, skips = self._context.limits, list[Skip]()
         for url in links if self.follows_links or depth == 0 else ():
             if url in self.visited:
@@ -124,7 +124,7 @@ class _CanonicalReader:
         self._visits: dict[str, Future[Visit]] = {}
 
     def read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> _Result:
-        """Read a page, or the page at its canonical address if that has the same text and is canonical itself."""
+        """Read a page. If its canonical address has a page with the same text, return that page instead."""
         visit = self._reader.read(url, types)
         page, canonical = visit.page, visit.canonical
         if canonical is None or isinstance(page, CarriedPage):
@@ -215,7 +215,7 @@ class _Crawl:
         return self._process_result(_Due(url, 0, ""), result)
 
     def enqueue_sitemaps(self) -> list[Item]:
-        """Enqueue the pages of the sitemaps in robots.txt. If there are no sitemaps or links, try well-known ones."""
+        """Enqueue the pages in sitemaps. If robots.txt names no sitemap and no page is queued, try usual addresses."""
         if not self._frontier.follows_links or not self._limits.max_depth:
             return []
         reader = self._reader
@@ -266,7 +266,7 @@ class _Crawl:
             return [(Skip if isinstance(error, NotWanted) else Failure)(due.url, str(error))]
 
     def leftovers(self) -> list[Item]:
-        """Return skips for refused requests of scripts, alternative views of pages, and addresses over a limit."""
+        """Return skips for alternative views, for refused requests of scripts, and for addresses over a limit."""
         limit = self._limit_reached()
         rest = (Skip(url, limit) for url in self._frontier.remaining())
         return [*self._reader.refused_requests(), *self._unread_views, *rest]
@@ -278,7 +278,7 @@ class _Crawl:
         return f"over the limit of {self._limits.max_pages:,} pages" if is_full else ""
 
     def _process_result(self, due: _Due, result: _Result) -> list[Item]:
-        """Enqueue the links of fetched pages, and return the pages and the skips for their links."""
+        """Enqueue the links of fetched pages. Return the pages, and a Skip for each refused link or repeated page."""
         items = list[Item]()
         self._frontier.visited.update(visit.page.url for visit in result.visits)
         if result.alias is not None:
@@ -311,9 +311,9 @@ class _Crawl:
         return _VIEW if self._texts.is_view(page, visit.text, due.referrer) else ""
 
     def _follow(self, page: Page | CarriedPage, due: _Due) -> list[Skip]:
-        """Enqueue the links of a page and return skips. Ignores copies: a site may serve one page at all addresses."""
+        """Enqueue the links of a page, and return a Skip for each refused link. Links of copies are not enqueued."""
         if page.content_hash in self._followed_hashes:
-            return []
+            return []  # otherwise the crawl would not end if the site serves this page at all addresses
         self._followed_hashes.add(page.content_hash)
         return self._frontier.enqueue(page.links, due.depth + 1, page.url)
 

@@ -49,8 +49,8 @@ class PageRequest:
 
     `check_redirect` raises NotWanted to refuse the target of a redirect. `validators` returns conditional headers for
     an address, such as If-None-Match. A body over `max_length` bytes is truncated. If `max_length` is None, a body over
-    the crawl's limit is an error. `types` are the accepted media types. Bodies of `long_types` may be as long as a
-    sitemap. For both, None means all types. `is_anonymous` omits the headers of the session.
+    the crawl's limit is an error. Only media types in `types` are accepted. Bodies with a type in `long_types` may be
+    as long as a sitemap. None means all types in both fields. `is_anonymous` omits the session's headers.
     """
 
     check_redirect: Callable[[str], object] = str
@@ -98,7 +98,7 @@ class Fetcher:
             pool.close()
 
     def leave_site(self, site: str) -> None:
-        """Forbid private addresses if the site is public. Call this if its start page redirects to another host."""
+        """Forbid private addresses if `site` is public. Call this when its start page redirects to another host."""
         url_parts = urlsplit(site)
         if self._backend.allow_private is True:
             with suppress(OSError, UnicodeError):
@@ -205,7 +205,7 @@ class Fetcher:
             raise PageUnavailable(str(error)) from error
 
     def _pool_for(self, url: str) -> httpcore.ConnectionPool:
-        """Return the connection pool for an address. Raises NotWanted if a proxy might fetch a private address."""
+        """Return the connection pool for an address. Raises NotWanted if its proxy could fetch a private address."""
         proxy, url_parts = proxy_for(url, self._limits.http_proxy), urlsplit(url)
         allowed = self._backend.allow_private
         if proxy is not None and allowed is not True:

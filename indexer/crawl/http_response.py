@@ -57,7 +57,7 @@ class PageUnavailable(FetchError):
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """The final response after redirects. `body` is decompressed, and `headers` has only the `page_headers`."""
+    """The final response after redirects. `body` is decompressed, and `headers` is a result of `page_headers`."""
 
     url: str
     body: bytes
@@ -128,13 +128,13 @@ def x_robots_directives(headers: httpx.Headers) -> set[str]:
 
 
 def product_token(agent: str) -> str | None:
-    """Return the name of a user agent in lower case, without its version, or `*`, or None if it has no name."""
+    """Return the lower-case name of a user agent without its version. Returns `*` unchanged, and None if invalid."""
     token = _AGENT_TOKEN.match(agent)
     return token[1].lower() if token else None
 
 
 def parse_content_type(header: str) -> tuple[str, str | None]:
-    """Return the media type and charset of a Content-Type header. If missing, they are an empty string and None."""
+    """Return the media type and charset of a Content-Type header. They default to an empty string and None."""
     match = _MEDIA_TYPE.match(header.strip().lower())
     return match[0] if match else "", _parameter(header, "charset") or None
 
@@ -210,10 +210,11 @@ _MAX_KIND_LENGTH = 50
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The links and robots directives of one page. All addresses are normalised and on the site of the page.
+    """The links and robots directives of one page. All addresses are normalised.
 
-    `urls` is in document order, without duplicates. `refresh` is the target of an immediate redirect in the markup.
-    `followed_kind` is the kind of a page that is followed but not indexed, such as a frameset, or empty.
+    `urls` and `canonical` are on the site of the page. `urls` is in document order, without duplicates. `refresh` is
+    the target of an immediate redirect in the markup. If a page is followed but not indexed because of its kind, such
+    as a frameset, `followed_kind` is the kind.
     """
 
     urls: tuple[str, ...]
@@ -228,7 +229,7 @@ class Links:
 
 
 def read_links(page: Page, lend: Lend = borrowed, requested: PageParts = ONLY_LINKS, *, former_site: str = "") -> Links:
-    """Read the links of a page, and the `requested` parts. Links to the host of `former_site` become links to the site.
+    """Read the links of a page, and the `requested` parts. In links, replace `former_site` with the page's site.
 
     Raises FetchError if the markup cannot be parsed, or if parsing takes too much time or memory.
     """

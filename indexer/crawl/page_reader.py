@@ -98,7 +98,7 @@ class LoginCheck:
             raise SessionEnded(f"{origin(url)} asks to log in at {url}: its {kinds} must be renewed")
 
     def _is_refused(self, url: str, is_anonymous: bool) -> bool:
-        """Return whether the site requires a login for an address. Raises FetchError if it cannot be fetched."""
+        """Return whether a request is refused, redirected or answered with a login page. Raises other FetchErrors."""
 
         def refuse(_: str) -> None:
             raise RedirectRefused("a redirect")
@@ -203,7 +203,7 @@ class PageReader:
         return Visit(replace(page, links=record.links, noindex=noindex)) if is_same else None
 
     def _read_changed(self, response: HttpResponse, requested: str, hops: list[str]) -> Visit | str:
-        """Read a response and return the visit. If it refreshes to another page, return that address instead."""
+        """Read a response and return the visit. If the page refreshes to another page, return the target's address."""
         noindex, nofollow = indexing_rules(x_robots_directives(response.headers))
         page = response.as_page(self._context.source, requested)
         selection = ONLY_LINKS if noindex else self._renderer.parts_of(page, self._context.parts_of(page))
@@ -238,9 +238,9 @@ class PageReader:
         return None if self._renderer.mode_changed else self._earlier.reusable_page(url)
 
     def _is_soft_404(self, page: Page) -> bool:
-        """Return whether a page is the site's response for missing pages, by comparison with a random address.
+        """Return whether a page is almost the same as the site's response for a random address, which is missing.
 
-        A short page is also compared with a random address in its top folder, which another application may serve.
+        A short page is also compared with the response for a random address in its top folder, which may differ.
         """
         text = shingles_without_address(page)
         top, _, rest = urlsplit(page.requested).path[1:].partition("/")

@@ -30,7 +30,7 @@ _MAX_REFUSED = 100
 
 @dataclass(slots=True)
 class RenderBudget:
-    """The number of bytes that one page may still load, and the last unavailable resource with the reason."""
+    """The number of bytes that one page may still load. `unavailable` describes the last failure to load a resource."""
 
     bytes: int
     unavailable: str = ""
@@ -40,7 +40,7 @@ class Renderer:
     """Renders pages of one site according to its `render` setting. Safe to share between threads."""
 
     def __init__(self, context: SourceContext, browser: Browser) -> None:
-        """Prepare to render pages of a source. Raises RendererMissing if rendering is on without a browser."""
+        """Prepare to render pages. Raises RendererMissing if rendering is not off and no browser is installed."""
         limits, live = context.limits, context.earlier.manifest
         self._limits, self._mode = limits, limits.render
         self._browser, self._stop, self._lock = browser, threading.Event(), threading.Lock()
@@ -79,7 +79,7 @@ class Renderer:
         return [*self._refused.values()]
 
     def parts_of(self, page: Page, requested: PageParts) -> PageParts:
-        """Return the parts of a page to read before rendering. In mode `on`, only links are read before."""
+        """Return the parts of a page to read before rendering. In mode `on`, only links are read before rendering."""
         if not self._site or page.content_type not in MARKUP:
             return requested
         return PageParts() if self._mode == "on" else replace(requested, needs_rendering=_has_script(page))

@@ -1,8 +1,8 @@
 """Compare the texts of pages of one site, to detect wrong canonical addresses and alternative views of a page.
 
-The shingles of a text are the hashes of its runs of three words. Two texts are compared by samples, which contain the
-lowest hashes (A. Broder, "On the resemblance and containment of documents", 1997). A view of a page, such as its source
-or print version, has the same text, and its address is derived from the page's address by a pattern of the site.
+The shingles of a text are the hashes of its runs of three words. Texts are compared by their samples, which contain the
+lowest hashes (A. Broder, "On the resemblance and containment of documents", 1997). A view of a page, such as its
+source or print version, has the same text. The site derives the address of a view from the page's address by a pattern.
 """
 
 import re
@@ -55,7 +55,7 @@ def shingles(text: str) -> frozenset[int]:
 
 
 def shingles_without_address(page: Page) -> frozenset[int]:
-    """Return the shingles of a page, without its address and words with digits, which differ between soft 404 pages."""
+    """Return a page's shingles after removing its address and words with digits, which differ in soft 404 pages."""
     text, path = text_of(page), urlsplit(page.requested).path
     for name in (page.requested, path, path.strip("/")) if len(path) > _MAX_WORD_LIKE_PATH else ():
         text = text.replace(name, " ")
@@ -102,7 +102,7 @@ class SiteTexts:
         self._earlier = earlier
         self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
-        self._words: dict[str, frozenset[str]] = {}  # words of short pages: markup changes most of their shingles
+        self._words: dict[str, frozenset[str]] = {}  # words of short pages, as markup changes most of their shingles
         self._url_by_name: dict[str, str] = {}
         self._pattern_votes: dict[str, int] = {}
 
@@ -173,8 +173,8 @@ class SiteTexts:
 def view_pattern(page: str, link: str) -> str | None:
     """Return the pattern that turns the address of a page into the address of a link on it, or None.
 
-    For example, `>_sources/*.rst.txt` adds a folder, `blob>raw/*` replaces a folder, `*/print` adds a segment, `?plain`
-    adds a query, and `/edit?page=*` passes the name of the page in the query.
+    In a pattern, `*` is the name of the page. For example, `>_sources/*.rst.txt` adds a folder, `blob>raw/*` replaces a
+    folder, `*/print` adds a segment, `?plain` adds a query, and `/edit?page=*` passes the name in the query.
     """
     page_url, link_url = urlsplit(page), urlsplit(link)
     query = parse_qsl(link_url.query, keep_blank_values=True)
@@ -205,7 +205,7 @@ def _steps(path: str) -> list[str]:
 
 
 def _page_paths(path: str) -> list[list[str]]:
-    """Return the segments of a path, without a file suffix. A folder has two results: with and without `index`."""
+    """Split a path into segments, without a file suffix. Return two lists for a folder: with and without `index`."""
     *folder, last = [*_steps(path), *([""] if path.endswith("/") else [])]
     name = _SUFFIX.sub("", last) or "index"
     return [[*folder, name], folder] if name == "index" else [[*folder, name]]

@@ -67,7 +67,7 @@ class Robots:
 
 
 def _rules_for(name: str | None, text: str) -> tuple[list[tuple[str, str]], Iterable[str]]:
-    """Return the rules for a crawler (or else the rules for `*`), and the addresses of sitemaps."""
+    """Return the rules for a crawler, and the addresses of sitemaps. If it has none, return the rules for `*`."""
     groups: dict[str | None, list[tuple[str, str]]] = {}
     sitemaps: dict[str, None] = {}
     current, in_agents = set[str | None](), False
@@ -132,7 +132,7 @@ class SitemapPages:
 
 @dataclass(frozen=True, slots=True)
 class SitemapReader:
-    """Reads the sitemaps of one site (`scheme://host:port`), up to `max_pages` or `MAX_ENTRIES`, whichever is more."""
+    """Reads sitemaps of a site (`scheme://host:port`) until they list `max_pages`, or `MAX_ENTRIES` if that is more."""
 
     site: str
     robots: Robots
@@ -183,7 +183,7 @@ class SitemapReader:
         return SitemapPages(tuple(url for url in pages if origin(url) == self.site), tuple(notes), unavailable)
 
     def _with_site_scheme(self, url: str) -> str:
-        """Replace the origin of an address on the site's host or former host by `site`: sitemaps mix http and https."""
+        """Set the origin to `site` if the host is that of the site or former site, as sitemaps mix http and https."""
         hosts = (urlsplit(self.site).netloc, urlsplit(self.former_site).netloc)
         return self.site + url.removeprefix(origin(url)) if urlsplit(url).netloc in hosts else url
 
@@ -204,7 +204,7 @@ def is_sitemap(page: Page) -> bool:
 
 
 def read_sitemap(page: Page, lend: Lend = borrowed) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the addresses of pages and those of sitemaps in a sitemap. Raises FetchError if it is not valid."""
+    """Return the addresses of pages and of other sitemaps in a sitemap. Raises FetchError if it is not valid."""
     if page.url.endswith(LLMS):
         return read_links(replace(page, content_type="text/markdown"), lend).urls, ()
     pages: dict[str, None] = {}

@@ -202,7 +202,7 @@ class Session:
     def is_alive(self, is_refused: Callable[[str, bool], bool]) -> bool | None:
         """Return whether the session is still valid, or None if no stored page requires a login.
 
-        `is_refused` fetches an address, without the session if its second argument is True. Its errors are not caught.
+        `is_refused(url, is_anonymous)` returns whether the site refuses an address. Its errors are not caught.
         """
         for url in [self._certain_witness] if self._certain_witness else [*self._witnesses]:
             if self._certain_witness or is_refused(url, True):

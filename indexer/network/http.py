@@ -164,7 +164,7 @@ def proxy_hint(url: str, setting: str) -> str:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return a TLS context that trusts the certificates of certifi, and of SSL_CERT_FILE or else of this machine."""
+    """Return a TLS context that trusts certifi's certificates, and those of SSL_CERT_FILE or else of this machine."""
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     return context

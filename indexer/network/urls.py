@@ -1,7 +1,7 @@
 """Normalise addresses, so that each page has only one address, and parse the names of sources.
 
-Addresses are parsed and serialised by the URL standard, as in browsers. `normalise` also removes parts that do not
-change the page: fragment, user name, tracking parameters, session ids, an empty query, the root dot, needless escapes.
+Addresses are parsed by the URL standard, as in browsers. `normalise` also removes parts that do not change the page:
+fragment, user name, tracking parameters, session ids, an empty query, the final dot of a host, and needless escapes.
 """
 
 import ipaddress
@@ -24,7 +24,7 @@ _IN_FRAGMENT = "!$&'()*+,;=:@/?-._~"
 _MAX_LENGTH = 2_000
 _DROPPED = str.maketrans("", "", "\t\r\n")
 
-# _SESSION: names of parameters with a session id; _LIKELY: names that may have one, if the value matches _RANDOM
+# A parameter named as in _SESSION has a session id. One named as in _LIKELY has one if its value matches _RANDOM.
 _SESSION = re.compile(
     r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid|cfid|cftoken", re.IGNORECASE
 )
@@ -35,12 +35,9 @@ _PARAMETER = re.compile(r"(?:;|%3B)([\w.$-]{1,60})(?:=|%3D)([^;/]{1,500})", re.I
 
 
 def normalise(base: str, href: str, *, keep_session: bool = False) -> str | None:
-    """Join a link to its base, which may be empty, and normalise it.
+    """Join a link to its base, which may be empty, and normalise it. Returns None if it is too long, or not http(s).
 
-    Args:
-        keep_session: keep session ids, for servers that redirect to the same page with a session id.
-
-    Returns None for an address that is too long, or is not http or https.
+    `keep_session` keeps session ids, for servers that redirect to the same page with a session id.
     """
     try:
         url = join_url(base, href) if base else normalize_url(href)

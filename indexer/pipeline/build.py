@@ -109,7 +109,7 @@ def remove_sources(
 ) -> BuildReport:
     """Publish a copy of the live generation without the documents of some sources. Nothing is fetched or embedded.
 
-    A page that another source also contains is missing until the next build.
+    If a removed page is also in another source, it is missing until the next build.
 
     Args:
         sources: sources of the index, spelled as for `build`.
@@ -169,7 +169,7 @@ class _Shrunk(Exception):
 
 
 def _without_shrunk(plan: BuildPlan, shrunk: _Shrunk) -> BuildPlan:
-    """Return a plan that copies the shrunken source. Raises SourceError if no other source is to be read."""
+    """Return a plan that copies the shrunken source instead. Raises SourceError if no source is left to read."""
     reason = f"{shrunk.observed}; the previous documents are kept; to remove them, index it with --allow-shrink"
     unchanged = {**plan.copy_reasons, shrunk.source: reason}
     if not {*plan.sources}.intersection(plan.config.refresh or ()) - {SOURCE, *unchanged}:
@@ -235,7 +235,7 @@ class _Build:
         return self._draft.publish(index_dir, dict(self._embedder.fingerprint), settings)
 
     def _pages(self) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
-        """Yield each item of the sources with its document or None. Pages of copied sources come first, with None."""
+        """Yield each item with its document or error, or None if it was not parsed. Copied sources come first."""
         plan, copied_sources = self._plan, self._copied
         copied_urls: set[str] = set()
         pushed = {url for url, _, is_there in self._pushed.listed() if is_there} if copied_sources else ()
@@ -260,7 +260,7 @@ class _Build:
             yield from ahead
 
     def _check_before(self, source: str | None) -> None:
-        """Raise _Shrunk if a source has lost most documents. Checks sources before `source`, or all if it is None."""
+        """Raise _Shrunk if a source read before `source` has lost most documents. If `source` is None, check all."""
         config, live = self._plan.config, self._earlier.manifest
         while self._unchecked and source in {None, *self._unchecked} and self._unchecked[0] != source:
             complete_source = self._unchecked.popleft()
@@ -330,7 +330,7 @@ class _Build:
         if page.failure is not None:
             self._report.fail(Failure(record.url, page.failure), is_kept=True)
         if record.noindex:
-            is_new = record.outcome.is_indexed  # noindex is new: the previous response had none
+            is_new = record.outcome.is_indexed  # the page became noindex after it was indexed
             outcome = self._skip(record.url, "noindex" if is_new else record.outcome.reasons[0])
         elif record.outcome.is_indexed and not self._earlier.is_trusted:
             number, _ = self._mark_remaining(record.url)

@@ -34,7 +34,7 @@ from indexer.sources.pushed_store import SOURCE
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
-_EMBEDDED_CHUNKS = 512  # per call of the embedder: sorting this many by length leaves under 5 % padding in its batches
+_EMBEDDED_CHUNKS = 512  # per call of the embedder, which sorts them by length: under 5 % of its batches is padding
 _BLOCK_CHUNKS = 4096  # limits the vectors in memory if most are copied
 _TO_EMBED = -1
 _REPEATED = -2  # _REPEATED - n: same text as row n of this generation
@@ -203,7 +203,7 @@ class Draft:
             self.copy_document(document_id, source)
 
     def add(self, document: Document, chunks: Sequence[Chunk]) -> int:
-        """Add a document, and reuse vectors of unchanged passages. Returns the signature of the first passage."""
+        """Add a document, and reuse vectors of unchanged passages. Returns the first passage's similarity hash."""
         self.mark_changed()
         with self._plan.report.timed("write"):
             signature = self.writer.add(document, chunks)
@@ -294,7 +294,7 @@ class Draft:
             self._to_embed, self._rows = [], []
 
     def _initial_token_use(self) -> TokenUse:
-        """Decide by the setting and the live generation whether to store tokens."""
+        """Decide whether to store token vectors, depending on the setting and on the live generation."""
         config, live, tokens = self._plan.config, self._plan.earlier.manifest, self._plan.report.tokens
         before = tokens if live is None else token_use(live)
         if config.tokens is not None:
@@ -307,13 +307,13 @@ class Draft:
         return replace(before, by_hand=False, reason=reason)
 
     def _no_tokens(self, passages: int, broken: tuple[int, int]) -> str:
-        """Return the reason not to store tokens, or an empty string."""
+        """Return the reason not to store token vectors, or an empty string."""
         embedder = self._plan.embedder
         is_multilingual = embedder is not None and embedder.is_multilingual
         return self._plan.config.no_tokens or why_no_tokens(passages, broken, is_multilingual=is_multilingual)
 
     def _check_tokens(self, texts: Sequence[str] = ()) -> None:
-        """Sample `texts`. If the samples show that tokens are useless, drop them, unless a setting requires tokens."""
+        """Sample `texts`. If token vectors prove to be useless, drop all of them, unless a setting requires them."""
         tokens, embedder = self._plan.report.tokens, self._plan.embedder
         if texts and embedder is not None:
             broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _MIN_SAMPLE_TEXTS)])

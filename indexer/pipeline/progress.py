@@ -156,25 +156,25 @@ class Tally:
 
 @dataclass(slots=True)
 class TokenUse:
-    """The decision whether to store the tokens of passages for late interaction."""
+    """The decision whether to store the token vectors of passages for late interaction."""
 
     kept: bool
     by_hand: bool
     reason: str
     bytes: int = 0
-    broken: tuple[int, int] = (0, 0)  # result of `Embedder.count_broken`
+    broken: tuple[int, int] = (0, 0)  # (broken, all) pieces of words, by `count_broken`
 
     def __str__(self) -> str:
         return f"yes, {self.bytes / 1e6:,.1f} MB: {self.reason}" if self.kept else f"no: {self.reason}"
 
 
 def token_use(manifest: Manifest) -> TokenUse:
-    """Return the decision on tokens from the report of a generation."""
+    """Return the decision on token vectors from the report of a generation."""
     return msgspec.convert(manifest.report["tokens"], TokenUse)
 
 
 class BuildReport:
-    """The summary of a build. New, changed, gone and unchanged documents are counted against the previous build."""
+    """The summary of a build. Documents are new, changed, gone or unchanged compared with the previous build."""
 
     def __init__(self) -> None:
         self.generation = ""
@@ -237,7 +237,7 @@ class BuildReport:
         self.ocr = {name: count + getattr(scans, name) for name, count in self.ocr.items()}
 
     def take_languages(self, live: Manifest | None) -> None:
-        """Copy the languages from the report of an earlier build."""
+        """Copy the languages from the report of the live generation."""
         if live is not None:
             self.languages, self.unknown = languages_of(live.report), str(live.report.get("unknown", ""))
 

@@ -1,8 +1,8 @@
 """Publish, verify and remove generations and collections, and lock an index for writing.
 
 A generation is written, flushed and checked in `building/`, moved to `generations/`, and then named in `CURRENT`. So
-even after a crash or a power cut, `CURRENT` names a complete generation or none. A caller of a function that writes
-must hold the writer lock. `roll_back` and `drop_collection` acquire the lock themselves.
+even after a crash or a power cut, `CURRENT` names a complete generation or none. `roll_back` and `drop_collection`
+acquire the writer lock. To call any other function that writes, the caller must hold it.
 """
 
 import errno
@@ -36,8 +36,8 @@ _POLL_SECONDS = 0.05
 def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
     """Hold the writer lock of an index during the `with` block. The lock is also released if the process ends.
 
-    If another process holds the lock, a brief writer (`is_brief`) fails at once. Other writers wait up to 30 s if the
-    holder is a brief writer, and otherwise fail at once. The lock file is not deleted.
+    A brief writer (`is_brief`), such as a server that indexes pushed documents, fails at once if another process holds
+    the lock. Other writers wait up to 30 s for a brief writer, but do not wait for each other. The lock file is kept.
 
     Raises:
         BuildLocked: another process holds the lock. The message names the process.

@@ -69,7 +69,7 @@ _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does no
 
 
 class Bucket:
-    """Reads the objects below a prefix, or the object with that name. The environment has credentials and endpoint."""
+    """Reads the objects below a prefix, or one object. Environment variables contain credentials and endpoint."""
 
     def __init__(self, context: SourceContext) -> None:
         """Open the bucket without sending a request. Raises SourceError."""
@@ -88,7 +88,7 @@ class Bucket:
             "timeout": timedelta(seconds=self._limits.timeout),
             "user_agent": self._limits.user_agent,
         }
-        if not self._limits.http_proxy:  # ignore proxies of the environment; `*` matches only host names
+        if not self._limits.http_proxy:  # override proxies of the environment by one that is never used
             client |= {"proxy_url": "http://localhost", "proxy_excludes": "*,0.0.0.0/0,::/0"}
         elif self._limits.http_proxy != ENVIRONMENT:
             client |= {"proxy_url": self._limits.http_proxy, "proxy_excludes": "localhost,127.0.0.0/8,::1"}
@@ -100,7 +100,7 @@ class Bucket:
             self._store = getattr(store, kind.client_class)(address.bucket, client_options=client, retry_config=_RETRY)
 
     def items(self) -> Generator[Item, None, None]:
-        """List all objects, then yield their items. Unreadable objects yield previous records. Raises SourceError."""
+        """List all objects. Then yield their items, or previous records of unreadable objects. Raises SourceError."""
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
         with self._source_errors(), closing(self._list()) as batches:
             listed = listing(batches)
@@ -118,7 +118,7 @@ class Bucket:
                 yield from with_members(item, self._limits.max_bytes, context.no_images)
 
     def _list(self) -> Generator[list[StoredFile], None, None]:
-        """Yield the objects below the prefix, or the object with that name. Collect access lists of parent folders."""
+        """Yield the objects below the prefix, or the object whose name is the prefix. Collect access lists above it."""
         import obstore
 
         prefix, is_empty = self._address.prefix, True

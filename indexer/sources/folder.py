@@ -75,7 +75,7 @@ class Tree:
 
 
 def folder_names(folder: Path) -> list[tuple[str, int]]:
-    """Return the sorted names in a folder with their file types. If listing fails, return only its access list."""
+    """Return the sorted names in a folder with their file types. If listing fails, return only FILE, if it exists."""
     try:
         with os.scandir(folder) as entries:
             is_folder = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -206,7 +206,7 @@ class _FolderReading:
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
     def _access_above(self) -> Readers:
-        """Return the readers in the nearest list above the root, for its path with and without resolved links."""
+        """Return the readers in the nearest list above the root. If a link leads to the root, also search above it."""
         access: Readers = None
         root = Path(os.path.abspath(Path(self._context.source).expanduser()))
         for folder in dict.fromkeys([*reversed(root.parents), *reversed(self._tree.root.parents)]):
@@ -217,7 +217,7 @@ class _FolderReading:
     def _lists(
         self, folder: Path, names: Iterable[tuple[str, int]], inherited: Readers
     ) -> tuple[Readers, dict[str, Readers]]:
-        """Return the readers of a folder and of its files with lists. An invalid or repeated list admits no one."""
+        """Return a folder's readers, and those of each file with a list. An invalid or duplicate list admits no one."""
         files = {name.casefold() for name, mode in names if not stat.S_ISDIR(mode)}
         lists: dict[str, Readers] = {"": inherited}
         targets, is_closed = set[str](), False

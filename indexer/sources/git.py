@@ -135,7 +135,7 @@ class Git:
     ) -> tuple[bool, str, str]:
         """Run a git command. Return whether it succeeded, its output and its errors. Raises SourceError on timeout."""
         command = self.start(*arguments, config=config, max_bytes=max_bytes, seconds=seconds)
-        with ThreadPoolExecutor(2) as pool, command as process:  # an interrupted build first kills the process
+        with ThreadPoolExecutor(2) as pool, command as process:  # an interrupt first kills the process
 
             def read(stream: IO[bytes]) -> bytes:
                 content = stream.read(_MAX_OUTPUT_BYTES)
@@ -196,7 +196,7 @@ def _why_not(address: GitAddress, errors: str, *, has_login: bool) -> str:
 
 
 def _network_config(address: GitAddress, limits: CrawlLimits) -> dict[str, str]:
-    """Return settings that restrict git to permitted addresses of the host, and to the limits. Raises SourceError."""
+    """Return settings that restrict git to permitted addresses of the host, and set limits. Raises SourceError."""
     remote = urlsplit(address.remote)
     host, port = remote.hostname or "", remote.port or 443
     proxy = proxy_for(address.remote, limits.http_proxy) or ""
@@ -273,7 +273,7 @@ def _refers_outside(folder: Path) -> bool:
 def _read_commit(
     context: SourceContext, git: Git, ref: str, commit: str, closed: Collection[str]
 ) -> Generator[Item, None, None]:
-    """Yield the items of a commit. Access lists outside the commit apply to the paths `closed`. Raises SourceError."""
+    """Yield the items of a commit. `closed` are paths to which outer access lists apply. Raises SourceError."""
     files = StoredFiles(context, listing(_list_files(git, commit)), root=context.source, ref=ref, closed=closed)
 
     def read(file: StoredFile) -> Sequence[Item]:

@@ -92,7 +92,7 @@ class PushedStore:
         last = self.described(url)
         content_type, facts_json = (last.content_type, json.dumps(last.sender_facts)) if last else ("", "[]")
         change = self._accept(url, _DELETE, now, ("", content_type, None, facts_json, now, None))
-        assert change is not None  # noqa: S101 - for the type checker; None only without `replace`
+        assert change is not None  # noqa: S101 - None only if `replace` is False
         return change
 
     def last(self) -> int:
@@ -157,7 +157,7 @@ class PushedStore:
             database.execute("UPDATE totals SET trouble = ?", (detail,))
 
     def clear(self, last: int) -> None:
-        """Delete the documents without a change above number `last`, after their source was removed from the index."""
+        """Delete documents whose last change is `last` or earlier. Call this after removing them from the index."""
         if self.is_there:
             with self._transaction() as database:
                 newer = "SELECT url FROM changes WHERE id > ?"
@@ -225,7 +225,7 @@ class PushedStore:
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        """Open a connection for one block. It is not reused, as the file may be replaced with its collection."""
+        """Open a connection for one block only, because another process may replace the file between two blocks."""
         if self.is_there:
             address = f"{self._path.absolute().as_uri()}?mode=rw"
             database = sqlite3.connect(address, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)

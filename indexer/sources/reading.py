@@ -37,8 +37,9 @@ from indexer.sources.pushed_store import SOURCE, PushedStore
 _SAMPLE_PAGES, _MAX_SAMPLE_BYTES, _MAX_SAMPLE_ITEMS = 40, 20_000_000, 200
 _MAX_READERS = 2
 _MIN_PAGES = 4
-# A text of the template is on at least this number of pages, and on this share of the pages with a text at its path.
-_MIN_REPEATS, _MIN_SHARE, _MIN_LINKED_SHARE = 3, 0.5, 0.8
+# A template text is repeated on at least this number of pages, and on this share of the pages with a text at its path.
+_MIN_REPEATS, _MIN_SHARE = 3, 0.5
+_MIN_LINKED_SHARE = 0.8  # if a path has only links on this share of its pages, the links are template
 _MIN_CHANGED_SHARE = 0.8
 _REPEATED_PLACES = 2
 _MAX_HASHES = 512
@@ -100,7 +101,7 @@ class Templates:
         yield from self._learn(source, sample)
 
     def _learn(self, source: str, sample: _Sample) -> list[Item]:
-        """Learn the template if there is none, or if most pages have changed. Return the items with the template."""
+        """Learn the template if there is none, or if most sampled pages are new. Return the items with the template."""
         pages = [page for page in sample.pages_by_hash.values() if isinstance(page, Page)]
         readings: dict[str, PageReading] = {}
         needed = max(_MIN_PAGES, _MIN_CHANGED_SHARE * len(sample.pages_by_hash)) if source in self._templates else 0
@@ -126,7 +127,7 @@ class Templates:
             return None
 
     def _with_template(self, source: str, item: Item, readings: Mapping[str, PageReading] | None = None) -> Item:
-        """Return an item with the template of its source. Its reading is dropped if the template could change it."""
+        """Return an item with the source's template. Drop its reading if the template could change its text."""
         if not is_html(item):
             return item
         template = self._templates.get(source, "")
@@ -167,8 +168,8 @@ def learn(pages: Iterable[PageBlocks]) -> Template | None:
         pages_at[path] += 1
         linked[path] += len(texts) <= _REPEATED_PLACES and linked_texts.issuperset(texts)
         unique[path] += any(len(pages_with[text]) < _MIN_REPEATS and text not in linked_texts for text in texts)
-    # Paths of content: on most pages, they have a text that few other pages have. Repeated texts there are content too,
-    # such as an inherited method. Paths at the top of the body are excluded, as their repeated texts may be a footer.
+    # A path has content if most pages have a rare text there. Then repeated texts at this path, such as an inherited
+    # method, are content too. Paths at the top of the body are excluded, because a repeated text there may be a footer.
     content = {path for path, count in unique.items() if count >= _MIN_SHARE * pages_at[path]} - paths_in_body
     repeated = [
         text
@@ -208,7 +209,7 @@ class Reading:
 
 
 def read_sources(sources: Sequence[str], reading: Reading) -> Items:
-    """Yield the items of all sources. A page is skipped if its address, or its content within a source, is repeated.
+    """Yield the items of all sources. Skip pages with a repeated address, and repeated content within a source.
 
     Pushed documents come first, and replace pages with the same address. Raises SourceError if a source cannot be read.
     """
@@ -279,12 +280,12 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
 
 
 class _Unique:
-    """Skips pages with a repeated address, or with repeated content in a source, unless they are versions of a page."""
+    """Skips pages with a repeated address. In each source, also skips copies of a page, except its other versions."""
 
     def __init__(self, copied_urls: Collection[str]) -> None:
         self._copied_urls = copied_urls
         self._urls: set[str] = set()
-        # Addresses by (source, content hash). Sources are separate, because different users may read them.
+        # Addresses by (source, content hash). Sources are separate, as their readers may differ.
         self._contents: dict[tuple[str, str], list[str]] = {}
 
     def item(self, item: Item) -> Item:
@@ -302,7 +303,7 @@ class _Unique:
         return item
 
     def _is_copy(self, url: str, content: tuple[str, str]) -> bool:
-        """Return whether this page is a copy of a page that is not a version of it. If not, record this page."""
+        """Return whether a page is a copy, and no other version, of an earlier page. If not, record its address."""
         urls = self._contents.setdefault(content, [])
         if len(urls) >= _MAX_VERSIONS:
             return True
@@ -315,7 +316,7 @@ class _Unique:
 
 
 def _versions_of(url: str) -> dict[tuple[str, str], str]:
-    """Return possible versions of an address, by page. A page may also have a copy without a version in its path."""
+    """Return the possible versions of an address by page. Keys with an empty string match copies without a version."""
     versions, rest = dict[tuple[str, str], str](), urlsplit(url).path.strip("/")
     while rest:
         versions["", rest] = ""

@@ -95,14 +95,14 @@ class StoredFiles:
                 yield file
 
     def unchanged(self, path: bytes, version: str) -> list[CarriedPage]:
-        """Return the previous records of a file and its members if its version is the same, or an empty list."""
+        """Return previous records of a file and of files in it. Returns an empty list if its version has changed."""
         record = self._earlier.page(self.url(path)) if self._earlier.is_trusted else None
         if record is None or record.source != self._source or record.etag != f'"{version}"':
             return []
         return [CarriedPage(each) for each in (record, *self._earlier.pages(f"{record.url}!/"))]
 
     def carried(self, path: bytes, reason: str) -> list[CarriedPage]:
-        """Return the previous records of a file that cannot be read and of its members, with the reason."""
+        """Return the previous records of a file and of files in it, with the reason why it cannot be read."""
         url = self.url(path)
         records = filter(None, [self._earlier.page(url), *self._earlier.pages(f"{url}!/")])
         return [CarriedPage(replace(record, source=self._source), failure=reason) for record in records]

@@ -1,7 +1,7 @@
 """Call a Milvus server with timeouts, and define the collections that store a generation.
 
 The path in the address of a store is an alias for the live generation. A generation has two collections: passages, and
-records, which contain the manifest in parts. A passage is stored with all data of a search hit, for a single call.
+records, which contain the manifest in parts. Each passage has all data of a search hit, so a search is one call.
 """
 
 import hashlib
@@ -142,7 +142,7 @@ class MilvusConnection:
             return self.call(method, collection, **options)
 
     def rows(self, collection: str, test: str, fields: Sequence[str], **options: Any) -> list[dict[str, Any]]:
-        """Return the matching rows of a collection, unordered. Raises as `call` does."""
+        """Return the rows of a collection that match the expression `test`, unordered. Raises as `call` does."""
         return list(self.read("query", collection, filter=test, output_fields=list(fields), **options))
 
     def close(self) -> None:

@@ -99,7 +99,7 @@ class MilvusStore:
         return generation_id
 
     def published(self) -> list[Published]:
-        """Describe the complete generations, newest first. `bytes` is None."""
+        """Describe the complete generations, newest first. Their `bytes` is None."""
         live, generations = None, []
         with suppress(IndexMissing, IndexCorrupt):
             live = self.live_id()
@@ -258,7 +258,7 @@ class MilvusGeneration:
         return np.array(stored, dtype=np.float32).reshape(-1, self.manifest.counts.dimension)
 
     def row_facts(self, rows: Rows) -> RowFacts:
-        """Return the document numbers and the signatures of chunks, in the order of `rows`."""
+        """Return the document numbers and the similarity hashes of chunks, in the order of `rows`."""
         names = ("document", "signature")
         stored = self._by_row(rows, names)
         documents, signatures = (np.array([row[name] for row in stored], np.int64) for name in names)
@@ -275,7 +275,7 @@ class MilvusGeneration:
         return {row["document"]: DocumentFacts(*map(row["about"].get, DocumentFacts._fields)) for row in stored}
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Return the edition of each document by document number. None if a document has no edition."""
+        """Return the edition (page and version) of each document by document number, or None if it has no version."""
         versions = self.manifest.versions
         return {number: edition_at(each.url, each.source, versions) for number, each in self.facts(numbers).items()}
 
@@ -320,7 +320,7 @@ class MilvusGeneration:
         return None
 
     def headings(self, rows: range) -> list[tuple[str, str, int]]:
-        """Return the address, the heading path and a typical number of tokens of each chunk of a document."""
+        """Return (address, heading path, number of tokens) of each chunk of a document. The number is an estimate."""
         chunks = self._in_range(rows, ["url", "section"])
         return [(chunk["url"], chunk["section"], _TYPICAL_CHUNK_TOKENS) for chunk in chunks]
 
