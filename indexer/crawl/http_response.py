@@ -149,7 +149,7 @@ def file_names(url: str, disposition: str) -> tuple[str, ...]:
 def detect_media_type(declared: str, names: tuple[str, ...], body: bytes) -> str:
     """Return the media type of a body. A vague or wrong declared type is corrected by file names and first bytes."""
     named_type = next(filter(None, map(content_type_of, names)), "")
-    if (registered := declared.replace("/x-", "/", 1)) in CONTENT_TYPES:  # such as text/x-markdown
+    if (registered := declared.replace("/x-", "/", 1)) in CONTENT_TYPES:  # text/x-markdown, for example
         declared = registered if declared not in CONTENT_TYPES else declared
     head, is_vague = body[:HEAD_LENGTH], _VAGUE.match(declared) is not None
     if head.lstrip(b"\xef\xbb\xbf\x00" + _BLANKS).startswith(b"%PDF-"):

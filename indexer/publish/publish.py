@@ -2,7 +2,7 @@
 
 A generation is written, flushed and checked in `building/`, moved to `generations/`, and then named in `CURRENT`. So
 even after a crash or a power cut, `CURRENT` names a complete generation or none. `roll_back` and `drop_collection`
-acquire the writer lock. To call any other function that writes, the caller must hold it.
+acquire the writer lock. To call any other function that writes, the caller must hold the writer lock.
 """
 
 import errno

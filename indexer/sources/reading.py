@@ -316,7 +316,7 @@ class _Unique:
 
 
 def _versions_of(url: str) -> dict[tuple[str, str], str]:
-    """Return the possible versions of an address by page. Keys with an empty string match copies without a version."""
+    """Return possible versions by (address before the version, path after it). It is ("", path) without a version."""
     versions, rest = dict[tuple[str, str], str](), urlsplit(url).path.strip("/")
     while rest:
         versions["", rest] = ""
