@@ -50,7 +50,7 @@ class PageRequest:
     `check_redirect` raises NotWanted to refuse the target of a redirect. `validators` returns conditional headers for
     an address, such as If-None-Match. A body over `max_length` bytes is truncated. If `max_length` is None, a body over
     the crawl's limit is an error. Only media types in `types` are accepted. Bodies with a type in `long_types` may be
-    as long as a sitemap. None means all types in both fields. `is_anonymous` omits the session's headers.
+    as long as a sitemap. In both fields, None means all types. `is_anonymous` omits the session's headers.
     """
 
     check_redirect: Callable[[str], object] = str

@@ -238,7 +238,7 @@ class PageReader:
         return None if self._renderer.mode_changed else self._earlier.reusable_page(url)
 
     def _is_soft_404(self, page: Page) -> bool:
-        """Return whether a page is almost the same as the site's response for a random address, which is missing.
+        """Return whether a page is almost the same as the site's response for a random address, which does not exist.
 
         A short page is also compared with the response for a random address in its top folder, which may differ.
         """

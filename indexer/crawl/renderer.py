@@ -75,7 +75,7 @@ class Renderer:
             self._resource_fetcher.close()
 
     def refused_requests(self) -> list[Skip]:
-        """Return a skip for each request of a script that was refused."""
+        """Return a Skip for each refused request of a script."""
         return [*self._refused.values()]
 
     def parts_of(self, page: Page, requested: PageParts) -> PageParts:

@@ -24,7 +24,7 @@ _IN_FRAGMENT = "!$&'()*+,;=:@/?-._~"
 _MAX_LENGTH = 2_000
 _DROPPED = str.maketrans("", "", "\t\r\n")
 
-# A parameter named as in _SESSION has a session id. One named as in _LIKELY has one if its value matches _RANDOM.
+# A name that matches _SESSION has a session id as its value. For _LIKELY, the value must also match _RANDOM.
 _SESSION = re.compile(
     r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid|cfid|cftoken", re.IGNORECASE
 )

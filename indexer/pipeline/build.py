@@ -330,7 +330,7 @@ class _Build:
         if page.failure is not None:
             self._report.fail(Failure(record.url, page.failure), is_kept=True)
         if record.noindex:
-            is_new = record.outcome.is_indexed  # the page became noindex after it was indexed
+            is_new = record.outcome.is_indexed  # the page has been indexed, and is noindex now
             outcome = self._skip(record.url, "noindex" if is_new else record.outcome.reasons[0])
         elif record.outcome.is_indexed and not self._earlier.is_trusted:
             number, _ = self._mark_remaining(record.url)

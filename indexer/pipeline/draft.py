@@ -78,7 +78,7 @@ def complete(plan: BuildPlan) -> BuildPlan:
     }
     config = inherit_limits(replace(config, refresh=refresh, metadata=metadata), sources, live)
     settings: dict[str, Any] = {
-        "crawl": asdict(replace(config.crawl, http_proxy="")),  # differs between machines
+        "crawl": asdict(replace(config.crawl, http_proxy="")),  # proxies differ between machines
         "chunk": {"tokens": config.chunk_tokens},
         "ocr": None if plan.ocr.obstacle else config.ocr.as_dict(),
         "keep_generations": config.keep_generations,

@@ -45,7 +45,7 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
     manifest = manifests.read_manifest(folder)
     with ExitStack() as stack:
         sources: dict[str, BufferedReader | io.BytesIO] = {MANIFEST: io.BytesIO(manifest.to_bytes())}
-        for member, record in manifest.files.items():  # opens all files first, because a build may remove them
+        for member, record in manifest.files.items():  # open all files first, because a build may remove them
             try:
                 opened = sources[member] = stack.enter_context((folder / member).open("rb"))
                 if hashlib.file_digest(opened, "sha256").hexdigest() != record.sha256:

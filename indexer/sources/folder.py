@@ -85,7 +85,7 @@ def folder_names(folder: Path) -> list[tuple[str, int]]:
 
 
 def is_below_list(path: Path) -> bool:
-    """Return whether a folder or one of its parents has an access list for all its files."""
+    """Return whether a folder or one of its parents has an access list that applies to all files below it."""
     names = ([name for name, mode in folder_names(each) if not stat.S_ISDIR(mode)] for each in (path, *path.parents))
     return any("" in closed_paths(each) for each in names)
 
