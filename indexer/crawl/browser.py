@@ -1,4 +1,4 @@
-"""Render documents in a browser, which is started for the first page that needs rendering and shared by all sites.
+"""Render documents in a browser. It is started for the first page that needs rendering, and all sites share it.
 
 The browser has no network access. The crawler provides each document, and fetches the scripts and data that the
 document requests. Images and other resources are not loaded. Playwright controls the browser in an event loop, which

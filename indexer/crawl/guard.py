@@ -20,7 +20,7 @@ import httpcore
 from indexer.errors import NotWanted
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# Networks to refuse although is_global accepts them: they are not public, or their addresses contain IPv4 addresses
+# Networks that is_global accepts, but that are not public, or whose addresses contain IPv4 addresses
 _EXCLUDED_NETWORKS = [*map(ipaddress.ip_network, "192.88.99.0/24 2001::/23 2001:db8::/32 2002::/16 3fff::/20".split())]
 
 

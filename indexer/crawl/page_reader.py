@@ -98,7 +98,7 @@ class LoginCheck:
             raise SessionEnded(f"{origin(url)} asks to log in at {url}: its {kinds} must be renewed")
 
     def _is_refused(self, url: str, is_anonymous: bool) -> bool:
-        """Return whether a request is refused, redirected or answered with a login page. Raises other FetchErrors."""
+        """Return whether a request is refused, redirected or answered by a login page. Raises other failures."""
 
         def refuse(_: str) -> None:
             raise RedirectRefused("a redirect")

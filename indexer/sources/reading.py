@@ -289,7 +289,7 @@ class _Unique:
         self._contents: dict[tuple[str, str], list[str]] = {}
 
     def item(self, item: Item) -> Item:
-        """Return the item, or a skip for a duplicate."""
+        """Return the item, or a Skip if it is a duplicate."""
         if not isinstance(item, Page | CarriedPage):
             return Skip(item.url, "already read") if item.url in self._copied_urls else item
         source = item.source if isinstance(item, Page) else item.record.source

@@ -295,7 +295,7 @@ class MilvusGeneration:
         return section_text(row, chunks, self._where)
 
     def documents(self, filter: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
-        """Yield each document that matches a filter as a JSON object with its passages. `id` selects one document."""
+        """Yield each matching document as a JSON object with its passages. `id` selects one document."""
         rows = self._select([*CHUNK_FIELDS, "document"], filter, id)
         for _, members in groupby(rows, key=itemgetter("document")):
             passages = list(members)
@@ -311,7 +311,7 @@ class MilvusGeneration:
             yield DocumentEntry({"id": document_id(facts["url"]), **facts}, range(row["row"], row["row"] + count))
 
     def entry_of(self, chunk_id: str, filter: Filter | None = None) -> tuple[DocumentEntry, int] | None:
-        """Return the document of a chunk and the row of the chunk, or None if it does not match the filter."""
+        """Return the document of a chunk, and the row of the chunk. Returns None if the document does not match."""
         if not is_document_id(chunk_id):  # ids of chunks have the same form
             return None
         for row in self._rows(f'id == "{chunk_id}"', ["row", "document_id"]):
