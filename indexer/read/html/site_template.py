@@ -111,8 +111,10 @@ class _Texts:
         text = " ".join("".join(self._texts[begin:end]).split())
         if length == bare or not self._is_linked(begin, end) or len(CALL.findall(text)) == 1:
             return text, bare, False
-        ends = self._line_ends[bisect(self._line_ends, begin) : bisect_left(self._line_ends, end)]
-        return text, bare, all(self._is_linked(*line, MIN_SENTENCE_WORDS) for line in pairwise([begin, *ends, end]))
+        ends = [begin]  # lines of links alone belong to the next line
+        for line_end in (*self._line_ends[bisect(self._line_ends, begin) : bisect_left(self._line_ends, end)], end):
+            ends += [line_end] if any(self._is_bare[ends[-1] : line_end]) else []
+        return text, bare, all(self._is_linked(*line, MIN_SENTENCE_WORDS) for line in pairwise(ends))
 
     def _is_linked(self, begin: int, end: int, min_words: int = 0) -> bool:
         """Return whether at least half of the texts is in links, or fewer than `min_words` words are outside links."""
