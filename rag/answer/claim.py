@@ -17,7 +17,9 @@ from rag.answer.evidence import CAPITALISING, MAX_MISSING, Evidence, Part, Term,
 from rag.answer.sentences import Sentence
 
 FACT_WEIGHT = 2 * MAX_MISSING
+_MIN_CONTRADICTION = FACT_WEIGHT + MAX_MISSING  # a fact and a rare word that a fact's own places lack
 _MIN_WORDS, _MIN_STOP_WORDS, _MIN_COVERAGE = 4, 2, 0.2  # words, stop words, share of the words
+_MAX_COMPUTED = 20  # numbers of a claim, each of which is computed with each of the others
 _NEAR = 4  # words and facts on each side of a fact
 _CODE = re.compile(
     r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"  # addresses
@@ -27,6 +29,7 @@ _CODE = re.compile(
 )
 _NAME = re.compile(r"(?<=\w)[A-Z_]", re.ASCII)  # CamelCase, snake_case, ABC
 _WORD = re.compile(r"\w+")
+_MONTH = re.compile(r"(?<=\d)[./](?:0?[1-9]|1[012])[./](?=[12]\d{3}\b)")  # the passage may have its name
 _SENTENCE_START = '\n!?:;…(•|#>-–—"“„«'
 _LIST_MARK = re.compile(r"\s*\d{1,3}[.)]\s*")
 
@@ -69,6 +72,7 @@ class Claim:
         code = [Term(piece.text, piece.start, "") for piece in sentence.code if any(map(str.isalnum, piece.text))]
         code += [Term(match[0], start + match.start(), "") for match in _CODE.finditer(prose)]
         prose = _CODE.sub(lambda match: " " * len(match[0]), prose)
+        prose = _MONTH.sub(lambda match: " " * len(match[0]), prose)
         terms = read_terms(prose, language)
         content = [term for term in terms if not term.is_stop]
         name_terms = {
@@ -78,7 +82,7 @@ class Claim:
             and term.key not in proved
         }
         self.facts = code + [term._replace(start=start + term.start) for term in content if term in name_terms]
-        self._stop_words = len(terms) - len(content)
+        self._stop_words, self._has_excerpts = len(terms) - len(content), bool(sentence.quotes or sentence.code)
         self._after = {start + first.start: second.key for first, second in pairwise(content)}
         self._start = start
         facts = read_facts(prose, [term for term in content if term in name_terms], vocabulary.names, language)
@@ -101,21 +105,22 @@ class Claim:
     def drop_derived(self, passages: Sequence[Evidence]) -> None:
         """Drop numbers that follow from others, and spelled-out numbers of things that the passages do not count."""
         counted = frozenset[str]().union(*(each.counted for each in passages))
-        numbers = [fact for fact in self.facts if fact.is_number]
-        claimed = {float(fact.key) for fact in numbers}
+        numbers = [fact for fact in self.facts if fact.is_number][:_MAX_COMPUTED]
+        known = [fact for fact in numbers if any(each.has_name(fact) for each in passages)]
+        claimed = {float(fact.key) for fact in numbers if fact in known or not fact.text[0].isdigit()}
         units = defaultdict[float, list[int]](list)
         for value, unit in chain.from_iterable(each.quantities for each in passages):
             units[value].append(id(unit))
         for fact in numbers:
             is_uncounted = not fact.text[0].isdigit() and self._after.get(fact.start) not in counted
-            is_there = any(each.has_name(fact) for each in passages)
-            if is_uncounted or (not is_there and is_derived(float(fact.key), units, claimed)):
+            if is_uncounted or (fact not in known and is_derived(float(fact.key), units, claimed)):
                 self.facts.remove(fact)
                 self.items = [item for item in self.items if item.start != fact.start - self._start]
 
     def is_foreign(self, passage_keys: frozenset[str]) -> bool:
         """Return whether the claim has hardly a word of the passages, although its stop words are in their language."""
         is_comparable = len(self.keys) >= _MIN_WORDS and self._stop_words >= _MIN_STOP_WORDS
+        is_comparable = is_comparable and not self._has_excerpts
         return is_comparable and len(self.keys & passage_keys) < _MIN_COVERAGE * len(self.keys)
 
     def can_add_name(self, passage: Evidence, part: Part) -> bool:
@@ -142,15 +147,18 @@ class Claim:
             own = [(each, each.parts[at]) for each in passages for key in item.keys for at in each.places.get(key, ())]
             near = self.items[max(0, index - _NEAR) : index] + self.items[index + 1 : index + 1 + _NEAR]
             covers = cover_parts(near, passages, vocabulary) if item.kind and own else []
-            if not covers or covers[0][1] < MAX_MISSING:
+            if not covers:
                 continue
             (passage, place), most = covers[0]
             best = passage.parts[place]
+            least = FACT_WEIGHT if best.unit.label else _MIN_CONTRADICTION
+            if most < least:
+                continue
             claimed = item.keys if best.unit.label and most > FACT_WEIGHT else self.keys
             words = frozenset(chain.from_iterable(other.keys for other in near if vocabulary.weight(other)))
             others = words - best.keys
             if all(others.isdisjoint(part.keys - each.heading) for each, part in own) and not any(
-                most - cover < MAX_MISSING and each.is_bound(item.keys, item.kind, at, claimed)
+                most - cover < least and each.is_bound(item.keys, item.kind, at, claimed)
                 for (each, at), cover in covers
             ):
                 return item, passage, best
@@ -185,6 +193,9 @@ def _is_stitched(keys: frozenset[str], passages: Sequence[Evidence]) -> bool:
 def _is_fact(term: Term, prose: str, language: str | None) -> bool:
     """Return whether a term is a number, a function or a name."""
     is_function = prose.startswith("()", term.end)
+    is_unit = prose[: term.start].rstrip(" /\u00a0\u202f")[-1:].isdigit() and not term.text[1:3].islower()
+    if is_unit and term.text.isalpha():  # the passage may have another unit, or its name in full
+        return False
     is_sure = term.is_number or is_function or any(map(str.isdigit, term.text)) or bool(_NAME.search(term.text))
     if not (is_sure or term.text[0].isupper()) or term.text.lower() in STOP_WORDS:
         return False

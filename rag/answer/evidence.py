@@ -41,7 +41,7 @@ _UNITS = (
 )
 _UNITS += ["eighteen", "nineteen"]
 _NUMBERS = {name: value for value, name in enumerate(_UNITS, 2)} | {name: 10 * at for at, name in enumerate(_TENS, 2)}
-_ORDINALS = dict(zip("3456789", "third fourth fifth sixth seventh eighth ninth".split(), strict=True))
+_ORDINALS = dict(zip("123456789", "first second third fourth fifth sixth seventh eighth ninth".split(), strict=True))
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
 _NUMBER_PARTS = {*_NUMBERS, *_SCALES, "one"}
 _MAX_NUMBER = 10**15
@@ -52,8 +52,16 @@ _WITHIN_NAMES = ("of", "the", "and", "for")
 _ROOT = 4  # characters
 _DAY = 2  # digits
 _YEARS = frozenset(map(float, range(1_000, 2_200)))
-_RATIOS = (1_000, 1_024, 1_000_000, 1_000_000_000)  # of units, such as km and m
+_RATIOS = (100, 1_000, 1_024, 1_000_000, 1_000_000_000)  # of units, such as km and m
 _MONTHS = {TERMS["en"][name][0]: str(number) for number, name in enumerate(month_name) if number}
+_CLOCK = re.compile(
+    r"\b(?P<hour>[01]?\d|2[0-3])(?:[:.](?P<minute>[0-5]\d))?(?:\s?(?P<half>[ap])\.?m\b|\s(?:Uhr|o['’]clock)\b)"
+    r"|\b([01]?\d|2[0-3]):([0-5]\d)\b",
+    re.IGNORECASE,
+)
+_CLOCK_KEY = re.compile(r"(\d+)h0?(\d+)")
+_DIGIT_GAP = re.compile(r"(?<=\d)[\s./-]+(?=\d)")
+_MIN_CODE_DIGITS = 5  # as in a telephone number
 _ISO_DATE = re.compile(r"\b\d{4}-(0[1-9]|1[012])-\d\d\b", re.ASCII)
 
 
@@ -94,18 +102,29 @@ def read_terms(text: str, language: str | None) -> list[Term]:
     terms: list[Term] = []
     text = _VERSION.sub(" ", text)
     thousands = rest = 0.0  # their sum is the value of the last term
+    clocks = {match.start(): match for match in _CLOCK.finditer(text)}
+    clock_end = 0
     for match in words(text).finditer(text):
         word, start = match[0], match.start()
+        if start < clock_end:
+            continue
+        if clock := clocks.get(start):
+            terms.append(Term(clock[0], start, _clock_key(clock)))
+            clock_end, thousands, rest = clock.end(), 0.0, 0.0
+            continue
         key, is_plain, is_stop = _read_word(word, language or "en")
         is_stop = is_stop or (len(word) <= _MAX_CONTRACTION and text[start - 1 : start] in _APOSTROPHES)
         if is_plain:
             terms.append(_make_term((word, start, key, is_stop)))
-            thousands = rest = 0.0
+            if word != "and":  # a hundred and five
+                thousands = rest = 0.0
             continue
         lower = word.lower()
         gap = text[terms[-1].end : start] if terms else ""
         value, scale = _NUMBERS.get(lower, 0), _SCALES.get(lower, 0)
-        is_joined = gap in (" ", "-", " and ") and 0 < thousands + rest < _MAX_NUMBER
+        is_joined = gap in (" ", "-") and 0 < thousands + rest < _MAX_NUMBER
+        if terms and terms[-1].text == "and":
+            is_joined = is_joined and value > 0 and rest >= 100 and rest % 100 == 0
         if scale and is_joined:
             thousands, rest = (thousands, rest * scale) if scale < 1_000 else (thousands + rest * scale, 0.0)
         elif value and is_joined and (rest % 100 == 0 or (rest % 10 == 0 and rest % 100 >= 20 and value < 10)):
@@ -117,6 +136,8 @@ def read_terms(text: str, language: str | None) -> list[Term]:
             if is_numeral and len(word) == _DAY:
                 key = key.lstrip("0") or key  # 03 in a date
         if is_joined:
+            if terms[-1].text == "and":
+                terms.pop()
             first, number = terms.pop(), round(thousands + rest, 6)
             word, start = text[first.start : match.end()], first.start
             key = str(int(number) if number.is_integer() else number)
@@ -132,15 +153,39 @@ def _read_word(word: str, language: str) -> tuple[str, bool, bool]:
     return next(iter(TERMS[rules_for(language)][word]), word), is_plain, is_stop_word(lower, language)
 
 
+def _clock_key(clock: re.Match[str]) -> str:
+    """Return the time of day on 24 hours, as in "19h30"."""
+    hour, minute = int(clock["hour"] or clock[4]), int(clock["minute"] or clock[5] or 0)
+    if clock["half"]:
+        hour = hour % 12 + 12 * (clock["half"].lower() == "p")
+    return f"{hour}h{minute:02}"
+
+
 def is_derived(value: float, units: Mapping[float, Collection[int]], claimed: Collection[float]) -> bool:
-    """Return whether a number is a sum, a difference or a multiple by a thousand of numbers, given their sentences."""
-    for first in units:
+    """Return whether a number follows by arithmetic from numbers of the passages, given their sentences, and the claim.
+
+    It is their sum or difference, a product, quotient or percentage with a claimed number, or a multiple by a thousand.
+    """
+    digits = len(f"{value:.9g}".replace(".", "").strip("0"))
+    for first in {*units, *claimed} - {value}:
         if value * first and max(value / first, first / value) in _RATIOS:
             return True
         for second in units.keys() & {value - first, first - value, value + first} - {first}:
-            if value not in _YEARS and ({first, second} & {*claimed} or {*units[first]} & {*units[second]}):
+            if value not in _YEARS and ({first, second} & {*claimed} or {*units.get(first, ())} & {*units[second]}):
+                return True
+        for second in {*claimed} - {value, 1.0}:
+            results = (first * second, first / second if second else 0.0)
+            # a rounded result may be a chance of many numbers, but hardly of the few of the claim
+            if any(
+                abs(result - value) <= 1e-9 * value or (first in claimed and _rounded(result, digits) == value)
+                for result in (*results, results[0] / 100, results[1] * 100)
+            ):
                 return True
     return False
+
+
+def _rounded(value: float, digits: int) -> float:
+    return float(f"{value:.{max(2, digits)}g}")
 
 
 def _are_alike(*names: str) -> bool:
@@ -362,7 +407,8 @@ class Evidence:
         """Keys of all words, and of the words within names such as max_connections."""
         keys = self.heading.union(*(part.keys for part in self.parts))
         months = {TERMS["en"][month_name[int(month)]][0] for month in _ISO_DATE.findall(self.text)}
-        return keys | months | {_MONTHS[key] for key in keys & _MONTHS.keys()}
+        leading = {match[0] for key in keys if (match := _NUMERAL.match(key))}  # 20 of 20KB, and 19 of 19h30
+        return keys | months | leading | {_MONTHS[key] for key in keys & _MONTHS.keys()}
 
     @cached_property
     def _capitalised(self) -> frozenset[str]:
@@ -370,9 +416,13 @@ class Evidence:
 
     @cached_property
     def _initials(self) -> str:
-        """The initials of adjacent capitalised words, and a space for each other word."""
-        terms = [term for term in self._terms if term.text not in _WITHIN_NAMES]
-        return "".join(term.text[0] if term.text[0].isupper() else " " for term in terms)
+        """The initials of the words, in capitals."""
+        return "".join(term.text[0].upper() for term in self._terms if term.text not in _WITHIN_NAMES)
+
+    @cached_property
+    def _digits(self) -> str:
+        """The text without the separators in numbers, such as those in a telephone number."""
+        return _DIGIT_GAP.sub("", self._all)
 
     @cached_property
     def names(self) -> Sequence[frozenset[str]]:
@@ -381,6 +431,11 @@ class Evidence:
 
     def has_name(self, name: Term) -> bool:
         """Return whether the passage has a number; or a name, the words it abbreviates, or a name that begins alike."""
+        if name.text.isdecimal() and len(name.text) >= _MIN_CODE_DIGITS and name.text in self._digits:
+            return True
+        if clock := _CLOCK_KEY.fullmatch(name.key):
+            as_decimal = f"{clock[1]}.{clock[2]:0>2}"  # and 13:10 may be a score
+            return not self.keys.isdisjoint((name.key, as_decimal)) or self.keys >= {*clock.groups()}
         if name.is_number:
             return not self.keys.isdisjoint((name.key, f"{name.key}th", _ORDINALS.get(name.key, name.key)))
         is_acronym = len(name.text) > 1 and name.text in self._initials

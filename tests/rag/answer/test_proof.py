@@ -139,6 +139,32 @@ def test_the_facts_of_a_sentence_stand_in_one_place(sentence: str, verdict: str,
     assert (proof.verdict, proof.number) == (verdict, number), proof
 
 
+@pytest.mark.parametrize(
+    ("sentence", "verdict"),
+    [
+        ("The ferry leaves at 5.30 pm and at 7:15 a.m. [1].", FOUND),
+        ("The ferry leaves at 5.30 am [1].", NOT_THERE),
+        ("It has 27 cars of 4.2 t, together 113.4 t [1].", FOUND),
+        ("It has 27 cars of 4.2 t, together 131.4 t [1].", NOT_THERE),
+        ("Two tickets cost 17.20 [1].", UNCHECKED),
+        ("Two tickets cost 17.80 [1].", NOT_THERE),
+        ("The hull was built a hundred and sixty-five years before [1].", FOUND),
+        ("The hull was built a hundred and sixty-six years before [1].", NOT_THERE),
+        ("The waste code is 140603 [1].", FOUND),
+        ("The waste code is 140306 [1].", NOT_THERE),
+        ("The engine has 7 MW of power [1].", FOUND),
+        ('Sailors who talk about that sign know it by the words "Long blast" [1].', FOUND),
+    ],
+)
+def test_a_number_may_be_written_otherwise_or_follow_from_others(sentence: str, verdict: str) -> None:
+    text = (
+        "The ferry leaves at 07:15 and 17:30 and carries 27 cars of 4.2 t. One ticket costs 8.60. The hull was built "
+        "165 years before, in a yard. Waste code: 14 06 03. The power of its engine is 7 megawatts. Long blast: go."
+    )
+    [proof] = Prover([make_hit(1, text=text, title="Ferry", section="", language="en")]).feed(sentence, is_last=True)
+    assert proof.verdict == verdict, proof
+
+
 def test_a_proof_shows_the_words_of_the_passage_and_what_differs():
     text = 'So: "it may be run by any user who owns the database" [3]. And there are 7 of Hopper [2].'
     altered, missing = proofs(text)
