@@ -33,7 +33,7 @@ class DocumentTokens(NamedTuple):
 
     @classmethod
     def without(cls, vectors: Floats) -> "DocumentTokens":
-        """Wrap the vectors of texts, without signs of tokens."""
+        """Wrap the vectors of texts that have no token vectors."""
         return cls(vectors, np.empty((0, 0), dtype=np.uint8), np.zeros(len(vectors), dtype=np.int32))
 
     @classmethod

@@ -206,7 +206,7 @@ def terms_of(document: Document) -> list[str]:
 
 
 def access_of(terms: Iterable[str]) -> AccessLists:
-    """Return the access lists in the terms of a document."""
+    """Return the access lists that the filter terms of a document encode."""
     names_by_list: dict[str, list[str]] = {}
     for term in terms:
         if term.startswith(ACCESS_PREFIX):
@@ -238,7 +238,7 @@ def is_day(value: object) -> bool:
 
 
 def _term(field: str, value: str, name: str = "") -> str:
-    # the length shows where the name ends; `:` is followed by the value, `#` by the hash of a long value
+    # the length shows where the name ends
     value = f"{len(name)}:{name}={value}" if field == "metadata" else value
     data = value.encode("utf-8", "replace")
     if len(data) <= _MAX_TERM_BYTES:

@@ -53,7 +53,7 @@ class DisplayNames:
             root: _name_of(root) if same[_name_of(root)] == 1 else "/".join(root.rsplit("/", 2)[-2:])
             for root in sorted({*roots.values()}, key=len, reverse=True)
         }
-        # filter field → pairs of a source's name and the prefix of filter values that the name replaces
+        # for each filter field: a source's name, and the prefix of filter values in place of which it is shown
         self._starts: dict[str, list[tuple[str, str]]] = {field: [] for field in _NEXT_CHARACTERS}
         for source, root in roots.items():
             name = self._names[root]

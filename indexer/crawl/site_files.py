@@ -67,7 +67,7 @@ class Robots:
 
 
 def _rules_for(name: str | None, text: str) -> tuple[list[tuple[str, str]], Iterable[str]]:
-    """Return the rules for a crawler, and the addresses of sitemaps. If it has none, return the rules for `*`."""
+    """Return the rules for a crawler, or else those for `*`, and the addresses of sitemaps."""
     groups: dict[str | None, list[tuple[str, str]]] = {}
     sitemaps: dict[str, None] = {}
     current, in_agents = set[str | None](), False

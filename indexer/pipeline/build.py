@@ -235,7 +235,7 @@ class _Build:
         return self._draft.publish(index_dir, dict(self._embedder.fingerprint), settings)
 
     def _pages(self) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
-        """Yield each item with its document or error, or None if it was not parsed. Copied sources come first."""
+        """Yield each item with its document or error (None if it was not parsed). Copied sources come first."""
         plan, copied_sources = self._plan, self._copied
         copied_urls: set[str] = set()
         pushed = {url for url, _, is_there in self._pushed.listed() if is_there} if copied_sources else ()

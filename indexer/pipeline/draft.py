@@ -183,7 +183,7 @@ class Draft:
         self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None after a change
         self._together = memory.share(_EMBEDDED_CHUNKS)
         self._to_embed: list[Chunk] = []
-        self._rows: list[int] = []  # rows of the previous generation, _TO_EMBED, or _REPEATED - n
+        self._rows: list[int] = []  # previous row of each chunk, _TO_EMBED, or _REPEATED - n
         self._placed = 0
         self._row_of: dict[int, int] = {}
         self._pending: deque[tuple[list[int], int, Future[Embedded] | None]] = deque()  # rows, number of texts, vectors

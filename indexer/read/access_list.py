@@ -145,7 +145,7 @@ def _keys_within(fields: Any) -> Iterator[Any]:
 
 
 def begins_with_list(text: str) -> bool:
-    """Return whether a text begins with front matter or bare fields that have the key `access`, valid or invalid."""
+    """Return whether the first lines of a text, with or without `---` around them, have a key `access`."""
     head = visible(text[:MAX_FRONT_MATTER]).lstrip()
     if not _KEY.search(head):
         return False

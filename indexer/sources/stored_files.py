@@ -102,7 +102,7 @@ class StoredFiles:
         return [CarriedPage(each) for each in (record, *self._earlier.pages(f"{record.url}!/"))]
 
     def carried(self, path: bytes, reason: str) -> list[CarriedPage]:
-        """Return the previous records of a file and of files in it, with the reason why it cannot be read."""
+        """Return the previous records of a file that cannot be read, and of its members, with the reason."""
         url = self.url(path)
         records = filter(None, [self._earlier.page(url), *self._earlier.pages(f"{url}!/")])
         return [CarriedPage(replace(record, source=self._source), failure=reason) for record in records]

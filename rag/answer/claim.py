@@ -17,9 +17,9 @@ from rag.answer.evidence import CAPITALISING, MAX_MISSING, Evidence, Part, Term,
 from rag.answer.sentences import Sentence
 
 FACT_WEIGHT = 2 * MAX_MISSING
-_MIN_CONTRADICTION = FACT_WEIGHT + MAX_MISSING  # a fact and a rare word that a fact's own places lack
+_MIN_CONTRADICTION = FACT_WEIGHT + MAX_MISSING  # the weight of a fact and a rare word
 _MIN_WORDS, _MIN_STOP_WORDS, _MIN_COVERAGE = 4, 2, 0.2  # words, stop words, share of the words
-_MAX_COMPUTED = 20  # numbers of a claim, each of which is computed with each of the others
+_MAX_COMPUTED = 20  # the first numbers of a claim; the time grows with their square
 _NEAR = 4  # words and facts on each side of a fact
 _CODE = re.compile(
     r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"  # addresses
@@ -29,7 +29,7 @@ _CODE = re.compile(
 )
 _NAME = re.compile(r"(?<=\w)[A-Z_]", re.ASCII)  # CamelCase, snake_case, ABC
 _WORD = re.compile(r"\w+")
-_MONTH = re.compile(r"(?<=\d)[./](?:0?[1-9]|1[012])[./](?=[12]\d{3}\b)")  # the passage may have its name
+_MONTH = re.compile(r"(?<=\d)[./](?:0?[1-9]|1[012])[./](?=[12]\d{3}\b)")  # a passage may have the month's name
 _SENTENCE_START = '\n!?:;…(•|#>-–—"“„«'
 _LIST_MARK = re.compile(r"\s*\d{1,3}[.)]\s*")
 
@@ -139,7 +139,10 @@ class Claim:
     def misplaced(
         self, passages: Sequence[Evidence], vocabulary: PassageWords
     ) -> tuple[Item, Evidence, Part | None] | None:
-        """Return a fact that contradicts the passages, and the passage and part that have its neighbours, or None."""
+        """Find a fact that contradicts the passages. Return it, and the passage and part with its neighbouring words.
+
+        The part is None for a name that is put together from other names. Return None if nothing contradicts.
+        """
         for item in self.items:
             if item.kind == "name" and _is_stitched(item.keys & vocabulary.keys, passages):
                 return item, passages[0], None
@@ -183,7 +186,7 @@ def cover_parts(
 
 
 def _is_stitched(keys: frozenset[str], passages: Sequence[Evidence]) -> bool:
-    """Return whether each word of a name is in another name of several words, but no name has all of them."""
+    """Return whether a name combines words of different names of several words, and no name has all its words."""
     names = [name for each in passages for name in each.names]
     others = [name for name in names if len(name) > 1]
     is_together = len(keys) < 2 or any(keys <= name for name in names)

@@ -14,7 +14,7 @@ from indexer.generation.lexical.analysis import TERMS, is_stop_word, rules_for, 
 from rag.answer.sentences import is_abbreviated
 from rag.query.results import Hit, Span, link_to_text, text_of
 
-MIN_SAME_WORDS = 0.85  # an altered quotation has at least this share of the words in order
+MIN_SAME_WORDS = 0.85  # the share of an altered quotation's words that the passage has in the same order
 _DRIFT = 12  # tokens
 MAX_MISSING = 1.0  # the weight of one rare word
 _MAX_LINE = 70  # characters
@@ -23,7 +23,7 @@ _STOPS = tuple(".!?:;")
 _UNIT_END = re.compile(
     r"(?<=[.!?])[\"”’)]*+\s++(?=[^\sa-z])|(?<![^\n]{50})\n|\n(?![^\S\n]*+[a-z][^|\n]*(?:\n|$))|\n\n+|(?<=[。！？])"
 )
-_OPTION = re.compile(r"\s+(?=-)|(?<=\s)(-\S+)\s+|\s*=\s*")
+_OPTION = re.compile(r"(?<!\s)\s++(?=-)|(?<=\s)(-\S++)\s++|(?<!\s)\s*+=\s*+")
 _PART_END = re.compile(r"[,;:()—–|]")
 _NAME_GAP = re.compile(r"\.? (?:of (?:the )?)?|-|['’]s ")
 CAPITALISING = frozenset({"de", "lb"})
@@ -61,7 +61,7 @@ _CLOCK = re.compile(
 )
 _CLOCK_KEY = re.compile(r"(\d+)h0?(\d+)")
 _DIGIT_GAP = re.compile(r"(?<=\d)[\s./-]+(?=\d)")
-_MIN_CODE_DIGITS = 5  # as in a telephone number
+_MIN_CODE_DIGITS = 5  # a longer number may be an identifier, such as a telephone number
 _ISO_DATE = re.compile(r"\b\d{4}-(0[1-9]|1[012])-\d\d\b", re.ASCII)
 
 
@@ -162,9 +162,10 @@ def _clock_key(clock: re.Match[str]) -> str:
 
 
 def is_derived(value: float, units: Mapping[float, Collection[int]], claimed: Collection[float]) -> bool:
-    """Return whether a number follows by arithmetic from numbers of the passages, given their sentences, and the claim.
+    """Return whether a number follows by arithmetic from other numbers of the claim and of the passages.
 
-    It is their sum or difference, a product, quotient or percentage with a claimed number, or a multiple by a thousand.
+    It may be the sum or difference of two numbers, or a product, quotient or percentage with a number of the claim, or
+    the same quantity in another unit. `units` maps each number of the passages to the sentences that have it.
     """
     digits = len(f"{value:.9g}".replace(".", "").strip("0"))
     for first in {*units, *claimed} - {value}:
@@ -175,7 +176,7 @@ def is_derived(value: float, units: Mapping[float, Collection[int]], claimed: Co
                 return True
         for second in {*claimed} - {value, 1.0}:
             results = (first * second, first / second if second else 0.0)
-            # a rounded result may be a chance of many numbers, but hardly of the few of the claim
+            # only numbers of the claim may be rounded: with all numbers of a passage, many results come near by chance
             if any(
                 abs(result - value) <= 1e-9 * value or (first in claimed and _rounded(result, digits) == value)
                 for result in (*results, results[0] / 100, results[1] * 100)
@@ -251,7 +252,7 @@ class Part(NamedTuple):
     """The keys of each fact, by kind: number, year, name or code."""
 
     def has_rival(self, kind: str, claimed: Collection[str]) -> bool:
-        """Return whether the part has a fact of a kind that a claim does not have."""
+        """Return whether the part has a fact of this kind that shares no key with the claim."""
         return any(fact.isdisjoint(claimed) for fact in self.facts.get(kind, ()))
 
 

@@ -110,7 +110,7 @@ def neutralise(text: str) -> str:
 
 
 def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = ()) -> list[dict[str, str]]:
-    """Return a chat of the hits as numbered passages, the conversation, and the question to answer from the hits."""
+    """Return the messages for a model: the hits as numbered passages, the conversation so far, and the question."""
     max_chars = MAX_PASSAGES_CHARS // max(1, len(hits))
     texts = [text if len(text := text_of(hit)) <= max_chars else hit.text[:max_chars] for hit in hits]
     blocks = [
@@ -124,7 +124,7 @@ def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = (
 
 
 def _conversation(history: Sequence[Exchange]) -> str:
-    """Return the end of a conversation, with answers shortened and without citations, which number other passages."""
+    """Return the end of a conversation. Answers are shortened, and have no citations: these number other passages."""
     exchanges: list[str] = []
     room = MAX_CONVERSATION_CHARS
     for each in reversed(history):

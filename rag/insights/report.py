@@ -48,7 +48,7 @@ class Group(NamedTuple):
         return [(words, count) for name, words in REASONS.items() if (count := getattr(self, name))]
 
 
-Question = tuple[str, Group]  # text in its latest spelling, figures
+Question = tuple[str, Group]  # the text as last typed, and its figures
 
 
 @dataclass(frozen=True, slots=True)

@@ -391,7 +391,7 @@ def shorten(
     measure: Callable[[Sequence[str]], Vector],
     read: Callable[[str], LexicalQuery],
 ) -> LexicalQuery:
-    """Shorten a query that is too long for the model to the sentences that `measure` scores best, parsed by `read`."""
+    """If a query is too long for the model, return what `read` makes of the sentences that `measure` scores best."""
     if embedder.count_tokens([terms.meaning], role="query")[0] <= embedder.max_length:
         return terms
     query = read(nearest_sentences(terms.meaning, measure))

@@ -126,7 +126,7 @@ def load(peers: Sequence[Peer], only: Sequence[str], texts: Sequence[str]) -> tu
 
 
 def compare(title: str, seconds: dict[str, list[float]], loaded: Loaded) -> list[Row]:
-    """Return a row for each contestant, with its times and its speed relative to the best peers and LangChain."""
+    """Return a row for each contestant, with its times and its speed relative to the fastest peer and LangChain."""
     theirs = {name: summarise(values)["median_ms"] for name, values in seconds.items() if not name.startswith(OURS)}
     best_any = min(theirs, key=theirs.__getitem__)
     floats = {name: median for name, median in theirs.items() if loaded[name][0].precision in FLOATS}

@@ -311,7 +311,7 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
         stop_words = list(filter(_is_stop_word[language].__getitem__, different)) if has_list else []
         clues = len(stop_words)
         if language == ENGLISH:
-            # Count non-ASCII words against English, because many other languages have no stop words to count for them.
+            # Non-ASCII words speak against English: many other languages have no stop words that could speak for them.
             clues += sum(map(_ENGLISH_CLUES.__contains__, map(str.casefold, different)))
             clues -= len(different) - sum(map(str.isascii, different))
         weight = max(count, 1) * _LIKELIHOOD_RATIO_PER_CLUE ** min(clues, _MAX_CLUES)
@@ -350,7 +350,7 @@ def quantities(words: Sequence[str]) -> list[list[str]]:
 Span = tuple[int, int]  # characters [start, end)
 _MAX_SOUGHT_WORDS = 64
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # dying has the stem die, but shares only the d with it
-_CHANGED = ("e", "i", "y", "bl")  # stems whose last letter may change in a word: visibl in visibility
+_CHANGED = ("e", "i", "y", "bl")  # endings of stems that differ in longer words: visibl, visibility
 # Translation table for ASCII texts: letters become lower case, and characters outside words become spaces.
 _SPACED = bytes(code if chr(code).isalnum() or chr(code) == "_" else ord(" ") for code in range(128)).lower().ljust(256)
 # Matches a Latin word, or one character of another script with its attached marks, such as voicing marks of kana.

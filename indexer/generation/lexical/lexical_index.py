@@ -62,7 +62,7 @@ class LexicalReader:
     """Searches a published folder through a memory map. Threads may search concurrently, without holding the GIL."""
 
     def __init__(self, folder: Path, languages: Sequence[str] = (ENGLISH,)) -> None:
-        """Open a folder with verified checksums, which may be deleted afterwards. `languages` are those of its chunks.
+        """Open the index of a folder, whose checksums are verified. It may be deleted later. Chunks are in `languages`.
 
         Raises IndexCorrupt, or IndexUnwritable if a temporary folder cannot be created.
         """
@@ -303,7 +303,7 @@ class LexicalReader:
 
     def _language_test(self, languages: frozenset[str]) -> tuple[Occur, Query]:
         """Return a clause that matches documents in these languages, which must not be all languages of the index."""
-        is_negated = ENGLISH in languages  # unknown languages count as English, so exclude the other languages
+        is_negated = ENGLISH in languages  # exclude all others: an unknown language counts as English
         listed = sorted(frozenset(self._languages) - languages if is_negated else languages)
         spoken = _any_of([self._term("term", f"language:{each}") for each in listed])
         return Occur.MustNot if is_negated else Occur.Must, Query.const_score_query(spoken, 0.0)

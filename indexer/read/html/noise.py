@@ -156,7 +156,7 @@ def _is_control(link: Element) -> bool:
 
 
 def _is_alone(link: Element) -> bool:
-    """Return whether a link is the whole text of its block. Outside headings, terms and cells, it needs three words."""
+    """Return whether a link is all the text of its block, and has three words if that is no heading, term or cell."""
     line = link
     for parent in link.parents(3):
         if any(node is not line and not (isinstance(node, str) and node.isspace()) for node in parent.children):

@@ -149,7 +149,7 @@ def _show_panels(hidden: Sequence[Element], targets: Collection[str]) -> list[El
         children = parent.tags if parent is not None else []
         open_ones = [child for child in children if id(child) not in folded]
         if parent is not None and parent.name == "span" and len(children) == len(parent.children) > 1 and not open_ones:
-            panels.append(children[-1])  # keep one of these variants of a word, as a script would
+            panels.append(children[-1])  # a script would show one of these alternatives
             continue
         kinds = {kind for child in open_ones for kind in _kinds(child)}
         texts = {_leading_words(child) for child in open_ones} if kinds else set()

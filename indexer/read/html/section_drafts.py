@@ -168,7 +168,7 @@ def _drop_ends(drafts: Sequence[SectionDraft], block_lists: Sequence[list[Block]
 
 
 def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
-    """Return the drafts with text. A heading without text becomes a draft that continues the previous section."""
+    """Return the drafts with text. A heading without text becomes the text of a draft of the previous section."""
     filled: list[SectionDraft] = []
     next_path: tuple[str, ...] = ()
     first = next((draft for draft in drafts if draft.path), None)

@@ -133,7 +133,7 @@ def find_blocks(tree: HtmlTree) -> dict[str, Any]:
     about = "\n".join(headings) or (title.text() if title is not None else "")
     main = find_container(tree)
     if main is not None and main.name not in ("main", "article") and main.get("role") != "main":
-        main = None  # an element that only has an id, such as "content", may also contain furniture
+        main = None  # an element known only by its id, such as "content", may also contain furniture
     blocks = iter(()) if tree.redirects else _blocks(_Texts([tree.body]), tree.body, _ROOT, main, about)
     blocks_at_ends = [*islice(blocks, _BLOCKS_AT_END), *deque(blocks, _BLOCKS_AT_END)]
     return {"about": _hash(_ROOT, about), "blocks": blocks_at_ends}
