@@ -132,7 +132,7 @@ class Claim:
         )
 
     def missing(self, passage: Evidence, vocabulary: PassageWords) -> float:
-        """Return the summed weight of the words and facts that a passage lacks, of those that any passage has."""
+        """Return the summed weight of the words and facts that are in some passage, but not in this one."""
         items = [item for item in self.items if not item.keys.isdisjoint(vocabulary.keys)]
         return sum(vocabulary.weight(item) for item in items if item.keys.isdisjoint(passage.keys))
 

@@ -52,7 +52,7 @@ _WITHIN_NAMES = ("of", "the", "and", "for")
 _ROOT = 4  # characters
 _DAY = 2  # digits
 _YEARS = frozenset(map(float, range(1_000, 2_200)))
-_RATIOS = (100, 1_000, 1_024, 1_000_000, 1_000_000_000)  # of units, such as km and m
+_RATIOS = (100, 1_000, 1_024, 1_000_000, 1_000_000_000)  # factors between units, such as km and m
 _MONTHS = {TERMS["en"][name][0]: str(number) for number, name in enumerate(month_name) if number}
 _CLOCK = re.compile(
     r"\b(?P<hour>[01]?\d|2[0-3])(?:[:.](?P<minute>[0-5]\d))?(?:\s?(?P<half>[ap])\.?m\b|\s(?:Uhr|o['’]clock)\b)"
@@ -244,7 +244,7 @@ class Unit(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A row, or a part of a sentence between commas or the like, with its keys and those of its context."""
+    """A row, or a part of a sentence between commas, colons or dashes, with its keys and those of its context."""
 
     unit: Unit
     keys: frozenset[str]
@@ -435,7 +435,7 @@ class Evidence:
         if name.text.isdecimal() and len(name.text) >= _MIN_CODE_DIGITS and name.text in self._digits:
             return True
         if clock := _CLOCK_KEY.fullmatch(name.key):
-            as_decimal = f"{clock[1]}.{clock[2]:0>2}"  # and 13:10 may be a score
+            as_decimal = f"{clock[1]}.{clock[2]:0>2}"  # a score of 13:10 has two numbers
             return not self.keys.isdisjoint((name.key, as_decimal)) or self.keys >= {*clock.groups()}
         if name.is_number:
             return not self.keys.isdisjoint((name.key, f"{name.key}th", _ORDINALS.get(name.key, name.key)))

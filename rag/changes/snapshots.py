@@ -31,7 +31,7 @@ from rag.errors import FieldError
 from rag.messages import Changes, DocumentChange, Snapshot
 from rag.query.model_queue import FairLock
 
-MAX_CHARACTERS = 20_000_000  # of all changed documents, which are in memory at the same time
+MAX_CHARACTERS = 20_000_000  # changed documents are in memory at the same time
 _DAYS = re.compile(r"(\d{1,5})d")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _DOCUMENTS = "SELECT id, url, source, title, first_row, chunks FROM documents ORDER BY id"

@@ -125,7 +125,7 @@ def evaluate(
 
     If `mode` is None, the documents are embedded once and searched in every mode. `modes` has the figures of dense,
     lexical and hybrid search without tokens. If tokens are indexed, hybrid search with tokens follows. The top level
-    repeats the figures of the last search. `worst` lists the queries for which dense or lexical search is best instead.
+    repeats the figures of the last search. `worst` lists the queries for which dense or lexical search does best.
 
     Args:
         dataset: documents, queries and judgements.

@@ -391,7 +391,7 @@ def shorten(
     measure: Callable[[Sequence[str]], Vector],
     read: Callable[[str], LexicalQuery],
 ) -> LexicalQuery:
-    """If a query is too long for the model, return what `read` makes of the sentences that `measure` scores best."""
+    """If a query is too long for the model, keep the sentences that `measure` scores best, parsed again by `read`."""
     if embedder.count_tokens([terms.meaning], role="query")[0] <= embedder.max_length:
         return terms
     query = read(nearest_sentences(terms.meaning, measure))
