@@ -119,8 +119,8 @@ class Claim:
 
     def is_foreign(self, passage_keys: frozenset[str]) -> bool:
         """Return whether the claim has hardly a word of the passages, although its stop words are in their language."""
-        is_comparable = len(self.keys) >= _MIN_WORDS and self._stop_words >= _MIN_STOP_WORDS
-        is_comparable = is_comparable and not self._has_excerpts
+        has_words = len(self.keys) >= _MIN_WORDS and self._stop_words >= _MIN_STOP_WORDS
+        is_comparable = has_words and not self._has_excerpts
         return is_comparable and len(self.keys & passage_keys) < _MIN_COVERAGE * len(self.keys)
 
     def can_add_name(self, passage: Evidence, part: Part) -> bool:

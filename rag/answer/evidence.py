@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from calendar import month_name
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache, partial
 from itertools import chain, pairwise, zip_longest
@@ -123,7 +123,8 @@ def read_terms(text: str, language: str | None) -> list[Term]:
         gap = text[terms[-1].end : start] if terms else ""
         value, scale = _NUMBERS.get(lower, 0), _SCALES.get(lower, 0)
         is_joined = gap in (" ", "-") and 0 < thousands + rest < _MAX_NUMBER
-        if terms and terms[-1].text == "and":
+        is_after_and = bool(terms) and terms[-1].text == "and"
+        if is_after_and:
             is_joined = is_joined and value > 0 and rest >= 100 and rest % 100 == 0
         if scale and is_joined:
             thousands, rest = (thousands, rest * scale) if scale < 1_000 else (thousands + rest * scale, 0.0)
@@ -136,7 +137,7 @@ def read_terms(text: str, language: str | None) -> list[Term]:
             if is_numeral and len(word) == _DAY:
                 key = key.lstrip("0") or key  # 03 in a date
         if is_joined:
-            if terms[-1].text == "and":
+            if is_after_and:
                 terms.pop()
             first, number = terms.pop(), round(thousands + rest, 6)
             word, start = text[first.start : match.end()], first.start
@@ -161,20 +162,21 @@ def _clock_key(clock: re.Match[str]) -> str:
     return f"{hour}h{minute:02}"
 
 
-def is_derived(value: float, units: Mapping[float, Collection[int]], claimed: Collection[float]) -> bool:
+def is_derived(value: float, units: Mapping[float, Collection[int]], claimed: Set[float]) -> bool:
     """Return whether a number follows by arithmetic from other numbers of the claim and of the passages.
 
     It may be the sum or difference of two numbers, or a product, quotient or percentage with a number of the claim, or
     the same quantity in another unit. `units` maps each number of the passages to the sentences that have it.
     """
     digits = len(f"{value:.9g}".replace(".", "").strip("0"))
-    for first in {*units, *claimed} - {value}:
+    factors = claimed - {value, 1.0}
+    for first in (units.keys() | claimed) - {value}:
         if value * first and max(value / first, first / value) in _RATIOS:
             return True
         for second in units.keys() & {value - first, first - value, value + first} - {first}:
-            if value not in _YEARS and ({first, second} & {*claimed} or {*units.get(first, ())} & {*units[second]}):
+            if value not in _YEARS and ({first, second} & claimed or {*units.get(first, ())} & {*units[second]}):
                 return True
-        for second in {*claimed} - {value, 1.0}:
+        for second in factors:
             results = (first * second, first / second if second else 0.0)
             # only numbers of the claim may be rounded: with all numbers of a passage, many results come near by chance
             if any(

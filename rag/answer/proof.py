@@ -118,7 +118,7 @@ class Prover:
         facts = claim.facts
         unmatched = [fact for fact in facts if not any(has(each, fact) for each in passages)]
         names, spans = _names(passages), [(fact.start, fact.end) for fact in unmatched]
-        vocabulary, passage_keys = self._vocabulary, frozenset[str]().union(*(each.keys for each in passages))
+        vocabulary = self._vocabulary
         uncited = [each for each in self._evidence if cited and each not in cited]
         if uncited:
             least = min(claim.missing(each, vocabulary) for each in cited)
@@ -132,7 +132,7 @@ class Prover:
         are_names = all(fact.key.isalpha() for fact in unmatched)
         if unmatched and not (are_names and best and claim.can_add_name(*best)):
             return _proof("not there", f"Not in {names}: {_listed(unmatched)}.", None, spans)
-        if cited and not facts and claim.is_foreign(passage_keys):
+        if cited and not facts and claim.is_foreign(frozenset[str]().union(*(each.keys for each in passages))):
             return _proof("not there", f"Hardly a word is in {names}.")
         if not facts:
             return _proof("unchecked", "It has no quotation, number, name or code to check.")
