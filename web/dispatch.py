@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from functools import lru_cache
 from queue import SimpleQueue
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from rag import deadline
@@ -33,13 +33,6 @@ _SMOOTHING = 0.1
 _NAMES = b"accept|authorization|content-length|transfer-encoding|x-api-key|x-forwarded-for"
 _HEADER = re.compile(rb"\r\n(" + _NAMES + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
 _PORT = re.compile(r":[0-9]*\Z")
-
-
-class Counters(Protocol):
-    """The part of `web.metrics.Metrics` that this module uses."""
-
-    def note(self, name: str, *labels: str, value: float = 1) -> None:
-        """Add a value to a metric."""
 
 
 class Head(NamedTuple):
@@ -163,15 +156,15 @@ class Dispatcher:
         """Create the lanes. `limit` is the deadline in seconds, `proxies` is the number of trusted proxies."""
         self._limit, self._proxies = limit, proxies
         self._long_paths: tuple[bytes, ...] = ()
-        self._counters: Counters | None = None
+        self._note: Callable[..., None] = lambda *_, **__: None
         self._search = Lane("search", SEARCH_THREADS, self._answer)
         self._long = Lane("long", LONG_THREADS, self._answer)
         self._probe = Lane("probe", 1, self._answer)
 
-    def connect(self, long_paths: Collection[str], counters: "Counters") -> None:
-        """Set the paths of long requests, set the application's metrics, and start the threads."""
+    def connect(self, long_paths: Collection[str], note: Callable[..., None]) -> None:
+        """Set the paths of long requests and the function `Metrics.note` of the application, and start the threads."""
         self._long_paths = tuple(path.encode() for path in long_paths)
-        self._counters = counters
+        self._note = note
         for lane in (self._search, self._long, self._probe):
             lane.start()  # earlier threads, and their child processes, would inherit blocked stop signals
 
@@ -214,8 +207,7 @@ class Dispatcher:
                     stays = self._refuse(lane, job, lane.expected_wait())
                     break
                 deadline.arrive(job.arrived)
-                if self._counters is not None:
-                    self._counters.note("http_request_wait_seconds", lane.name, value=began - job.arrived)
+                self._note("http_request_wait_seconds", lane.name, value=began - job.arrived)
                 stays = job.handle(job.connection)
                 lane.measure(time.monotonic() - began)
                 if stays is not True or lane.waiting or not _has_more(job.connection):
@@ -230,8 +222,7 @@ class Dispatcher:
 
     def _refuse(self, lane: Lane, job: _Job, seconds: float) -> bool:
         """Send status 503 without calling the application. Returns whether the connection stays open."""
-        if self._counters is not None:
-            self._counters.note("requests_refused", "queue", lane.name)
+        self._note("requests_refused", "queue", lane.name)
         try:
             job.connection.sock.recv(job.head.size, socket.MSG_DONTWAIT)
             refusal = raw_problem(503, BUSY, {"Retry-After": max(1, math.ceil(seconds))})

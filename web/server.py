@@ -77,7 +77,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def load_wsgi(self) -> None:
         """Load the application, and pass its long routes and metrics to the dispatcher."""
         super().load_wsgi()
-        self.tpool.connect(long_paths(self.wsgi), self.wsgi.extensions["metrics"])
+        self.tpool.connect(long_paths(self.wsgi), self.wsgi.extensions["metrics"].note)
 
     def accept(self, listener: socket.socket) -> None:
         """Accept connections, and poll them for their first requests.
