@@ -326,14 +326,6 @@ def check_exposure(settings: Settings) -> None:
         )
 
 
-class Rights(NamedTuple):
-    """The role of a user, and the documents that the user may read and write."""
-
-    role: str
-    readable: Scope
-    writable: Scope  # empty for the role read
-
-
 class AccessRules:
     """The access rules for users and groups: the tables `[[access]]` of a configuration file."""
 
@@ -352,8 +344,16 @@ class AccessRules:
         except ValueError as error:
             raise SettingsError(f"{self._path} is not valid TOML: {error}") from error
 
-    def rights(self, user: str, groups: Iterable[str] = ()) -> Rights | None:
-        """Combine the rules for a user. Returns None if no rule applies. Raises KeysError if the file is invalid."""
+    def rights(self, user: str, groups: Iterable[str] = ()) -> tuple[Scope, Scope]:
+        """Return the documents that a user may read and those that the user may write, by all rules that apply.
+
+        Args:
+            user: name of the user, without the prefix `user:`.
+            groups: names of the user's groups, without the prefix `group:`.
+
+        Raises:
+            KeysError: the file has become unreadable or invalid.
+        """
         try:
             rules = self.rules()
         except SettingsError as error:
@@ -365,10 +365,7 @@ class AccessRules:
             if rule.is_for_everybody or not rule.names.isdisjoint(readers):
                 read_grants.append(rule.grant if rule.everything else replace(rule.grant, readers=readers))
                 write_grants += read_grants[-1:] if rule.role == "write" else []
-        if not read_grants:
-            return None
-        readable, writable = (Scope(tuple(dict.fromkeys(grants))) for grants in (read_grants, write_grants))
-        return Rights("write" if write_grants else "read", readable, writable)
+        return Scope(tuple(dict.fromkeys(read_grants))), Scope(tuple(dict.fromkeys(write_grants)))
 
     def _read(self) -> tuple["_Rule", ...]:
         tables = load_toml(self._path.read_text(encoding="utf-8")).get("access", [])

@@ -259,10 +259,9 @@ class Users:
             return None
         if role == "write" and is_from_another_site():
             raise Forbidden("A page of another site may not change anything in the name of a user.")
-        rights = self._rules.rights(*user)
-        if rights is None:
-            return Caller(USER + user[0], None)
-        return Caller(USER + user[0], rights.role, scope=rights.readable, writable=rights.writable)
+        readable, writable = self._rules.rights(*user)
+        role_of_user = "write" if writable.grants else "read" if readable.grants else None
+        return Caller(USER + user[0], role_of_user, scope=readable, writable=writable)
 
     def _user_of(self, environ: Mapping[str, Any]) -> tuple[str, list[str]] | None:
         """Return the user and groups that a trusted proxy names, or None. Raises Unauthorized if a name is invalid."""
