@@ -22,7 +22,7 @@ from rag.answer.prompt import delimited, neutralise
 from rag.answer.verify import verify
 from rag.changes.snapshots import section_lines
 from rag.decoding import decode, quoted, refuse_unknown
-from rag.errors import CollectionMissing, FieldError, NotConfigured, NotThere
+from rag.errors import FieldError, NotConfigured, NotThere
 from rag.messages import DocumentChange, Proof
 from rag.query.request import ALL, MAX_K, Filter, Query, SearchRequest, names_of
 from rag.query.results import Answer, full_heading
@@ -323,18 +323,13 @@ class Tools:
             return names
         return [each["name"] for each in self.retriever.status()["collections"] if each["ready"]]
 
-    def _open(self, id: str, collection: str) -> DocumentExcerpt | None:
-        try:
-            return DocumentExcerpt(self.retriever.open_document(id, collection))
-        except (NotThere, CollectionMissing):
-            return None
-
     def _find(self, address: str) -> DocumentExcerpt:
         """Return the document that has this address or id. Raises NotThere."""
         for name in self._names([]):
             for each in (address, address.rstrip("/"), f"{address}/"):
-                if document := self._open(each if is_document_id(each) else document_id(each), name):
-                    return document
+                id = each if is_document_id(each) else document_id(each)
+                with suppress(NotThere):
+                    return DocumentExcerpt(self.retriever.open_document(id, name))
         raise NotThere("there is no document at this address: use an address from search results")
 
 
