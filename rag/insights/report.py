@@ -120,8 +120,8 @@ class JudgedQuestion(NamedTuple):
 
 
 @_reading()
-def judged_questions(folder: Path, collection: str, min_opened: int = MIN_OPENED) -> list[JudgedQuestion]:
-    """Return the questions with a hit that was judged good or opened `min_opened` times. The most frequent is first."""
+def judged_questions(folder: Path, collection: str) -> list[JudgedQuestion]:
+    """Return the questions with a hit that was judged good or opened MIN_OPENED times. The most frequent is first."""
     judged = []
     with closing(open_to_read(folder)) as connection:
         rows = connection.execute(_JUDGED, (MAX_QUERY_CHARS, collection))
@@ -130,7 +130,7 @@ def judged_questions(folder: Path, collection: str, min_opened: int = MIN_OPENED
             for _, _, id, opened, verdict in documents:
                 if verdict:
                     relevance[id] = GOOD if verdict > 0 else BAD
-                elif opened >= min_opened:
+                elif opened >= MIN_OPENED:
                     relevance[id] = OPENED
             if any(relevance.values()):
                 judged.append(JudgedQuestion(question, searches, relevance))

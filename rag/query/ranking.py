@@ -8,7 +8,6 @@ float32. "Best first" means by descending score, and by row if scores are equal.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +29,6 @@ _SCORES = ("dense", "lexical", "tokens", "rerank")
 MAX_QUERY_TOKENS = 256  # about 200 words
 MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # candidates to compare by tokens; all would gain only .0004 nDCG@10
 _FIRST_COMPARED_PER_HIT = 3
-_NO_TWINS: Mapping[int, frozenset[int]] = MappingProxyType({})
 # A newer version, or a better format, is shown instead of a passage if it has at least this share of the score.
 _MIN_VERSION_SCORE = 0.5
 _MIN_COVERAGE_WITHOUT_COSINE = 0.34
@@ -217,9 +215,9 @@ def choose(
     facts: RowFacts,
     *,
     k: int,
-    per_document: int = 0,
-    editions: Sequence[Edition | None] = (),
-    twins: Mapping[int, frozenset[int]] = _NO_TWINS,
+    per_document: int,
+    editions: Sequence[Edition | None],
+    twins: Mapping[int, frozenset[int]],
 ) -> Choice:
     """Choose the best candidates, without near-duplicates, other versions of a page, and passages above a limit.
 
@@ -303,13 +301,13 @@ def fold_formats(
     return folded
 
 
-def collapse(signatures: npt.NDArray[np.uint64], near: int = MAX_SIGNATURE_BITS) -> dict[int, int]:
-    """Assign each near-duplicate to the best hit within `near` bits that is not a near-duplicate itself.
+def collapse(signatures: npt.NDArray[np.uint64]) -> dict[int, int]:
+    """Assign each near-duplicate to the best hit within MAX_SIGNATURE_BITS that is not a near-duplicate itself.
 
     `signatures`, uint64 (n,), are SimHashes of hits, best first. Returns the index of the hit for each near-duplicate.
     """
     leaders: dict[int, int] = {}
-    are_alike = np.bitwise_count(signatures[:, np.newaxis] ^ signatures) <= near
+    are_alike = np.bitwise_count(signatures[:, np.newaxis] ^ signatures) <= MAX_SIGNATURE_BITS
     for position in (are_alike.sum(axis=1) > 1).nonzero()[0].tolist():  # more than 1: each hit also equals itself
         if position not in leaders:
             for other in are_alike[position].nonzero()[0].tolist():

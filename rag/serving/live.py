@@ -193,9 +193,9 @@ class LiveRetriever:
                     rows += [row for row, text in batch if matches(text)]
             return len(rows), generation.chunks(np.array(rows[:limit], np.int64))
 
-    def overview(self, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
+    def overview(self, collection: str = DEFAULT) -> dict[str, Any]:
         """Return the number and facets of the allowed documents, and the build time. Raises the errors of `search`."""
-        with self._reading(collection, filter) as (generation, scope_filter):
+        with self._reading(collection) as (generation, scope_filter):
             overviews = self.follower.overviews.setdefault(generation, {})
             if scope_filter not in overviews:
                 manifest, facts = generation.manifest, generation.survey(scope_filter)

@@ -205,7 +205,7 @@ def test_choice_of_hits(
     count = len(ranking.rows)
     signatures, documents = signatures[:count], documents[:count]
     facts = RowFacts(np.array(documents), np.array(signatures, np.uint64))
-    choice = choose(ranking, facts, k=k, per_document=limit, twins=twins)
+    choice = choose(ranking, facts, k=k, per_document=limit, editions=(), twins=twins)
     folded = fold_formats(ranking, documents, twins)
     visible = [index for index in range(count) if not any(index in others for others in folded.values())]
     leaders = {

@@ -180,7 +180,7 @@ class FakeRetriever:
             collections=[request.collection],
         )
 
-    def overview(self, collection: str = "default", filter: Filter | None = None) -> dict[str, Any]:
+    def overview(self, collection: str = "default") -> dict[str, Any]:
         self._check(collection)
         return {"documents": len(self.hits), "created_at": "2026-11-20T04:00:00Z", "facets": {}}
 

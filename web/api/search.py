@@ -168,14 +168,10 @@ def answer() -> Response:
 )
 def verify_text() -> Response:
     """Check the quotations and facts in a text against the index."""
-    answer_request = requests.read_json(messages.VerifyRequest, MAX_BODY_BYTES)
-    where = {
-        "collection": answer_request.collection,
-        "collections": answer_request.collections,
-        "filter": answer_request.filter,
-    }
-    scope = requests.search_of_object({"query": "?", **where}, SearchRequest)
-    return jsonify(verify(answer_request.text, requests.retriever().search, scope))
+    fields = structs.asdict(requests.read_json(messages.VerifyRequest, MAX_BODY_BYTES))
+    text = fields.pop("text")
+    scope = requests.search_of_object({"query": "?", **fields}, SearchRequest)
+    return jsonify(verify(text, requests.retriever().search, scope))
 
 
 def _complete(hits: Answer, events: Events) -> dict[str, Any]:

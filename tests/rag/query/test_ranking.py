@@ -283,7 +283,7 @@ def test_more_candidates_are_compared_only_for_want_of_hits() -> None:
         documents = np.maximum(0, np.arange(48) - 29 if limit else np.arange(48))
         signatures = np.array([0b1111 << (place // 2 * 2) for place in range(48)], np.uint64)
         ranking = Ranking(np.arange(48), np.linspace(1, 0.5, 48, dtype=np.float32), {})
-        choice = choose(ranking, RowFacts(documents, signatures), k=k, per_document=limit)
+        choice = choose(ranking, RowFacts(documents, signatures), k=k, per_document=limit, editions=(), twins={})
         return choice.indices, sum(map(len, choice.folded.values())), choice.left_out
 
     for k in (1, 2, 3):
