@@ -27,7 +27,7 @@ _MAX_FAILED_PAGES = 3
 
 
 class Ocr(NamedTuple):
-    """The `engine` to pass to `indexer.read.scans.load`. If it is empty, `obstacle` is the reason not to run OCR."""
+    """The `engine` to pass to `scans.load_reader`. If it is empty, `obstacle` is the reason not to run OCR."""
 
     engine: str = ""
     obstacle: str = ""

@@ -93,12 +93,9 @@ def preload() -> None:
 def load_ocr(engine: str) -> None:
     """Load the OCR engine. If that fails, each request for a scanned page reports the error."""
     try:
-        scans = import_module("indexer.read.scans")
-        scans.load(engine)
+        _readers[SCANS] = import_module("indexer.read.scans").load_reader(engine)
     except (ImportError, SyntaxError, RuntimeError, OSError) as error:
         _import_errors[SCANS] = str(error)
-    else:
-        _readers[SCANS] = scans.find
 
 
 def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:

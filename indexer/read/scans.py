@@ -6,8 +6,9 @@ declare a huge image. The models are loaded before the process loses access to f
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import pypdfium2
@@ -77,20 +78,14 @@ class Tesseract:
             api.Clear()
 
 
-_loaded: dict[str, Tesseract] = {}
-
-
-def load(engine: str) -> None:
-    """Load image decoders and an engine of `ocr.find_engine`. Raises ImportError or RuntimeError if this fails."""
-    if engine not in _loaded:
-        folder, _, languages = engine.partition("\n")
-        tesseract = Tesseract(folder, languages)
-        _loaded.clear()
-        _loaded[engine] = tesseract
+def load_reader(engine: str) -> Callable[[bytes, str | None], dict[str, Any]]:
+    """Return a reader of scanned pages with an engine of `ocr.find_engine`. Raises ImportError or RuntimeError."""
+    folder, _, languages = engine.partition("\n")
     Image.init()  # load the decoders before the process loses access to files
+    return partial(_read, Tesseract(folder, languages))
 
 
-def find(body: bytes, argument: str | None) -> dict[str, Any]:
+def _read(tesseract: Tesseract, body: bytes, argument: str | None) -> dict[str, Any]:
     """Recognise the text of a page of a PDF or image file. For page 0, count the pages of an image file.
 
     `argument` has the media type on line 1 and the page on line 2. Returns `pages`, or the `text`, its `language`, the
@@ -103,10 +98,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
         with _opened(body) as opened:
             return {"pages": int(getattr(opened, "n_frames", 1)) if opened.format == "TIFF" else 1}
     image, dots = of_pdf(body, page) if content_type == PDF else of_image(body, page)
-    engine = next(iter(_loaded.values()), None)
-    if engine is None:
-        raise ParseError("no OCR engine is loaded")
-    lines = [line for line in engine.lines(image, dots) if _WORD.search(line.text)]
+    lines = [line for line in tesseract.lines(image, dots) if _WORD.search(line.text)]
     certain = [line for line in lines if line.confidence >= MIN_OCR_CONFIDENCE]
     # insert an empty line before each paragraph, and join words that are divided at line ends
     text = "".join(f"\n\n{line.text}" if line.begins_paragraph else f"\n{line.text}" for line in certain).strip()

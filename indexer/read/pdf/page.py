@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pypdfium2
 import pypdfium2.raw as pdfium
+from pypdfium2 import PdfMatrix
 
 from indexer.read.extraction import tidy
 from indexer.read.pdf.lines import (
@@ -42,7 +43,6 @@ Point = tuple[float, float]
 Rotation = tuple[int, int, int, int]  # (a, b, c, d) of x' = ax + by, y' = cx + dy
 Span = tuple[int, int]
 BoxText = tuple[str, float, float, float, float]  # text; left, bottom, right and top of its box, in points
-Matrix = tuple[float, float, float, float, float, float]  # (a, …, f) of x' = ax + cy + e, y' = bx + dy + f
 
 
 class Rule(NamedTuple):
@@ -66,11 +66,11 @@ def drawn_lines(page: Any, rotation: Rotation) -> Iterator[Rule | Upright]:
     a, b, c, d = rotation
     x0, bottom, x1, top = (ctypes.c_float() for _ in range(4))
     segments = 0
-    for thing, kind, matrix in _objects(page, (a, c, b, d, 0.0, 0.0), _MAX_DRAWN_OBJECTS):
+    for thing, kind, matrix in _objects(page, PdfMatrix(a, c, b, d), _MAX_DRAWN_OBJECTS):
         if kind != pdfium.FPDF_PAGEOBJ_PATH:
             continue
         pdfium.FPDFPageObj_GetBounds(thing, x0, bottom, x1, top)
-        near, far = _transform(matrix, x0.value, bottom.value), _transform(matrix, x1.value, top.value)
+        near, far = matrix.on_point(x0.value, bottom.value), matrix.on_point(x1.value, top.value)
         line = _line_between(near, far)
         if line:
             yield line
@@ -81,9 +81,9 @@ def drawn_lines(page: Any, rotation: Rotation) -> Iterator[Rule | Upright]:
                 yield from _outline_sides(thing, segment_count, _combine_matrices(thing, matrix))
 
 
-def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[Any, int, Matrix]]:
+def _objects(page: Any, matrix: PdfMatrix, max_objects: float) -> Iterator[tuple[Any, int, PdfMatrix]]:
     """Yield `(object, type, matrix of the container)` for each object of a page and of its form objects."""
-    todo: list[tuple[Any, Any, int, Matrix]] = []
+    todo: list[tuple[Any, Any, int, PdfMatrix]] = []
     todo.append((page.raw, pdfium.FPDFPage_GetObject, pdfium.FPDFPage_CountObjects(page.raw), matrix))
     while todo:
         holder, get, count, matrix = todo.pop()
@@ -107,7 +107,7 @@ def _line_between(start: Point, end: Point) -> Rule | Upright | None:
     return None
 
 
-def _outline_sides(path: Any, segment_count: int, matrix: Matrix) -> Iterator[Rule | Upright]:
+def _outline_sides(path: Any, segment_count: int, matrix: PdfMatrix) -> Iterator[Rule | Upright]:
     fill, stroke = ctypes.c_int(), ctypes.c_int()
     pdfium.FPDFPath_GetDrawMode(path, fill, stroke)
     x, y = ctypes.c_float(), ctypes.c_float()
@@ -120,7 +120,7 @@ def _outline_sides(path: Any, segment_count: int, matrix: Matrix) -> Iterator[Ru
         pdfium.FPDFPathSegment_GetPoint(segment, x, y)
         if kind == pdfium.FPDF_SEGMENT_MOVETO or not figures:
             figures.append([])
-        figures[-1].append(_transform(matrix, x.value, y.value))
+        figures[-1].append(matrix.on_point(x.value, y.value))
         if pdfium.FPDFPathSegment_GetClose(segment):
             figures[-1].append(figures[-1][0])
     sides = [tuple(zip(*points, strict=True)) for points in figures]
@@ -131,20 +131,10 @@ def _outline_sides(path: Any, segment_count: int, matrix: Matrix) -> Iterator[Ru
     yield from filter(None, (_line_between(*pair) for pair in ends))
 
 
-def _combine_matrices(thing: Any, outer: Matrix) -> Matrix:
+def _combine_matrices(thing: Any, outer: PdfMatrix) -> PdfMatrix:
     placement = pdfium.FS_MATRIX(1, 0, 0, 1, 0, 0)
     pdfium.FPDFPageObj_GetMatrix(thing, placement)
-    m, n, o, p, q, r = outer
-    return (
-        *(placement.a * m + placement.b * o, placement.a * n + placement.b * p),
-        *(placement.c * m + placement.d * o, placement.c * n + placement.d * p),
-        *(placement.e * m + placement.f * o + q, placement.e * n + placement.f * p + r),
-    )
-
-
-def _transform(matrix: Matrix, x: float, y: float) -> Point:
-    a, b, c, d, e, f = matrix
-    return a * x + c * y + e, b * x + d * y + f
+    return PdfMatrix.from_raw(placement).multiply(outer)
 
 
 def read_annotations(document: Any, page: Any) -> tuple[list[BoxText], list[str]]:
@@ -274,7 +264,7 @@ def read_page(document: Any, index: int) -> PdfPage:
 
 def _has_too_many_texts(page: Any) -> bool:
     """Return whether a page has so many text objects that PDFium's insertion sort could take over a second."""
-    kinds = (kind for _, kind, _ in _objects(page, (1, 0, 0, 1, 0, 0), math.inf))
+    kinds = (kind for _, kind, _ in _objects(page, PdfMatrix(), math.inf))
     texts = (kind for kind in kinds if kind == pdfium.FPDF_PAGEOBJ_TEXT)
     return next(islice(texts, _MAX_TEXT_OBJECTS, None), None) is not None
 
