@@ -35,12 +35,6 @@ class _Problem(msgspec.Struct):
     detail: str | None = None
     field: str | None = None
 
-    def as_error(self, status: int, default: str, retry_after: float | None) -> ClientError:
-        """Return the error for an HTTP status. Its message is `detail`, or `default` if there is no detail."""
-        kind = _ERRORS.get(status, Rejected if 400 <= status < 500 else ClientError)
-        detail = default if self.detail is None else " ".join(self.detail.split())[:_MAX_DETAIL_CHARS]
-        return kind(detail, status=status, field=self.field, retry_after=retry_after)
-
 
 class Client:
     """A client for one server. It is a context manager and can be shared between threads.
@@ -102,9 +96,6 @@ class Client:
 
         Returns:
             The hits, best first, with details of the search.
-
-        Raises:
-            Unavailable, Refused, Rejected: see `Client`.
         """
         return self._ask(f"{API}/search", Answer, _fields(query, options))
 
@@ -117,9 +108,6 @@ class Client:
 
         Returns:
             The answer, the hits, and the citations, each with the number of the cited hit.
-
-        Raises:
-            Unavailable, Refused, Rejected: see `Client`.
         """
         return self._ask(f"{API}/answer", AnswerInWords, _fields(query, options))
 
@@ -144,14 +132,9 @@ class Client:
         return text, result.get("_meta", {}).get("shown", [])
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> DocumentListing:
-        """Return a document with its passages.
+        """Return a document with its passages. Raises Rejected if it does not exist.
 
-        Args:
-            id: id of the document, such as the field `document` of a hit.
-            collection: collection of the document.
-
-        Raises:
-            Rejected: no document has this id.
+        `id` is the field `document` of a hit.
         """
         return self._ask(f"{API}/documents/{quote(id, safe='')}", DocumentListing, params={"collection": collection})
 
@@ -175,22 +158,12 @@ class Client:
 
         Returns:
             The change as the server has stored it. Pass it to `wait` to wait until searches find the document.
-
-        Raises:
-            Unavailable, Refused, Rejected: see `Client`.
         """
         body = {"text": content} if isinstance(content, str) else {"base64": base64.b64encode(content).decode("ascii")}
         return self._ask(f"{API}/documents", IndexChange, {"url": url, **body, **facts})
 
     def withdraw(self, url: str, collection: str = DEFAULT_COLLECTION) -> IndexChange:
-        """Withdraw a pushed document. Requires a key with the role write.
-
-        Args:
-            url: address of the document.
-            collection: collection of the document.
-
-        Returns:
-            The change as the server has stored it.
+        """Withdraw a pushed document, and return the change as `push` does. Requires a key with the role write.
 
         Raises:
             Rejected: no document was pushed to this address.
@@ -198,11 +171,7 @@ class Client:
         return self._ask(f"{API}/documents", IndexChange, params={"url": url, "collection": collection}, verb="DELETE")
 
     def change(self, id: int, collection: str = DEFAULT_COLLECTION) -> IndexChange:
-        """Return a change: the state of a pushed or withdrawn document.
-
-        Args:
-            id: number of the change.
-            collection: collection of the document.
+        """Return the change of a pushed or withdrawn document, with its state.
 
         Raises:
             Rejected: the change does not exist, or its record has been deleted.
@@ -311,7 +280,9 @@ class Client:
             seconds = response.headers.get("Retry-After", "")
             retry_after = float(seconds[:10]) if seconds.isdecimal() else None
             if status not in BUSY or retry_after is None or retry_after > patience:
-                raise problem.as_error(status, f"{self.url} answered with status {status}", retry_after)
+                detail = " ".join((problem.detail or f"{self.url} answered with status {status}").split())
+                kind = _ERRORS.get(status, Rejected if 400 <= status < 500 else ClientError)
+                raise kind(detail[:_MAX_DETAIL_CHARS], status=status, field=problem.field, retry_after=retry_after)
             patience -= retry_after
             self._closed.wait(retry_after)
 

@@ -96,7 +96,9 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
     if ("url" in table) == ("path" in table):
         raise SettingsError(f"{where} must have either url or path")
     kind = "url" if "url" in table else "path"
-    name = _text(table, kind, where)
+    name = table[kind]
+    if not isinstance(name, str) or not name.strip():
+        raise SettingsError(f"{where}: {kind} must be a text, not {name!r}")
     limits = {}
     try:
         refuse_secret(name)
@@ -132,13 +134,6 @@ def _metadata(values: object, where: str) -> Mapping[str, tuple[str, ...]]:
             f"{where}: metadata has {invalid_count} names or values that are empty, too long, too many or repeated"
         )
     return values_by_name
-
-
-def _text(table: Mapping[str, Any], key: str, where: str) -> str:
-    value = table[key]
-    if not isinstance(value, str) or not value.strip():
-        raise SettingsError(f"{where}: {key} must be a text, not {value!r}")
-    return value
 
 
 def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credential:

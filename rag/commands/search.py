@@ -28,20 +28,19 @@ if TYPE_CHECKING:
     from rag.evaluation.evaluation import Judgements, Run, Side
     from rag.query.model_queue import RerankQueue
 
-_MODE = click.option(
-    "--mode",
-    metavar="MODE",
-    type=click.Choice(MODES),
-    default=MODES[0],
-    help="how to search: hybrid (default), dense or lexical",
-)
 _RERANK = click.option("--rerank", is_flag=True, help="rerank the best candidates with the cross-encoder rerank_model")
 
 
 @verb("index", "store", "embedder", "rerank", "serve", without=("host", "port", "workers", "log_format"))
 @click.argument("query", nargs=-1, required=True, help="the question; several words are one question")
 @click.option("-k", metavar="K", type=int, default=10, help="hits to return (default: 10)")
-@_MODE
+@click.option(
+    "--mode",
+    metavar="MODE",
+    type=click.Choice(MODES),
+    default=MODES[0],
+    help="how to search: hybrid (default), dense or lexical",
+)
 @click.option(
     "--filter",
     "pairs",

@@ -171,11 +171,12 @@ def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybr
     losses = hybrid - np.maximum(dense, lexical)
     indices = [index for index in np.argsort(losses, kind="stable")[:_MAX_SHOWN_QUERIES].tolist() if losses[index] < 0]
     ids, columns = list(queries), {"difference": losses, "dense": dense, "lexical": lexical, "hybrid": hybrid}
-    return [
-        {"id": ids[index], "query": queries[ids[index]]}
-        | {name: round(float(values[index]), 4) for name, values in columns.items()}
-        for index in indices
-    ]
+    return [{"id": ids[index], "query": queries[ids[index]], **_figures_of(columns, index)} for index in indices]
+
+
+def _figures_of(columns: Figures, index: int) -> dict[str, float]:
+    """Return the rounded figures of one query."""
+    return {name: round(float(values[index]), 4) for name, values in columns.items()}
 
 
 def knows_language(dataset: Dataset, embedder: Embedder) -> bool:
@@ -221,7 +222,14 @@ class Candidates:
 def search_corpus(
     dataset: Dataset, embedder: Embedder, mode: Mode | None, *, tokens: bool
 ) -> Iterator[tuple[str, Candidates]]:
-    """Embed and index the documents once, and yield the candidates of every query, in the order of the queries."""
+    """Embed and index the documents once, and yield the id and the candidates of every query, in order.
+
+    Args:
+        dataset: documents and queries.
+        embedder: model that makes the vectors.
+        mode: mode of the search; None if the candidates are ranked in several modes. Mode lexical needs no vectors.
+        tokens: whether to embed tokens for late interaction too.
+    """
     documents, texts = list(dataset.corpus), list(dataset.corpus.values())
     is_dense = mode != "lexical"
     languages = [detect_language(text) for text in texts]
@@ -328,7 +336,11 @@ def by_document(judgements: Judgements) -> Judgements:
 def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: Judgements, side: Side) -> Run:
     """Search a generation for each query, and return scores for the addresses of the best 100 documents.
 
-    If a duplicate of a hit is judged relevant, the duplicate's address replaces the address of the hit.
+    Args:
+        retriever: retriever of the generation.
+        queries: texts by id.
+        judgements: judgements of documents by address. A duplicate that is judged relevant replaces its hit.
+        side: mode of the search, and whether to rerank.
     """
     run: Run = {}
     for query_id, text in queries.items():
@@ -365,17 +377,12 @@ def compare(queries: Mapping[str, str], judgements: Judgements, a: Run, b: Run) 
             "p": round(p_value(differences), 4),
             **{key: int(np.count_nonzero(which)) for key, which in counts.items()},
         }
-    changes = [
-        {
-            "id": query_id,
-            "query": text,
-            "difference": round(float(second[NDCG][index] - first[NDCG][index]), 4),
-            "a": {name: round(float(values[index]), 4) for name, values in first.items()},
-            "b": {name: round(float(values[index]), 4) for name, values in second.items()},
-        }
-        for index, (query_id, text) in enumerate(queries.items())
-    ]
-    changes.sort(key=lambda change: change["difference"])  # type: ignore[arg-type, return-value]
+    changes: list[dict[str, Any]] = []
+    for index, (query_id, text) in enumerate(queries.items()):
+        difference = round(float(second[NDCG][index] - first[NDCG][index]), 4)
+        a_figures, b_figures = _figures_of(first, index), _figures_of(second, index)
+        changes.append({"id": query_id, "query": text, "difference": difference, "a": a_figures, "b": b_figures})
+    changes.sort(key=lambda change: change["difference"])
     return {"queries": len(queries), "measures": measures, "by_query": changes}
 
 

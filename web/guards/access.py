@@ -25,19 +25,7 @@ from flask import Flask, Request, Response, current_app, g, request
 from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import Forbidden, TooManyRequests, Unauthorized
 
-from rag.access import (
-    EVERYTHING,
-    MAX_GROUPS,
-    MAX_NAME_CHARS,
-    NOTHING,
-    ORIGINS_ARE,
-    UNLISTED,
-    AccessRules,
-    KeyFile,
-    Scope,
-    is_loopback,
-    is_origin,
-)
+from rag.access import EVERYTHING, NOTHING, ORIGINS_ARE, UNLISTED, AccessRules, KeyFile, Scope, is_loopback, is_origin
 from rag.errors import KeysError, SettingsError
 from rag.settings import Settings
 from web.dispatch import network_of
@@ -64,6 +52,8 @@ PREFLIGHT = {
 _PORT = re.compile(r":[0-9]*\Z")
 _HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # WSGI does not distinguish _ from -
 _MIN_SECRET_CHARS = 16
+_MAX_GROUPS = 256  # the filter of a search has a term for each group of the user
+_MAX_NAME_CHARS = 256
 _SECRET = "HTTP_X_PROXY_SECRET"  # noqa: S105 - the name of a header
 
 
@@ -272,8 +262,8 @@ class Users:
         if name is None or "," in name:
             raise Unauthorized(f"The proxy sends a {self._shown} that is not the name of one user.")
         groups = [_text(group) for group in str(environ.get(self._groups, "")).split(",") if group.strip()]
-        if None in groups or len(groups) > MAX_GROUPS:
-            raise Unauthorized(f"The proxy sends groups that are invalid, or more than {MAX_GROUPS}.")
+        if None in groups or len(groups) > _MAX_GROUPS:
+            raise Unauthorized(f"The proxy sends groups that are invalid, or more than {_MAX_GROUPS}.")
         return name, list(filter(None, groups))
 
     def _is_trusted(self, environ: Mapping[str, Any], address: str) -> bool:
@@ -330,7 +320,7 @@ def _text(value: str) -> str | None:
         text = value.encode("latin-1").decode("utf-8").strip()
     except UnicodeError:
         return None
-    return text if text and len(text) <= MAX_NAME_CHARS and text.isprintable() else None
+    return text if text and len(text) <= _MAX_NAME_CHARS and text.isprintable() else None
 
 
 def is_from_another_site() -> bool:

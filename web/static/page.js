@@ -130,6 +130,11 @@
     return load();
   }
 
+  function later() {
+    clearTimeout(timer);
+    timer = setTimeout(search, DEBOUNCE_MS);
+  }
+
   // --- the list as the popup of a combobox: a grid, as its rows hold links and buttons
 
   function dress() {
@@ -223,15 +228,8 @@
 
   // --- events
 
-  box.addEventListener("input", (event) => {
-    if (event.isComposing) return;
-    clearTimeout(timer);
-    timer = setTimeout(search, DEBOUNCE_MS);
-  });
-  box.addEventListener("compositionend", () => {
-    clearTimeout(timer);
-    timer = setTimeout(search, DEBOUNCE_MS);
-  });
+  box.addEventListener("input", (event) => { if (!event.isComposing) later(); });
+  box.addEventListener("compositionend", later);
   form.addEventListener("change", (event) => {
     if (event.target.name in DEFAULTS) search();
     settled = true;
