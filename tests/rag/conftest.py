@@ -60,6 +60,12 @@ def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
         threading.Event().wait(0.01)
 
 
+def start(live: LiveRetriever) -> None:
+    """Start a retriever, and wait until it can be searched."""
+    live.start()
+    wait_for(lambda: live.ready)
+
+
 @contextmanager
 def asked_meanwhile(live: LiveRetriever) -> Iterator[tuple[set[str], list[BaseException]]]:
     """Ask from four threads until the end of the block; give the generations that answered, and what failed."""

@@ -13,8 +13,9 @@ import pytest
 
 from rag.access import KeyFile
 from tests.ports import free_port
+from tests.rag.conftest import wait_for
 from tests.web.running import NEEDS_NGINX, nginx
-from tests.web.test_server import DEADLINE_S, ROOT, Running, until
+from tests.web.test_server import DEADLINE_S, ROOT, Running
 
 pytestmark = NEEDS_NGINX
 HOSTILE = 2000
@@ -246,7 +247,7 @@ def test_one_address_does_not_take_all_connections(server: Proxied) -> None:
         for _ in range(32):
             stack.enter_context(server.connect("127.0.0.9")).sendall(POST + b"Content-Length: 20\r\n\r\n")
         with server.connect("127.0.0.9") as client:
-            until(lambda: status_of(client, POST + b"Content-Length: 2\r\n\r\n{}") == b"429")
+            wait_for(lambda: status_of(client, POST + b"Content-Length: 2\r\n\r\n{}") == b"429")
         server.answers_everybody()
 
 

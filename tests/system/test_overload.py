@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.system.conftest import request, serving, wait_for
-from tests.web.test_server import DEADLINE_S, Running, until
+from tests.web.test_server import DEADLINE_S, Running
 from web.dispatch import SEARCH_THREADS
 
 SECONDS = 3
@@ -37,11 +37,11 @@ def test_what_waits_too_long_is_refused_and_nothing_else_waits(running: Running)
     browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
     with http_of() as other, ThreadPoolExecutor(60) as pool:
         held = [pool.submit(running.http.get, "/api/v1/search?q=wait") for _ in range(SEARCH_THREADS)]
-        until(lambda: running.waiting() == SEARCH_THREADS)
+        wait_for(lambda: running.waiting() == SEARCH_THREADS, "searches that occupy all threads")
         late = [pool.submit(running.http.get, "/api/v1/search?q=late") for _ in range(40)]
         page = pool.submit(running.http.get, "/?q=late", headers=browser)
         waiting = 'http_requests_waiting{kind="search"} 41.0'
-        until(lambda: waiting in other.get("/metrics").text)  # counted once a second
+        wait_for(lambda: waiting in other.get("/metrics").text, "the metric")  # counted once a second
         began = time.monotonic()
         for probe in ("/livez", "/readyz", "/llms.txt"):
             assert other.get(probe).status_code == 200

@@ -16,7 +16,7 @@ from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
-from tests.rag.conftest import Site, wait_for
+from tests.rag.conftest import Site, start, wait_for
 
 NEEDS_NGINX = pytest.mark.skipif(shutil.which("nginx", path="/usr/sbin") is None, reason="nginx is missing")
 
@@ -82,9 +82,8 @@ def library(folder: Path, pages: int) -> Iterator[LiveRetriever]:
 def serving(index: Path) -> Iterator[LiveRetriever]:
     """Serve an index until the end of the block."""
     retriever = LiveRetriever(Follower(load({"index": str(index)}, {}), lambda _: DummyEmbedder()))
-    retriever.start()
     try:
-        wait_for(lambda: retriever.ready)
+        start(retriever)
         yield retriever
     finally:
         retriever.close()

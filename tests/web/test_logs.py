@@ -19,8 +19,9 @@ from rag.jobs.pushes import PushedQueue
 from rag.messages import Push
 from rag.settings import Settings, load
 from tests.indexer.server import Reply, Site, send
+from tests.rag.conftest import wait_for
 from tests.web.fakes import FakeRetriever
-from tests.web.test_server import Running, until
+from tests.web.test_server import Running
 from web import logs
 from web.app import create_app
 from web.guards.access import Caller
@@ -210,14 +211,14 @@ def test_workers_count_together_and_a_killed_one_loses_nothing(tmp_path):
     try:
         running.make_ready()
         search(20)
-        until(lambda: scrape()[searched] == 20)  # counted within a second
-        until(lambda: scrape()["pilotlight_http_requests_in_progress"] == 1)  # this one
+        wait_for(lambda: scrape()[searched] == 20)  # counted within a second
+        wait_for(lambda: scrape()["pilotlight_http_requests_in_progress"] == 1)  # this one
         os.kill(running.workers()[0], signal.SIGKILL)
-        until(lambda: len(running.workers()) == 2 and scrape()[searched] >= 20)
+        wait_for(lambda: len(running.workers()) == 2 and scrape()[searched] >= 20)
         running.make_ready()
         search(20)
-        until(lambda: scrape()[searched] == 40)
-        until(lambda: scrape()["pilotlight_http_requests_in_progress"] == 1)
+        wait_for(lambda: scrape()[searched] == 40)
+        wait_for(lambda: scrape()["pilotlight_http_requests_in_progress"] == 1)
     finally:
         status, errors = running.stop()
     assert status == 0, errors

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,19 +19,13 @@ import httpx
 import pytest
 
 from tests.ports import free_port
+from tests.rag.conftest import wait_for
 from web.dispatch import SEARCH_THREADS
 from web.server import MAX_ACCEPTS, Worker
 
 DEADLINE_S = 120.0
 POST = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
 ROOT = Path(__file__).parents[2]
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, "gave up waiting"
-        threading.Event().wait(0.02)
 
 
 def spawn(port: int, folder: Path, *options: int) -> subprocess.Popen[str]:
@@ -49,7 +42,7 @@ class Running:
         self.process = spawn(self.port, folder, *options)
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=DEADLINE_S, trust_env=False)
         try:
-            until(self._answers)
+            wait_for(self._answers)
         except BaseException:
             self.kill()
             raise
@@ -64,7 +57,7 @@ class Running:
     def make_ready(self) -> None:
         (self.folder / "go").touch()
         # each worker of the two becomes ready by itself; a new connection each time reaches both
-        until(lambda: all(self.on_its_own_connection("/readyz").is_success for _ in range(8)))
+        wait_for(lambda: all(self.on_its_own_connection("/readyz").is_success for _ in range(8)))
 
     def on_its_own_connection(self, path: str) -> httpx.Response:
         """Answer to a GET whose connection ends with it, so that the next one makes another."""
@@ -154,9 +147,9 @@ def test_a_request_under_way_is_finished_after_sigterm(running):
     answers: list[httpx.Response] = []
     client = threading.Thread(target=lambda: answers.append(running.http.get("/api/v1/search?q=wait")))
     client.start()
-    until(running.waiting)
+    wait_for(running.waiting)
     running.process.send_signal(signal.SIGTERM)
-    until((running.folder / "closed").exists)  # the idle worker has gone
+    wait_for((running.folder / "closed").exists)  # the idle worker has gone
     (running.folder / "go-on").touch()
     client.join(DEADLINE_S)
     assert [answer.status_code for answer in answers] == [200]

@@ -31,7 +31,7 @@ from rag.serving.follower import Follower, ServedModel
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
-from tests.rag.conftest import wait_for
+from tests.rag.conftest import start, wait_for
 
 DEADLINE_S = 30
 
@@ -391,8 +391,7 @@ def test_a_repeated_query_is_worked_out_once_for_each_caller(site, caller, megab
     settings = load({"index": str(site.index), "query_cache": str(megabytes)}, {})
     live = LiveRetriever(Follower(settings, lambda settings: embedder))
     live.follower.cache.on_lookup = lambda kind, found: lookups.append((kind, found))
-    live.start()
-    wait_for(lambda: live.ready)
+    start(live)
     lookups.clear()
     before, request = embedder.encoded, SearchRequest("dead tuples", k=2)
     first = live.search(request)
@@ -423,8 +422,7 @@ def test_an_entry_takes_the_bytes_of_its_vector_and_its_tokens():
 
 def test_an_answer_ends_with_its_generation(site, live):
     site.build()
-    live.start()
-    wait_for(lambda: live.ready)
+    start(live)
     assert live.search(SearchRequest("vacuum", k=1)).hits[0].title == "Vacuum"
     (site.source / "vacuum.md").write_text("# Cleaning\n\nVacuum reclaims the storage that dead tuples occupy.\n")
     generation = site.build()

@@ -14,7 +14,7 @@ from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from rag.stores import check_fingerprint
-from tests.rag.conftest import PAGES, Site, wait_for
+from tests.rag.conftest import PAGES, Site, start
 
 pytestmark = [
     pytest.mark.model,
@@ -34,8 +34,7 @@ def built(tmp_path_factory):
 
 def test_a_server_embeds_queries_in_int8_and_texts_of_callers_as_the_index_has_them(built):
     live = LiveRetriever(Follower(with_index_precision(load({"index": str(built["fp32"])}, {}))))
-    live.start()
-    wait_for(lambda: live.ready)
+    start(live)
     status, embedder = live.status(), live.follower.model.embedder
     assert (status["precision"], status["query_precision"]) == ("fp32", "int8")
     assert live.search(SearchRequest("dead tuples", k=1)).hits[0].title == "Vacuum"

@@ -21,7 +21,7 @@ from rag.settings import load
 from tests.building import build_index
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Site, page
-from tests.rag.conftest import wait_for
+from tests.rag.conftest import start, wait_for
 from web.app import create_app
 
 WORDS = "vacuum index table tuple page lock buffer query plan join cache scan write read commit log".split()
@@ -117,8 +117,7 @@ def test_the_newest_version_of_a_page_stands_for_the_others(tmp_path: Path, monk
     crawl(site, tmp_path)
     settings = load({"index": str(tmp_path)}, {})
     live = LiveRetriever(Follower(settings, lambda _: DummyEmbedder()))
-    live.start()
-    wait_for(lambda: live.ready)
+    start(live)
     client = create_app(live, settings).test_client()
     for mode in ("hybrid", "dense", "lexical"):
         assert hits(client, q="partial indexes", mode=mode)[0] == ("partial.html", "17", ["16", "15"])

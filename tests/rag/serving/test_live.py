@@ -20,7 +20,7 @@ from rag.serving.live import LiveRetriever
 from rag.settings import load
 from rag.stores import roll_back
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
-from tests.rag.conftest import asked_meanwhile, wait_for
+from tests.rag.conftest import asked_meanwhile, start, wait_for
 
 
 def collection(live, name):
@@ -60,8 +60,7 @@ def test_a_query_waits_for_a_process_that_is_starting(site):
 
 def test_no_query_fails_while_generations_are_swapped(site, live):
     site.build()
-    live.start()
-    wait_for(lambda: live.ready)
+    start(live)
     with asked_meanwhile(live) as (seen, failures):
         for turn in range(4):  # more than are kept, so that folders in use are deleted
             (site.source / "new.md").write_text(f"# New {turn}\n\nfresh page number {turn}\n", encoding="utf-8")
@@ -88,8 +87,7 @@ def test_a_repaired_generation_is_tried_again(site, live, tmp_path):
 
 def test_a_generation_of_another_model_is_not_served(site, live):
     good = site.build()
-    live.start()
-    wait_for(lambda: live.ready)
+    start(live)
     site.build(DummyEmbedder(name="other"))
     wait_for(lambda: "another embedder" in live.status()["reason"])
     assert live.search(SearchRequest("vacuum")).generation == good
@@ -109,8 +107,7 @@ def test_a_model_that_cannot_be_loaded_is_told(site):
 
 def test_collections_come_and_go(site, live):
     default = site.build()
-    live.start()
-    wait_for(lambda: live.ready)
+    start(live)
     assert collection(live, "manuals") is None
     first = site.build(collection="manuals")
     wait_for(lambda: collection(live, "manuals") and collection(live, "manuals")["ready"])
@@ -141,8 +138,7 @@ def test_a_cross_encoder_serves_searches_and_whoever_asks(site):
         return models[-1]
 
     live = LiveRetriever(Follower(settings, lambda settings: DummyEmbedder(), make))
-    live.start()
-    wait_for(lambda: live.ready)
+    start(live)
     assert live.status()["rerank_model"] == "dummy-cross"
     assert live.search(SearchRequest("vacuum", rerank=True)).reranked.scored > 0
     texts = [f"{'word ' * (n % 90)}vacuum" for n in range(100)]
@@ -193,8 +189,7 @@ def cut(path: Path) -> None:
 def test_a_damaged_generation_is_left_for_the_one_before(site, live, monkeypatch, damage, name):
     monkeypatch.setattr("rag.serving.follower.CHECK_SECONDS", 0.05)
     first, second = site.build(), site.build()
-    live.start()
-    wait_for(lambda: live.ready)
+    start(live)
     assert live.status()["generation"] == second
     damage(site.index / GENERATIONS / second / name)
     wait_for(lambda: live.status()["generation"] == first and live.status()["reason"])
@@ -209,8 +204,7 @@ def test_a_damaged_generation_is_left_for_the_one_before(site, live, monkeypatch
 def test_a_search_that_meets_damage_has_it_looked_at(site, live, monkeypatch, error):
     monkeypatch.setattr("rag.serving.follower.CHECK_SECONDS", 1e9)  # it is not found by itself
     first, second = site.build(), site.build()
-    live.start()
-    wait_for(lambda: live.ready)
+    start(live)
     flip(site.index / GENERATIONS / second / VECTORS)
 
     def damaged(*_):

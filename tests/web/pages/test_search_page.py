@@ -2,12 +2,10 @@
 
 import re
 from html import unescape
-from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
-import web
 from rag.errors import SettingsError
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit
@@ -15,7 +13,6 @@ from tests.web.running import library
 from web.app import create_app
 from web.display_urls import DisplayNames
 
-WEB = Path(web.__path__[0])
 BROWSER = {"Accept": "text/html"}
 EVIL = '"><script>alert(1)</script>'
 
