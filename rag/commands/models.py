@@ -22,7 +22,7 @@ from indexer.pipeline.progress import step_timer
 from indexer.publish.publish import list_collections, live_id
 from rag.errors import CollectionMissing
 from rag.settings import Settings
-from rag.stores import check_fingerprint
+from rag.stores import check_fingerprint, chosen_store
 
 if TYPE_CHECKING:
     from indexer.stores import Store
@@ -42,8 +42,6 @@ def published_folder(settings: Settings) -> Path:
 
 def published_store(settings: Settings) -> "Store":
     """Return the store of the settings. Raises the errors of `published_folder`."""
-    from rag.stores import chosen_store
-
     if not settings.store:
         published_folder(settings)
     return chosen_store(settings)

@@ -20,6 +20,7 @@ from rag.errors import DatasetError, InsightsError, SettingsError
 from rag.insights.report import MAX_DAYS, judged_questions, report, write_dataset
 from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, SearchRequest, fields_of, key_of, names_of
 from rag.settings import Settings, did_you_mean
+from rag.stores import check_fingerprint
 
 if TYPE_CHECKING:
     from embedder.engines.plan import Plan
@@ -78,7 +79,6 @@ def _open(settings: Settings) -> "Searchable":
         return models.published_store(settings).open()
     from indexer.generation.generation import JointGeneration
     from indexer.stores import FolderStore
-    from rag.stores import check_fingerprint
 
     names = names or list_collections(settings.index_dir) or [Settings().collection]
     folders = {name: models.published_folder(dataclasses.replace(settings, collection=name)) for name in names}

@@ -5,7 +5,6 @@ import gc
 import logging
 import sqlite3
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +46,6 @@ class PushedBuilder:
         self._embedder: Embedder | None = None
         self._on_published = on_published
         self._retry: dict[str, float] = {}
-        self._pause = threading.Event()
 
     def run_until_idle(self, is_needed: Callable[[], bool], idle: float = _IDLE_SECONDS) -> None:
         """Index waiting changes until no build has succeeded for `idle` seconds.
@@ -62,7 +60,7 @@ class PushedBuilder:
                 if self._retry.get(name, 0.0) <= time.monotonic() and PushedStore(folder).is_waiting()
             ]
             if due:
-                self._pause.wait(_BATCH_SECONDS)
+                time.sleep(_BATCH_SECONDS)
                 for name, folder in due:
                     builds += 1
                     if self._try(name, folder):
@@ -72,7 +70,7 @@ class PushedBuilder:
             elif not is_needed():
                 return
             else:
-                self._pause.wait(_POLL_SECONDS)
+                time.sleep(_POLL_SECONDS)
 
     def build(self, folder: Path) -> BuildReport:
         """Index the waiting changes of one collection, with the settings of its last build.
