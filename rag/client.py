@@ -93,9 +93,6 @@ class Client:
         Args:
             query: the query, or a request with its options.
             options: fields of `SearchRequest`. For missing fields, the server uses its defaults.
-
-        Returns:
-            The hits, best first, with details of the search.
         """
         return self._ask(f"{API}/search", Answer, _fields(query, options))
 

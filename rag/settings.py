@@ -335,7 +335,13 @@ def load(
 ) -> Settings:
     """Load each setting from its flag, its variable, the configuration file or its default, in this order.
 
-    Raises SettingsError, which contains the flag, variable or name in the file, its value and the allowed values.
+    Args:
+        overrides: values of flags by the name of the setting.
+        environ: environment variables; None for those of this process.
+        configured: values in the configuration file by the name of the setting.
+
+    Raises:
+        SettingsError: a value is invalid. The message names its origin and the allowed values.
     """
     environ = os.environ if environ is None else environ
     overrides, configured = overrides or {}, configured or {}

@@ -69,9 +69,15 @@ def chosen_store(settings: Settings) -> Store:
 
 
 def roll_back(store: Store, generation_id: str | None = None) -> str:
-    """Make another generation live, by default the one published before the live one, and return its id.
+    """Make another generation live, and return its id.
 
-    Raises IndexMissing if the generation does not exist, and IndexCorrupt if it cannot be opened.
+    Args:
+        generation_id: generation to make live; None for the one published before the live one.
+
+    Raises:
+        IndexMissing: the generation does not exist.
+        IndexCorrupt: the generation cannot be opened.
+        StoreError: the store cannot be reached.
     """
     ids = older_ids(store) if generation_id is None else [each.id for each in store.published()]
     if not ids or generation_id not in (None, *ids):

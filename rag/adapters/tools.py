@@ -137,7 +137,12 @@ def describe_tools() -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Tools:
-    """The tools, which search with a retriever. Every method raises PilotlightError if it cannot answer a call."""
+    """The tools of one caller. Every method raises PilotlightError if it cannot answer a call.
+
+    Args:
+        answer: function that searches. It may also record the search.
+        collection: names of the collections of a call that names none, with commas, or `*` for all.
+    """
 
     retriever: LiveRetriever
     answer: Callable[[SearchRequest], Answer]

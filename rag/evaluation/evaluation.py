@@ -225,8 +225,6 @@ def search_corpus(
     """Embed and index the documents once, and yield the id and the candidates of every query, in order.
 
     Args:
-        dataset: documents and queries.
-        embedder: model that makes the vectors.
         mode: mode of the search; None if the candidates are ranked in several modes. Mode lexical needs no vectors.
         tokens: whether to embed tokens for late interaction too.
     """
@@ -337,8 +335,6 @@ def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: J
     """Search a generation for each query, and return scores for the addresses of the best 100 documents.
 
     Args:
-        retriever: retriever of the generation.
-        queries: texts by id.
         judgements: judgements of documents by address. A duplicate that is judged relevant replaces its hit.
         side: mode of the search, and whether to rerank.
     """

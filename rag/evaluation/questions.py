@@ -19,8 +19,8 @@ from rag.errors import DatasetError
 from rag.insights.report import write_beir
 from rag.query.results import section_within, without_number
 
-Documents = Callable[[], Iterable[Mapping[str, Any]]]  # each call reads all documents again
-Links = Sequence[tuple[str, str, str]]  # address of the page, address of the target, text of the link
+Documents = Callable[[], Iterable[Mapping[str, Any]]]
+Links = Sequence[tuple[str, str, str]]
 
 MARK = "from-index.json"  # marks a folder that may be overwritten
 SEED = 0
@@ -62,9 +62,18 @@ class TargetPassage(NamedTuple):
 
 
 def write_questions(folder: Path, documents: Documents, facts: Mapping[str, Any], links: Links = ()) -> dict[str, Any]:
-    """Write the passages of an index, and questions about them, in BEIR's layout. Returns the report.
+    """Write the passages of an index, and questions about them, in BEIR's layout. The files depend only on the index.
 
-    The files depend only on the index. Raises the errors of `write_beir`, and DatasetError if there are no questions.
+    Args:
+        documents: function that reads all documents, JSON-ready with their passages. It is called several times.
+        links: addresses of page and target, and text, of each link.
+
+    Returns:
+        The report of `write_beir`, with the number of questions by kind.
+
+    Raises:
+        DatasetError: the index has nothing that makes a question.
+        InsightsError, OSError: see `write_beir`.
     """
     rows, questions = make_dataset(documents, links)
     if not questions:

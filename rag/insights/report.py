@@ -140,7 +140,10 @@ def judged_questions(folder: Path, collection: str) -> list[JudgedQuestion]:
 def write_dataset(
     folder: Path, judged: Iterable[JudgedQuestion], documents: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write judged questions in BEIR's layout, and return the report. Raises InsightsError if there are none."""
+    """Write judged questions in BEIR's layout, with all `documents` as the corpus. Returns the report.
+
+    Raises InsightsError if there are no questions, and the errors of `write_beir`.
+    """
     judged = list(judged)
     if not judged:
         raise InsightsError("no question has a hit that was judged good, or opened in at least two searches")

@@ -211,7 +211,7 @@ class Recorder:
         return one.id
 
     def add_feedback(self, id: str, event: FeedbackKind, passage: str) -> None:
-        """Queue feedback on a search. Feedback on an unknown search is ignored."""
+        """Queue feedback on a search. Feedback on an unknown search or hit is ignored."""
         if self._reserve(_FEEDBACK_SIZE):
             self._feedback.append(Feedback(id, event, passage))
 

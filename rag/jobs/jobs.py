@@ -56,9 +56,15 @@ class JobManager:
         self._folder = settings.index_dir / JOBS
 
     def start(self, collection: str = DEFAULT, *, full: bool = False) -> dict[str, Any]:
-        """Start to build a collection from its sources, and return the job. `full` reprocesses unchanged pages too.
+        """Start to build a collection from its sources, and return the job, as `get` does.
 
-        Raises RequestRefused for an invalid name, JobConflict if a build is running or there is no source, StorageFull.
+        Args:
+            full: whether to reprocess unchanged pages too.
+
+        Raises:
+            RequestRefused: the name of the collection is invalid.
+            JobConflict: another build is running, or the collection has no sources.
+            StorageFull: the disk is full.
         """
         folder = folder_of(self._settings, collection)
         if not live_id(folder) or not read_manifest(folder / GENERATIONS / current_id(folder)).sources:

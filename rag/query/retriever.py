@@ -89,7 +89,13 @@ class Retriever:
         synonyms: str = "",
         close: float = CLOSE,
     ) -> None:
-        """Create a retriever. Retrievers can share `encoder` and `reranker`. `Settings` documents the other options.
+        """Create a retriever.
+
+        Args:
+            encoder: queue for `embedder`, which retrievers can share; None for a new one without a cache.
+            reranker: queue for the cross-encoder, which retrievers can share; None if there is none.
+            synonyms: path of the file of synonyms; empty for none.
+            close: lowest cosine of a close hit, see `is_close`.
 
         Raises:
             FingerprintMismatch: the generation was built with another embedder.
@@ -391,7 +397,12 @@ def shorten(
     measure: Callable[[Sequence[str]], Vector],
     read: Callable[[str], LexicalQuery],
 ) -> LexicalQuery:
-    """If a query is too long for the model, keep the sentences that `measure` scores best, parsed again by `read`."""
+    """If a query is too long for the model, keep only its best sentences. Required and excluded parts stay.
+
+    Args:
+        measure: function that scores sentences by their nearest passage; returns float32 (n,).
+        read: function that parses the remaining text.
+    """
     if embedder.count_tokens([terms.meaning], role="query")[0] <= embedder.max_length:
         return terms
     query = read(nearest_sentences(terms.meaning, measure))

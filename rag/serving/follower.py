@@ -122,6 +122,12 @@ class Follower:
         make_embedder: Callable[[Settings], Embedder] = load_embedder,
         make_reranker: Callable[[Settings], CrossEncoder | None] = load_reranker,
     ) -> None:
+        """Create a follower. Call `start` to load the model and the index.
+
+        Args:
+            make_embedder: function that loads the embedder, which is called for the first generation.
+            make_reranker: function that loads the cross-encoder, or returns None if there is none.
+        """
         self.settings = settings
         self.cache = QueryCache(settings.query_cache << 20)
         self.collections = {DEFAULT: ServedCollection()}  # replaced, never mutated, because threads iterate over it

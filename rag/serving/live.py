@@ -33,7 +33,7 @@ from rag.stores import facts_of
 if TYPE_CHECKING:
     from rag.messages import Changes
 
-Matches = Callable[[bytes], object]  # returns a true value if any part of the text matches
+Matches = Callable[[bytes], object]
 
 _PACK, _UNPACK = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Answer).decode
 BATCH_PASSAGES = 64
@@ -112,8 +112,18 @@ class LiveRetriever:
     def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Answer a query from one or several collections. See `Retriever.answer_query`.
 
-        Waits while this process starts, because requests arrive as soon as another worker is ready. Raises QueryError,
-        CollectionMissing, NotReady or DeadlinePassed.
+        Waits while this process starts, because requests arrive as soon as another worker is ready.
+
+        Args:
+            request: the query and its options. Its filter is combined with the scope.
+            embedded: vector and tokens of the query, if the caller has already computed them.
+
+        Raises:
+            QueryError, FilterError: a field of the request is invalid.
+            CollectionMissing: a requested collection does not exist, or is outside of the scope.
+            NotConfigured: reranking is requested, but there is no cross-encoder.
+            NotReady: a requested collection is not loaded, or its store cannot be reached.
+            DeadlinePassed: the deadline of this context has passed.
         """
         unavailable: list[str] = []
         if request.collections is None:
@@ -132,7 +142,7 @@ class LiveRetriever:
         return replace(answer, unavailable=unavailable) if unavailable else answer
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> QueryEmbedding:
-        """Embed texts with `ServedModel.embed`. Raises NotThere, NotReady or DeadlinePassed."""
+        """Embed texts with `ServedModel.embed`. Raises its errors, and NotReady while the model is loading."""
         return self._model().embed(texts, role, model)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
@@ -140,7 +150,15 @@ class LiveRetriever:
         return self._model().embed_queries(queries)
 
     def rerank(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
-        """Return the relevance of texts to a query, from 0 to 1, and their total tokens. Waiting searches run first."""
+        """Score the relevance of texts to a query with the cross-encoder. Waiting searches run first.
+
+        Returns:
+            The score of each text, from 0 to 1, and the total number of tokens of all pairs of query and text.
+
+        Raises:
+            NotConfigured: there is no cross-encoder.
+            NotReady, DeadlinePassed: see `search`.
+        """
         self._model()
         reranker = self.follower.reranker
         if reranker is None:
@@ -175,7 +193,11 @@ class LiveRetriever:
     def suggest(
         self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, limit: int = DEFAULT_SUGGESTIONS
     ) -> list[Suggestion]:
-        """Return titles and headings of allowed documents that complete a text. Raises the errors of `search`."""
+        """Return titles and headings of allowed documents that complete a text. Raises the errors of `search`.
+
+        Args:
+            typed: the text. There are no suggestions if it has fewer than 2 characters or more than 200.
+        """
         if (len(typed.strip()) < MIN_TYPED_CHARS or len(typed) > MAX_TYPED_CHARS) and self.scope.has(collection):
             return []
         with self._reading(collection, filter) as (generation, scope_filter):
@@ -184,7 +206,16 @@ class LiveRetriever:
     def grep(
         self, matches: Matches, collection: str = DEFAULT, filter: Filter | None = None, limit: int = 100
     ) -> tuple[int, list[StoredChunk]]:
-        """Return the number of matching passages, and the first `limit` of them. Raises the errors of `search`."""
+        """Find the passages whose text matches. Raises the errors of `search`.
+
+        Args:
+            matches: function that returns a true value if any part of a UTF-8 text matches.
+            filter: filter of the documents, which is combined with the scope.
+            limit: maximum number of passages to return.
+
+        Returns:
+            The number of all matching passages, and the first `limit` of them in the order of the index.
+        """
         rows: list[int] = []
         with self._reading(collection, filter) as (generation, scope_filter):
             for batch in generation.scan(scope_filter):
@@ -231,9 +262,17 @@ class LiveRetriever:
     def changes(
         self, since: str | None, until: str | None = None, collection: str = DEFAULT, filter: Filter | None = None
     ) -> "Changes":
-        """Compare two snapshots of the documents that a filter allows. See `find_changes`.
+        """Compare two snapshots of a collection. After MAX_SHOWN_CHARACTERS, documents are listed without sections.
 
-        After MAX_SHOWN_CHARACTERS of changes, documents are listed without sections. Raises the errors of `search`.
+        Args:
+            since: the earlier snapshot, as `find_changes` takes it; None for the previous generation.
+            until: the later snapshot; None for the live generation, or for the newest version.
+            filter: filter of the documents, which is combined with the scope.
+
+        Raises:
+            FieldError: there is no such snapshot.
+            NotConfigured: the server answers from Milvus.
+            CollectionMissing, NotReady, FilterError: see `search`.
         """
         from rag.changes.snapshots import find_changes
 
