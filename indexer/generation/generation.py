@@ -19,7 +19,7 @@ from indexer.generation.lexical.lexical_index import JointReader, LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.manifest import DOCUMENTS, GENERATIONS, LEXICAL, RESTRICTED_VERSION, ROWS, TOKENS, VECTORS
-from indexer.generation.rows import ROW, RowFacts, RowSet, ScoredRows, TermHits, TokenReader, read_array
+from indexer.generation.rows import ROW, RowFacts, RowSet, ScoredRows, TokenReader, read_array
 from indexer.generation.vectors import VectorReader
 
 MANY_CHUNKS = 300_000  # a search for words in a larger index is slow, and runs in another thread
@@ -98,9 +98,9 @@ class Generation:
             allowed = within if allowed is None else within & allowed
         return self._vectors.search(vector, k, allowed)
 
-    def search_terms(self, terms: LexicalQuery, k: int, filter: Filter | None = None) -> TermHits:
+    def search_terms(self, terms: LexicalQuery, k: int, filter: Filter | None = None) -> ScoredRows:
         """Find the k chunks that match the words of a query best; see `LexicalReader.search`."""
-        return TermHits(*self.lexical.search(terms, k, filter, self.select(filter) if filter else None))
+        return self.lexical.search(terms, k, filter, self.select(filter) if filter else None)
 
     def suggest(self, typed: str, limit: int, filter: Filter | None = None) -> list[Heading]:
         """Return titles and headings that complete a typed text; see `Headings.find`."""
@@ -190,7 +190,7 @@ class JointGeneration(Generation):
         scores = np.concatenate([scores for scores, _ in hits])
         rows = np.concatenate([rows + start for (_, rows), start in zip(hits, self._starts, strict=False)])
         order = np.lexsort((rows, -scores))[:k]
-        return scores[order], rows[order]
+        return ScoredRows(scores[order], rows[order])
 
     def vectors(self, rows: Rows) -> npt.NDArray[np.float32]:
         """Return the vectors stored at these rows, float32 (n, dimension)."""

@@ -19,7 +19,6 @@ from embedder.model.tokenizer import MAX_KNOWN_SHARE
 from indexer.errors import VectorError
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, corrupt, unreadable
 
-ScoredRows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]  # scores (n,) and rows (n,), best first
 MAX_PASSAGES_WITH_TOKENS = 200_000  # 1 GB if passages have 100 tokens of 48 bytes
 _MAX_CACHED_ROWS = 50_000
 ROW = np.dtype([("document", "<u4"), ("signature", "<u8")])
@@ -78,11 +77,16 @@ class RowSet:
         return bool(self.mask[row >> 3] >> (row & 7) & 1)
 
 
-class TermHits(NamedTuple):
-    """The chunks that match the words of a query: BM25 scores (n,), best first, and rows (n,)."""
+class ScoredRows(NamedTuple):
+    """The hits of a search, best first: cosines or BM25 scores (n,), and rows (n,)."""
 
     scores: npt.NDArray[np.float32]
     rows: npt.NDArray[np.int64]
+
+    @classmethod
+    def none(cls) -> "ScoredRows":
+        """Return the hits of a search that finds nothing."""
+        return cls(np.empty(0, np.float32), np.empty(0, np.int64))
 
 
 class RowFacts(NamedTuple):

@@ -190,7 +190,7 @@ class VectorReader:
         query = np.ascontiguousarray(vector[np.newaxis], dtype=np.float32)
         k = min(k, self.count if allowed is None else allowed.count)
         if k == 0:
-            return np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int64)
+            return ScoredRows.none()
         candidates = max(_CANDIDATES_PER_HIT * k, _MIN_CANDIDATES)
         if allowed is not None:
             return self._score(query, k, self._allowed_candidates(query, candidates, allowed))
@@ -202,7 +202,7 @@ class VectorReader:
         self._index.search_c(1, faiss.swig_ptr(query), k, faiss.swig_ptr(scores), faiss.swig_ptr(rows), params)
         if rows[-1] < 0:
             scores, rows = scores[rows >= 0], rows[rows >= 0]
-        return self._checked(scores), rows
+        return ScoredRows(self._checked(scores), rows)
 
     def vectors(self, rows: Rows) -> Vectors:
         """Return the vectors at these rows, float32 (n, dimension). Raises VectorError if a row does not exist."""
@@ -247,7 +247,7 @@ class VectorReader:
             np.take(self._codes, some, axis=0, out=gathered[: len(some)], mode="clip")  # mode "raise" makes a copy
             scanner.scan_codes(len(some), codes, faiss.swig_ptr(some), *heap, k)
         order = np.lexsort((heap_rows, -heap_scores))
-        return self._checked(heap_scores[order]), heap_rows[order]
+        return ScoredRows(self._checked(heap_scores[order]), heap_rows[order])
 
 
 def _as_float32(codes: npt.NDArray[np.uint8]) -> Vectors:

@@ -119,18 +119,13 @@ class GenerationWriter:
             self.tokens.close()
 
 
-def signature(text: str) -> int:
-    """Return the signature of a text: a 64-bit similarity hash that ignores case, accents and punctuation."""
-    return signature_of(word_hashes(text))
-
-
 def word_hashes(text: str) -> npt.NDArray[np.uint64]:
     """Return the hashes of the words of a text in order, ignoring case and accents."""
     return np.fromiter(map(_hash, find_words(text)), dtype=np.uint64)
 
 
 def signature_of(hashes: npt.NDArray[np.uint64]) -> int:
-    """Return the signature of a text with these word hashes: 64 one-bit MinHashes of its sequences of three words."""
+    """Return the signature of a text, a similarity hash: 64 one-bit MinHashes of its sequences of three words."""
     shingles = np.zeros(max(len(hashes) - _SHINGLE_WORDS + 1, 1), dtype=np.uint64)
     for place, factor in enumerate(_WORD_FACTORS):
         products = hashes[place : place + len(shingles)] * factor

@@ -37,7 +37,7 @@ from indexer.generation.lexical.lexical_query import LexicalQuery, Synonyms, rea
 from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.manifest import ANALYSIS, Manifest, corrupt, parse_manifest
 from indexer.generation.previous import ScannedDocument
-from indexer.generation.rows import RowFacts, ScoredRows, TermHits
+from indexer.generation.rows import RowFacts, ScoredRows
 from indexer.generation.vectors import check_query_vector
 from indexer.publish.publish import Published
 from indexer.records import TextBlock
@@ -219,12 +219,11 @@ class MilvusGeneration:
         check_query_vector(vector, self.manifest.counts.dimension)
         return self._matching({"data": [vector.tolist()], "anns_field": "vector"}, "IP", k, filter, terms)
 
-    def search_terms(self, terms: LexicalQuery, k: int, filter: Filter | None = None) -> TermHits:
+    def search_terms(self, terms: LexicalQuery, k: int, filter: Filter | None = None) -> ScoredRows:
         """Return the `k` chunks that match the words of a query best, at most 16,384, with their scores."""
         if not (text := bm25_text(terms)):
-            return TermHits(np.empty(0, np.float32), np.empty(0, np.int64))
-        search = {"data": [text], "anns_field": "sparse"}
-        return TermHits(*self._matching(search, "BM25", k, filter, terms))
+            return ScoredRows.none()
+        return self._matching({"data": [text], "anns_field": "sparse"}, "BM25", k, filter, terms)
 
     def _matching(
         self, search: dict[str, Any], metric: str, k: int, filter: Filter | None, terms: LexicalQuery | None
@@ -246,7 +245,7 @@ class MilvusGeneration:
         if metric == "BM25":
             scores = np.abs(scores)  # some servers return negative distances
         order = np.lexsort((rows, -scores))
-        return scores[order], rows[order]
+        return ScoredRows(scores[order], rows[order])
 
     def suggest(self, typed: str, limit: int, filter: Filter | None = None) -> list[Heading]:
         """Return an empty list, because Milvus has no index of titles and headings."""

@@ -28,10 +28,10 @@ from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import is_generation_id
-from indexer.generation.rows import TermHits, why_no_tokens
+from indexer.generation.rows import ScoredRows, why_no_tokens
 from indexer.read.extraction import detect_language
 from rag.errors import DatasetError, SettingsError
-from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, VectorHits, fuse, rerank
+from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, fuse, rerank
 from rag.query.request import MODES, RERANKED, Mode, SearchRequest
 from rag.query.retriever import CANDIDATES, Retriever, shorten
 from rag.query.weighting import CollectionFacts, QueryFacts, measure_unrelated, share_of_code
@@ -204,9 +204,9 @@ class Candidates:
     """The hits of a query, to rank in any mode. `shortened` are lexical hits for the shortened query of mode hybrid."""
 
     document_ids: Sequence[str]
-    dense: VectorHits | None
-    lexical: TermHits
-    shortened: TermHits
+    dense: ScoredRows | None
+    lexical: ScoredRows
+    shortened: ScoredRows
     cosines: Callable[[Rows], Scores]
     maxsim: Callable[[Rows], Scores] | None
     facts: QueryFacts
@@ -282,10 +282,10 @@ def search_corpus(
             if is_dense:
                 cosines, rows = vectors @ query_vectors[number], allowed_rows(terms)
                 best = rows[np.argsort(-cosines[rows], kind="stable")[:CANDIDATES]]
-                dense = cosines[best], best
-            lexical = short = TermHits(*reader.search(typed, CANDIDATES))
+                dense = ScoredRows(cosines[best], best)
+            lexical = short = reader.search(typed, CANDIDATES)
             if terms is not typed:
-                short = TermHits(*reader.search(terms, CANDIDATES))
+                short = reader.search(terms, CANDIDATES)
             facts = QueryFacts(collection, embedder.count_broken([terms.meaning]))
             of_tokens = partial(maxsim, query_tokens[number]) if query_tokens else None
             yield query_id, Candidates(documents, dense, lexical, short, cosines.__getitem__, of_tokens, facts)

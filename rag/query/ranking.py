@@ -16,14 +16,13 @@ from msgspec.structs import replace
 
 from embedder.text_embedder import Embedder
 from indexer.generation.editions import Edition, version_key
-from indexer.generation.rows import MAX_SIGNATURE_BITS, RowFacts, TermHits, TokenReader
+from indexer.generation.rows import MAX_SIGNATURE_BITS, RowFacts, ScoredRows, TokenReader
 from rag import deadline
 from rag.query.request import RERANK_WEIGHT
 from rag.query.weighting import REASON, QueryFacts, measure_signals, weigh
 
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
-VectorHits = tuple[Scores, Rows]
 
 _SCORES = ("dense", "lexical", "tokens", "rerank")
 MAX_QUERY_TOKENS = 256  # about 200 words
@@ -68,8 +67,8 @@ class Ranking(Struct, frozen=True):
 
 
 def fuse(
-    dense: VectorHits | None,
-    lexical: TermHits | None,
+    dense: ScoredRows | None,
+    lexical: ScoredRows | None,
     cosines: Callable[[Rows], Scores],
     maxsim: Callable[[Rows], Scores] | None,
     query: QueryFacts,
@@ -103,10 +102,10 @@ def fuse(
             weights, scaled = {"dense": 0.0, "tokens": 1.0}, [scores, by_search["tokens"]]
             scores = by_search["tokens"]
     else:
-        both = np.concatenate([dense[1], lexical.rows])
+        both = np.concatenate([dense.rows, lexical.rows])
         both.sort()
         rows = np.concatenate([both[:1], both[1:][both[1:] != both[:-1]]])  # `np.union1d` takes three times as long
-        by_meaning = filled(len(rows), rows.searchsorted(dense[1]), dense[0])
+        by_meaning = filled(len(rows), rows.searchsorted(dense.rows), dense.scores)
         missing = np.isnan(by_meaning).nonzero()[0]
         if len(missing):
             by_meaning[missing] = cosines(rows[missing])
@@ -119,7 +118,7 @@ def fuse(
         # float64, so that a candidate that is best in every search scores exactly 1
         sums = np.float64(weights["dense"]) * scaled[0] + np.float64(weights["lexical"]) * scaled[1]
         if maxsim is not None:
-            depth = max(len(dense[1]), len(lexical.rows))
+            depth = max(len(dense.rows), len(lexical.rows))
             best = np.sort(np.argsort(-sums, kind="stable")[: max(MIN_COMPARED, int(COMPARED_SHARE * depth))])
             token_scores = maxsim(rows[best])
             by_search["tokens"] = filled(len(rows), best, token_scores)

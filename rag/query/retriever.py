@@ -24,13 +24,13 @@ from indexer.generation.languages import SAMPLE, languages_of
 from indexer.generation.lexical.analysis import TERMS, rules_for, spans, terms_in
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.generation.lexical.pasted import nearest_sentences
-from indexer.generation.rows import TermHits
+from indexer.generation.rows import ScoredRows
 from indexer.network.urls import normalise
 from indexer.stores import Searchable
 from rag.decoding import check
 from rag.errors import FieldError, NotConfigured
 from rag.query.model_queue import WARM_QUERIES, QueryEncoder, RerankQueue, Vector
-from rag.query.ranking import Choice, Ranking, Rows, VectorHits, choose, extend, fuse, is_close, rerank, score_tokens
+from rag.query.ranking import Choice, Ranking, Rows, choose, extend, fuse, is_close, rerank, score_tokens
 from rag.query.request import CLOSE, DEFAULT_PER_DOCUMENT, MAX_OFFSET, RERANKED, SearchRequest, effective_filter
 from rag.query.results import (
     AlsoSearched,
@@ -69,7 +69,7 @@ class _Search(Struct):
     vector: Vector | None = None
     tokens: Vector | None = None  # float32 (tokens, width)
     broken: tuple[int, int] = (0, 0)  # numbers of broken pieces and of all pieces; see `TokenizedText`
-    term_hits: Future[TermHits] | None = None
+    term_hits: Future[ScoredRows] | None = None
     is_exhausted: bool = False
     seconds: dict[str, float] = field(default_factory=_NO_SECONDS.copy)
     reranked: RerankCounts | None = None
@@ -200,7 +200,7 @@ class Retriever:
         if search.request.mode != "dense":
             term_hits, search.term_hits = search.term_hits, None
             lexical = term_hits.result() if term_hits else self._search_terms(search, depth)
-        counts = [len(hits[1]) for hits in (dense, lexical) if hits is not None]
+        counts = [len(hits.rows) for hits in (dense, lexical) if hits is not None]
         search.is_exhausted = max(counts) < depth
         return self._fuse(search, dense, lexical)
 
@@ -223,18 +223,18 @@ class Retriever:
         """Rank the passages of the page whose address is the query."""
         dense = lexical = None
         if search.vector is not None:
-            dense = np.asarray(self.generation.vectors(rows) @ search.vector, np.float32), rows
+            dense = ScoredRows(np.asarray(self.generation.vectors(rows) @ search.vector, np.float32), rows)
         if search.request.mode != "dense":
-            lexical = TermHits(np.zeros(len(rows), np.float32), rows)
+            lexical = ScoredRows(np.zeros(len(rows), np.float32), rows)
         return self._fuse(search, dense, lexical)
 
-    def _search_terms(self, search: _Search, depth: int) -> TermHits:
+    def _search_terms(self, search: _Search, depth: int) -> ScoredRows:
         began = perf_counter()
         hits = self.generation.search_terms(search.terms, depth, search.filter)
         search.seconds["lexical"] += perf_counter() - began
         return hits
 
-    def _fuse(self, search: _Search, dense: VectorHits | None, lexical: TermHits | None) -> Ranking:
+    def _fuse(self, search: _Search, dense: ScoredRows | None, lexical: ScoredRows | None) -> Ranking:
         began, generation = perf_counter(), self.generation
         vector = search.vector if search.vector is not None else np.empty(0, np.float32)
         maxsim = None

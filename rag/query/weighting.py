@@ -14,7 +14,7 @@ from msgspec import Struct
 from embedder.model.tokenizer import reliability_of
 from embedder.text_embedder import Embedder
 from indexer.generation.languages import Spoken
-from indexer.generation.rows import ScoredRows, TermHits
+from indexer.generation.rows import ScoredRows
 
 REASON = "_reason"  # suffix of ranking columns that contain the effect of a signal
 # In prose, one word in a thousand is a function call; in a manual, one in 200; in code, at least one in 30.
@@ -122,7 +122,7 @@ def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> f
     return reliability_of((broken + _USUAL_PIECES * usual) / (pieces + _USUAL_PIECES))
 
 
-def measure_signals(query: QueryFacts, dense: ScoredRows, lexical: TermHits) -> list[float]:
+def measure_signals(query: QueryFacts, dense: ScoredRows, lexical: ScoredRows) -> list[float]:
     """Return the values of SIGNALS, in order, which predict how well each search answers a query.
 
     Args:
@@ -130,7 +130,7 @@ def measure_signals(query: QueryFacts, dense: ScoredRows, lexical: TermHits) -> 
         dense: cosines and rows, best first.
         lexical: BM25 scores and rows, best first.
     """
-    cosines, scores = dense[0], lexical.scores
+    cosines, scores = dense.scores, lexical.scores
     collection, unrelated = query.collection, query.collection.unrelated
     tenth = float(scores[_TOP - 1] / scores[0]) if len(scores) >= _TOP and scores[0] > 0 else 0.0
     gap = float(cosines[0] - cosines[min(_TOP, len(cosines)) - 1]) if len(cosines) else 0.0

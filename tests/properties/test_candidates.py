@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from embedder.late_interaction import maxsim, to_signs, unit
 from indexer.generation.editions import Edition
-from indexer.generation.rows import RowFacts, TermHits
+from indexer.generation.rows import RowFacts, ScoredRows
 from rag.query.model_queue import split_runs
 from rag.query.ranking import (
     Ranking,
@@ -83,9 +83,9 @@ def test_runs_are_as_long_as_a_query_can_wait_for(sizes: list[int]) -> None:
 hits = st.dictionaries(st.integers(0, 30), scores, max_size=12)
 
 
-def _in_order(found: dict[int, float]) -> tuple[Any, Any]:
+def _in_order(found: dict[int, float]) -> ScoredRows:
     rows = sorted(found, key=lambda row: (-found[row], row))
-    return np.array([found[row] for row in rows], np.float32), np.array(rows, np.int64)
+    return ScoredRows(np.array([found[row] for row in rows], np.float32), np.array(rows, np.int64))
 
 
 @many
@@ -98,8 +98,8 @@ def test_fusion_adds_scaled_scores(dense: dict[int, float], lexical: dict[int, f
         return np.array([math.sin(row) for row in rows], np.float32)
 
     query = QueryFacts(CollectionFacts(0.0, (), 0.0), (0, 3))
-    terms = TermHits(*_in_order(lexical))
-    ranking = fuse(_in_order(dense), terms, cosines, tokens if has_tokens else None, query, explain=True)
+    found = _in_order(dense), _in_order(lexical)
+    ranking = fuse(*found, cosines, tokens if has_tokens else None, query, explain=True)
     rows = sorted({*dense, *lexical})
     assert sorted(ranking.rows.tolist()) == rows
     if not rows:
@@ -134,8 +134,8 @@ def test_fusion_adds_scaled_scores(dense: dict[int, float], lexical: dict[int, f
 def test_signals(cosines: list[float], bm25: list[float], code: float, unrelated: float) -> None:
     cosines, bm25 = sorted(cosines, reverse=True), sorted(bm25, reverse=True)
     query = QueryFacts(CollectionFacts(code, (), unrelated), (0, 3))
-    dense = np.array(cosines, np.float32), np.arange(len(cosines))
-    values = measure_signals(query, dense, TermHits(np.array(bm25, np.float32), np.arange(len(bm25))))
+    dense = ScoredRows(np.array(cosines, np.float32), np.arange(len(cosines)))
+    values = measure_signals(query, dense, ScoredRows(np.array(bm25, np.float32), np.arange(len(bm25))))
     near = (cosines[0] - unrelated) / (1 - unrelated) if cosines and unrelated < 1 else 0.0
     tenth = bm25[9] / bm25[0] if bm25[9:] and bm25[0] else 0.0
     gap = cosines[0] - cosines[:10][-1] if cosines else 0.0

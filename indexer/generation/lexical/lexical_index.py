@@ -167,9 +167,8 @@ class LexicalReader:
         Returns:
             BM25 scores, float32 (n,), above 0, highest first, and rows, int64 (n,).
         """
-        nothing = np.empty(0, np.float32), np.empty(0, np.int64)
         if allowed is not None and not allowed.count:
-            return nothing
+            return ScoredRows.none()
         has_few_rows = allowed is not None and allowed.count <= _MAX_ROWS_FOR_ALL_TERMS
         rare, common = self._split_by_frequency(query.words, all_are_rare=has_few_rows)
         if query.is_bounded or query.synonyms or query.pairs:
@@ -177,13 +176,13 @@ class LexicalReader:
         elif rare:
             matching = self._any(rare, query.rules)
         else:
-            return nothing
+            return ScoredRows.none()
         candidates = max(k, _MIN_CANDIDATES) if common else k
         scores, rows = self._allowed(matching, candidates, filter, allowed)
         if common and len(rows):
             scores = scores + self._scores(common, rows, query.rules)
         order = np.lexsort((rows, -scores))[:k]
-        return scores[order], rows[order]
+        return ScoredRows(scores[order], rows[order])
 
     def within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
         """Return the rows that match all required clauses and no excluded clause. Needs at least one clause."""
@@ -216,7 +215,7 @@ class LexicalReader:
             scores, rows = self._find(matching, limit)
             is_allowed = allowed.contains(rows)
             if len(rows) < limit or np.count_nonzero(is_allowed) >= k:
-                return scores[is_allowed][:k], rows[is_allowed][:k]
+                return ScoredRows(scores[is_allowed][:k], rows[is_allowed][:k])
         return self._find(Query.boolean_query([(Occur.Must, matching), *self._tests(filter)]), k)
 
     def _scores(self, words: Sequence[Terms], rows: npt.NDArray[np.int64], rules: Rules) -> npt.NDArray[np.float32]:
@@ -238,7 +237,7 @@ class LexicalReader:
         rows = self._rows_at(list(addresses))
         if None in rows or max(rows, default=0) >= max(1, self.count):
             raise corrupt(self.folder, f"refers to rows outside the {self.count:,} chunks of the index")
-        return np.array(scores, np.float32), np.array(rows, np.int64)
+        return ScoredRows(np.array(scores, np.float32), np.array(rows, np.int64))
 
     def _has(self, tests: list[tuple[Occur, Query]]) -> bool:
         return len(self._find(Query.boolean_query(tests), 1)[1]) > 0
@@ -339,7 +338,7 @@ class JointReader(LexicalReader):
             scores, rows = super()._allowed(matching, limit, filter, allowed)
             is_allowed = np.ones(len(rows), np.bool_) if allowed is None else allowed.contains(rows)
             if len(rows) < limit or np.count_nonzero(is_allowed) >= k:
-                return scores[is_allowed][:k], rows[is_allowed][:k]
+                return ScoredRows(scores[is_allowed][:k], rows[is_allowed][:k])
             limit *= 4
 
 

@@ -8,7 +8,11 @@ import pytest
 
 from indexer.errors import IndexCorrupt, VectorError
 from indexer.generation.rows import MAX_SIGNATURE_BITS, RowSet, TokenReader, TokenWriter
-from indexer.generation.writer import signature
+from indexer.generation.writer import signature_of, word_hashes
+
+
+def signature(text: str) -> int:
+    return signature_of(word_hashes(text))
 
 
 def test_rows_of_ranges() -> None:

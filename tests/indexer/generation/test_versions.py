@@ -4,7 +4,7 @@ import pytest
 
 from indexer.filter import Filter
 from indexer.generation.editions import edition_at, learn_versions, resolve_versions, version_key
-from indexer.generation.writer import signature
+from indexer.generation.writer import signature_of, word_hashes
 
 PAGES = {
     "install": "To install the server, unpack the archive and run the setup program as an administrator of it.",
@@ -27,7 +27,7 @@ def manual(pattern: str, *versions: str) -> list[tuple[str, str, str]]:
 
 
 def learnt(pages: list[tuple[str, str, str]]) -> dict[str, tuple[str, str]]:
-    return learn_versions(("s", url, title, signature(text)) for url, title, text in pages)
+    return learn_versions(("s", url, title, signature_of(word_hashes(text))) for url, title, text in pages)
 
 
 @pytest.mark.parametrize(

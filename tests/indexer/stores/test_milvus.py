@@ -15,7 +15,7 @@ import pytest
 from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreRefused, StoreUnreachable
 from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.previous import ScannedDocument
-from indexer.generation.writer import signature
+from indexer.generation.writer import signature_of, word_hashes
 from indexer.records import Chunk, Document
 from indexer.stores import milvus as schema
 from indexer.stores.milvus import MilvusAddress
@@ -55,7 +55,7 @@ def entry(name, text="some words"):
     url = f"https://t.test/{name}"
     document = Document(url, "s", "", (), "h", None, "", "2026-01-01T00:00:00+00:00", metadata={"a": ("x", "y")})
     chunk = Chunk(name, url, url, "", "", text, "", "h", 3, 0)
-    return ScannedDocument(document, [chunk], [signature(text)], np.eye(4, dtype=np.float32)[:1])
+    return ScannedDocument(document, [chunk], [signature_of(word_hashes(text))], np.eye(4, dtype=np.float32)[:1])
 
 
 def write(store):

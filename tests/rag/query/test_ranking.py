@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from indexer.config import BuildConfig
 from indexer.generation.generation import Generation
 from indexer.generation.languages import Spoken
-from indexer.generation.rows import RowFacts, TermHits
+from indexer.generation.rows import RowFacts, ScoredRows
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress
 from rag.query.model_queue import RerankQueue
@@ -182,7 +182,7 @@ def test_unrelated_texts_are_compared_with_each_other_as_queries() -> None:
 
 def rank(lexical, *, spoken=EN):
     """Rank two passages of which the first is the better one by meaning; explained."""
-    dense = np.array([0.9, 0.8], np.float32), np.array([1, 2])
+    dense = ScoredRows(np.array([0.9, 0.8], np.float32), np.array([1, 2]))
     pieces = (19, 20) if spoken is EL else (0, 20)
     query = QueryFacts(CollectionFacts(0.0, (spoken,), 0.0), pieces)
     return fuse(dense, lexical, lambda rows: np.zeros(len(rows), np.float32), None, query, explain=True)
@@ -194,7 +194,7 @@ def reason_of(ranking):
 
 
 def test_words_decide_where_the_model_does_not_know_the_language() -> None:
-    lexical = TermHits(np.array([9.0, 4.0], np.float32), np.array([2, 1]))
+    lexical = ScoredRows(np.array([9.0, 4.0], np.float32), np.array([2, 1]))
     known, unknown = rank(lexical), rank(lexical, spoken=EL)
     assert unknown.rows[0] == 2
     assert unknown.columns["lexical_weight"][0] > 0.8 > known.columns["lexical_weight"][0]
@@ -202,10 +202,10 @@ def test_words_decide_where_the_model_does_not_know_the_language() -> None:
 
 
 def test_weights_follow_the_signals() -> None:
-    lexical = TermHits(np.array([9.0, 4.0], np.float32), np.array([2, 1]))
-    alike = TermHits(np.linspace(9, 8.9, 10, dtype=np.float32), np.arange(1, 11))
-    nothing = TermHits(np.empty(0, np.float32), np.empty(0, np.int64))
-    of_address = TermHits(np.zeros(12, np.float32), np.arange(1, 13))
+    lexical = ScoredRows(np.array([9.0, 4.0], np.float32), np.array([2, 1]))
+    alike = ScoredRows(np.linspace(9, 8.9, 10, dtype=np.float32), np.arange(1, 11))
+    nothing = ScoredRows.none()
+    of_address = ScoredRows(np.zeros(12, np.float32), np.arange(1, 13))
     weight_of = {
         name: float(rank(hits).columns["lexical_weight"][0])
         for name, hits in (("usual", lexical), ("alike", alike), ("nothing", nothing), ("of_address", of_address))
@@ -233,8 +233,8 @@ def test_tokens_are_compared_with_the_best_candidates_of_both_searches() -> None
             depths.append(len(rows))
             return np.arange(len(rows), dtype=np.float32)
 
-        near = np.linspace(0.9, 0.1, depth, dtype=np.float32), np.arange(depth)
-        words = TermHits(np.linspace(0.5, 0.1, depth, dtype=np.float32), np.arange(depth, 2 * depth))
+        near = ScoredRows(np.linspace(0.9, 0.1, depth, dtype=np.float32), np.arange(depth))
+        words = ScoredRows(np.linspace(0.5, 0.1, depth, dtype=np.float32), np.arange(depth, 2 * depth))
         ranking = fuse(near, words, lambda rows: np.full(len(rows), 0.1, np.float32), maxsim, query)
         assert depths == [compared]
         assert (~np.isnan(ranking.columns["tokens"])).sum() == compared

@@ -17,6 +17,7 @@ from indexer.generation.documents import DocumentFacts
 from indexer.generation.generation import Generation, JointGeneration
 from indexer.generation.lexical.lexical_query import MAX_SYNONYM_WORDS, read_query
 from indexer.generation.lexical.vocabulary import Heading
+from indexer.generation.rows import ScoredRows
 from indexer.records import Page
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from rag import deadline
@@ -143,8 +144,7 @@ def test_another_embedder_is_refused(site: Site) -> None:
 
 def test_what_only_words_find_has_its_cosine(retriever, monkeypatch):
     [expected, *_] = ask(retriever, "dead tuples").hits
-    nothing = np.empty(0, np.float32), np.empty(0, np.int64)
-    monkeypatch.setattr(retriever.generation, "search_vectors", lambda *_: nothing)
+    monkeypatch.setattr(retriever.generation, "search_vectors", lambda *_: ScoredRows.none())
     [hit] = ask(retriever, "dead tuples").hits
     assert (hit.id, hit.scores["dense"]) == (expected.id, pytest.approx(expected.scores["dense"]))
 
