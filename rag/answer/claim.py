@@ -17,12 +17,13 @@ from rag.answer.evidence import CAPITALISING, MAX_MISSING, Evidence, Part, Term,
 from rag.answer.sentences import Sentence
 
 FACT_WEIGHT = 2 * MAX_MISSING
-_MIN_CONTRADICTION = FACT_WEIGHT + MAX_MISSING  # the weight of a fact and a rare word
+_LABEL = "label"  # the kind of a lower-case word that heads a row
 _MIN_WORDS, _MIN_STOP_WORDS, _MIN_COVERAGE = 4, 2, 0.2  # words, stop words, share of the words
 _MAX_COMPUTED = 20  # the first numbers of a claim; the time grows with their square
 _NEAR = 4  # words and facts on each side of a fact
 _CODE = re.compile(
     r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"  # addresses
+    r"|(?<![\w.])v?\d{1,3}(?:\.\d{1,3}){2,3}(?![.\w])"
     r"|(?<![\w-])[A-Z]\w*+(?:-[A-Z\d]\w*+)++"
     r"|(?<![\w/.])[~.]?/[\w.][\w./+-]*\w|(?<!\w)--?[A-Za-z][\w-]*+|(?<!\w)%\w++"  # paths, options and formats
     r"|(?<![\w.])[A-Za-z_]{2,64}+[.=][A-Za-z_]{2,64}"
@@ -87,7 +88,7 @@ class Claim:
         self._start = start
         facts = read_facts(prose, [term for term in content if term in name_terms], vocabulary.names, language)
         known = {term for _, words in facts for term in words}
-        facts += [("name" if term.key in vocabulary.labels else "", [term]) for term in content if term not in known]
+        facts += [(_LABEL if term.key in vocabulary.labels else "", [term]) for term in content if term not in known]
         items = [
             Item(words[0].start, words[-1].end, frozenset(term.key for term in words), kind) for kind, words in facts
         ]
@@ -95,6 +96,13 @@ class Claim:
             words = read_terms(" ".join(_WORD.findall(each.text)), language)
             keys = frozenset(term.key for term in words if not term.is_stop)
             items.append(Item(each.start - start, each.end - start, keys, "code"))
+        for quote in sentence.quotes:
+            offset = quote.start - start
+            items += [
+                Item(offset + term.start, offset + term.end, frozenset((term.key,)))
+                for term in read_terms(quote.text, language)
+                if not term.is_stop
+            ]
         self.items = sorted(items, key=attrgetter("start"))
 
     @cached_property
@@ -123,9 +131,15 @@ class Claim:
         is_comparable = has_words and not self._has_excerpts
         return is_comparable and len(self.keys & passage_keys) < _MIN_COVERAGE * len(self.keys)
 
-    def can_add_name(self, passage: Evidence, part: Part) -> bool:
-        """Return whether the sentence of a part has most of the claim's words and no name that the claim lacks."""
-        parts = [each for each in passage.parts if each.unit is part.unit]
+    def can_add_name(self, names: Collection[Term], passage: Evidence, at: int) -> bool:
+        """Return whether the sentence of a part has most of the claim's words, and no name that the claim lacks.
+
+        The names must not be only part of a longer name, which is then a different name.
+        """
+        parts = [each for each in passage.parts if each.unit is passage.parts[at].unit]
+        added = {name.key for name in names}
+        if any(not item.keys.isdisjoint(added) and not item.keys <= added for item in self.items):
+            return False
         keys = self.keys & frozenset(chain.from_iterable(each.keys for each in parts))
         return 2 * len(keys) >= len(self.keys) and all(
             name <= self.keys for each in parts for name in each.facts.get("name", ())
@@ -147,42 +161,56 @@ class Claim:
             if item.kind == "name" and _is_stitched(item.keys & vocabulary.keys, passages):
                 return item, passages[0], None
         for index, item in enumerate(self.items):
-            own = [(each, each.parts[at]) for each in passages for key in item.keys for at in each.places.get(key, ())]
-            near = self.items[max(0, index - _NEAR) : index] + self.items[index + 1 : index + 1 + _NEAR]
-            covers = cover_parts(near, passages, vocabulary) if item.kind and own else []
-            if not covers:
-                continue
-            (passage, place), most = covers[0]
-            best = passage.parts[place]
-            least = FACT_WEIGHT if best.unit.label else _MIN_CONTRADICTION
-            if most < least:
-                continue
-            claimed = item.keys if best.unit.label and most > FACT_WEIGHT else self.keys
-            words = frozenset(chain.from_iterable(other.keys for other in near if vocabulary.weight(other)))
-            others = words - best.keys
-            if all(others.isdisjoint(part.keys - each.heading) for each, part in own) and not any(
-                most - cover < least and each.is_bound(item.keys, item.kind, at, claimed)
-                for (each, at), cover in covers
-            ):
-                return item, passage, best
+            if rival := self._rival(index, passages, vocabulary) if item.kind not in ("", _LABEL) else None:
+                return item, *rival
         return None
 
+    def _rival(
+        self, index: int, passages: Sequence[Evidence], vocabulary: PassageWords
+    ) -> tuple[Evidence, Part] | None:
+        """Find the part that has most words around a fact of the claim, but another fact of the same kind.
 
-def cover_parts(
+        It must have all of these words that the parts with the fact have, and outweigh them by more than a rare word.
+        """
+        fact = self.items[index]
+        around = self.items[max(0, index - _NEAR) : index] + self.items[index + 1 : index + 1 + _NEAR]
+        near = [item for item in around if item.kind != fact.kind]
+        parts_with_fact = [(each, at) for each in passages for at in each.parts_with(fact.keys, fact.kind, self.keys)]
+        if not parts_with_fact:
+            return None
+        scores = score_parts(near, passages, vocabulary)
+        least = MAX_MISSING + max(scores[place] for place in parts_with_fact)
+        words = frozenset(chain.from_iterable(item.keys for item in near if vocabulary.weight(item)))
+        words &= frozenset(chain.from_iterable(each.parts[at].keys - each.heading for each, at in parts_with_fact))
+        sentences = {(each, each.parts[at].unit.number) for each, at in parts_with_fact if fact.kind == "name"}
+        rivals = [
+            (score, each, part)
+            for (each, at), score in scores.items()
+            if score > least
+            and (part := each.parts[at]).has_rival(fact.kind, self.keys)
+            and part.keys.isdisjoint(fact.keys)
+            and words <= part.keys
+            and (each, part.unit.number) not in sentences
+        ]
+        return max(rivals, key=itemgetter(0))[1:] if rivals else None
+
+
+def score_parts(
     items: Iterable[Item], passages: Sequence[Evidence], vocabulary: PassageWords
-) -> list[tuple[tuple[Evidence, int], float]]:
-    """Return the weights that the parts of passages have of some items, the highest first.
-
-    A fact in the heading of a passage counts for all of its parts, and not at all if all passages have it there.
-    """
-    covers = defaultdict[tuple[Evidence, int], float](float)
+) -> dict[tuple[Evidence, int], float]:
+    """Return the summed weight of the items in each part of the passages; half of it if they are near the part."""
+    scores = defaultdict[tuple[Evidence, int], float](float)
     for item in items:
-        titled = [each for each in passages if item.kind and not item.keys.isdisjoint(each.heading)]
-        for passage in passages if len(titled) < len(passages) else ():
+        weight = vocabulary.weight(item)
+        for passage in passages:
             places = {at for key in item.keys for at in passage.places.get(key, ())}
-            for at in range(len(passage.parts)) if passage in titled else places:
-                covers[passage, at] += vocabulary.weight(item)
-    return sorted(covers.items(), key=itemgetter(1), reverse=True)
+            numbers = {passage.parts[at].unit.number for at in places}
+            for at, part in enumerate(passage.parts):
+                if at in places or not item.keys.isdisjoint(part.unit.context):
+                    scores[passage, at] += weight
+                elif part.unit.number in numbers:
+                    scores[passage, at] += weight / 2
+    return scores
 
 
 def _is_stitched(keys: frozenset[str], passages: Sequence[Evidence]) -> bool:

@@ -171,7 +171,9 @@ def is_derived(value: float, units: Mapping[float, Collection[int]], claimed: Se
     digits = len(f"{value:.9g}".replace(".", "").strip("0"))
     factors = claimed - {value, 1.0}
     for first in (units.keys() | claimed) - {value}:
-        if value * first and max(value / first, first / value) in _RATIOS:
+        if value * first and min(value, first) != 1 and max(value / first, first / value) in _RATIOS:
+            return True
+        if digits > 1 and first not in claimed and _rounded(first, digits) == value:
             return True
         for second in units.keys() & {value - first, first - value, value + first} - {first}:
             if value not in _YEARS and ({first, second} & claimed or {*units.get(first, ())} & {*units[second]}):
@@ -312,6 +314,7 @@ class Evidence:
     @cached_property
     def units(self) -> Sequence[Unit]:
         """The sentences, rows and list items of the text."""
+        topic = frozenset[str]()
         units, header, lead, last, at = list[Unit](), frozenset[str](), list[Term](), "", 0
         for span, kind in self._lines():
             first, at = at, bisect_left(self._terms, span[1], at, key=_start_of)
@@ -320,6 +323,9 @@ class Evidence:
                 continue
             if kind == "sentence":
                 lead = content
+                head, gap, _ = self.text[slice(*span)].strip().partition("\n\n")
+                if gap and len(head) <= _MAX_LINE and not head.endswith(_STOPS):
+                    topic = self._keys_of([term for term in content if term.start < span[0] + len(head) + 2])
             elif last != kind:
                 has_data = kind == "item" or any(_is_numeric(term) or "_" in term.key for term in content)
                 header = self._keys_of(lead if has_data else content)
@@ -327,7 +333,9 @@ class Evidence:
             if kind == "row":
                 label_end = span[0] + len(_CELL_END.split(self.text[slice(*span)], maxsplit=1)[0]) + 1
                 label = frozenset(term.key for term in content if term.start < label_end)
-            context = self.heading if kind == "sentence" else self.heading | header
+            if units and kind == "sentence" and self.text[slice(*units[-1].span)].rstrip().endswith(":"):
+                topic |= self._keys_of(units[-1].content)
+            context = (self.heading if kind == "sentence" else self.heading | header) | topic
             units.append(Unit(len(units), span, content, context, label))
             last = kind
         return units
@@ -335,7 +343,7 @@ class Evidence:
     def _keys_of(self, terms: Sequence[Term]) -> frozenset[str]:
         """Return the keys of some terms, of the words within names, and of "31" in "31 million"."""
         analysed = TERMS[rules_for(self.hit.language)]
-        pairs = ((term, (term.key, term.text.partition(" ")[0])) for term in terms)
+        pairs = ((term, (term.key, term.text.partition(" ")[0], *_NUMERAL.findall(term.key)[:1])) for term in terms)
         return frozenset(
             chain.from_iterable(each if _is_numeric(term) else analysed[term.text] for term, each in pairs)
         )
@@ -374,20 +382,15 @@ class Evidence:
                 places.setdefault(key, []).append(at)
         return places
 
-    def is_bound(self, keys: Collection[str], kind: str, at: int, claimed: Collection[str]) -> bool:
-        """Return whether a fact is in a part, or closer to the part than any other fact of its kind."""
-        part = self.parts[at]
-        if not part.keys.isdisjoint(keys):
-            return True
-        if part.has_rival(kind, claimed):
-            return False
-        units = [self.parts[place].unit for key in keys for place in self.places.get(key, ())]
-        distance = min((abs(unit.number - part.unit.number) for unit in units), default=0)
-        return kind == "number" or not any(
-            other.has_rival(kind, claimed)
-            for other in self.parts
-            if abs(other.unit.number - part.unit.number) < distance
-        )
+    def parts_with(self, keys: Collection[str], kind: str, claimed: Collection[str]) -> list[int]:
+        """Return the indexes of the parts with a fact; for a name, also those of the next sentence without a name."""
+        exact = [at for key in keys for at in self.places.get(key, ())]
+        if kind != "name":
+            return exact
+        after = {self.parts[at].unit.number + 1 for at in exact}
+        following = [at for at, part in enumerate(self.parts) if part.unit.number in after]
+        taken = {self.parts[at].unit.number for at in following if self.parts[at].has_rival("name", claimed)}
+        return exact + [at for at in following if self.parts[at].unit.number not in taken]
 
     @cached_property
     def quantities(self) -> Sequence[tuple[float, Unit]]:
@@ -420,7 +423,9 @@ class Evidence:
     @cached_property
     def _initials(self) -> str:
         """The initials of the words, in capitals."""
-        return "".join(term.text[0].upper() for term in self._terms if term.text not in _WITHIN_NAMES)
+        return "".join(
+            term.text[0] if term.text[0].isupper() else " " for term in self._terms if term.text not in _WITHIN_NAMES
+        )
 
     @cached_property
     def _digits(self) -> str:

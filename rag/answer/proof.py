@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from rag.answer.claim import FACT_WEIGHT, Claim, PassageWords, cover_parts
+from rag.answer.claim import FACT_WEIGHT, Claim, PassageWords, score_parts
 from rag.answer.evidence import MAX_MISSING, Evidence, Match, Term, join, read_terms, tokens_of
 from rag.answer.sentences import Excerpt, Sentence, SentenceSplitter
 from rag.errors import RagError
@@ -128,9 +128,10 @@ class Prover:
             if is_better and not claim.keys.isdisjoint(other.places) and all(has(other, fact) for fact in facts):
                 reason = f"Not in {names}, but {other.name} has its words."
                 return _proof("elsewhere", reason, Match(other, None), spans)
-        best = next(((each, each.parts[at]) for (each, at), _ in cover_parts(claim.items, passages, vocabulary)), None)
+        scores = score_parts(claim.items, passages, vocabulary)
+        best = max(scores, key=scores.__getitem__, default=None)
         are_names = all(fact.key.isalpha() for fact in unmatched)
-        if unmatched and not (are_names and best and claim.can_add_name(*best)):
+        if unmatched and not (are_names and best and claim.can_add_name(unmatched, *best)):
             return _proof("not there", f"Not in {names}: {_listed(unmatched)}.", None, spans)
         if cited and not facts and claim.is_foreign(frozenset[str]().union(*(each.keys for each in passages))):
             return _proof("not there", f"Hardly a word is in {names}.")

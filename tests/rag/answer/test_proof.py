@@ -108,6 +108,9 @@ MANUAL = (
     "Plan | Data | Price\nSpark | 5 GB | 9.90\nBlaze | 50 GB | 34.90\ntea | 1 GB | 2\nnights | 7 GB | 3",
     "Heron opens port 8640. See Art. 6 of the contract. It was tested with v5.15 of Linux, and by Greta Holm.",
     "Exit code 0 means success, 2 a conflict of versions, 5 a failed download. Use --frozen to keep the lock file.",
+    "max_open_files (integer)\n\nLimits the cache. The default is 400.\n\n"
+    "min_free_bytes (integer)\n\nLimits the disk. The default is 200.",
+    "Every Bear must have the right to roam in pages. Some Wolves sleep all day.",
 )
 
 
@@ -116,7 +119,7 @@ MANUAL = (
     [
         ("Spark has 5 GB for 9.90 [1].", FOUND, 1),
         ("Spark costs 34.90 [1].", ALTERED, 1),
-        ("Nights of tea have 7 GB [1].", ALTERED, 1),
+        ("A plan of tea has 7 GB [1].", ALTERED, 1),
         ("There are two plans: Spark and Blaze [1].", FOUND, 1),
         ("Blaze opens port 8640 [1][2].", ALTERED, 2),
         ("Blaze is 34.90 in price [3].", ELSEWHERE, 1),
@@ -128,6 +131,10 @@ MANUAL = (
         ("Use --locked for the lock file [3].", NOT_THERE, None),
         ("Blaze is 25 more than Spark at 9.90 and 34.90 [1].", FOUND, 1),
         ("Code 5 means success [3].", ALTERED, 3),
+        ("The min_free_bytes setting defaults to 400 [4].", ALTERED, 4),
+        ("The max_open_files setting defaults to 400 [4].", FOUND, 4),
+        ("Greta Kaas tested it with Linux [2].", NOT_THERE, None),
+        ('Wolves need the right "to roam in pages" [5].', ALTERED, 5),
     ],
 )
 def test_the_facts_of_a_sentence_stand_in_one_place(sentence: str, verdict: str, number: int | None) -> None:
