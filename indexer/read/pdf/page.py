@@ -337,32 +337,36 @@ def _quarter_turns(a: float, b: float, c: float, d: float) -> int | None:
     return None
 
 
-def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> Frames:
+def _origins(
+    text_page: Any, text: str, pattern: re.Pattern[str], edges: Sequence[float]
+) -> Iterator[tuple[re.Match[str], int | None, Point, float]]:
+    """Yield `(match, quarter turns, origin, font size)` for each match in a text that begins on the visible page."""
     west, south, east, north = edges
-    x, y, x0, x1, bottom, top = (ctypes.c_double() for _ in range(6))
-    at, box = (ctypes.byref(x), ctypes.byref(y)), [ctypes.byref(side) for side in (x0, x1, bottom, top)]
-    matrix = pdfium.FS_MATRIX()
+    x, y, matrix = ctypes.c_double(), ctypes.c_double(), pdfium.FS_MATRIX()
+    at = ctypes.byref(x), ctypes.byref(y)
+    for match in pattern.finditer(text):
+        place = match.start()
+        pdfium.FPDFText_GetCharOrigin(text_page, place, *at)
+        if west <= x.value <= east and south <= y.value <= north:
+            pdfium.FPDFText_GetMatrix(text_page, place, matrix)
+            size = abs(pdfium.FPDFText_GetFontSize(text_page, place)) * math.hypot(matrix.c, matrix.d)
+            yield match, _quarter_turns(matrix.a, matrix.b, matrix.c, matrix.d), (x.value, y.value), size
+
+
+def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> Frames:
+    x0, x1, bottom, top = sides = [ctypes.c_double() for _ in range(4)]
+    box = [ctypes.byref(side) for side in sides]
     words: defaultdict[int | None, list[Word]] = defaultdict(list)
     spans: defaultdict[int | None, list[Span]] = defaultdict(list)
-    last_matrix = None
-    for match in _WORD.finditer(text):
-        first, last = match.start(), match.end() - 1
-        pdfium.FPDFText_GetCharOrigin(text_page, first, *at)
-        if not (west <= x.value <= east and south <= y.value <= north):
-            continue
-        pdfium.FPDFText_GetMatrix(text_page, first, matrix)
-        word_matrix = matrix.a, matrix.b, matrix.c, matrix.d
-        if word_matrix != last_matrix:
-            last_matrix, direction, scale = word_matrix, _quarter_turns(*word_matrix), math.hypot(matrix.c, matrix.d)
-            a, b, c, d = _ROTATIONS[direction or 0]
-        size = abs(pdfium.FPDFText_GetFontSize(text_page, first)) * scale
-        start, base = a * x.value + b * y.value, c * x.value + d * y.value
-        pdfium.FPDFText_GetCharBox(text_page, last, *box)
+    for match, direction, (x, y), size in _origins(text_page, text, _WORD, edges):
+        a, b, c, d = _ROTATIONS[direction or 0]
+        start, base = a * x + b * y, c * x + d * y
+        pdfium.FPDFText_GetCharBox(text_page, match.end() - 1, *box)
         end = max(a * x0.value + b * bottom.value, a * x1.value + b * top.value)
         lows = c * x0.value + d * bottom.value, c * x1.value + d * top.value
         is_askew = end < start or min(lows) > base + 2 * size or max(lows) < base - 2 * size
         turn = None if is_askew else direction
-        words[turn].append(Word(_normalise_word(match[0]), start, end, base, size, *style(first)))
+        words[turn].append(Word(_normalise_word(match[0]), start, end, base, size, *style(match.start())))
         spans[turn].append(match.span())
     return {
         turn: (False, _join_words(text_page, line_words, spans[turn], *_ROTATIONS[turn or 0][:2]))
@@ -416,21 +420,14 @@ def _gap_between(text_page: Any, place: int, after: int, a: float, b: float) -> 
 
 
 def _read_glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | None, list[Glyph]]:
-    west, south, east, north = edges
-    x, y = ctypes.c_double(), ctypes.c_double()
-    matrix, box = pdfium.FS_MATRIX(), pdfium.FS_RECTF()
+    box = pdfium.FS_RECTF()
     sides = west_side, east_side, south_side, north_side = [ctypes.c_double() for _ in range(4)]
     glyphs: defaultdict[int | None, list[Glyph]] = defaultdict(list)
-    last: tuple[float, float] | None = None
-    for match in _LETTER.finditer(text):
-        place = match.start()
-        pdfium.FPDFText_GetCharOrigin(text_page, place, x, y)
-        if not (west <= x.value <= east and south <= y.value <= north):
-            continue
-        pdfium.FPDFText_GetMatrix(text_page, place, matrix)
-        turn = _quarter_turns(matrix.a, matrix.b, matrix.c, matrix.d)
+    last: Point | None = None
+    for match, turn, origin, size in _origins(text_page, text, _LETTER, edges):
+        place, (x, y) = match.start(), origin
         a, b, c, d = _ROTATIONS[turn or 0]
-        start, base = a * x.value + b * y.value, c * x.value + d * y.value
+        start, base = a * x + b * y, c * x + d * y
         if MARK.match(match[0]):  # a combining mark has no width
             pdfium.FPDFText_GetCharBox(text_page, place, *sides)
             across, along = west_side.value + east_side.value, south_side.value + north_side.value
@@ -438,13 +435,12 @@ def _read_glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int 
         else:
             pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
             x0, x1 = sorted((a * box.left + b * box.bottom, a * box.right + b * box.top))
-        if last == (x.value, y.value) and glyphs[turn]:  # a ligature, or a letter printed twice
+        if last == origin and glyphs[turn]:  # a ligature, or a letter printed twice
             one = glyphs[turn][-1]
             if one.text != match[0]:
                 glyphs[turn][-1] = one._replace(text=one.text + match[0], x1=max(one.x1, x1))
             continue
-        last = x.value, y.value
-        size = abs(pdfium.FPDFText_GetFontSize(text_page, place)) * math.hypot(matrix.c, matrix.d)
+        last = origin
         glyphs[turn].append(Glyph(match[0], min(start, x0), x1, base, size, place))
     return glyphs
 
