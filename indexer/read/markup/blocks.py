@@ -150,6 +150,8 @@ def read_fence(
     info = info or token.info.strip()
     directive = _DIRECTIVE.match(info)
     language = re.split(r"[\s{:,\[]", info.lstrip("{. "))[0].rstrip("}")
+    lines = token.content.split("\n")
+    first = _count_option_lines(lines) if directive else 0
     if directive and directive[1].lower() not in CODE:
         name, argument = directive[1].lower(), directive[2]
         if name in HIDDEN:
@@ -158,38 +160,33 @@ def read_fence(
             state.push("html_block", "", 0).content = to_html(token.content)
         else:
             _push_text(state, "" if _FILE.fullmatch(argument) else argument)
-            lines = token.content.split("\n")[:-1]
-            first = len(lines) - len(_without_options(lines))
             _push_fields(state, argument, lines[:first])
-            _tokenize_lines(state, start + 1 + first, start + 1 + len(lines))
+            _tokenize_lines(state, start + 1 + first, start + len(lines) + bool(lines[-1]))
         state.line = after
         return True
     if directive:
         language = directive[2] if directive[2].isalnum() else ""
-        lines = token.content.split("\n")
-        body_lines = _without_options(lines)
-        token.content = "\n".join(body_lines)
-        _push_fields(state, "", lines[: len(lines) - len(body_lines)])
-    lines = token.content.split("\n")
+        _push_fields(state, "", lines[:first])
+    content = "\n".join(lines[first:])
     if language == "=html":
-        state.push("html_block", "", 0).content = token.content
-    elif language not in _SHOWS_TEMPLATES and token.content.strip() and all(map(_INCLUDE.fullmatch, lines)):
+        state.push("html_block", "", 0).content = content
+    elif language not in _SHOWS_TEMPLATES and content.strip() and all(map(_INCLUDE.fullmatch, lines[first:])):
         reader_notes.add("a file that Markdown includes was left out")
     else:
         label = _BRACKETED.match(info)
         _push_text(state, shown_words(f" {info}") or (label[1] if label else ""), is_literal=True)
-        code = "\n".join(dropwhile(_CELL_OPTION.match, lines))
+        code = "\n".join(dropwhile(_CELL_OPTION.match, lines[first:]))
         _push_code(state, _HIGHLIGHTER_NOTE.sub("", code), language)
     return True
 
 
-def _without_options(lines: Sequence[str]) -> Sequence[str]:
+def _count_option_lines(lines: Sequence[str]) -> int:
     first = 0
-    if lines and lines[0].strip() == "---":
+    if lines[0].strip() == "---":
         first = next((place for place, line in enumerate(lines[1:50], 2) if line.strip() == "---"), 0)
     while first < len(lines) and OPTION.match(lines[first].lstrip()):
         first += 1
-    return lines[first:]
+    return first
 
 
 def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:

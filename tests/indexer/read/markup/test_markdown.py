@@ -28,6 +28,7 @@ BOXES = [
 ]  # fmt: skip
 DIRECTIVES = [
     ("```{note}\nDo *not* go.\n```", ["Do not go."], ["{note}", "*"]),
+    ("```{note} T\nThe last line.", ["T", "The last line."], ["{note}"]),
     ("```{figure} img/a.png\n---\nwidth: 3\n---\nThe **caption**.\n```", ["The caption."], ["img/", "width", "*"]),
     ("Text.\n\n```{toctree}\n:maxdepth: 2\n\nintro\nusage\n```", ["Text."], ["intro", "toctree", "maxdepth"]),
     ("```{eval-rst}\n.. note:: In *rst*.\n```", ["In rst."], ["..", "*"]),
