@@ -206,16 +206,21 @@ class PageReader:
         """Read a response and return the visit. If the page refreshes to another page, return the target's address."""
         noindex, nofollow = indexing_rules(x_robots_directives(response.headers))
         page = response.as_page(self._context.source, requested)
-        selection = ONLY_LINKS if noindex else self._renderer.parts_of(page, self._context.parts_of(page))
+        selection = ONLY_LINKS if noindex else self._renderer.parts_of(page)
         links = read_links(page, self._readers.borrowed, selection, former_site=self.moved_from)
         target = links.refresh or refresh_target(page.url, response.headers)
         if target is not None and target not in hops and len(hops) < MAX_REDIRECTS:
-            if (refusal := self._refresh_refusal(target)) is None:
+            try:
+                self._check_redirect(target, is_refresh=True)
+            except Moved:
+                raise
+            except NotWanted as error:
+                links = replace(links, noindex=True, followed_kind=str(error))
+            else:
                 hops.append(page.url)
                 return target
-            links = replace(links, noindex=True, followed_kind=refusal)
         if not (noindex or links.noindex):
-            page, links = self._renderer.render_if_needed(page, links, self._context.parts_of)
+            page, links = self._renderer.render_if_needed(page, links)
         self._logins.check_page(response.url, links)
         if links.asks_password and not self.has_read_start and self.moved_from:
             raise NotWanted(f"redirect to another site ({self.site}), which asks for a password")
@@ -259,9 +264,8 @@ class PageReader:
     def _read_soft_404(self, url: str) -> frozenset[int]:
         response = self._fetcher.get(url, PageRequest(self._check_redirect))
         page = response.as_page(self._context.source, url)
-        requested = self._renderer.parts_of(page, self._context.parts_of(page))
-        links = read_links(page, self._readers.borrowed, requested)
-        page, links = self._renderer.render_if_needed(page, links, self._context.parts_of)
+        links = read_links(page, self._readers.borrowed, self._renderer.parts_of(page))
+        page, links = self._renderer.render_if_needed(page, links)
         return shingles_without_address(replace(page, reading=links.reading))
 
     def _check_redirect(self, url: str, *, is_refresh: bool = False) -> None:
@@ -283,12 +287,3 @@ class PageReader:
             raise RedirectRefused("redirect to a page that robots.txt disallows")
         if self.has_read_start and (refusal := self.refusal(url)):
             raise RedirectRefused(f"redirect to a page that is {refusal}")
-
-    def _refresh_refusal(self, url: str) -> str | None:
-        try:
-            self._check_redirect(url, is_refresh=True)
-        except Moved:
-            raise
-        except NotWanted as error:
-            return str(error)
-        return None

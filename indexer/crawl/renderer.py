@@ -6,7 +6,7 @@ robots.txt and the limits permit. It sends credentials only to the site itself.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -42,7 +42,7 @@ class Renderer:
     def __init__(self, context: SourceContext, browser: Browser) -> None:
         """Prepare to render pages. Raises RendererMissing if rendering is not off and no browser is installed."""
         limits, live = context.limits, context.earlier.manifest
-        self._limits, self._mode = limits, limits.render
+        self._limits, self._mode, self._parts_of = limits, limits.render, context.parts_of
         self._browser, self._stop, self._lock = browser, threading.Event(), threading.Lock()
         self._site = ""  # scheme://host:port; empty if rendering is off
         self._robots: dict[str, Robots | FetchError] = {}
@@ -78,17 +78,17 @@ class Renderer:
         """Return a Skip for each refused request of a script."""
         return [*self._refused.values()]
 
-    def parts_of(self, page: Page, requested: PageParts) -> PageParts:
+    def parts_of(self, page: Page) -> PageParts:
         """Return the parts of a page to read before rendering. In mode `on`, only links are read before rendering."""
         if not self._site or page.content_type not in MARKUP:
-            return requested
-        return PageParts() if self._mode == "on" else replace(requested, needs_rendering=_has_script(page))
+            return self._parts_of(page)
+        return PageParts() if self._mode == "on" else replace(self._parts_of(page), needs_rendering=_has_script(page))
 
-    def render_if_needed(self, page: Page, links: Links, parts_of: Callable[[Page], PageParts]) -> tuple[Page, Links]:
+    def render_if_needed(self, page: Page, links: Links) -> tuple[Page, Links]:
         """Render a page if necessary, and return the page and its links.
 
         A rendered page has no ETag and Last-Modified, because it depends on other resources. So the next build renders
-        it again. `parts_of` returns the parts to read from the rendered page.
+        it again.
 
         Raises:
             PageUnavailable: the browser failed, or the page has no text because a resource was unavailable.
@@ -112,7 +112,7 @@ class Renderer:
         rendered = replace(rendered, etag=None, last_modified=None)
         timeout = f"they took longer than {limits.render_timeout:g} s" if document.timed_out else ""
         reason = budget.unavailable or timeout
-        requested = replace(parts_of(rendered), needs_rendering=bool(reason) and _has_script(rendered))
+        requested = replace(self._parts_of(rendered), needs_rendering=bool(reason) and _has_script(rendered))
         rendered_links = read_links(rendered, self._lend, requested)
         if rendered_links.needs_rendering:
             raise PageUnavailable(f"its scripts have not rendered it: {reason}")
