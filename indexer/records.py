@@ -143,7 +143,11 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageRecord:
-    """Data about a page that an index stores for the next build."""
+    """Data about a page that an index stores for the next build.
+
+    Among the items of a source, it stands for a page that was not read again, because the page is unchanged or reading
+    it failed. `failure` is then the reason, and it is not stored.
+    """
 
     url: str
     source: str
@@ -154,29 +158,7 @@ class PageRecord:
     links: tuple[str, ...]
     noindex: bool
     outcome: Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class CarriedPage:
-    """A page of the previous build that was not read again, because it is unchanged or reading it failed."""
-
-    record: PageRecord
     failure: str | None = None
-
-    @property
-    def url(self) -> str:
-        """Return the address after redirects."""
-        return self.record.url
-
-    @property
-    def links(self) -> tuple[str, ...]:
-        """Return the addresses that the page linked to."""
-        return self.record.links
-
-    @property
-    def content_hash(self) -> str:
-        """Return the hash of the page in the previous build."""
-        return self.record.content_hash
 
 
 @dataclass(frozen=True)
@@ -196,7 +178,7 @@ class Failure(_SkippedOrFailed):
     """A page or file that could not be read."""
 
 
-Item = Page | CarriedPage | Skip | Failure
+Item = Page | PageRecord | Skip | Failure
 """The items of a source."""
 
 

@@ -21,7 +21,7 @@ from indexer.errors import FetchError, NotWanted, SourceError
 from indexer.network.credentials import Session
 from indexer.network.urls import normalise
 from indexer.read.formats import CONTENT_TYPES
-from indexer.records import CarriedPage, Failure, Item, Page, Skip
+from indexer.records import Failure, Item, Page, PageRecord, Skip
 from indexer.source_context import SourceContext
 
 _MIN_ADDRESS_LIMIT, _ADDRESSES_PER_PAGE = 100_000, 4
@@ -127,7 +127,7 @@ class _CanonicalReader:
         """Read a page. If its canonical address has a page with the same text, return that page instead."""
         visit = self._reader.read(url, types)
         page, canonical = visit.page, visit.canonical
-        if canonical is None or isinstance(page, CarriedPage):
+        if canonical is None or isinstance(page, PageRecord):
             return _Result((visit,))
         if not self._reader.robots.allows(canonical) or self._reader.refusal(canonical) is not None:
             return _Result((visit,))
@@ -146,7 +146,7 @@ class _CanonicalReader:
             return _Result((visit,))
         if not (is_within(visit.text, target.text) if target.text else self._texts.has_text(canonical, visit.text)):
             return _Result((mistaken, target))
-        return _Result((target.requested_as(url),), page)
+        return _Result((replace(target, page=replace(target.page, requested=url)),), page)
 
     def forget(self, url: str) -> None:
         """Remove the cached result of reading an address."""
@@ -310,7 +310,7 @@ class _Crawl:
             return "repeats the text of other pages"
         return _VIEW if self._texts.is_view(page, visit.text, due.referrer) else ""
 
-    def _follow(self, page: Page | CarriedPage, due: _Due) -> list[Skip]:
+    def _follow(self, page: Page | PageRecord, due: _Due) -> list[Skip]:
         """Enqueue the links of a page, and return a Skip for each refused link. Links of copies are not enqueued."""
         if page.content_hash in self._followed_hashes:
             return []  # otherwise the crawl would not end if the site serves this page at all addresses
@@ -325,4 +325,4 @@ class _Crawl:
             record = self._earlier.page_behind(url)
             if record is None or not self._reader.robots.allows(record.url):
                 raise
-            return _Result((Visit(CarriedPage(replace(record, source=self._context.source), failure=str(error))),))
+            return _Result((Visit(replace(record, source=self._context.source, failure=str(error))),))

@@ -28,7 +28,7 @@ from indexer.network.credentials import Session
 from indexer.network.urls import normalise, origin
 from indexer.read.formats import CONTENT_TYPES
 from indexer.read.reader_process import ReaderPool
-from indexer.records import CarriedPage, Page, PageRecord
+from indexer.records import Page, PageRecord
 from indexer.source_context import SourceContext
 
 _REFUSED = (401, 403)
@@ -53,16 +53,9 @@ class Moved(RedirectRefused):
 class Visit:
     """A page that was read, its canonical address (None if it is the same), and the shingles of its text."""
 
-    page: Page | CarriedPage
+    page: Page | PageRecord
     canonical: str | None = None
     text: frozenset[int] = frozenset()
-
-    def requested_as(self, url: str) -> "Visit":
-        """Return a copy of the visit with `url` as the requested address of the page."""
-        page = self.page
-        if isinstance(page, CarriedPage):
-            return replace(self, page=CarriedPage(replace(page.record, requested=url)))
-        return replace(self, page=replace(page, requested=url))
 
 
 class LoginCheck:
@@ -197,7 +190,7 @@ class PageReader:
         if response.is_unchanged:
             if session:
                 session.add_witness(response.url)
-            return Visit(CarriedPage(replace(record, source=source, requested=requested, noindex=noindex)))
+            return Visit(replace(record, source=source, requested=requested, noindex=noindex))
         page = response.as_page(source, requested)
         is_same = record.content_hash == page.content_hash and session is None
         return Visit(replace(page, links=record.links, noindex=noindex)) if is_same else None

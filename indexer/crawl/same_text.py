@@ -17,7 +17,7 @@ from zlib import crc32
 
 from indexer.generation.previous import PreviousGeneration
 from indexer.read.formats import HTML, effective_type, reader_of
-from indexer.records import CarriedPage, Extraction, Page
+from indexer.records import Extraction, Page, PageRecord
 
 _WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|[^\W_\u3040-\u9fff\uac00-\ud7a3]+")  # each CJK character is a word
 _WITH_DIGIT = re.compile(r"\b[^\W\d]*+\d\w*+")
@@ -106,7 +106,7 @@ class SiteTexts:
         self._url_by_name: dict[str, str] = {}
         self._pattern_votes: dict[str, int] = {}
 
-    def add(self, page: Page | CarriedPage, text: Collection[int]) -> None:
+    def add(self, page: Page | PageRecord, text: Collection[int]) -> None:
         """Add an indexed page. `text` contains the shingles of its text."""
         url = page.url
         if text:

@@ -28,7 +28,7 @@ from indexer.read.access_list import LISTED, NOBODY
 from indexer.read.document_reader import Unwanted, read_document
 from indexer.read.ocr import NO_OCR, Ocr, find_engine
 from indexer.read.reader_process import ReaderPool, busy_seconds, most_at_once
-from indexer.records import CarriedPage, Document, Failure, Item, Outcome, Page, PageRecord, PageState, Skip
+from indexer.records import Document, Failure, Item, Outcome, Page, PageRecord, PageState, Skip
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.reading import Reading, Templates, read_sources
 
@@ -211,12 +211,12 @@ class _Build:
                     report.skip(item)
                     self._closed_urls |= {item.url} if item.reason == LISTED else set()
                     continue
-                if isinstance(item, Page | CarriedPage):
-                    self._check_before(item.source if isinstance(item, Page) else item.record.source)
+                if isinstance(item, Page | PageRecord):
+                    self._check_before(item.source)
                 if isinstance(item, Page):
                     report.fetched += 1
                     self._add_page(item, result)
-                elif isinstance(item, CarriedPage):
+                elif isinstance(item, PageRecord):
                     self._add_carried(item)
                 else:
                     report.fail(item)
@@ -242,7 +242,7 @@ class _Build:
         for record in self._earlier.pages() if copied_sources else ():
             if record.source in copied_sources and record.url not in pushed:
                 copied_urls.add(record.url)
-                yield CarriedPage(record), None
+                yield record, None
         reading = Reading(
             limits=plan.config.crawl,
             report_due=plan.progress.raise_total,
@@ -324,11 +324,10 @@ class _Build:
             self._report.changed.add(page.url)
         return outcome
 
-    def _add_carried(self, page: CarriedPage) -> None:
+    def _add_carried(self, record: PageRecord) -> None:
         """Copy a page of the previous build that is unchanged or could not be read."""
-        record = page.record
-        if page.failure is not None:
-            self._report.fail(Failure(record.url, page.failure), is_kept=True)
+        if record.failure is not None:
+            self._report.fail(Failure(record.url, record.failure), is_kept=True)
         if record.noindex:
             is_new = record.outcome.is_indexed  # the page has been indexed, and is noindex now
             outcome = self._skip(record.url, "noindex" if is_new else record.outcome.reasons[0])
@@ -338,12 +337,12 @@ class _Build:
             notes = record.outcome.reasons
             outcome = self._index(replace(document, source=record.source, sections=sections_of(chunks), notes=notes))
         else:
-            outcome = self._copy_previous(record, is_kept=page.failure is not None)
+            outcome = self._copy_previous(record)
         if not self._earlier.is_trusted:  # make the next build read the page again
             record = replace(record, etag=None, last_modified=None, content_hash=record.url)
         self._draft.remember(replace(record, outcome=outcome))
 
-    def _copy_previous(self, record: PageRecord, *, is_kept: bool = False) -> Outcome:
+    def _copy_previous(self, record: PageRecord) -> Outcome:
         """Copy the outcome and the document of a page from the previous build, and return the outcome."""
         state, reasons = record.outcome
         if state == PageState.FAILED:
@@ -352,7 +351,7 @@ class _Build:
             self._skip(record.url, *reasons)
         else:
             self._report.note(record.url, reasons)
-            self._report.unchanged += not is_kept
+            self._report.unchanged += record.failure is None
             number, source = self._mark_remaining(record.url)
             if source != record.source:
                 self._draft.mark_changed()

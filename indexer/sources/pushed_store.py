@@ -24,7 +24,6 @@ from indexer.publish.publish import sync
 from indexer.records import Page, SenderFacts
 
 SOURCE = "pushed://documents"
-QUEUED, REMOVED, SUPERSEDED = "queued", "removed", "superseded"
 MAX_SETTLED_CHANGES = 10_000
 _PUT, _DELETE = "put", "delete"
 _DATABASE, _LOCK = "documents.sqlite", "making.lock"
@@ -163,8 +162,7 @@ class PushedStore:
                 newer = "SELECT url FROM changes WHERE id > ?"
                 database.execute(f"DELETE FROM documents WHERE url NOT IN ({newer})", (last,))  # noqa: S608 - no input
                 database.execute(f"UPDATE totals SET (documents, bytes) = ({_SUMS})")  # noqa: S608 - no input
-                done = (REMOVED, last)
-                database.execute("UPDATE changes SET state = ? WHERE state = 'queued' AND id <= ?", done)
+                database.execute("UPDATE changes SET state = 'removed' WHERE state = 'queued' AND id <= ?", (last,))
 
     def record_indexed(self, last: int) -> None:
         """Record that the live generation contains all changes up to number `last`. Raises IndexMissing."""
@@ -173,14 +171,13 @@ class PushedStore:
         path = self._index_dir / GENERATIONS / generation / DOCUMENTS
         with closing(open_read_only(path)) as pages, self._transaction() as database:
             for change in [Change(*row) for row in database.execute(latest, (last,))]:
-                state, reasons = REMOVED, "[]"
+                state, reasons = "removed", "[]"
                 if change.action == _PUT:
                     row = pages.execute("SELECT outcome, reasons FROM pages WHERE url = ?", (change.url,)).fetchone()
                     state, reasons = row or ("skipped", '["not read"]')
                 values = (state, "; ".join(json.loads(reasons)) or None, generation, change.id)
                 database.execute("UPDATE changes SET state = ?, reason = ?, generation = ? WHERE id = ?", values)
-            rest = (SUPERSEDED, last)
-            database.execute("UPDATE changes SET state = ? WHERE state = 'queued' AND id <= ?", rest)
+            database.execute("UPDATE changes SET state = 'superseded' WHERE state = 'queued' AND id <= ?", (last,))
             database.execute("UPDATE totals SET trouble = NULL")
             old = "DELETE FROM changes WHERE state != 'queued' AND id <= (SELECT max(id) FROM changes) - ?"
             database.execute(old, (MAX_SETTLED_CHANGES,))
@@ -195,9 +192,9 @@ class PushedStore:
             growth = (int(body is not None) - documents, len(body or b"") - size)
             database.execute("UPDATE totals SET documents = documents + ?, bytes = bytes + ?", growth)
             database.execute("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)", (url, *facts))
-            insert = "INSERT INTO changes (url, action, at, state) VALUES (?, ?, ?, ?)"
-            number = database.execute(insert, (url, action, at, QUEUED)).lastrowid
-        return Change(int(number or 0), url, action, at, QUEUED, None, None)
+            insert = "INSERT INTO changes (url, action, at, state) VALUES (?, ?, ?, 'queued')"
+            number = database.execute(insert, (url, action, at)).lastrowid
+        return Change(int(number or 0), url, action, at, "queued", None, None)
 
     def _page(self, url: str, column: str, condition: str) -> Page | None:
         columns = f"content_type, charset, stated, pushed_at, content_hash, {column}"

@@ -27,7 +27,7 @@ from indexer.read.document_reader import PageParts, read_page_parts
 from indexer.read.formats import HTML, OCR_OFF, effective_type, reader_of
 from indexer.read.html.site_template import MAX_BLOCKS, Template, read_template
 from indexer.read.reader_process import ReaderPool, most_at_once
-from indexer.records import CarriedPage, Item, Page, PageBlocks, PageReading, Skip
+from indexer.records import Item, Page, PageBlocks, PageReading, PageRecord, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.bucket import Bucket
 from indexer.sources.folder import read_path
@@ -52,7 +52,7 @@ class _Sample:
     """The first items of a source. The template of the source is learnt from these items."""
 
     items: list[Item] = field(default_factory=list)
-    pages_by_hash: dict[str, Page | CarriedPage] = field(default_factory=dict)
+    pages_by_hash: dict[str, Page | PageRecord] = field(default_factory=dict)
     bytes: int = 0
 
 
@@ -83,12 +83,12 @@ class Templates:
         """Learn the template of a source from its first items. Yield all items, with the template attached to pages."""
         sample = _Sample()
         for item in items:
-            is_page = is_html(item) or isinstance(item, CarriedPage)
+            is_page = is_html(item) or isinstance(item, PageRecord)
             if source in self._studied or not (sample.items or is_page):
                 yield self._with_template(source, item)
                 continue
             sample.items.append(item)
-            if is_page and isinstance(item, Page | CarriedPage) and item.content_hash not in sample.pages_by_hash:
+            if is_page and isinstance(item, Page | PageRecord) and item.content_hash not in sample.pages_by_hash:
                 sample.pages_by_hash[item.content_hash] = item
                 sample.bytes += len(item.body) if isinstance(item, Page) else 0
             if (
@@ -264,7 +264,7 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
             continue
         record = earlier.reusable_page(url)
         if record is not None and record.content_hash == content_hash:
-            yield from (CarriedPage(replace(each, source=SOURCE)) for each in (record, *earlier.pages(f"{url}!/")))
+            yield from (replace(each, source=SOURCE) for each in (record, *earlier.pages(f"{url}!/")))
             continue
         page = documents.page(url)
         if page is None:
@@ -276,7 +276,7 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
     if earlier.manifest is not None and SOURCE in earlier.manifest.sources:
         for record in earlier.pages():
             if record.source == SOURCE and record.url.partition("!/")[0] not in sent:
-                yield CarriedPage(record)
+                yield record
 
 
 class _Unique:
@@ -290,11 +290,10 @@ class _Unique:
 
     def item(self, item: Item) -> Item:
         """Return the item, or a Skip if it is a duplicate."""
-        if not isinstance(item, Page | CarriedPage):
+        if not isinstance(item, Page | PageRecord):
             return Skip(item.url, "already read") if item.url in self._copied_urls else item
-        source = item.source if isinstance(item, Page) else item.record.source
         # Called even if another source already has the page, so that later copies in this source are skipped.
-        is_copy = source != SOURCE and self._is_copy(item.url, (source, item.content_hash))
+        is_copy = item.source != SOURCE and self._is_copy(item.url, (item.source, item.content_hash))
         if item.url in self._copied_urls or item.url in self._urls:
             return Skip(item.url, "already read")
         if is_copy:

@@ -11,7 +11,7 @@ from indexer.config import link_of
 from indexer.errors import SourceError
 from indexer.read.access_list import LISTED, closed_paths, has_list
 from indexer.read.formats import content_type_of, refusal_of, type_by_content
-from indexer.records import CarriedPage, Failure, Page, Skip
+from indexer.records import Failure, Page, PageRecord, Skip
 from indexer.source_context import SourceContext
 
 _MAX_FILES, _MAX_PATH_BYTES = 200_000, 32_000_000
@@ -94,18 +94,18 @@ class StoredFiles:
             else:
                 yield file
 
-    def unchanged(self, path: bytes, version: str) -> list[CarriedPage]:
+    def unchanged(self, path: bytes, version: str) -> list[PageRecord]:
         """Return previous records of a file and of files in it. Returns an empty list if its version has changed."""
         record = self._earlier.page(self.url(path)) if self._earlier.is_trusted else None
         if record is None or record.source != self._source or record.etag != f'"{version}"':
             return []
-        return [CarriedPage(each) for each in (record, *self._earlier.pages(f"{record.url}!/"))]
+        return [record, *self._earlier.pages(f"{record.url}!/")]
 
-    def carried(self, path: bytes, reason: str) -> list[CarriedPage]:
+    def carried(self, path: bytes, reason: str) -> list[PageRecord]:
         """Return the previous records of a file that cannot be read, and of its members, with the reason."""
         url = self.url(path)
         records = filter(None, [self._earlier.page(url), *self._earlier.pages(f"{url}!/")])
-        return [CarriedPage(replace(record, source=self._source), failure=reason) for record in records]
+        return [replace(record, source=self._source, failure=reason) for record in records]
 
     def page(self, file: StoredFile, body: bytes, content_type: str = "", charset: str | None = None) -> Page | Skip:
         """Return the page of a file, or a skip. If the file name implies a media type, `content_type` is ignored."""

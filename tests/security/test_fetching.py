@@ -18,14 +18,14 @@ from indexer.config import CrawlLimits
 from indexer.crawl import guard
 from indexer.crawl.crawler import crawl
 from indexer.errors import SourceError
-from indexer.records import CarriedPage, Failure, Page, Skip
+from indexer.records import Failure, Page, PageRecord, Skip
 from indexer.source_context import SourceContext
 from tests.indexer.server import Reply, Site, page, redirect, send, trusted_tls
 
 PUBLIC = CrawlLimits(timeout=20.0, concurrency=1)
 NEAR = CrawlLimits(timeout=20.0, allow_private=("127.0.0.2/32",))
 XML = {"Content-Type": "application/xml"}
-Item = Page | CarriedPage | Skip | Failure
+Item = Page | PageRecord | Skip | Failure
 
 
 def items(url: str, limits: CrawlLimits = NEAR) -> list[Item]:

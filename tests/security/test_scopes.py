@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.records import CarriedPage, Failure, Page, Skip
+from indexer.records import Failure, Page, PageRecord, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.folder import read_path
 
 SECRET = "secret"
-Item = Page | CarriedPage | Skip | Failure
+Item = Page | PageRecord | Skip | Failure
 
 
 def swap(path: Path, target: Path) -> None:

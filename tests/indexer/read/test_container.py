@@ -12,7 +12,7 @@ from indexer.config import CrawlLimits
 from indexer.errors import ParseError
 from indexer.read import container
 from indexer.read.container import expand
-from indexer.records import CarriedPage, Failure, Page
+from indexer.records import Failure, Page, PageRecord
 from indexer.source_context import SourceContext
 from indexer.sources.folder import read_path
 from tests.indexer.conftest import make_page
@@ -219,6 +219,6 @@ def test_an_index_of_an_archive_is_kept_up_to_date(tmp_path: Path, work: Work) -
     report = work.build(str(folder))
     assert (report.unchanged, report.changed.examples) == (1, [f"{file.as_uri()}!/b.txt"])
     assert not any(
-        isinstance(item, CarriedPage | Failure)
+        isinstance(item, PageRecord | Failure)
         for item in read_path(SourceContext(str(folder), CrawlLimits(max_bytes=1000)))
     )

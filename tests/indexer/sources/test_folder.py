@@ -7,7 +7,7 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.errors import SourceError
-from indexer.records import CarriedPage, Failure, Page, Skip
+from indexer.records import Failure, Page, PageRecord, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.folder import Watcher, read_path
 from tests.indexer.pipeline.incremental import Work
@@ -15,7 +15,7 @@ from tests.indexer.pipeline.incremental import Work
 
 def read(path: Path | str, max_bytes: int = 1000) -> dict[str, Page | Skip | Failure]:
     items = read_path(SourceContext(str(path), CrawlLimits(max_bytes=max_bytes)))
-    return {item.url.rpartition("/")[2]: item for item in items if not isinstance(item, CarriedPage)}
+    return {item.url.rpartition("/")[2]: item for item in items if not isinstance(item, PageRecord)}
 
 
 def reasons(items: dict[str, Page | Skip | Failure]) -> dict[str, str]:
