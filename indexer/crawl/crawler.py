@@ -56,6 +56,11 @@ def crawl(
     content, all are yielded, but only the links of the first are followed. If a page is unchanged or unavailable, its
     record of the previous build is yielded.
 
+    Args:
+        context: the source, its limits and the previous generation.
+        sessions: login sessions by origin (`scheme://host:port`).
+        browser: renders pages if the setting `render` requires it. None starts a new one for this site.
+
     Raises:
         SourceError: the start page or robots.txt cannot be read, or robots.txt disallows the start page.
         RendererMissing: the setting `render` is not off, and Playwright or Chromium is missing or does not start.

@@ -263,11 +263,6 @@ class Session:
         self._redacted_texts = tuple(sorted(spellings, key=len, reverse=True))
 
 
-def make_sessions(credentials: Iterable[Credential]) -> dict[str, Session]:
-    """Create a session for each credential, and return the sessions by origin."""
-    return {credential.origin: Session(credential) for credential in credentials}
-
-
 def _spellings(secret: str) -> tuple[str, ...]:
     return secret, quote(secret, safe=""), quote_plus(secret), html.escape(secret), json.dumps(secret)[1:-1]
 

@@ -37,9 +37,14 @@ class CutShort(FetchError):
 def decode_body(pieces: Iterable[bytes], encoding: str, *, is_text: bool = False) -> Iterator[bytes]:
     """Decode a body according to its Content-Encoding header. Yields at most 256 KiB at a time.
 
-    If the first bytes show that the body is not compressed, it is yielded unchanged. If `is_text` is True, gzip is also
-    decoded without the header. Raises CutShort if the body is truncated. Raises FetchError if the coding is unknown, or
-    if the body is damaged or grows more than 200-fold.
+    Args:
+        pieces: the body. If its first bytes are not compressed, it is yielded unchanged.
+        encoding: value of the header, or empty.
+        is_text: also decode gzip that the header does not mention.
+
+    Raises:
+        CutShort: the body is truncated.
+        FetchError: the coding is unknown, or the body is damaged or grows more than 200-fold.
     """
     names = [name for word in encoding.lower().split(",") if (name := word.strip()) not in ("", "identity")]
     if len(names) > _MAX_CODINGS:
@@ -133,7 +138,12 @@ ENVIRONMENT = "environment"
 
 
 def proxy_for(url: str, setting: str) -> str | None:
-    """Return the address of the proxy for a URL, or None. No proxy is used for this machine."""
+    """Return the address of the proxy for a URL, or None. No proxy is used for this machine.
+
+    Args:
+        url: absolute address of the request.
+        setting: address of a proxy, or `ENVIRONMENT` for the proxy that the environment names, or empty for no proxy.
+    """
     url_parts = urlsplit(url)
     if not setting or is_loopback(url_parts.hostname or ""):
         return None

@@ -35,9 +35,12 @@ _PARAMETER = re.compile(r"(?:;|%3B)([\w.$-]{1,60})(?:=|%3D)([^;/]{1,500})", re.I
 
 
 def normalise(base: str, href: str, *, keep_session: bool = False) -> str | None:
-    """Join a link to its base, which may be empty, and normalise it. Returns None if it is too long, or not http(s).
+    """Join a link to its base, and normalise it. Returns None if it is over 2,000 characters, or not http(s).
 
-    `keep_session` keeps session ids, for servers that redirect to the same page with a session id.
+    Args:
+        base: absolute address of the page with the link, or empty if the link is absolute.
+        href: the link.
+        keep_session: keep session ids, for servers that redirect to the same page with a session id.
     """
     try:
         url = join_url(base, href) if base else normalize_url(href)

@@ -1,11 +1,11 @@
 """Build a generation from sources. Unchanged pages, documents and vectors are copied from the live generation.
 
-The stages are `fetch → read → cut → embed → write → publish`. The first two run ahead of the others, see `read_ahead`.
+The stages are `fetch → read → cut → embed → write → publish`. The first two run ahead of the others, see `_Build`.
 """
 
 import shutil
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -20,13 +20,13 @@ from indexer.cut.chunking import MAX_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.manifest import GENERATIONS, current_id, read_manifest
 from indexer.generation.previous import PreviousGeneration, record_of, sections_of
-from indexer.network.credentials import make_sessions
+from indexer.network.credentials import Session
 from indexer.network.urls import full_name, refuse_secret
 from indexer.pipeline.draft import BuildPlan, Draft, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, BuildReport, Progress
 from indexer.read.access_list import LISTED, NOBODY
 from indexer.read.document_reader import Unwanted, read_document
-from indexer.read.ocr import NO_OCR, Ocr, find_engine
+from indexer.read.ocr import find_engine
 from indexer.read.reader_process import ReaderPool, busy_seconds, most_at_once
 from indexer.records import Document, Failure, Item, Outcome, Page, PageRecord, PageState, Skip
 from indexer.sources.pushed_store import SOURCE, PushedStore
@@ -247,7 +247,7 @@ class _Build:
             limits=plan.config.crawl,
             report_due=plan.progress.raise_total,
             earlier=self._earlier,
-            sessions=make_sessions(plan.config.credentials),
+            sessions={each.origin: Session(each) for each in plan.config.credentials},
             templates=self._templates,
             copied_urls=copied_urls,
             pushed=self._pushed,
@@ -255,9 +255,50 @@ class _Build:
             no_images=plan.ocr.obstacle,
         )
         items = read_sources([source for source in plan.sources if source not in copied_sources], reading)
-        ahead = read_ahead(items, self._is_new, self._report, plan.ocr)
+        ahead = self._read_ahead(items)
         with closing(items), closing(ahead):
             yield from ahead
+
+    def _read_ahead(self, items: Iterator[Item]) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
+        """Parse new pages in reader processes. Yield every item in order, with the document or error of a new page.
+
+        The report counts the time of waiting for items as `fetch`, and the time of reader processes as `read`.
+        """
+        queue: deque[tuple[Item, Future[Document] | None]] = deque()
+        limit = memory.share(_MAX_ITEMS_AHEAD)
+        threads = ThreadPoolExecutor(most_at_once(), thread_name_prefix="read")
+        processes, busy_before = ReaderPool(), busy_seconds()
+
+        def read(page: Page) -> Document:
+            if page.reading is not None and page.reading.content is not None:
+                return read_document(page)
+            with processes.borrowed() as process:
+                return read_document(page, process, self._plan.ocr)
+
+        def first() -> tuple[Item, Document | ParseError | None]:
+            item, reading = queue.popleft()
+            try:
+                return item, None if reading is None else reading.result()
+            except ParseError as error:
+                return item, error
+
+        try:
+            while True:
+                with self._report.timed("fetch"):
+                    item = next(items, None)
+                if item is None:
+                    break
+                future = threads.submit(read, item) if isinstance(item, Page) and self._is_new(item) else None
+                queue.append((item, future))
+                while len(queue) > limit:
+                    yield first()
+            while queue:
+                yield first()
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            processes.close()
+            threads.shutdown(wait=True)
+            self._report.seconds["read"] += busy_seconds() - busy_before
 
     def _check_before(self, source: str | None) -> None:
         """Raise _Shrunk if a source read before `source` has lost most documents. If `source` is None, check all."""
@@ -395,50 +436,3 @@ class _Build:
     def _chunker(self) -> Chunker:
         with self._report.timed("model"):
             return Chunker(self._embedder, self._plan.config.chunk_tokens)
-
-
-def read_ahead(
-    items: Iterator[Item], is_new: Callable[[Page], bool], report: BuildReport, ocr: Ocr = NO_OCR
-) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
-    """Parse new pages in reader processes. Yield every item in order, with the document or error of a new page.
-
-    Args:
-        items: items of the sources.
-        is_new: returns whether a page must be parsed.
-        report: records the seconds of waiting for items as `fetch`, and the seconds of reader processes as `read`.
-        ocr: engine for scanned pages.
-    """
-    queue: deque[tuple[Item, Future[Document] | None]] = deque()
-    limit = memory.share(_MAX_ITEMS_AHEAD)
-    threads = ThreadPoolExecutor(most_at_once(), thread_name_prefix="read")
-    processes, busy_before = ReaderPool(), busy_seconds()
-
-    def read(page: Page) -> Document:
-        if page.reading is not None and page.reading.content is not None:
-            return read_document(page)
-        with processes.borrowed() as process:
-            return read_document(page, process, ocr)
-
-    def first() -> tuple[Item, Document | ParseError | None]:
-        item, reading = queue.popleft()
-        try:
-            return item, None if reading is None else reading.result()
-        except ParseError as error:
-            return item, error
-
-    try:
-        while True:
-            with report.timed("fetch"):
-                item = next(items, None)
-            if item is None:
-                break
-            queue.append((item, threads.submit(read, item) if isinstance(item, Page) and is_new(item) else None))
-            while len(queue) > limit:
-                yield first()
-        while queue:
-            yield first()
-    finally:
-        threads.shutdown(wait=False, cancel_futures=True)
-        processes.close()
-        threads.shutdown(wait=True)
-        report.seconds["read"] += busy_seconds() - busy_before

@@ -79,7 +79,9 @@ class PushedStore:
     def put(self, page: Page, *, replace: bool = True) -> Change | None:
         """Store a document, and replace an earlier document with the same address.
 
-        If `replace` is False and the address has a document, return None, so that only the first client succeeds.
+        Args:
+            page: the document. Its headers, links and `source` are not stored.
+            replace: if False and the address has a document, return None, so that only the first client succeeds.
         """
         facts_json = json.dumps(page.sender_facts)
         facts = (page.content_hash, page.content_type, page.charset, facts_json, page.fetched_at, page.body)

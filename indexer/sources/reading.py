@@ -211,7 +211,14 @@ class Reading:
 def read_sources(sources: Sequence[str], reading: Reading) -> Items:
     """Yield the items of all sources. Skip pages with a repeated address, and repeated content within a source.
 
-    Pushed documents come first, and replace pages with the same address. Raises SourceError if a source cannot be read.
+    Pushed documents come first, and replace pages with the same address.
+
+    Args:
+        sources: sites, repositories, buckets, folders and files, spelled as `urls.full_name` returns them.
+        reading: limits and services. If its `templates` is None, the items have no template.
+
+    Raises:
+        SourceError: a source cannot be read.
     """
     due: dict[str, int] = {}
     unique = _Unique(reading.copied_urls)

@@ -85,8 +85,7 @@ class StoredFiles:
             else:
                 is_by_name = has_media_types or file.size > self._limits.max_bytes
                 refusal = refusal_of(name, self._context.no_images, is_by_name=is_by_name) if is_typed else ""
-                reason = file.refusal or refusal
-                reason = reason or self._limits.scope.refusal(f"file:///{quote(file.path)}")
+                reason = file.refusal or refusal or self._limits.scope.refusal(f"file:///{quote(file.path)}")
             if reason:
                 yield Skip(self.url(file.path), reason)
             elif file.size > self._limits.max_bytes:

@@ -19,7 +19,7 @@ from indexer.crawl.http_response import PageUnavailable
 from indexer.crawl.renderer import RenderBudget, Renderer
 from indexer.crawl.site_files import Robots
 from indexer.errors import RendererMissing
-from indexer.network.credentials import Credential, InEnvironment, make_sessions
+from indexer.network.credentials import Credential, InEnvironment, Session
 from indexer.read.reader_process import borrowed
 from indexer.records import Item, Page
 from indexer.source_context import SourceContext
@@ -242,7 +242,7 @@ def test_private_addresses_of_others_need_to_be_named(site: Site, other: Site, m
 
 def test_credentials_go_to_the_site_alone(site: Site, other: Site, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_TOKEN", "a-very-secret-token")
-    sessions = make_sessions([Credential(one.url, bearer=InEnvironment("A_TOKEN")) for one in (site, other)])
+    sessions = {one.url: Session(Credential(one.url, bearer=InEnvironment("A_TOKEN"))) for one in (site, other)}
     sent: dict[str, list[str | None]] = {"site": [], "other": []}
     site.came = lambda handler: sent["site"].append(handler.headers.get("Authorization"))  # type: ignore[method-assign]
     other.came = lambda handler: sent["other"].append(handler.headers.get("Authorization"))  # type: ignore[method-assign]

@@ -12,7 +12,7 @@ from indexer.config import CrawlLimits
 from indexer.crawl.crawler import crawl
 from indexer.crawl.fetch import Fetcher
 from indexer.errors import ConfigError, CredentialsError, SessionEnded, SourceError
-from indexer.network.credentials import Basic, Credential, InEnvironment, InFile, Session, make_sessions, parse_origin
+from indexer.network.credentials import Basic, Credential, InEnvironment, InFile, Session, parse_origin
 from indexer.records import Failure, Page, Skip
 from indexer.source_context import SourceContext
 from tests.indexer.crawl.doors import Door, noting
@@ -65,18 +65,10 @@ def cookie_line(name: str, value: str) -> str:
 
 def read(start: str, *credentials: Credential) -> tuple[list[str], dict[str, str]]:
     """Paths of the pages that a crawl gives, and why others were left out."""
-    items = list(crawl(SourceContext(start, LIMITS), make_sessions(credentials)))
+    sessions = {each.origin: Session(each) for each in credentials}
+    items = list(crawl(SourceContext(start, LIMITS), sessions))
     pages = [item.url.split("/", 3)[3] for item in items if isinstance(item, Page)]
     return pages, {item.url.split("/", 3)[3]: item.reason for item in items if isinstance(item, Skip | Failure)}
-
-
-def sent_to(site: Site, credential: Credential) -> dict[str, str]:
-    """Headers of a request with a credential."""
-    seen: list[dict[str, str]] = []
-    site.routes["/p"] = noting(seen, Reply(b"x"))
-    with closing(Fetcher(LIMITS, sessions=make_sessions([credential]))) as fetcher:
-        fetcher.get(f"{site.url}/p")
-    return seen[0]
 
 
 def test_every_kind_goes_to_its_origin_and_no_other(site: Site, tmp_path: Path) -> None:
@@ -91,7 +83,7 @@ def test_every_kind_goes_to_its_origin_and_no_other(site: Site, tmp_path: Path) 
         away = Reply(b"", 302, {"Location": f"{site.url}/r", "Set-Cookie": "theirs=x; Path=/"})
         other.routes["/q"] = noting(there, away)
         given = Credential(site.url, basic=Basic("me", SECRET), headers={"X-Key": SECRET}, cookies=cookies)
-        with closing(Fetcher(LIMITS, sessions=make_sessions([given]))) as fetcher:
+        with closing(Fetcher(LIMITS, sessions={given.origin: Session(given)})) as fetcher:
             assert fetcher.get(f"{site.url}/p").body == b"end"
     finally:
         other.close()
@@ -115,7 +107,7 @@ def test_cookies_that_a_site_sets_come_back_where_they_may(site: Site) -> None:
     site.routes["/set"] = sets
     site.routes["/p"] = site.routes["/deep/p"] = noting(seen, Reply(b"x"))
     for credentials in ([Credential(site.url)], []):
-        with closing(Fetcher(LIMITS, sessions=make_sessions(credentials))) as fetcher:
+        with closing(Fetcher(LIMITS, sessions={each.origin: Session(each) for each in credentials})) as fetcher:
             for path in ("/set", "/p", "/deep/p"):
                 assert "Set-Cookie" not in fetcher.get(f"{site.url}{path}").headers
     assert [sent.get("cookie", "").split("; ") for sent in seen] == [["all=1"], ["deep=2", "all=1"], [""], [""]]
