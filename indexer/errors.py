@@ -39,12 +39,11 @@ class SessionEnded(SourceError):
 
 
 class FetchError(IndexerError):
-    """A page could not be fetched. `status` is the HTTP status, and `retry` is True if another request may succeed."""
+    """A page could not be fetched. `status` is the HTTP status, or None without a response."""
 
-    def __init__(self, reason: str, *, status: int | None = None, retry: bool = False) -> None:
+    def __init__(self, reason: str, *, status: int | None = None) -> None:
         super().__init__(one_line(reason))
         self.status = status
-        self.retry = retry
 
 
 class NotWanted(FetchError):

@@ -71,7 +71,7 @@ def prepare() -> None:
     if lowest.bytes < MIN_BUILD_BYTES:
         raise MemoryShort(
             f"a build needs {MIN_BUILD_BYTES >> 20:,} MB of memory, and {lowest.name} allows "
-            f"{lowest.bytes >> 20:,} MB: allow more"
+            f"{lowest.bytes >> 20:,} MB: raise this limit"
         )
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     if lowest.cgroup is None:
@@ -86,7 +86,7 @@ def check() -> None:
     if lowest is not None and lowest.bytes - (used := lowest.used()) < _MIN_FREE_BYTES:
         raise MemoryShort(
             f"{used >> 20:,} MB of memory are in use, and {lowest.name} allows {lowest.bytes >> 20:,} MB: "
-            "allow more, or build from fewer sources; nothing was published"
+            "raise this limit, or index fewer sources; nothing was published"
         )
 
 

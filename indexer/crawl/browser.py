@@ -159,7 +159,7 @@ class Browser:
             try:
                 return future.result()
             except CancelledError:
-                raise PageUnavailable("the browser was lost") from None
+                raise PageUnavailable("the browser ended unexpectedly") from None
 
     def close(self) -> None:
         """Close the browser. No document can be rendered after this."""
@@ -231,7 +231,7 @@ class _Running:
             return await tab.render(job)
         except self.error as error:
             is_lost = self.is_lost or not self.chromium.is_connected()
-            reason = "the browser was lost" if is_lost else f"it cannot be rendered: {_brief(error)}"
+            reason = "the browser ended unexpectedly" if is_lost else f"it cannot be rendered: {_brief(error)}"
             raise PageUnavailable(reason) from error
         finally:
             await tab.clear()

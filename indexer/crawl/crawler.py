@@ -29,7 +29,7 @@ _PAGES_AHEAD_PER_THREAD = 8
 _MAX_MOVES = 3
 _COLLECTION = "/llms-full.txt"  # read last, because it may repeat the text of all pages
 _VIEW = "only another view of an indexed page, such as its source or print version"
-_MISTAKEN = "the page at its canonical address has other text or cannot be read: indexed under its own address"
+_MISTAKEN = "the page at its canonical address has different text or cannot be read: indexed under its own address"
 
 
 class _Due(NamedTuple):
@@ -213,7 +213,7 @@ class _Crawl:
             except FetchError as error:
                 raise SourceError(f"cannot read {page.url}: {error}") from error
             if not listed.urls:
-                raise SourceError(f"{page.url} lists no page of {reader.site}")
+                raise SourceError(f"{page.url} lists no pages of {reader.site}")
             return [*listed.notes, *self._frontier.enqueue(listed.urls, 0)]
         if (refusal := reader.refusal(page.url)) is not None:
             return [Skip(page.url, refusal), *self._frontier.enqueue(page.links, 1)]
@@ -240,10 +240,10 @@ class _Crawl:
         """Add a note to the start page if it redirects to another site or has no links to follow."""
         reader, notes = self._reader, []
         if reader.moved_from:
-            notes.append(f"{reader.moved_from} redirects to {reader.site}, which was read")
+            notes.append(f"{reader.moved_from} redirects to {reader.site}, which was read instead")
         is_alone = not (self._frontier.queue or self._fetches) and self._limits.max_depth > 0
         if is_alone and (reason := reader.why_no_links) is not None:
-            notes.append(f"the start page leads nowhere: {reason or 'all its links are left out or lead back to it'}")
+            notes.append(f"the start page leads to no other page: {reason or 'its links are excluded or point to it'}")
         if not notes:
             return items
         return [replace(item, note="; ".join(notes)) if isinstance(item, Page) else item for item in items]

@@ -125,15 +125,14 @@ class Fetcher:
         for number in range(_ATTEMPTS):
             try:
                 return self._follow_redirects(url, request)
-            except FetchError as error:
+            except PageUnavailable as error:
                 backoff = _BACKOFF * 2**number
-                pause = error.pause if isinstance(error, PageUnavailable) else 0.0
-                if pause:
-                    self.pacer.pause(pause)
-                is_last = not error.retry or number == _ATTEMPTS - 1 or pause > MAX_PAUSE_SECONDS
+                if error.pause:
+                    self.pacer.pause(error.pause)
+                is_last = not error.retry or number == _ATTEMPTS - 1 or error.pause > MAX_PAUSE_SECONDS
                 is_late = time.monotonic() + backoff >= self._backend.deadline.at
-                if is_last or (not pause and (is_late or self.pacer.stopped.wait(backoff))):
-                    self.failed_seconds += time.monotonic() - began if isinstance(error, PageUnavailable) else 0.0
+                if is_last or (not error.pause and (is_late or self.pacer.stopped.wait(backoff))):
+                    self.failed_seconds += time.monotonic() - began
                     raise
         raise AssertionError("unreachable")
 

@@ -51,7 +51,8 @@ class PageUnavailable(FetchError):
     """A page may be available later: no connection, no complete response in time, or the status 429 or 5xx."""
 
     def __init__(self, reason: str, *, status: int | None = None, retry: bool = False, pause: float = 0.0) -> None:
-        super().__init__(reason, status=status, retry=retry)
+        super().__init__(reason, status=status)
+        self.retry = retry  # whether another request may succeed soon
         self.pause = pause  # seconds to wait before the next request
 
 

@@ -34,7 +34,7 @@ from indexer.source_context import SourceContext
 _REFUSED = (401, 403)
 _SHORT_PAGE = 100  # shingles
 _MAX_FOLDERS = 10
-SOFT_404 = "the site gives the same answer, with HTTP 200, for an address that does not exist"
+SOFT_404 = "the site returns the same page, with HTTP 200, for an address that does not exist"
 
 
 class RedirectRefused(NotWanted):

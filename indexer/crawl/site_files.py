@@ -105,7 +105,7 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
         if error.status is not None and 400 <= error.status < 500:
             return Robots("", user_agent)
         if error.status is not None and not isinstance(error, NotWanted):
-            raise FetchError(f"robots.txt answers {error}, so the site may not be crawled until that ends") from error
+            raise FetchError(f"robots.txt returns {error}: crawling is not allowed until it is available") from error
         raise
     text = response.body.decode("utf-8-sig", "replace")
     if len(response.body) == _ROBOTS_BYTES:  # a truncated path would disallow too many addresses

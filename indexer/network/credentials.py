@@ -77,14 +77,14 @@ class InFile:
                     raise CredentialsError(f"{self.path} {owner}: a secret must be in a file that you or root own")
                 if status.st_mode & 0o077:
                     mode = f"{status.st_mode & 0o777:o}"
-                    raise CredentialsError(f"{self.path} may be read by others (mode {mode}): chmod 600 it")
+                    raise CredentialsError(f"{self.path} can be read by others (mode {mode}): chmod 600 it")
                 text = file.read(_MAX_BYTES + 1).decode("utf-8-sig").strip("\r\n")
         except OSError as error:
             raise CredentialsError(f"{self.path} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
             raise CredentialsError(f"{self.path} is not text in UTF-8") from None
         if not text or len(text) > _MAX_BYTES:
-            raise CredentialsError(f"{self.path} is {'larger than a secret can be' if text else 'empty'}")
+            raise CredentialsError(f"{self.path} is {f'larger than {_MAX_BYTES:,} bytes' if text else 'empty'}")
         return text
 
     def __str__(self) -> str:
@@ -134,7 +134,7 @@ def parse_origin(text: str) -> str:
     """
     url = normalise(text, "")
     if url is None or urlsplit(url).path != "/" or "?" in text or "#" in text or has_user(text):
-        raise ConfigError("origin must be scheme, host and perhaps a port, such as https://wiki.example.org:8443")
+        raise ConfigError("origin must be scheme, host and optionally a port, such as https://wiki.example.org:8443")
     if not url.startswith("https:") and not is_loopback(urlsplit(url).hostname or ""):
         raise ConfigError(f"{origin(url)}: secrets are sent only over https, or to this machine")
     return origin(url)
@@ -270,5 +270,5 @@ def _spellings(secret: str) -> tuple[str, ...]:
 def _read_secret(place: SecretPlace, allowed: re.Pattern[str]) -> str:
     text = place.read()
     if not allowed.fullmatch(text):
-        raise CredentialsError(f"{place} has characters that no header can have")
+        raise CredentialsError(f"{place} has characters that a header must not contain")
     return text

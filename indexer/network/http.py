@@ -102,7 +102,7 @@ def _decode_one(stream: Iterator[bytes], name: str) -> Iterator[bytes]:
     try:
         yield from _inflate(pieces, wbits)
     except EOFError as error:
-        raise CutShort(f"{name or 'gzip'} body ends too early") from error
+        raise CutShort(f"truncated {name or 'gzip'} body") from error
     except zlib.error as error:
         raise FetchError(f"damaged {name or 'gzip'} body") from error
 

@@ -154,7 +154,7 @@ def refuse_secret(source: str) -> None:
     if SCHEME.match(source) and has_user(source):
         raise SourceError(
             "a source has a user name or password in its address, which everybody could read: "
-            "describe them under [[credentials]] in a configuration file"
+            "configure them under [[credentials]] in a configuration file"
         )
 
 
@@ -171,7 +171,7 @@ class GitAddress(NamedTuple):
         """Parse a source. Raises SourceError."""
         scheme, _, rest = source.partition("://")
         if not rest or "?" in rest or "#" in rest:
-            form = "git+https://HOST/PATH or git+file:///FOLDER, perhaps with @REF at its end, without ? or #"
+            form = "git+https://HOST/PATH or git+file:///FOLDER, optionally followed by @REF, without ? or #"
             raise SourceError(f"{source} is not a Git address: write {form}")
         host, slash, path = rest.partition("/")
         path, ref = path.rsplit("@", 1) if "@" in path else (path, "HEAD")

@@ -99,7 +99,7 @@ def _reuse(plan: BuildPlan, live: Manifest) -> Reuse:
     if config.tokens and TOKENS not in live.files:
         models.append("tokens no -> yes")
     if models or cuts:
-        rest = "and embedding every page again" if models else "every page again, and embedding what differs"
+        rest = "and embedding every page again" if models else "every page again, and embedding changed passages"
         plan.progress.message(f"{', '.join(models + cuts)}: reading {rest}")
     passages = not (models or cuts or config.full)
     has_same = live.sources == plan.sources

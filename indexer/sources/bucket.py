@@ -219,7 +219,7 @@ async def _bounded(request: Callable[[], Awaitable[_Result]], end: float) -> _Re
             if _resident() > limit:  # the client holds the complete response in memory
                 answer.cancel()
                 await asyncio.sleep(_POLL_SECONDS)
-                raise SourceError(f"one response to listing it is larger than {_MAX_RESPONSE_BYTES:,} bytes")
+                raise SourceError(f"one listing response is larger than {_MAX_RESPONSE_BYTES:,} bytes")
         return answer.result()
 
 

@@ -111,7 +111,7 @@ def read_path(context: SourceContext) -> Generator[Item, None, None]:
         raise SourceError(f"there is no file or folder {source}; the address of a site begins with https://") from error
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        raise SourceError(f"cannot read {source}: {reason or 'not a usable path'}; name a file or folder") from error
+        raise SourceError(f"cannot read {source}: {reason or 'not a valid path'}; name a file or folder") from error
     is_folder = stat.S_ISDIR(mode)
     if not is_folder and not stat.S_ISREG(mode):
         raise SourceError(f"cannot read {source}: it is neither a file nor a folder")
@@ -226,7 +226,7 @@ class _FolderReading:
             if target == name.casefold():
                 continue
             if target in targets or (target and target not in files):
-                reason = "repeats a list with the same name" if target in targets else "names no file in its folder"
+                reason = "duplicates the name of another list" if target in targets else "names no file in its folder"
                 self._list_failures.append(Failure((folder / name).as_uri(), f"{reason}: no one gets access"))
                 is_closed = is_closed or target not in targets
                 lists[target] = NOBODY

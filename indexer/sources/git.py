@@ -164,7 +164,7 @@ def _fetch(address: GitAddress, git: Git, limits: CrawlLimits, session: Session 
         config["http.extraHeader"] = [f"{name}: {value}" for name, value in headers.items()]
     succeeded, _, errors = git.run("init", "--quiet", "--bare", "--template=")
     if not succeeded:
-        raise SourceError(f"{source}: cannot make a copy: {_first_error(errors)}")
+        raise SourceError(f"{source}: cannot create a temporary repository: {_first_error(errors)}")
     options = ("--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
     fetch = ("fetch", *options, "--", address.remote, f"+{address.ref}:{_TIP}")
     succeeded, _, errors = git.run(*fetch, config=config, max_bytes=max_bytes, seconds=_FETCH_SECONDS)
@@ -178,7 +178,7 @@ def _fetch(address: GitAddress, git: Git, limits: CrawlLimits, session: Session 
 def _first_error(errors: str) -> str:
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     marked = [line.partition(": ")[2] for line in lines if line.startswith(("fatal:", "error:"))]
-    return one_line((marked or lines[-1:] or ["it does not say why"])[0])
+    return one_line((marked or lines[-1:] or ["git gave no reason"])[0])
 
 
 def _why_not(address: GitAddress, errors: str, *, has_login: bool) -> str:
@@ -189,9 +189,9 @@ def _why_not(address: GitAddress, errors: str, *, has_login: bool) -> str:
     if any(words in errors for words in _NO_LOGIN):
         if has_login:
             return "the server rejects the credentials of its origin"
-        return "there is no such repository, or it needs a login: describe one under [[credentials]]"
+        return "there is no such repository, or it needs a login: configure one under [[credentials]]"
     if "requested URL returned error: 3" in errors:
-        return "the server redirects, and redirects are not followed: name the address that it redirects to"
+        return "the server redirects, and redirects are not followed: use the address that it redirects to"
     return f"cannot be fetched: {_first_error(errors)}"
 
 

@@ -153,7 +153,7 @@ def test_sources_and_credentials_of_a_file(tmp_path: Path) -> None:
         ("[[source]]\nurl='git+file:///x'\nlink_template='https://b.test/'", "link_template must contain {path}"),
         ("[[source]]\nurl='http://a.test/'\ninclude='docs'", "source 1: include and exclude must be patterns"),
         ("[[source]]\npath='x'\n[[source]]\npath='./x'", "given twice"),
-        ("[[credentials]]\norigin='https://me:h1dden@a.test'", "origin must be scheme, host and perhaps a port"),
+        ("[[credentials]]\norigin='https://me:h1dden@a.test'", "origin must be scheme, host and optionally a port"),
         ("[[credentials]]\norigin='http://10.0.0.1'", "only over https, or to this machine"),
         (SITE + "bearer='h1dden'", r"bearer must not contain the secret itself, .*: write \{env = "),
         (SITE + "bearer={env='h1dden value'}", "bearer.env must be the name of a variable"),

@@ -189,7 +189,7 @@ def test_a_browser_that_is_killed_is_started_again(browser: Browser) -> None:
         return Resource(200, "text/javascript", b"document.title = 'Drawn'")
 
     job = RenderJob("https://docs.test/", "text/html", b"<script src=/a.js></script>", 10.0, 0.0, 10_000, load)
-    with pytest.raises(PageUnavailable, match="was lost"):
+    with pytest.raises(PageUnavailable, match="ended unexpectedly"):
         browser.render(job, threading.Event())
     assert b"<title>Drawn</title>" in browser.render(job, threading.Event()).html
     stopped = threading.Event()

@@ -72,7 +72,7 @@ def test_refreshes_end_and_stay_on_the_site(site: Site, sentinel: Site, limits: 
 
 def test_a_refresh_that_is_refused_is_named(site: Site, sentinel: Site, work: Work) -> None:
     site.routes["/"] = f'<meta http-equiv="refresh" content="0; url={sentinel.url}">'
-    with pytest.raises(NothingToIndex, match=r"leads nowhere: .*1 skipped .redirect to another site .http"):
+    with pytest.raises(NothingToIndex, match=r"leads to no other page: .*1 skipped .redirect to another site .http"):
         work.build(site.url)
 
 
@@ -166,7 +166,7 @@ NOFOLLOW = '<a rel="nofollow" href="/a">a</a> <a rel="ugc nofollow" href="/b">b<
         ("<p>Words" + link("http://other.test/", "https://127.0.0.2:1/"), "it has only links to other hosts"),
         (f"<p>Words {NOFOLLOW}", "all its links are nofollow"),
         ('<meta name="robots" content="nofollow">' + link("/a", "/b", "/c"), "all its links are nofollow"),
-        ("<p>Words" + link("/private/a", "/private/b"), "all its links are left out or lead back to it"),
+        ("<p>Words" + link("/private/a", "/private/b"), "its links are excluded or point to it"),
     ],
 )
 def test_a_start_page_that_leads_nowhere_says_why(site: Site, body: str, why: str) -> None:
@@ -175,5 +175,5 @@ def test_a_start_page_that_leads_nowhere_says_why(site: Site, body: str, why: st
     limits = CrawlLimits(allow_private=True)
     notes = [item.note for item in crawl(SourceContext(site.url, limits)) if isinstance(item, Page)]
     assert len(notes) == 1
-    assert notes[0].startswith("the start page leads nowhere: ")
+    assert notes[0].startswith("the start page leads to no other page: ")
     assert why in notes[0]

@@ -46,7 +46,7 @@ class FakeBrowser:
     def render(self, job: RenderJob, stop: threading.Event) -> RenderedDocument:
         self.rendered.append(job.url)
         if self.lost:
-            raise PageUnavailable("the browser was lost")
+            raise PageUnavailable("the browser ended unexpectedly")
         text = self.text
         if self.data:
             given = job.load(job.url.rpartition("/")[0] + self.data, False, {})
@@ -111,7 +111,9 @@ def test_a_page_that_was_not_rendered_this_time_is_kept(
     report = work.build(site.url, limits=AUTO)
     assert report.documents == 2
     [kept] = report.kept
-    assert {"data": "/data: HTTP 503", "late": "took longer than 15 s", "lost": "lost"}[trouble] in kept.reason
+    assert {"data": "/data: HTTP 503", "late": "took longer than 15 s", "lost": "ended unexpectedly"}[
+        trouble
+    ] in kept.reason
 
 
 def test_rendered_pages_are_rendered_again(site: Site, fake_browser: FakeBrowser, work: Work) -> None:

@@ -24,7 +24,7 @@ def test_client_errors_mean_no_rules_and_server_errors_hands_off(site: Site, sta
     site.routes["/robots.txt"] = Reply(b"", status)
     with closing(Fetcher(LIMITS)) as fetcher:
         if status >= 500:
-            with pytest.raises(FetchError, match=rf"robots\.txt answers HTTP {status}"):
+            with pytest.raises(FetchError, match=rf"robots\.txt returns HTTP {status}"):
                 fetch_robots(fetcher, site.url, AGENT)
             return
         assert fetch_robots(fetcher, site.url, AGENT).allows(f"{site.url}/anything")

@@ -47,7 +47,7 @@ def test_a_template_that_names_one_page_everywhere(site: Site, work: Work, named
     report = work.build(site.url)
     assert work.paths(site) == PAGES
     assert {note.count for note in report.notes} <= {3, 4}
-    assert report.notes[0].reason.startswith("the page at its canonical address has other text")
+    assert report.notes[0].reason.startswith("the page at its canonical address has different text")
     assert max(site.hits.count(path) for path in PAGES) == 1
     site.hits.clear()
     assert not work.build(site.url).published

@@ -125,7 +125,7 @@ def test_a_list_out_of_reach_stops_the_crawl_so_that_nothing_is_taken_for_gone(s
     with pytest.raises(SourceError, match=r"cannot read .*/sitemap\.xml: HTTP 503"):
         run(site, limits, "/sitemap.xml")
     site.routes["/sitemap.xml"] = Reply(urlset("http://other.test/"), 200, XML)
-    with pytest.raises(SourceError, match="lists no page of"):
+    with pytest.raises(SourceError, match="lists no pages of"):
         run(site, limits, "/sitemap.xml")
 
 

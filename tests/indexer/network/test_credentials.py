@@ -210,7 +210,7 @@ def test_places_of_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     }
     for mode in (0o640, 0o604, 0o660, 0o610):
         private(tmp_path / f"{mode:o}", TOKEN).path.chmod(mode)
-        refused[InFile(tmp_path / f"{mode:o}")] = rf"may be read by others \(mode {mode:o}\): chmod 600 it"
+        refused[InFile(tmp_path / f"{mode:o}")] = rf"can be read by others \(mode {mode:o}\): chmod 600 it"
     for place, told in refused.items():
         with pytest.raises(CredentialsError, match=told) as caught:
             place.read()
@@ -227,7 +227,7 @@ def test_origins_that_secrets_may_be_sent_to(text: str) -> None:
 
 @pytest.mark.parametrize("source", ["https://me:s3cret@a.test/", "HTTP://s3cret@a.test"])
 def test_a_source_with_a_password_is_refused_and_not_quoted(work: Work, source: str) -> None:
-    with pytest.raises(SourceError, match=r"describe them under \[\[credentials\]\]") as caught:
+    with pytest.raises(SourceError, match=r"configure them under \[\[credentials\]\]") as caught:
         work.build(source)
     assert "s3cret" not in str(caught.value)
     assert not work.index.exists()

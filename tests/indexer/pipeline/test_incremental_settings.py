@@ -40,7 +40,7 @@ def test_other_chunk_settings_cut_everything_anew_and_say_so(work: Work, site: S
     work.build(site.url)
     site.routes["/dogs"] = Reply(b"", 503)
     report = work.build(site.url, chunk_tokens=50)
-    assert work.said.startswith("chunk_tokens 200 -> 50: reading every page again, and embedding what differs\n")
+    assert work.said.startswith("chunk_tokens 200 -> 50: reading every page again, and embedding changed passages\n")
     assert [failure.url for failure in report.kept] == [f"{site.url}/dogs"]
     assert (report.published, report.unchanged, report.changed.count, report.fetched) == (True, 3, 0, 4)
     assert len(work.content()[f"{site.url}/dogs"][1]) > 1, "a page out of reach is cut from its passages"

@@ -89,7 +89,7 @@ def test_one_object_is_left_out_by_its_access_list(store: Store) -> None:
     assert reasons("s3://docs/open/a.md") == {}
 
 
-@pytest.mark.parametrize("told", ["cannot be listed within 1 seconds", "one response to listing it is larger than"])
+@pytest.mark.parametrize("told", ["cannot be listed within 1 seconds", "one listing response is larger than"])
 def test_listings_without_an_end(store: Store, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(handler: BaseHTTPRequestHandler) -> None:
         if told.startswith("cannot"):
