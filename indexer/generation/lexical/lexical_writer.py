@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tantivy
 
-from indexer.generation.lexical.analysis import ENGLISH, find_words, joined_terms
+from indexer.generation.lexical.analysis import ENGLISH, find_words, terms_in
 from indexer.generation.lexical.vocabulary import HeadingWriter, VocabularyWriter
 
 _HEAP_BYTES = 256_000_000
@@ -111,7 +111,7 @@ class LexicalWriter:
 def terms_of_chunk(title: str, section: str, text: str, language: str | None = None) -> str:
     """Return the search terms of a chunk in order, separated by spaces."""
     headings = [section] if section.startswith(title) else [title, section]
-    return " ".join(joined_terms(find_words(words), language) for words in (*headings, text))
+    return " ".join(chain.from_iterable(terms_in(each, language) for each in (*headings, text)))
 
 
 def day_number(text: str) -> int:
