@@ -160,18 +160,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / name, source)
     for name in ("embedder", "indexer", "rag", "web"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    line = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "-w",
-        str(target),
-        ".",
-    ]
+    line = [sys.executable, *"-m pip wheel --quiet --no-deps --no-build-isolation .".split()]
     done = subprocess.run([*line, "-w", str(target)], cwd=source, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (made,) = target.glob("*.whl")
