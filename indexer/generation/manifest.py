@@ -128,7 +128,13 @@ def read_manifest(folder: Path) -> Manifest:
 def parse_manifest(
     raw: bytes, where: Path | str, generation_id: str, needs: Collection[str] = (DOCUMENTS, VECTORS, ROWS)
 ) -> Manifest:
-    """Parse a manifest. Raises IndexCorrupt if it is invalid, or does not list a file in `needs`."""
+    """Parse a manifest. Raises IndexCorrupt if it is invalid.
+
+    Args:
+        where: path or other place of the manifest, for messages.
+        generation_id: the id that the manifest must have.
+        needs: names of files that the manifest must list.
+    """
     if len(raw) > MAX_MANIFEST_BYTES:
         raise corrupt(where, f"has more than {MAX_MANIFEST_BYTES:,} bytes")
     try:

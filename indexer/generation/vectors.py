@@ -178,7 +178,7 @@ class VectorReader:
     def search(self, vector: Vectors, k: int, allowed: RowSet | None = None) -> ScoredRows:
         """Find the k allowed vectors with the largest inner products with a query vector, float32 (dimension,).
 
-        Returns scores, float32 (n,), best first, and rows, int64 (n,). Raises VectorError as `check_query_vector` does.
+        Raises VectorError as `check_query_vector` does, and IndexCorrupt if the file was damaged after opening.
         """
         check_query_vector(vector, self.dimension)
         scratch = self._scratch

@@ -58,8 +58,11 @@ class GenerationWriter:
     ) -> int:
         """Store a document, and its chunks at the next rows. Return the similarity hash of the first chunk.
 
-        The caller adds the vectors and tokens of the chunks later. For an unchanged document, `reused` has the
-        similarity hashes of the chunks, and the sketch by which `editions` detects duplicates.
+        The caller adds the vectors and tokens of the chunks later.
+
+        Args:
+            reused: for an unchanged document, the similarity hashes of its chunks, and its sketch, by which `editions`
+                detects duplicates. If None, both are computed.
         """
         terms = terms_of(document)
         if document.access != EVERYBODY:

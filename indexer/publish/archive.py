@@ -32,7 +32,7 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
     """Write a generation to an archive, and return its manifest.
 
     Args:
-        index_dir: folder of the collection.
+        index_dir: folder of the collection, not of the whole index.
         file: the archive, a tar file; an existing file is replaced.
         generation_id: generation to write, by default the live one.
 
@@ -78,8 +78,7 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
     copy becomes live; a damaged copy is replaced.
 
     Args:
-        index_dir: folder of the index.
-        file: the archive.
+        index_dir: folder of the whole index.
         collection: name of the collection to publish to.
         keep_generations: number of generations to keep, including the live one.
 

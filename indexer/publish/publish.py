@@ -36,8 +36,11 @@ _POLL_SECONDS = 0.05
 def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
     """Hold the writer lock of an index during the `with` block. The lock is also released if the process ends.
 
-    A brief writer (`is_brief`), such as a server that indexes pushed documents, fails at once if another process holds
-    the lock. Other writers wait up to 30 s for a brief writer, but do not wait for each other. The lock file is kept.
+    Args:
+        index_dir: an existing folder, in which the lock file remains.
+        is_brief: whether the caller is a brief writer, such as a server that indexes pushed documents. A brief writer
+            fails at once if another process holds the lock. Other writers wait up to 30 s for a brief writer, but do
+            not wait for each other.
 
     Raises:
         BuildLocked: another process holds the lock. The message names the process.
@@ -100,7 +103,6 @@ def start(index_dir: Path, keep: int, generation_id: str | None = None, size: in
     """Create a folder for a new generation. Removes drafts and old generations that killed processes have left.
 
     Args:
-        index_dir: folder of the index.
         keep: number of published generations to keep.
         generation_id: id of the generation, by default a new id.
         size: bytes that must be free on the disk, by default the size of the live generation.

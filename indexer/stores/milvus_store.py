@@ -128,9 +128,13 @@ class MilvusStore:
         self._milvus.call(method, collection, name)
 
     def write(self, manifest: Manifest, documents: Iterable[ScannedDocument]) -> None:
-        """Store a generation without making it live. An incomplete copy of the generation is removed first.
+        """Store a generation without making it live. A copy of the generation, complete or not, is removed first.
 
-        The manifest is stored without its `files`. Raises IndexCorrupt if Milvus has not stored every passage.
+        Raises IndexCorrupt if Milvus has not stored every passage, and the errors of `MilvusConnection.call`.
+
+        Args:
+            manifest: manifest of the generation, which is stored without its `files`.
+            documents: documents in the order of the index, from `previous.scan`.
         """
         self.remove(manifest.id)
         collection = self._address.collection(manifest.id)

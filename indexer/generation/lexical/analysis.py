@@ -352,7 +352,12 @@ _UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOT
 
 
 def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:
-    """Return the spans of the words with a term in `marked`, in the order of the text; see `LexicalQuery.marked_in`."""
+    """Return the spans of words to highlight, in the order of the text.
+
+    Args:
+        marked: terms from `LexicalQuery.marked_in`; a word is highlighted if any of its terms is one of these.
+        language: language of the passage's document, or None if it is unknown.
+    """
     rules = rules_for(language)
     plain = text if text.isascii() else _FOREIGN_SYMBOL.sub(" ", text)
     beginnings, last_groups = _beginnings(marked)

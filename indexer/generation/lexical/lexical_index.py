@@ -62,9 +62,11 @@ class LexicalReader:
     """Searches a published folder through a memory map. Threads may search concurrently, without holding the GIL."""
 
     def __init__(self, folder: Path, languages: Sequence[str] = (ENGLISH,)) -> None:
-        """Open the index of a folder, whose checksums are verified. It may be deleted later. Chunks are in `languages`.
+        """Open the index of a folder. Raises IndexCorrupt, or IndexUnwritable if a temporary folder cannot be created.
 
-        Raises IndexCorrupt, or IndexUnwritable if a temporary folder cannot be created.
+        Args:
+            folder: a folder whose checksums are verified. It may be deleted later.
+            languages: languages of the chunks, from `LexicalWriter.languages`.
         """
         self._open([folder], languages)
         try:

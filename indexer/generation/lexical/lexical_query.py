@@ -167,7 +167,6 @@ def read_query(
     """Parse the query of a user. Outside phrases, stop words are ignored unless the query has no other words.
 
     Args:
-        text: the query.
         passages: number of passages in the index by language, never empty.
         lookups: functions that look up words in the index; without them, no word is corrected.
         synonyms: see `Synonyms`.

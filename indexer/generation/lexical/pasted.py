@@ -68,8 +68,11 @@ def error_lines(text: str) -> str:
 def nearest_sentences(text: str, measure: Callable[[Sequence[str]], npt.NDArray[np.float32]]) -> str:
     """Return the sentences of a long text that are the most similar to any passage, in their original order.
 
-    Otherwise the greeting and background in an email would outweigh the question. `measure` returns the similarity of
-    each sentence to the passage nearest to it, float32 (n,). Sentences with 90 % of the highest similarity are kept.
+    Otherwise the greeting and background in an email would outweigh the question. Sentences with 90 % of the highest
+    similarity are kept.
+
+    Args:
+        measure: returns the similarity of each sentence to the passage nearest to it, float32 (n,).
     """
     sentences = [each.strip() for each in split_sentences(text) if len(each.encode()) >= _MIN_SENTENCE_BYTES]
     if len(sentences) < 2:
