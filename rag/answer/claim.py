@@ -13,7 +13,17 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from indexer.generation.lexical.analysis import STOP_WORDS
-from rag.answer.evidence import CAPITALISING, MAX_MISSING, Evidence, Part, Term, is_derived, read_facts, read_terms
+from rag.answer.evidence import (
+    CAPITALISING,
+    MAX_MISSING,
+    Evidence,
+    Part,
+    Term,
+    is_derived,
+    is_unit,
+    read_facts,
+    read_terms,
+)
 from rag.answer.sentences import Sentence
 
 FACT_WEIGHT = 2 * MAX_MISSING
@@ -110,18 +120,17 @@ class Claim:
         """The keys of its words, and of those within code."""
         return frozenset[str]().union(*(item.keys for item in self.items))
 
-    def drop_derived(self, passages: Sequence[Evidence]) -> None:
-        """Drop numbers that follow from others, and spelled-out numbers of things that the passages do not count."""
+    def drop_derived(self, passages: Sequence[Evidence], unmatched: Collection[Term]) -> None:
+        """Drop unmatched numbers that follow from others, and spelled-out numbers of things that no passage counts."""
         counted = frozenset[str]().union(*(each.counted for each in passages))
         numbers = [fact for fact in self.facts if fact.is_number][:_MAX_COMPUTED]
-        known = [fact for fact in numbers if any(each.has_name(fact) for each in passages)]
-        claimed = {float(fact.key) for fact in numbers if fact in known or not fact.text[0].isdigit()}
-        units = defaultdict[float, list[int]](list)
+        claimed = {float(fact.key) for fact in numbers if fact not in unmatched or not fact.text[0].isdigit()}
+        sentences = defaultdict[float, list[int]](list)
         for value, unit in chain.from_iterable(each.quantities for each in passages):
-            units[value].append(id(unit))
+            sentences[value].append(id(unit))
         for fact in numbers:
             is_uncounted = not fact.text[0].isdigit() and self._after.get(fact.start) not in counted
-            if is_uncounted or (fact not in known and is_derived(float(fact.key), units, claimed)):
+            if is_uncounted or (fact in unmatched and is_derived(float(fact.key), sentences, claimed)):
                 self.facts.remove(fact)
                 self.items = [item for item in self.items if item.start != fact.start - self._start]
 
@@ -224,8 +233,7 @@ def _is_stitched(keys: frozenset[str], passages: Sequence[Evidence]) -> bool:
 def _is_fact(term: Term, prose: str, language: str | None) -> bool:
     """Return whether a term is a number, a function or a name."""
     is_function = prose.startswith("()", term.end)
-    is_unit = prose[: term.start].rstrip(" /\u00a0\u202f")[-1:].isdigit() and not term.text[1:3].islower()
-    if is_unit and term.text.isalpha():  # the passage may have another unit, or its name in full
+    if term.text.isalpha() and is_unit(prose, term):  # the passage may have another unit, or its name in full
         return False
     is_sure = term.is_number or is_function or any(map(str.isdigit, term.text)) or bool(_NAME.search(term.text))
     if not (is_sure or term.text[0].isupper()) or term.text.lower() in STOP_WORDS:

@@ -29,7 +29,7 @@ _NAME_GAP = re.compile(r"\.? (?:of (?:the )?)?|-|['’]s ")
 CAPITALISING = frozenset({"de", "lb"})
 _CELL_END = re.compile(r"\S(?: \||\t| {3})")
 _GAP = "\0"
-_start_of = attrgetter("start")
+_start_of, _keys = attrgetter("start"), attrgetter("keys")
 _QUOTES_AND_DASHES = str.maketrans(
     dict.fromkeys("“”„‟«»″＂", '"') | dict.fromkeys("‘’‚‛‹›′`´", "'") | dict.fromkeys("‐‑‒–—―−", "-")
 )
@@ -72,6 +72,10 @@ class Term(NamedTuple):
     start: int
     key: str
     is_stop: bool = False
+    keys: tuple[str, ...] = ()
+    """The key, those of the words within a name such as max_connections, and that of "31" in "31 million"."""
+    shape: str = ""
+    """The kind of fact that the term can be: number, name or code; empty for a lower-case word."""
 
     @property
     def end(self) -> int:
@@ -109,13 +113,13 @@ def read_terms(text: str, language: str | None) -> list[Term]:
         if start < clock_end:
             continue
         if clock := clocks.get(start):
-            terms.append(Term(clock[0], start, _clock_key(clock)))
+            terms.append(_number(clock[0], start, _clock_key(clock)))
             clock_end, thousands, rest = clock.end(), 0.0, 0.0
             continue
-        key, is_plain, is_stop = _read_word(word, language or "en")
+        key, is_plain, is_stop, keys, shape = _read_word(word, language or "en")
         is_stop = is_stop or (len(word) <= _MAX_CONTRACTION and text[start - 1 : start] in _APOSTROPHES)
         if is_plain:
-            terms.append(_make_term((word, start, key, is_stop)))
+            terms.append(_make_term((word, start, key, is_stop, keys, shape)))
             if word != "and":  # a hundred and five
                 thousands = rest = 0.0
             continue
@@ -142,16 +146,26 @@ def read_terms(text: str, language: str | None) -> list[Term]:
             first, number = terms.pop(), round(thousands + rest, 6)
             word, start = text[first.start : match.end()], first.start
             key = str(int(number) if number.is_integer() else number)
-        terms.append(Term(word, start, key, is_stop))
+        if key[0].isdigit():
+            terms.append(_number(word, start, key))
+        else:
+            terms.append(Term(word, start, key, is_stop, keys, shape))
     return terms
 
 
 @lru_cache(1 << 14)
-def _read_word(word: str, language: str) -> tuple[str, bool, bool]:
-    """Return the key of a word, whether it is plain (no number or single letter), and whether it is a stop word."""
+def _read_word(word: str, language: str) -> tuple[str, bool, bool, tuple[str, ...], str]:
+    """Return key, is_plain (no number or single letter), is_stop, keys and shape of a word."""
     lower = word.lower()
     is_plain = word.isalpha() and len(word) > 1 and lower not in _NUMBER_PARTS
-    return next(iter(TERMS[rules_for(language)][word]), word), is_plain, is_stop_word(lower, language)
+    keys = TERMS[rules_for(language)][word] or (word,)
+    shape = "name" if word[0].isupper() else "code" if "_" in word else ""
+    return keys[0], is_plain, is_stop_word(lower, language), keys, shape
+
+
+def _number(text: str, start: int, key: str) -> Term:
+    keys = (key, text.partition(" ")[0], *_NUMERAL.findall(key)[:1])
+    return Term(text, start, key, False, keys, "number")  # noqa: FBT003 - positions are faster
 
 
 def _clock_key(clock: re.Match[str]) -> str:
@@ -202,10 +216,6 @@ def _are_alike(*names: str) -> bool:
     return short[0] == long[0] and all(letter in letters for letter in short.lower())
 
 
-def _is_numeric(term: Term) -> bool:
-    return term.key[0].isdigit()
-
-
 def read_facts(
     text: str, terms: Sequence[Term], names: Collection[str], language: str | None
 ) -> list[tuple[str, list[Term]]]:
@@ -215,25 +225,37 @@ def read_facts(
     """
     facts, run, last = list[tuple[str, list[Term]]](), list[Term](), None
     for term, following in zip_longest(terms, terms[1:]):
-        is_unit = last is not None and _is_numeric(last) and not term.text[1:3].islower()  # 5 GB
-        is_capital = term.text[0].isupper() and not is_unit
+        is_first, last = last is None, term
+        if not term.shape:
+            run = []
+            continue
+        is_capital = term.text[0].isupper() and not is_unit(text, term)
         is_next = bool(run) and _NAME_GAP.fullmatch(text, run[-1].end, term.start) is not None
         is_pair = following and following.text[0].isupper() and _NAME_GAP.fullmatch(text, term.end, following.start)
         if is_capital and is_next:
             run.append(term)
-        elif is_capital and (is_pair or (language not in CAPITALISING and (last or term.key in names))):
+        elif is_capital and (is_pair or (language not in CAPITALISING and (not is_first or term.key in names))):
             run = [term]
             facts.append(("name", run))
         else:
-            if _is_numeric(term):
+            if term.shape == "number":
                 if is_next:  # a number follows its noun, as in Article 6
                     facts.pop()
                 facts.append(("year" if term.is_number and float(term.key) in _YEARS else "number", [term]))
             elif "_" in term.text:
                 facts.append(("code", [term]))
             run = []
-        last = term
     return facts
+
+
+def is_unit(text: str, term: Term) -> bool:
+    """Return whether a term is the unit of the number before it, as in 5 GB."""
+    before = text[max(0, term.start - 2) : term.start].rstrip(" /\u00a0\u202f")
+    return before[-1:].isdigit() and not term.text[1:3].islower()
+
+
+def _keys_of(terms: Iterable[Term]) -> frozenset[str]:
+    return frozenset(chain.from_iterable(map(_keys, terms)))
 
 
 class Unit(NamedTuple):
@@ -325,28 +347,20 @@ class Evidence:
                 lead = content
                 head, gap, _ = self.text[slice(*span)].strip().partition("\n\n")
                 if gap and len(head) <= _MAX_LINE and not head.endswith(_STOPS):
-                    topic = self._keys_of([term for term in content if term.start < span[0] + len(head) + 2])
+                    topic = _keys_of([term for term in content if term.start < span[0] + len(head) + 2])
             elif last != kind:
-                has_data = kind == "item" or any(_is_numeric(term) or "_" in term.key for term in content)
-                header = self._keys_of(lead if has_data else content)
+                has_data = kind == "item" or any(term.shape == "number" or "_" in term.key for term in content)
+                header = _keys_of(lead if has_data else content)
             label = frozenset[str]()
             if kind == "row":
                 label_end = span[0] + len(_CELL_END.split(self.text[slice(*span)], maxsplit=1)[0]) + 1
                 label = frozenset(term.key for term in content if term.start < label_end)
             if units and kind == "sentence" and self.text[slice(*units[-1].span)].rstrip().endswith(":"):
-                topic |= self._keys_of(units[-1].content)
+                topic |= _keys_of(units[-1].content)
             context = (self.heading if kind == "sentence" else self.heading | header) | topic
             units.append(Unit(len(units), span, content, context, label))
             last = kind
         return units
-
-    def _keys_of(self, terms: Sequence[Term]) -> frozenset[str]:
-        """Return the keys of some terms, of the words within names, and of "31" in "31 million"."""
-        analysed = TERMS[rules_for(self.hit.language)]
-        pairs = ((term, (term.key, term.text.partition(" ")[0], *_NUMERAL.findall(term.key)[:1])) for term in terms)
-        return frozenset(
-            chain.from_iterable(each if _is_numeric(term) else analysed[term.text] for term, each in pairs)
-        )
 
     @cached_property
     def proper(self) -> frozenset[str]:
@@ -362,10 +376,10 @@ class Evidence:
             for terms in self._split(unit):
                 facts = dict[str, list[frozenset[str]]]()
                 for kind, fact in read_facts(self._all, terms, self.proper, self.hit.language):
-                    facts.setdefault(kind, []).append(self._keys_of(fact))
+                    facts.setdefault(kind, []).append(_keys_of(fact))
                 if unit.label:
                     facts.setdefault("name", []).append(unit.label)
-                parts.append(Part(unit, self._keys_of(terms) | unit.context, facts))
+                parts.append(Part(unit, _keys_of(terms) | unit.context, facts))
         return parts
 
     def _split(self, unit: Unit) -> Iterable[Sequence[Term]]:
@@ -401,12 +415,12 @@ class Evidence:
     def counted(self) -> frozenset[str]:
         """Keys of the words after numbers."""
         pairs = chain.from_iterable(pairwise(unit.content) for unit in self.units)
-        return frozenset(second.key for first, second in pairs if _is_numeric(first))
+        return frozenset(second.key for first, second in pairs if first.shape == "number")
 
     @cached_property
     def heading(self) -> frozenset[str]:
         """Keys of the words of title, section and address, and of the words within names."""
-        return self._keys_of(self._terms[bisect_left(self._terms, len(self.text), key=_start_of) :])
+        return _keys_of(self._terms[bisect_left(self._terms, len(self.text), key=_start_of) :])
 
     @cached_property
     def keys(self) -> frozenset[str]:

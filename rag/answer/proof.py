@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 from msgspec import to_builtins
@@ -114,16 +115,16 @@ class Prover:
         def has(passage: Evidence, fact: Term) -> bool:
             return passage.has_name(fact) if fact.key else passage.has_code(fact.text)
 
-        claim.drop_derived(passages)
+        unmatched = [fact for fact in claim.facts if not any(has(each, fact) for each in passages)]
+        claim.drop_derived(passages, unmatched)
         facts = claim.facts
-        unmatched = [fact for fact in facts if not any(has(each, fact) for each in passages)]
+        unmatched = [fact for fact in unmatched if fact in facts]
         names, spans = _names(passages), [(fact.start, fact.end) for fact in unmatched]
         vocabulary = self._vocabulary
         uncited = [each for each in self._evidence if cited and each not in cited]
         if uncited:
             least = min(claim.missing(each, vocabulary) for each in cited)
-            other = min(uncited, key=lambda each: claim.missing(each, vocabulary))
-            missing = claim.missing(other, vocabulary)
+            missing, other = min(((claim.missing(each, vocabulary), each) for each in uncited), key=itemgetter(0))
             is_better = missing <= MAX_MISSING and (unmatched or least - missing >= FACT_WEIGHT)
             if is_better and not claim.keys.isdisjoint(other.places) and all(has(other, fact) for fact in facts):
                 reason = f"Not in {names}, but {other.name} has its words."
