@@ -149,7 +149,7 @@ class Claim:
         added = {name.key for name in names}
         if any(not item.keys.isdisjoint(added) and not item.keys <= added for item in self.items):
             return False
-        keys = self.keys & frozenset(chain.from_iterable(each.keys for each in parts))
+        keys = self.keys & passage.heading.union(*(each.keys_in_context() for each in parts))
         return 2 * len(keys) >= len(self.keys) and all(
             name <= self.keys for each in parts for name in each.facts.get("name", ())
         )
@@ -188,17 +188,19 @@ class Claim:
         if not parts_with_fact:
             return None
         scores = score_parts(near, passages, vocabulary)
-        least = MAX_MISSING + max(scores[place] for place in parts_with_fact)
+        least = MAX_MISSING + max(scores.get(place, 0.0) for place in parts_with_fact)
         words = frozenset(chain.from_iterable(item.keys for item in near if vocabulary.weight(item)))
-        words &= frozenset(chain.from_iterable(each.parts[at].keys - each.heading for each, at in parts_with_fact))
+        words &= frozenset(
+            chain.from_iterable(each.parts[at].keys_in_context() - each.heading for each, at in parts_with_fact)
+        )
         sentences = {(each, each.parts[at].unit.number) for each, at in parts_with_fact if fact.kind == "name"}
         rivals = [
             (score, each, part)
             for (each, at), score in scores.items()
             if score > least
             and (part := each.parts[at]).has_rival(fact.kind, self.keys)
-            and part.keys.isdisjoint(fact.keys)
-            and words <= part.keys
+            and (keys := part.keys_in_context()).isdisjoint(fact.keys)
+            and words <= keys
             and (each, part.unit.number) not in sentences
         ]
         return max(rivals, key=itemgetter(0))[1:] if rivals else None
@@ -207,19 +209,9 @@ class Claim:
 def score_parts(
     items: Iterable[Item], passages: Sequence[Evidence], vocabulary: PassageWords
 ) -> dict[tuple[Evidence, int], float]:
-    """Return the summed weight of the items in each part of the passages; half of it if they are near the part."""
-    scores = defaultdict[tuple[Evidence, int], float](float)
-    for item in items:
-        weight = vocabulary.weight(item)
-        for passage in passages:
-            places = {at for key in item.keys for at in passage.places.get(key, ())}
-            numbers = {passage.parts[at].unit.number for at in places}
-            for at, part in enumerate(passage.parts):
-                if at in places or not item.keys.isdisjoint(part.unit.context):
-                    scores[passage, at] += weight
-                elif part.unit.number in numbers:
-                    scores[passage, at] += weight / 2
-    return scores
+    """Return the weight of some items in each part of the passages, by passage and index of the part."""
+    weights = [(item.keys, vocabulary.weight(item)) for item in items]
+    return {(each, at): score for each in passages for at, score in each.scores(weights).items()}
 
 
 def _is_stitched(keys: frozenset[str], passages: Sequence[Evidence]) -> bool:

@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_left
 from calendar import month_name
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache, partial
@@ -112,16 +113,16 @@ def read_terms(text: str, language: str | None) -> list[Term]:
         word, start = match[0], match.start()
         if start < clock_end:
             continue
-        if clock := clocks.get(start):
-            terms.append(_number(clock[0], start, _clock_key(clock)))
-            clock_end, thousands, rest = clock.end(), 0.0, 0.0
-            continue
         key, is_plain, is_stop, keys, shape = _read_word(word, language or "en")
         is_stop = is_stop or (len(word) <= _MAX_CONTRACTION and text[start - 1 : start] in _APOSTROPHES)
         if is_plain:
             terms.append(_make_term((word, start, key, is_stop, keys, shape)))
             if word != "and":  # a hundred and five
                 thousands = rest = 0.0
+            continue
+        if clock := clocks.get(start):
+            terms.append(_number(clock[0], start, _clock_key(clock)))
+            clock_end, thousands, rest = clock.end(), 0.0, 0.0
             continue
         lower = word.lower()
         gap = text[terms[-1].end : start] if terms else ""
@@ -165,7 +166,7 @@ def _read_word(word: str, language: str) -> tuple[str, bool, bool, tuple[str, ..
 
 def _number(text: str, start: int, key: str) -> Term:
     keys = (key, text.partition(" ")[0], *_NUMERAL.findall(key)[:1])
-    return Term(text, start, key, False, keys, "number")  # noqa: FBT003 - positions are faster
+    return Term(text, start, key, False, keys, "number")
 
 
 def _clock_key(clock: re.Match[str]) -> str:
@@ -259,7 +260,7 @@ def _keys_of(terms: Iterable[Term]) -> frozenset[str]:
 
 
 class Unit(NamedTuple):
-    """A sentence, row or list item, with the keys of its header row or the sentence above its list, and of headings."""
+    """A sentence, row or list item. Its context has the keys of its header row, or of the lines above it."""
 
     number: int
     span: Span
@@ -270,7 +271,7 @@ class Unit(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A row, or a part of a sentence between commas, colons or dashes, with its keys and those of its context."""
+    """A row, or a part of a sentence between commas, colons or dashes."""
 
     unit: Unit
     keys: frozenset[str]
@@ -280,6 +281,18 @@ class Part(NamedTuple):
     def has_rival(self, kind: str, claimed: Collection[str]) -> bool:
         """Return whether the part has a fact of this kind that shares no key with the claim."""
         return any(fact.isdisjoint(claimed) for fact in self.facts.get(kind, ()))
+
+    def keys_in_context(self) -> frozenset[str]:
+        """Return the keys of the part and of its context."""
+        return self.keys | self.unit.context
+
+
+def _indexes(sets: Iterable[Iterable[str]]) -> Mapping[str, Sequence[int]]:
+    indexes = defaultdict[str, list[int]](list)
+    for at, keys in enumerate(sets):
+        for key in keys:
+            indexes[key].append(at)
+    return indexes
 
 
 class Match(NamedTuple):
@@ -336,29 +349,27 @@ class Evidence:
     @cached_property
     def units(self) -> Sequence[Unit]:
         """The sentences, rows and list items of the text."""
-        topic = frozenset[str]()
-        units, header, lead, last, at = list[Unit](), frozenset[str](), list[Term](), "", 0
+        units, topic, header, lead, last, at = list[Unit](), frozenset[str](), frozenset[str](), list[Term](), "", 0
         for span, kind in self._lines():
             first, at = at, bisect_left(self._terms, span[1], at, key=_start_of)
             content = [term for term in self._terms[first:at] if not term.is_stop]
             if not content:
                 continue
+            line, label = self.text[slice(*span)].strip(), frozenset[str]()
             if kind == "sentence":
-                lead = content
-                head, gap, _ = self.text[slice(*span)].strip().partition("\n\n")
+                is_led = bool(units) and self.text[slice(*units[-1].span)].rstrip().endswith(":")
+                header = _keys_of(units[-1].content if is_led else ())
+                head, gap, _ = line.partition("\n\n")
                 if gap and len(head) <= _MAX_LINE and not head.endswith(_STOPS):
-                    topic = _keys_of([term for term in content if term.start < span[0] + len(head) + 2])
+                    topic = _keys_of(term for term in content if term.start < span[1] - len(line) + len(head))
+                lead = content
             elif last != kind:
                 has_data = kind == "item" or any(term.shape == "number" or "_" in term.key for term in content)
                 header = _keys_of(lead if has_data else content)
-            label = frozenset[str]()
             if kind == "row":
                 label_end = span[0] + len(_CELL_END.split(self.text[slice(*span)], maxsplit=1)[0]) + 1
                 label = frozenset(term.key for term in content if term.start < label_end)
-            if units and kind == "sentence" and self.text[slice(*units[-1].span)].rstrip().endswith(":"):
-                topic |= _keys_of(units[-1].content)
-            context = (self.heading if kind == "sentence" else self.heading | header) | topic
-            units.append(Unit(len(units), span, content, context, label))
+            units.append(Unit(len(units), span, content, header | topic, label))
             last = kind
         return units
 
@@ -379,7 +390,7 @@ class Evidence:
                     facts.setdefault(kind, []).append(_keys_of(fact))
                 if unit.label:
                     facts.setdefault("name", []).append(unit.label)
-                parts.append(Part(unit, _keys_of(terms) | unit.context, facts))
+                parts.append(Part(unit, _keys_of(terms), facts))
         return parts
 
     def _split(self, unit: Unit) -> Iterable[Sequence[Term]]:
@@ -389,22 +400,53 @@ class Evidence:
 
     @cached_property
     def places(self) -> Mapping[str, Sequence[int]]:
-        """The indexes of the parts with each key, without keys of headings."""
-        places = dict[str, list[int]]()
-        for at, part in enumerate(self.parts):
-            for key in part.keys - part.unit.context:
-                places.setdefault(key, []).append(at)
-        return places
+        """The indexes of the parts with each key that their context does not have."""
+        return _indexes(part.keys - part.unit.context - self.heading for part in self.parts)
 
-    def parts_with(self, keys: Collection[str], kind: str, claimed: Collection[str]) -> list[int]:
+    @cached_property
+    def _context_places(self) -> Mapping[str, Sequence[int]]:
+        """The indexes of the parts with each key in their context."""
+        return _indexes(part.unit.context for part in self.parts)
+
+    @cached_property
+    def _parts_of_units(self) -> Mapping[int, Sequence[int]]:
+        parts = defaultdict[int, list[int]](list)
+        for at, part in enumerate(self.parts):
+            parts[part.unit.number].append(at)
+        return parts
+
+    def scores(self, weights: Iterable[tuple[frozenset[str], float]]) -> Mapping[int, float]:
+        """Return the summed weight of the words in each part, and half of the weight in the rest of its sentence.
+
+        Words of the context count for the whole part, and words of the heading for all parts with other words.
+
+        Args:
+            weights: the keys and the weight of each word.
+        """
+        scores, total = defaultdict[int, float](float), 0.0
+        for keys, weight in weights:
+            if not keys.isdisjoint(self.heading):
+                total += weight
+                continue
+            places = {at for key in keys for at in self.places.get(key, ())}
+            near = {at for place in places for at in self._parts_of_units[self.parts[place].unit.number]}
+            places.update(at for key in keys for at in self._context_places.get(key, ()))
+            for at in places | near:
+                scores[at] += weight if at in places else weight / 2
+        return {at: score + total for at, score in scores.items()}
+
+    def parts_with(self, keys: Collection[str], kind: str, claimed: Collection[str]) -> Sequence[int]:
         """Return the indexes of the parts with a fact; for a name, also those of the next sentence without a name."""
-        exact = [at for key in keys for at in self.places.get(key, ())]
+        places = [at for key in keys for at in self.places.get(key, ())]
         if kind != "name":
-            return exact
-        after = {self.parts[at].unit.number + 1 for at in exact}
-        following = [at for at, part in enumerate(self.parts) if part.unit.number in after]
-        taken = {self.parts[at].unit.number for at in following if self.parts[at].has_rival("name", claimed)}
-        return exact + [at for at in following if self.parts[at].unit.number not in taken]
+            return places
+        following = {self.parts[at].unit.number + 1 for at in places}
+        return places + [
+            at
+            for number in following
+            if not any(self.parts[at].has_rival("name", claimed) for at in self._parts_of_units.get(number, ()))
+            for at in self._parts_of_units.get(number, ())
+        ]
 
     @cached_property
     def quantities(self) -> Sequence[tuple[float, Unit]]:
@@ -427,8 +469,7 @@ class Evidence:
         """Keys of all words, and of the words within names such as max_connections."""
         keys = self.heading.union(*(part.keys for part in self.parts))
         months = {TERMS["en"][month_name[int(month)]][0] for month in _ISO_DATE.findall(self.text)}
-        leading = {match[0] for key in keys if (match := _NUMERAL.match(key))}  # 20 of 20KB, and 19 of 19h30
-        return keys | months | leading | {_MONTHS[key] for key in keys & _MONTHS.keys()}
+        return keys | months | {_MONTHS[key] for key in keys & _MONTHS.keys()}
 
     @cached_property
     def _capitalised(self) -> frozenset[str]:
