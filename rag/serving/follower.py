@@ -88,7 +88,8 @@ class ServedModel:
 class ServedCollection:
     """The state of a served collection. Threads except the follower's may only set `suspect`, to request a check."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, store: Store) -> None:
+        self.name, self.store = name, store
         self.retriever: Retriever | None = None
         self.unreachable = False  # whether the last attempt to reach its store failed
         self.reason = LOADING  # error or progress; empty if ready
@@ -130,7 +131,8 @@ class Follower:
         """
         self.settings = settings
         self.cache = QueryCache(settings.query_cache << 20)
-        self.collections = {DEFAULT: ServedCollection()}  # replaced, never mutated, because threads iterate over it
+        # Replaced, never mutated, because threads iterate over it.
+        self.collections = {DEFAULT: ServedCollection(DEFAULT, FolderStore(settings.index_dir))}
         self.model: ServedModel | None = None
         self.reranker: RerankQueue | None = None
         self.has_refreshed = False
@@ -170,7 +172,7 @@ class Follower:
             try:
                 self._refresh()
             except Exception:
-                log.exception("following the index failed")
+                log.exception("refreshing the index failed")
             with self._changed:
                 self.has_refreshed = True
                 self._changed.notify_all()
@@ -186,28 +188,28 @@ class Follower:
             stores = {DEFAULT: FolderStore(self.settings.index_dir), **stores}
         for name in self.collections.keys() - stores.keys():
             log.info("collection %s has been deleted", name)
-        self.collections = {name: self.collections.get(name) or ServedCollection() for name in stores}
+        self.collections = {name: self.collections.get(name) or ServedCollection(name, stores[name]) for name in stores}
         current = {served.retriever for served in self.collections.values()}
         self._joint_retrievers = {key: each for key, each in self._joint_retrievers.items() if current.issuperset(key)}
-        for name, store in stores.items():
-            served = self.collections[name]
+        for name, served in self.collections.items():
+            served.store = stores[name]
             try:
-                self._update(name, store, served)
-                self._check(name, store, served)
+                self._update(served)
+                self._check(served)
             except PilotlightError as error:
                 served.missing = isinstance(error, IndexMissing) and served.retriever is None
-                self._note(name, served, str(error))
+                self._note(served, str(error))
             except MemoryError:
-                self._note(name, served, memory.SHORT)
+                self._note(served, memory.SHORT)
             except Exception:
                 log.exception("loading collection %s failed", name)
                 served.reason = "an internal error while loading; see the log"
 
-    def _update(self, name: str, store: Store, served: ServedCollection) -> None:
+    def _update(self, served: ServedCollection) -> None:
         """Open the live generation of a collection, unless it is already open or has recently failed to open."""
         live: str | None = None
         try:
-            live = store.live_id()
+            live = served.store.live_id()
         except IndexCorrupt:
             pass
         except StoreError:
@@ -218,11 +220,11 @@ class Follower:
             served.reason, served.failed_id = "", ""
         elif live != served.failed_id or time.monotonic() >= served.retry_at:
             try:
-                self._open(name, store, served, live)
+                self._open(served, live)
             except PilotlightError as error:
-                self._fall_back(name, store, served, live, error)
+                self._fall_back(served, live, error)
 
-    def _check(self, name: str, store: Store, served: ServedCollection) -> None:
+    def _check(self, served: ServedCollection) -> None:
         """Check the files of the served generation. If it is damaged, replace it by the newest older generation."""
         if served.files is None or served.retriever is None:
             return
@@ -234,29 +236,27 @@ class Follower:
                 served.next_suspect, served.next_check = now + SUSPECT_SECONDS, now + CHECK_SECONDS
                 served.files.contents()
         except IndexCorrupt as error:
-            self._fall_back(name, store, served, served.retriever.generation.manifest.id, error)
+            self._fall_back(served, served.retriever.generation.manifest.id, error)
 
-    def _fall_back(
-        self, name: str, store: Store, served: ServedCollection, failed_id: str | None, error: PilotlightError
-    ) -> None:
+    def _fall_back(self, served: ServedCollection, failed_id: str | None, error: PilotlightError) -> None:
         """Serve the newest older generation that can be opened, if none is served or the served one is damaged."""
         served.failed_id, served.retry_at = failed_id, time.monotonic() + RETRY_SECONDS
         is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed_id
         if is_damaged or (served.retriever is None and not isinstance(error, StoreError)):
-            for generation_id in older_ids(store):
+            for generation_id in older_ids(served.store):
                 try:
-                    self._open(name, store, served, generation_id)
+                    self._open(served, generation_id)
                     break
                 except PilotlightError as other:
-                    log.warning("collection %s: %s", name, other)
+                    log.warning("collection %s: %s", served.name, other)
             else:
                 served.retriever = served.files = None
         served_id = served.retriever.generation.manifest.id if served.retriever else ""
-        self._note(name, served, f"{error}; meanwhile generation {served_id} is served" if served_id else str(error))
+        self._note(served, f"{error}; meanwhile generation {served_id} is served" if served_id else str(error))
 
-    def _open(self, name: str, store: Store, served: ServedCollection, generation_id: str | None) -> None:
+    def _open(self, served: ServedCollection, generation_id: str | None) -> None:
         """Load the model if necessary, warm up a generation, and serve it instead of the current one."""
-        settings, generation = self.settings, store.open(generation_id)
+        settings, generation = self.settings, served.store.open(generation_id)
         try:
             if self.model is None:
                 self.model = ServedModel(settings.model, lambda: self._make_embedder(settings), self.cache)
@@ -276,7 +276,7 @@ class Follower:
             served.next_suspect, served.next_check = 0.0, time.monotonic() + CHECK_SECONDS
             self._has_swapped = True
             self._changed.notify_all()
-        log.info("serving generation %s of collection %s: %d chunks", manifest.id, name, manifest.counts.chunks)
+        log.info("serving generation %s of collection %s: %d chunks", manifest.id, served.name, manifest.counts.chunks)
 
     def _retriever_of(self, generation: Searchable, model: ServedModel) -> Retriever:
         settings, queue = self.settings, self.reranker
@@ -295,7 +295,7 @@ class Follower:
             self._joint_retrievers = dict([*self._joint_retrievers.items(), (key, retriever)][-_MAX_JOINT_RETRIEVERS:])
         return retriever
 
-    def _note(self, name: str, served: ServedCollection, reason: str) -> None:
+    def _note(self, served: ServedCollection, reason: str) -> None:
         if reason != served.reason:
-            log.warning("collection %s: %s", name, reason)
+            log.warning("collection %s: %s", served.name, reason)
         served.reason = reason
