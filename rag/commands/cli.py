@@ -175,6 +175,14 @@ def pilotlight(ctx: click.Context) -> int:
     return 0
 
 
+def report_error(error: PilotlightError | MemoryError) -> int:
+    """Print an error on stderr as one line, and return the exit code."""
+    from indexer.memory import SHORT
+
+    print(f"pilotlight: {SHORT if isinstance(error, MemoryError) else error}", file=sys.stderr, flush=True)
+    return 2
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit code."""
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING, stream=sys.stderr)
@@ -186,10 +194,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"pilotlight: {text}", file=sys.stderr)
         return 2
     except (PilotlightError, MemoryError) as error:
-        from indexer.memory import SHORT
-
-        print(f"pilotlight: {SHORT if isinstance(error, MemoryError) else error}", file=sys.stderr)
-        return 2
+        return report_error(error)
     except click.Abort:
         print("pilotlight: stopped", file=sys.stderr)
         return 130

@@ -18,7 +18,7 @@ import msgspec
 from embedder.errors import PilotlightError
 from indexer.config import SOURCE_SETTINGS
 from rag.access import Grant, Key, KeyFile, check_exposure, reader_names
-from rag.commands.cli import CommandContext, Result, verb
+from rag.commands.cli import CommandContext, Result, report_error, verb
 from rag.errors import KeysError, RagError, SettingsError
 from rag.query.request import ALL, DEFAULT_COLLECTION, parameters_of
 from rag.settings import Settings
@@ -125,7 +125,6 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
 
 def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bool, is_live: bool) -> int:
     """Run the verb `index` in a forked process, which ends when its parent ends. Returns the exit code."""
-    from indexer.memory import SHORT
     from rag.commands.index import index
 
     def announce(report: "BuildReport") -> None:
@@ -136,8 +135,7 @@ def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bo
         flags = {"add": False, "full": False, "allow_shrink": False, "quiet": is_live}
         index(settings, source=sources, watch=watch, on_first=None if is_live else announce, **flags)
     except (PilotlightError, MemoryError) as error:
-        print(f"pilotlight: {SHORT if isinstance(error, MemoryError) else error}", file=sys.stderr, flush=True)
-        return 2
+        return report_error(error)
     except KeyboardInterrupt:
         return 130
     except Exception:  # noqa: BLE001 - must not reach the parent's frames, which the fork has copied
@@ -166,8 +164,7 @@ def _check(check: Callable[[Settings, Mapping[str, object]], None], *arguments: 
     try:
         check(*arguments)
     except PilotlightError as error:
-        print(f"pilotlight: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(report_error(error))
 
 
 @verb("index", "store", "embedder", "rerank", prints=False)
