@@ -215,7 +215,7 @@ class Client:
         end = monotonic() + timeout
         while work.state in ("queued", "running", "cancelling"):
             if monotonic() >= end:
-                name = type(work).__name__.lower()
+                name = "job" if isinstance(work, Job) else "change"
                 raise Unavailable(f"{name} {work.id} is still {work.state} after {timeout:g} seconds")
             self._closed.wait(_POLL_S)
             work = self.job(work.id) if isinstance(work, Job) else self.change(work.id, work.collection)
@@ -234,7 +234,7 @@ class Client:
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ClientError(f"{self.url} sent no valid answer ({error}): is this server Pilotlight?") from error
+            raise ClientError(f"{self.url} sent an invalid response ({error}): is it a Pilotlight server?") from error
 
     @contextmanager
     def _stream(
@@ -255,7 +255,7 @@ class Client:
             finally:
                 response.close()
         except httpx.TimeoutException as error:
-            raise Unavailable(f"{self.url} gave no answer within {self._timeout:g} seconds") from error
+            raise Unavailable(f"{self.url} did not respond within {self._timeout:g} seconds") from error
         except (httpx.TransportError, httpx.StreamError) as error:
             raise Unavailable(f"{self.url} cannot be reached: {str(error) or type(error).__name__}") from error
 
@@ -277,7 +277,7 @@ class Client:
             seconds = response.headers.get("Retry-After", "")
             retry_after = float(seconds[:10]) if seconds.isdecimal() else None
             if status not in BUSY or retry_after is None or retry_after > patience:
-                detail = " ".join((problem.detail or f"{self.url} answered with status {status}").split())
+                detail = " ".join((problem.detail or f"{self.url} responded with status {status}").split())
                 kind = _ERRORS.get(status, Rejected if 400 <= status < 500 else ClientError)
                 raise kind(detail[:_MAX_DETAIL_CHARS], status=status, field=problem.field, retry_after=retry_after)
             patience -= retry_after

@@ -61,7 +61,7 @@ class JobMissing(NotThere):
     """A job that never existed, or whose record has been deleted."""
 
     def __init__(self, job: str) -> None:
-        super().__init__(f"there is no job {job[:80]!r}: it never existed, or is no longer kept")
+        super().__init__(f"there is no job {job[:80]!r}: it never existed, or its record was deleted")
 
 
 class RequestRefused(RagError):

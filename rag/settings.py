@@ -71,7 +71,8 @@ def read_value(value: object, origin: str, kind: type, choices: tuple[str, ...] 
     try:
         parsed = _READERS[kind](value)
     except (ValueError, TypeError, KeyError):
-        raise SettingsError(f"{origin} must be a {TYPE_NAMES[kind]}, not {value!r}") from None
+        expected = "yes or no" if kind is bool else f"a {TYPE_NAMES[kind]}"
+        raise SettingsError(f"{origin} must be {expected}, not {value!r}") from None
     if choices and parsed not in choices:
         raise SettingsError(f"{origin} must be one of {', '.join(choices)}, not {value!r}")
     return parsed

@@ -70,11 +70,11 @@ def read_settings_file(path: Path) -> SettingsFile:
     folder = path.absolute().parent
     sources = tuple(_source(t, folder, f"{path}: source {n}") for n, t in enumerate(content["source"], 1))
     if duplicate := _repeated([source.source for source in sources]):
-        raise SettingsError(f"{path}: {duplicate} is given twice")
+        raise SettingsError(f"{path}: {duplicate} is listed twice")
     tables = enumerate(content["credentials"], 1)
     credentials = tuple(_credential(table, folder, f"{path}: credentials {n}") for n, table in tables)
     if origin := _repeated([one.origin for one in credentials]):
-        raise SettingsError(f"{path}: credentials for {origin} are given twice")
+        raise SettingsError(f"{path}: credentials for {origin} are listed twice")
     if credentials or "access" in content:  # `rules` tells the server and its jobs to read this file
         if "rules" in settings:
             raise SettingsError(f"{path}: give either rules or [[credentials]] and [[access]], not both")
@@ -146,7 +146,7 @@ def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credentia
     where = f"{where} ({site})"
     headers = _subtable(table.get("headers", {}), f"{where}: headers")
     if any(not _HEADER.fullmatch(name) or name.lower() in _RESERVED for name in headers):
-        raise SettingsError(f"{where}: headers has a name that no header can have, or that only the crawler may set")
+        raise SettingsError(f"{where}: headers has an invalid name, or one that only the crawler may set")
     ways = [name for name in ("bearer", "basic") if name in table]
     ways += [name for name in headers if name.lower() == "authorization"]
     if len(ways) > 1:

@@ -136,10 +136,10 @@ class _StateCollector(Collector):
         yield _gauge("ready", "Whether the server is ready.", {(): bool(status.get("ready"))})
         build = {"version": metadata.version("pilotlight")}
         build |= {name: str(status.get(name, "")) for name in ("model", "engine", "precision", "query_precision")}
-        yield _gauge("build_info", "What is running.", {tuple(build.values()): 1}, *build)
+        yield _gauge("build_info", "Version of the server, with its model.", {tuple(build.values()): 1}, *build)
         served = {each["name"]: each for each in status.get("collections", ()) if each.get("generation")}
         info = {(name, each["generation"]): 1 for name, each in served.items()}
-        yield _gauge("index_info", "Which generation is served.", info, "collection", "generation")
+        yield _gauge("index_info", "Generation that is served.", info, "collection", "generation")
         created = {(name,): datetime.fromisoformat(each["created_at"]).timestamp() for name, each in served.items()}
         yield _gauge("index_created_timestamp_seconds", "When the generation was built.", created, "collection")
         for unit in ("documents", "chunks"):

@@ -40,7 +40,7 @@ FRAMING_PROBLEMS = {
     "LimitRequestLine": (414, "The address is longer than 8190 bytes; send long queries by POST."),
     "LimitRequestHeaders": (431, "The request has too many headers, or one that is too long."),
     "UnsupportedTransferCoding": (501, "The only transfer coding supported is chunked."),
-    "ExpectationFailed": (417, "The Expect header asks for something this server does not support."),
+    "ExpectationFailed": (417, "This server does not support the value of the Expect header."),
 }
 DETAILS = {
     400: "The request is not valid.",

@@ -239,8 +239,8 @@ class Tools:
             outline = document.outline(budget - _NOTE_TOKENS - _NOTE_TOKENS)
             if "\n" in outline:
                 blocks = [document.block(1, [0], outline, Outline=f"{document.tokens(indexes)} tokens")]
-                note, cursor = f"{note}It does not fit: read a part by its address, or all of it part by part. ", 0
-        note += "This is all of it." if cursor is None else f"Go on with cursor={cursor}."
+                note, cursor = f"{note}It does not fit: read a section by its address, or the document in parts. ", 0
+        note += "This is all of it." if cursor is None else f"Continue with cursor={cursor}."
         return "\n\n".join([note, DATA, *blocks]), ()
 
     def grep(self, call: GrepCall) -> Reply:

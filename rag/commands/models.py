@@ -107,7 +107,7 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
 
     def load() -> Any:
         prepare(plan, queries, quiet=quiet)
-        title = f"compiling {plan.spec.name} (compile, {plan.precision}), which every start does again"
+        title = f"compiling {plan.spec.name} (compile, {plan.precision}), which every start repeats"
         with step_timer(sys.stderr, title, quiet=quiet or plan.engine != "compile"):
             return load_embedder(settings)
 

@@ -306,7 +306,7 @@ def read_side(text: str, settings: Settings, name: str) -> Side:
     """Parse one side of a comparison, such as `live,mode=dense`. Error messages contain `name`, A or B."""
     generation, *rest = _NEXT_OPTION.split(text)
     if generation != LIVE and not is_generation_id(generation):
-        raise SettingsError(f"{name} must be {LIVE} or a generation's id, perhaps with ,NAME=VALUE…: {text[:80]!r}")
+        raise SettingsError(f"{name} must be {LIVE} or a generation id, optionally with ,NAME=VALUE…: {text[:80]!r}")
     values: dict[str, Any] = {}
     for pair in rest:
         key, _, value = pair.partition("=")
@@ -413,7 +413,7 @@ def modes_as_text(result: dict[str, Any]) -> str:
     facts = f"{result['precision']}, queries {result['query_precision']}, {result['engine']}"
     lines += ["", f"{result['queries']:,} queries; {facts}"]
     if result["worst"]:
-        lines += ["", f"hybrid has less {NDCG} than one search:", f"{'':>9}{'dense':>8}{'lexical':>8}{'hybrid':>8}"]
+        lines += ["", f"lower {NDCG} in hybrid search:", f"{'':>9}{'dense':>8}{'lexical':>8}{'hybrid':>8}"]
     for each in result["worst"]:
         figures = "".join(f"{each[mode]:>8.4f}" for mode in ("dense", "lexical", "hybrid"))
         lines.append(f"  {each['difference']:+.4f}{figures}  {_shortened(each['query'])}")

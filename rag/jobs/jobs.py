@@ -213,5 +213,5 @@ def _is_held(path: Path) -> bool:
 def folder_of(settings: Settings, collection: str) -> Path:
     """Return the folder of a collection. Raises RequestRefused for an invalid name."""
     if not is_collection_name(collection):
-        raise RequestRefused("collection", "is not a name that a collection can have")
+        raise RequestRefused("collection", "is not a valid collection name")
     return collection_dir(settings.index_dir, collection)

@@ -74,9 +74,9 @@ class PushedQueue:
         content_type, _, parameter = push.content_type.lower().partition(";")
         charset = parameter.strip().removeprefix("charset=").strip('"') or None
         if content_type.strip() not in CONTENT_TYPES:
-            raise RequestRefused("content_type", f"{content_type[:80]!r} is not read", 415)
+            raise RequestRefused("content_type", f"{content_type[:80]!r} is not supported", 415)
         if charset and not _CHARSET.fullmatch(charset):
-            raise RequestRefused("content_type", f"has {charset[:80]!r}, which is not the name of a charset", 415)
+            raise RequestRefused("content_type", f"has {charset[:80]!r}, which is not a valid charset", 415)
         body = (push.base64 or b"") if push.text is None else push.text.encode()
         if len(body) > settings.max_bytes:
             raise RequestRefused("document", f"is larger than {settings.max_bytes:,} bytes, see max_bytes", 413)
@@ -118,7 +118,7 @@ class PushedQueue:
         is_number = number.isascii() and number.isdecimal() and len(number) <= 18
         change = store.change(int(number)) if is_number else None
         if change is None:
-            raise NotThere(f"collection {collection!r} has no change {number[:80]!r}, or no longer keeps it")
+            raise NotThere(f"collection {collection!r} has no change {number[:80]!r}, or its record was deleted")
         return _described(change, collection)
 
     def queue(self, collection: str = DEFAULT) -> dict[str, Any]:

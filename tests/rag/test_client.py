@@ -196,7 +196,7 @@ def test_push_wait_and_withdraw(tmp_path):
         )
         bad = client.push("https://wiki.test/c", b"no PDF", content_type="application/pdf")
         assert (text.id, text.state, text.url) == (1, "queued", "https://wiki.test/a")
-        with pytest.raises(Unavailable, match="change 1 is still queued"):
+        with pytest.raises(Unavailable, match=r"^change 1 is still queued"):
             client.wait(text, 0)
         builder.build(settings.index_dir)
         assert [client.wait(change, 5).state for change in (text, page, bad)] == ["indexed", "indexed", "failed"]
@@ -211,7 +211,7 @@ def test_push_wait_and_withdraw(tmp_path):
         with pytest.raises(Rejected, match="no document was pushed") as error:
             client.withdraw("https://wiki.test/b")
         assert error.value.field == "url"
-        with pytest.raises(Rejected, match="is not read"):
+        with pytest.raises(Rejected, match="is not supported"):
             client.push("https://wiki.test/d", b"x", content_type="image/png")
         with pytest.raises(ClientError):
             client.push("file:///etc/passwd", "x")
@@ -258,9 +258,9 @@ def test_it_is_not_asked_again_otherwise(scripted, header):
 @pytest.mark.parametrize(
     ("status", "headers", "body", "message"),
     [
-        (200, {}, b"<html>", "sent no valid answer"),
-        (200, {}, b"[]", "is this server Pilotlight"),
-        (200, {}, b'{"hits": [{}]}', "is this server Pilotlight"),
+        (200, {}, b"<html>", "sent an invalid response"),
+        (200, {}, b"[]", "is it a Pilotlight server"),
+        (200, {}, b'{"hits": [{}]}', "is it a Pilotlight server"),
         (302, {"Location": "http://127.0.0.1:1/"}, b"", "status 302"),
         (500, {}, b'{"detail": "oh"}', "status 500"),
         (500, PROBLEM, b"[]", "status 500"),

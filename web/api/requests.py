@@ -115,11 +115,11 @@ def read_object(max_bytes: int) -> dict[str, Any]:
     if http_request.mimetype != "application/json":
         raise UnsupportedMediaType
     if http_request.query_string:
-        raise BadRequest("A POST takes its fields from the body only; the address may not have a query string.")
+        raise BadRequest("A POST request takes its fields from the body: remove the query string.")
     try:
         body = read_body(max_bytes)
     except (OSError, ParseException) as error:
-        raise BadRequest("The body was cut short or badly framed.") from error
+        raise BadRequest("The body is incomplete, or incorrectly framed.") from error
     try:
         value = _DECODER.decode(body)
     except (ValueError, RecursionError) as error:

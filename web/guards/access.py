@@ -205,7 +205,7 @@ class AccessControl:
         if not is_loopback(_PORT.sub("", http_request.environ.get("HTTP_HOST", ""))):
             raise Forbidden(
                 "This server only answers to names of this machine. To serve it under another name, behind a proxy, "
-                "start it with --anonymous read, or make keys."
+                "start it with --anonymous read, or create keys."
             )
         return True
 
@@ -216,7 +216,7 @@ class Users:
     def __init__(self, settings: Settings) -> None:
         """Load the access rules. Raises SettingsError if settings are invalid or the rules cannot be read."""
         if not settings.rules:
-            raise SettingsError("users need rules: write [[access]] into the file of --config")
+            raise SettingsError("user_header needs access rules: add [[access]] to the file of --config")
         self._rules = AccessRules(settings.rules_path)
         self._networks = []
         for text in filter(None, map(str.strip, settings.user_proxies.split(","))):
@@ -248,7 +248,7 @@ class Users:
         if user is None:
             return None
         if role == "write" and is_from_another_site():
-            raise Forbidden("A page of another site may not change anything in the name of a user.")
+            raise Forbidden("Pages of other sites may not make changes on behalf of a user.")
         readable, writable = self._rules.rights(*user)
         role_of_user = "write" if writable.grants else "read" if readable.grants else None
         return Caller(USER + user[0], role_of_user, scope=readable, writable=writable)
@@ -260,10 +260,10 @@ class Users:
             return None
         name = _text(environ[self._user])
         if name is None or "," in name:
-            raise Unauthorized(f"The proxy sends a {self._shown} that is not the name of one user.")
+            raise Unauthorized(f"The proxy sent an invalid {self._shown}: it must be the name of one user.")
         groups = [_text(group) for group in str(environ.get(self._groups, "")).split(",") if group.strip()]
         if None in groups or len(groups) > _MAX_GROUPS:
-            raise Unauthorized(f"The proxy sends groups that are invalid, or more than {_MAX_GROUPS}.")
+            raise Unauthorized(f"The proxy sent groups that are invalid, or more than {_MAX_GROUPS}.")
         return name, list(filter(None, groups))
 
     def _is_trusted(self, environ: Mapping[str, Any], address: str) -> bool:

@@ -161,10 +161,10 @@ def test_a_judged_document_that_was_left_out_for_its_copy_has_its_place(judged, 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("mode=dense", "A must be live or a generation's id, perhaps with ,NAME=VALUE…: 'mode=dense'"),
+        ("mode=dense", "A must be live or a generation id, optionally with ,NAME=VALUE…: 'mode=dense'"),
         ("live,precision=int8", "A cannot set 'precision'; it can set mode, rerank, synonyms"),
         ("live,mode=guess", "mode in A must be one of"),
-        ("live,rerank=perhaps", "rerank in A must be a yes-or-no"),
+        ("live,rerank=perhaps", "rerank in A must be yes or no, not"),
         ("live,rerank=yes", "set --rerank-model"),
     ],
 )

@@ -49,7 +49,7 @@ def other(site):
 
 def test_a_job_builds_and_says_so(site, jobs, other):
     for name, error in {"default": JobConflict, "gone": JobConflict, "../x": RequestRefused}.items():
-        with pytest.raises(error, match=r"has no sources|not a name"):
+        with pytest.raises(error, match=r"has no sources|not a valid"):
             jobs.start(name)
     site.build()
     started = jobs.start(full=True)

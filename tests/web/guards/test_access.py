@@ -68,10 +68,10 @@ def test_a_key_is_kept_as_its_hash(file):
         ("ci", "write", {"origins": ["https://docs.example"]}, "role must be read"),
         ("ci", "read", {"origins": ["https://docs.example/"]}, "is not an origin"),
         ("ci", "write", {"grant": Grant(None, Filter(language=("en",)))}, "a separate collection"),
-        ("ci", "read", {"grant": Grant(frozenset({"../x"}))}, "not a name that a collection can have"),
+        ("ci", "read", {"grant": Grant(frozenset({"../x"}))}, "not a valid collection name"),
         ("x" * 99, "read", {}, "'x{80}' is not a key name"),
         ("ci", "x" * 99, {}, r"not 'x{80}'\Z"),
-        ("ci", "read", {"grant": Grant(frozenset({"X" * 99}))}, r"\A'X{80}' is not a name"),
+        ("ci", "read", {"grant": Grant(frozenset({"X" * 99}))}, r"\A'X{80}' is not a valid"),
         ("ci", "read", {"origins": ["x" * 99]}, r"\A'x{80}' is not an origin"),
     ],
 )
