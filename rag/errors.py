@@ -68,6 +68,7 @@ class RequestRefused(RagError):
     """A push or job that is invalid (400) or not allowed (403), or a document of a wrong type (415) or size (413)."""
 
     def __init__(self, field: str, detail: str, status: int = 400) -> None:
+        """Create an error whose message is the name of the field followed by `detail`."""
         super().__init__(f"{field} {detail}")
         self.field, self.status = field, status
 
