@@ -10,7 +10,6 @@ import errno
 import gc
 import os
 import pkgutil
-import platform
 import resource
 import signal
 import struct
@@ -243,19 +242,15 @@ _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _Instruction = tuple[int, int, int, int]  # operation, instructions to skip if true and if false, value
 
 
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
-
-
 def _restrict_calls() -> bool:
     """Allow only the system calls in `system_calls.toml`. Return False if the kernel has no seccomp filter."""
-    architecture = _ARCHITECTURES.get(platform.machine())
+    architecture = _ARCHITECTURES.get(os.uname().machine)
     if architecture is None:
         return False
     code = b"".join(struct.pack("HBBI", *instruction) for instruction in _filter_instructions(*architecture))
     instructions = ctypes.create_string_buffer(code, len(code))
-    program = _Program(len(code) // 8, ctypes.addressof(instructions))
-    return bool(_LIBC.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program), 0, 0) == 0)
+    program = struct.pack("HP", len(code) // 8, ctypes.addressof(instructions))
+    return bool(_LIBC.prctl(_PR_SET_SECCOMP, _MODE_FILTER, program, 0, 0) == 0)
 
 
 def _filter_instructions(column: int, architecture: int) -> Iterator[_Instruction]:
