@@ -27,8 +27,6 @@ from embedder import cpu
 from indexer import memory
 from indexer.errors import ParseError
 
-_TIMEOUT_SECONDS = 60.0
-_MEMORY_LIMIT = 480 << 20  # bytes of address space; code, tables and the language model take 230 MB
 _OCR_MEMORY_BYTES = 192 << 20
 _POLL_SECONDS = 0.1
 _START_TIMEOUT_SECONDS = 60.0
@@ -38,9 +36,8 @@ _MAX_PROCESSES = 4
 _MAX_JSON_BYTES = 64_000_000
 _MAX_BODY_BYTES = 1 << 30
 # Limit readers to one thread: NumPy reserves much memory per thread, and seccomp forbids Tesseract's OpenMP threads.
-_PROGRAM = (
-    "import os, sys; os.environ |= dict(OPENBLAS_NUM_THREADS='1', OMP_THREAD_LIMIT='1'); sys.path[:] = sys.argv[1:]; {}"
-    "from indexer.read.reader_main import main; main()"
+_SETUP = (
+    "import os, sys; os.environ |= dict(OPENBLAS_NUM_THREADS='1', OMP_THREAD_LIMIT='1'); sys.path[:] = sys.argv[1:]; "
 )
 _busy = {"seconds": 0.0}
 _busy_lock = threading.Lock()
@@ -88,12 +85,12 @@ def _starter(build: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="reader")
 
 
-def _start(before: str) -> tuple[subprocess.Popen[bytes], Connection]:
+def _start(program: str) -> tuple[subprocess.Popen[bytes], Connection]:
     """Start a reader process. Return the process, and a connection to its standard input and output."""
     ours, theirs = Pipe()
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-X", "utf8", "-c", _PROGRAM.format(before), *map(os.path.abspath, sys.path)],
+            [sys.executable, "-I", "-X", "utf8", "-c", _SETUP + program, *map(os.path.abspath, sys.path)],
             stdin=theirs.fileno(),
             stdout=theirs.fileno(),
             stderr=subprocess.DEVNULL,
@@ -112,13 +109,12 @@ def hide() -> None:
 class ReaderProcess:
     """A process that reads documents. Only one thread at a time may call its methods, except `interrupt`."""
 
+    timeout_seconds = 60.0  # for each response
+    memory_bytes = 480 << 20  # limit of the address space; code, tables and the language model take 230 MB
+    program = "from indexer.read.reader_main import main; main()"
     _connection: Connection
 
-    def __init__(self, seconds: float = _TIMEOUT_SECONDS, memory: int = _MEMORY_LIMIT, before: str = "") -> None:
-        """Limit the seconds per response and the bytes of memory. Tests can run the code `before` in the process."""
-        self._seconds = seconds
-        self._memory = memory
-        self._before = before
+    def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._request_count = 0
         self._engine = ""
@@ -126,10 +122,15 @@ class ReaderProcess:
         self.confinement: dict[str, str] = {}
 
     def ask(self, reader: str, argument: Any, body: bytes) -> Generator[tuple[dict[str, Any], bytes], None, None]:
-        """Read a document with the function `formats.FUNCTIONS[reader]`. Yield the messages of the process.
+        """Read a document in the process. Yield each message of the reader as its fields and its body.
 
-        `argument` is passed to this function; it may be a charset or a size limit. Raises ParseError if the document
-        cannot be read, or takes too much time or memory.
+        Args:
+            reader: a name in `formats.FUNCTIONS`, or `formats.SCANS`.
+            argument: a value for the reader that JSON can represent, such as a charset or a size limit.
+            body: the content of the document.
+
+        Raises:
+            ParseError: the document cannot be read, or takes too much time or memory.
         """
         done = False
         if self.is_interrupted:
@@ -139,9 +140,9 @@ class ReaderProcess:
         self._request_count += 1
         try:
             process = self.start()
-            request: _Request = {"reader": reader, "argument": argument, "seconds": self._seconds}, body
+            request: _Request = {"reader": reader, "argument": argument, "seconds": self.timeout_seconds}, body
             while not done:
-                answer = self._exchange(process, request, self._seconds)
+                answer = self._exchange(process, request, self.timeout_seconds)
                 request = None
                 done = "done" in answer[0] or "error" in answer[0]
                 if "error" in answer[0]:
@@ -159,7 +160,7 @@ class ReaderProcess:
         hide()
         began = time.monotonic()
         try:
-            process, self._connection = _starter(os.getpid()).submit(_start, self._before).result()
+            process, self._connection = _starter(os.getpid()).submit(_start, self.program).result()
         except OSError as error:
             raise ParseError(f"a reader process cannot be started: {error.strerror}") from error
         self._process = process
@@ -196,7 +197,7 @@ class ReaderProcess:
 
     @property
     def _allowed(self) -> int:
-        return self._memory + (_OCR_MEMORY_BYTES if self._engine else 0)
+        return self.memory_bytes + (_OCR_MEMORY_BYTES if self._engine else 0)
 
     def _exchange(
         self, process: subprocess.Popen[bytes], request: _Request, seconds: float

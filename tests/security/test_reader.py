@@ -79,7 +79,8 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReaderProcess]:
     (folder / "taken.py").write_text(code)
     more = f"import indexer.read; indexer.read.__path__.append({str(folder)!r}); import indexer.read.formats; "
     more += "indexer.read.formats.FUNCTIONS['taken'] = 'taken:read'; "
-    box = ReaderProcess(seconds=20.0, before=more)
+    box = ReaderProcess()
+    box.timeout_seconds, box.program = 20.0, more + box.program
     yield box
     box.close()
 

@@ -85,5 +85,6 @@ OCR = Ocr("fake\neng")
 @contextmanager
 def reading() -> Iterator[ReaderProcess]:
     """A reader process whose engine is the fake."""
-    with closing(ReaderProcess(before="; ".join(BEFORE.strip().splitlines()) + "; ")) as box:
+    with closing(ReaderProcess()) as box:
+        box.program = "; ".join([*BEFORE.strip().splitlines(), box.program])
         yield box

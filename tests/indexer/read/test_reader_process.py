@@ -15,7 +15,7 @@ from indexer.read import reader_process
 from indexer.read.extraction import from_json
 from indexer.read.reader_process import ReaderProcess, _IdleProcesses
 from indexer.records import SectionBlock
-from tests.web.test_server import until
+from tests.rag.conftest import wait_for
 
 _HOSTILE = {
     "sleeps": "import time\ndef read(body, charset):\n    time.sleep(600)",
@@ -44,7 +44,8 @@ def box(tmp_path: Path) -> Iterator[ReaderProcess]:
         (tmp_path / f"{name}.py").write_text(code)
     more = f"import indexer.read; indexer.read.__path__.append({str(tmp_path)!r}); import indexer.read.formats; "
     more += f"indexer.read.formats.FUNCTIONS.update({ {name: f'{name}:read' for name in _HOSTILE} }); "
-    box = ReaderProcess(seconds=3.0, memory=1 << 29, before=more)
+    box = ReaderProcess()
+    box.timeout_seconds, box.memory_bytes, box.program = 3.0, 1 << 29, more + box.program
     yield box
     box.close()
 
@@ -74,10 +75,10 @@ def ask(box: ReaderProcess, reader: str, body: bytes = b"text") -> str:
 )
 def test_a_hostile_document_costs_itself(box: ReaderProcess, reader: str, reason: str) -> None:
     assert ask(box, "prints", b"before") == "T"
-    box._seconds = 0.5 if reader in ("spins", "sleeps") else 5.0
+    box.timeout_seconds = 0.5 if reader in ("spins", "sleeps") else 5.0
     with pytest.raises(ParseError, match=reason):
         ask(box, reader)
-    box._seconds = 5.0
+    box.timeout_seconds = 5.0
     assert ask(box, "prints", b"after") == "T"
 
 
@@ -98,14 +99,14 @@ def test_readers_end_with_whoever_asked() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False)
     assert done.returncode == -signal.SIGKILL
-    until(lambda: not Path(f"/proc/{int(done.stdout)}").exists())
+    wait_for(lambda: not Path(f"/proc/{int(done.stdout)}").exists())
 
 
 def test_an_interrupt_ends_a_process_that_is_being_started(box: ReaderProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     start = reader_process._start
 
-    def interrupted(before: str) -> tuple[subprocess.Popen[bytes], Connection]:
-        started = start(before)
+    def interrupted(program: str) -> tuple[subprocess.Popen[bytes], Connection]:
+        started = start(program)
         box.interrupt()
         return started
 
