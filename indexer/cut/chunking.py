@@ -43,7 +43,15 @@ class Chunker:
     """Splits documents into chunks that fit into the input of the embedding model."""
 
     def __init__(self, embedder: Embedder, max_tokens: int) -> None:
-        """Set the model and the token limit of a chunk. Raises ConfigError if the input of the model is too short."""
+        """Set the model and the size of chunks.
+
+        Args:
+            embedder: the model, whose input must hold each chunk with its title and headings.
+            max_tokens: token limit of a chunk without its title and headings.
+
+        Raises:
+            ConfigError: the input of the model is too short.
+        """
         self._embedder = embedder
         self._max_tokens = max_tokens
         self._cache = TokenCache(embedder.tokenizer)

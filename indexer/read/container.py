@@ -68,7 +68,15 @@ class Member:
 
 
 def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
-    """Yield an item. If it is a mail, also yield its attachments. If it is an archive, yield its members instead."""
+    """Yield an item. If it is a mail, also yield its attachments. If it is an archive, yield its members instead.
+
+    A damaged archive or zip bomb becomes a `Failure`.
+
+    Args:
+        item: an item of a source.
+        max_bytes: size limit of a member or attachment; a larger one becomes a `Failure`.
+        no_images: the reason not to read images, or "" to read them.
+    """
     reader = reader_of(item.content_type) if isinstance(item, Page) else None
     if reader != CONTAINER:
         yield item
@@ -77,10 +85,7 @@ def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterat
 
 
 def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
-    """Yield the members of an archive or the attachments of a mail, and a `Failure` for a damaged file or a zip bomb.
-
-    Members over `max_bytes` are not read. `no_images` is the reason not to read images, or empty to read images.
-    """
+    """Yield the members of an archive or the attachments of a mail. See `with_members`."""
     is_mail = reader_of(page.content_type) == MAIL
     reader, limits = ATTACHMENTS if is_mail else CONTAINER, f"{max_bytes}\n{no_images}"
     urls: set[str] = set()
@@ -145,7 +150,7 @@ class _Metered:
 
 
 def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    """Yield the members of an archive in a reader process. See `expand`. Raises ParseError for a damaged archive."""
+    """Yield the members of an archive, in a reader process. Raises ParseError if the archive is damaged or a bomb."""
     try:
         reader = next((reader for magic, reader in _READERS if body.startswith(magic)), _tar)
         yield from reader(body, max_bytes, no_images)
@@ -237,7 +242,7 @@ def _read_member(name: str, file: IO[bytes] | _Metered, max_bytes: int) -> Membe
 
 
 def skip_reason(name: str, no_images: str, lists: Collection[str] = ()) -> str:
-    """Return the reason not to read a member, or an empty string. See `expand` for `no_images`."""
+    """Return the reason not to read a member, or an empty string. See `with_members` for `no_images`."""
     steps = name.split("/")
     if len(name) > _MAX_NAME_LENGTH or ":" in steps[0] or not name.isprintable():
         return "not a valid file name"

@@ -47,9 +47,13 @@ ReadParts = tuple[Mapping[str, Any], bool, PageReading | None]  # (links, needs_
 def read_page_parts(page: Page, requested: PageParts, process: ReaderProcess) -> ReadParts:
     """Read the requested parts of an HTML or Markdown page in one pass.
 
-    The links are not validated; see `indexer.read.web_page` for their format. The PageReading is None if the page only
-    refers to other pages, must not be indexed, or needs rendering. If the text is damaged, the `content` of the
-    PageReading is an error. Raises ParseError if the requested links, or the need for rendering, cannot be determined.
+    Returns:
+        the links, which are not validated (see `web_page.page_parts`); whether the page needs rendering; and the text
+        and blocks, or None if the page only refers to other pages, must not be indexed, or needs rendering. If the
+        text is damaged, `content` is an error.
+
+    Raises:
+        ParseError: the requested links, or the need for rendering, cannot be determined.
     """
     reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
     argument = asdict(requested) | {"charset": page.charset, "reader": reader}
@@ -85,8 +89,14 @@ def validate_blocks(answer: Mapping[str, Any]) -> PageBlocks | None:
 def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR) -> Document:
     """Read the title, sections and metadata of a page.
 
-    If `process` is None, an idle reader process is used. Raises ParseError if the page does not match its media type,
-    cannot be read, or takes too much time or memory.
+    Args:
+        page: a page; if it has a `reading`, its body is not read again.
+        process: the reader process to use, or None for an idle one.
+        ocr: the engine for scanned pages.
+
+    Raises:
+        Unwanted: the page is left out on purpose, such as a list of links.
+        ParseError: the page does not match its media type, cannot be read, or takes too much time or memory.
     """
     path = urlsplit(page.url).path
     content_type = effective_type(page.content_type, path)

@@ -70,10 +70,12 @@ def is_openapi(body: bytes) -> bool:
 
 
 def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False) -> str:
-    """Return the reason not to read a file with this name, or "" if it is read.
+    """Return the reason not to read a file, or "" if it is read.
 
-    `no_images` is the reason not to read images, or "" to read them. If `is_by_name`, also refuse files whose type can
-    only be recognised by their content.
+    Args:
+        name: the file name, which may have folders.
+        no_images: the reason not to read images, or "" to read them.
+        is_by_name: whether to refuse files whose type can be recognised only by their content.
     """
     content_type, suffix = content_type_of(name), PurePosixPath(name.lower()).suffix
     if content_type is None:

@@ -94,7 +94,15 @@ def count_pages(body: bytes, content_type: str, process: ReaderProcess) -> int:
 
 
 def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, process: ReaderProcess) -> Scans:
-    """Recognise the text of pages, numbered from 1, of a PDF or image file. Stop after three unreadable pages."""
+    """Recognise the text of scanned pages. Stop after three unreadable pages.
+
+    Args:
+        body: a PDF or image file.
+        content_type: its media type.
+        pages: page numbers, from 1. Pages beyond `MAX_OCR_PAGES` are not read.
+        ocr: the engine. If it has an `obstacle`, no page is read.
+        process: the reader process to use. It restarts if it has another engine.
+    """
     if ocr.obstacle:
         return Scans(counts=ScanCounts(unread=tuple((page, ocr.obstacle) for page in pages)))
     process.use(ocr.engine)

@@ -50,9 +50,13 @@ detect_language: Callable[[str], str | None] | None = None  # set in processes t
 def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
     """Decode a document by the Encoding Standard. Invalid bytes become U+FFFD, and a guess adds a reader note.
 
-    The encoding comes from a byte order mark, or else from `charset`, which a server or mail declares, or else from the
-    XML declaration or <meta> of markup. Without a declaration, UTF-8 is assumed if few bytes are invalid in it.
-    Otherwise the encoding is guessed. An XML declaration is removed.
+    The encoding is declared by a byte order mark, `charset`, or markup, in this order. Without a declaration, it is
+    UTF-8 if few bytes are invalid in UTF-8; otherwise it is guessed.
+
+    Args:
+        body: the content of the document.
+        charset: label of the encoding that a server or mail declares, or None.
+        markup: whether to search for an XML declaration, which is removed, or a <meta> element.
     """
     declared = _declared_encoding(body, charset, markup)
     name = declared or _guess_encoding(body, markup)
