@@ -1,6 +1,6 @@
-"""Claims: the facts and content words of a sentence, and whether the facts are with the same words in passages.
+"""Compare the facts of a sentence with passages: numbers, names, code and addresses, and the words around them.
 
-If a part of a passage has the words next to a fact, but a different fact of the same kind, the claim is altered.
+A fact is contradicted if a passage has the words around it together with another fact of the same kind.
 """
 
 import re
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from indexer.generation.lexical.analysis import STOP_WORDS
 from rag.answer.evidence import (
     CAPITALISING,
-    MAX_MISSING,
+    RARE_WORD,
     Evidence,
     Part,
     Term,
@@ -26,14 +26,14 @@ from rag.answer.evidence import (
 )
 from rag.answer.sentences import Sentence
 
-FACT_WEIGHT = 2 * MAX_MISSING
-_LABEL = "label"  # the kind of a lower-case word that heads a row
+FACT_WEIGHT = 2 * RARE_WORD
+_LABEL = "label"  # the kind of a lower-case word in the first cell of a row
 _MIN_WORDS, _MIN_STOP_WORDS, _MIN_COVERAGE = 4, 2, 0.2  # words, stop words, share of the words
-_MAX_COMPUTED = 20  # the first numbers of a claim; the time grows with their square
+_MAX_COMPUTED = 20  # numbers of a sentence; the time grows with their square
 _NEAR = 4  # words and facts on each side of a fact
 _CODE = re.compile(
     r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"  # addresses
-    r"|(?<![\w.])v?\d{1,3}(?:\.\d{1,3}){2,3}(?![.\w])"
+    r"|(?<![\w.])v?\d{1,3}(?:\.\d{1,3}){2,3}(?![.\w])"  # versions
     r"|(?<![\w-])[A-Z]\w*+(?:-[A-Z\d]\w*+)++"
     r"|(?<![\w/.])[~.]?/[\w.][\w./+-]*\w|(?<!\w)--?[A-Za-z][\w-]*+|(?<!\w)%\w++"  # paths, options and formats
     r"|(?<![\w.])[A-Za-z_]{2,64}+[.=][A-Za-z_]{2,64}"
@@ -46,10 +46,9 @@ _LIST_MARK = re.compile(r"\s*\d{1,3}[.)]\s*")
 
 
 class PassageWords:
-    """The words of some passages, with their weights."""
+    """The words of some passages, each with a weight: RARE_WORD for the rarest, less for frequent words."""
 
     def __init__(self, passages: Sequence[Evidence]) -> None:
-        """Take the passages."""
         counts, total = Counter[str](), 1 + sum(len(each.parts) for each in passages)
         for each in passages:
             counts.update({key: len(places) for key, places in each.places.items()})
@@ -59,26 +58,31 @@ class PassageWords:
         self.names = frozenset(chain.from_iterable(name for each in passages for name in each.names))
 
     def weight(self, item: "Item") -> float:
-        """Return the weight of an item: FACT_WEIGHT for a fact, and more for a rare word than for a common one."""
+        """Return FACT_WEIGHT for a fact, and the summed weight of the keys for a word."""
         return FACT_WEIGHT if item.kind else sum(self.weights.get(key, 0.0) for key in item.keys)
 
 
 class Item(NamedTuple):
-    """A word, a number, or code of a claim, with its place in the sentence."""
+    """A word, name, number or piece of code, with its place in the sentence."""
 
     start: int
     end: int
     keys: frozenset[str]
-    kind: str = ""
+    kind: str = ""  # of fact; empty for a word
 
 
 class Claim:
-    """The code, addresses, numbers and names of a sentence, and its content words."""
+    """The facts of a sentence, and the words that are not stop words."""
 
-    def __init__(
-        self, sentence: Sentence, language: str | None, proved: Collection[str], vocabulary: "PassageWords"
-    ) -> None:
-        """Take the sentence, the language and words of its passages, and the keys that need no proof."""
+    def __init__(self, sentence: Sentence, language: str | None, proved: Collection[str], words: PassageWords) -> None:
+        """Read a sentence.
+
+        Args:
+            sentence: the sentence.
+            language: the language of the passages.
+            proved: keys of facts that need no proof.
+            words: the words of all passages.
+        """
         prose, start = sentence.prose, sentence.start
         code = [Term(piece.text, piece.start, "") for piece in sentence.code if any(map(str.isalnum, piece.text))]
         code += [Term(match[0], start + match.start(), "") for match in _CODE.finditer(prose)]
@@ -86,26 +90,23 @@ class Claim:
         prose = _MONTH.sub(lambda match: " " * len(match[0]), prose)
         terms = read_terms(prose, language)
         content = [term for term in terms if not term.is_stop]
-        name_terms = {
+        fact_terms = [
             term
             for term in content
-            if (_is_fact(term, prose, language) or (term.key in vocabulary.names and term.text[0].isupper()))
+            if (_is_fact(term, prose, language) or (term.key in words.names and term.text[0].isupper()))
             and term.key not in proved
-        }
-        self.facts = code + [term._replace(start=start + term.start) for term in content if term in name_terms]
+        ]
+        self.facts = code + [term._replace(start=start + term.start) for term in fact_terms]
+        self._words, self._start = words, start
         self._stop_words, self._has_excerpts = len(terms) - len(content), bool(sentence.quotes or sentence.code)
         self._after = {start + first.start: second.key for first, second in pairwise(content)}
-        self._start = start
-        facts = read_facts(prose, [term for term in content if term in name_terms], vocabulary.names, language)
-        known = {term for _, words in facts for term in words}
-        facts += [(_LABEL if term.key in vocabulary.labels else "", [term]) for term in content if term not in known]
-        items = [
-            Item(words[0].start, words[-1].end, frozenset(term.key for term in words), kind) for kind, words in facts
-        ]
+        facts = read_facts(prose, fact_terms, words.names, language)
+        known = {term for _, run in facts for term in run}
+        facts += [(_LABEL if term.key in words.labels else "", [term]) for term in content if term not in known]
+        items = [Item(run[0].start, run[-1].end, frozenset(term.key for term in run), kind) for kind, run in facts]
         for each in code:
-            words = read_terms(" ".join(_WORD.findall(each.text)), language)
-            keys = frozenset(term.key for term in words if not term.is_stop)
-            items.append(Item(each.start - start, each.end - start, keys, "code"))
+            keys = (term.key for term in read_terms(" ".join(_WORD.findall(each.text)), language) if not term.is_stop)
+            items.append(Item(each.start - start, each.end - start, frozenset(keys), "code"))
         for quote in sentence.quotes:
             offset = quote.start - start
             items += [
@@ -117,11 +118,19 @@ class Claim:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The keys of its words, and of those within code."""
+        """The keys of all words and facts."""
         return frozenset[str]().union(*(item.keys for item in self.items))
 
-    def drop_derived(self, passages: Sequence[Evidence], unmatched: Collection[Term]) -> None:
-        """Drop unmatched numbers that follow from others, and spelled-out numbers of things that no passage counts."""
+    def drop_derived(self, passages: Sequence[Evidence], unmatched: Sequence[Term]) -> list[Term]:
+        """Drop numbers that follow from others, and spelled-out numbers of things that no passage counts.
+
+        Args:
+            passages: the passages to derive numbers from.
+            unmatched: the facts that no passage has.
+
+        Returns:
+            The unmatched facts that remain.
+        """
         counted = frozenset[str]().union(*(each.counted for each in passages))
         numbers = [fact for fact in self.facts if fact.is_number][:_MAX_COMPUTED]
         claimed = {float(fact.key) for fact in numbers if fact not in unmatched or not fact.text[0].isdigit()}
@@ -133,100 +142,102 @@ class Claim:
             if is_uncounted or (fact in unmatched and is_derived(float(fact.key), sentences, claimed)):
                 self.facts.remove(fact)
                 self.items = [item for item in self.items if item.start != fact.start - self._start]
+        return [fact for fact in unmatched if fact in self.facts]
 
-    def is_foreign(self, passage_keys: frozenset[str]) -> bool:
-        """Return whether the claim has hardly a word of the passages, although its stop words are in their language."""
+    def is_foreign(self, passages: Sequence[Evidence]) -> bool:
+        """Return whether the passages have hardly a word of the sentence, although they are in its language."""
         has_words = len(self.keys) >= _MIN_WORDS and self._stop_words >= _MIN_STOP_WORDS
-        is_comparable = has_words and not self._has_excerpts
-        return is_comparable and len(self.keys & passage_keys) < _MIN_COVERAGE * len(self.keys)
+        shared = self.keys.intersection(chain.from_iterable(each.keys for each in passages))
+        return has_words and not self._has_excerpts and len(shared) < _MIN_COVERAGE * len(self.keys)
 
-    def can_add_name(self, names: Collection[Term], passage: Evidence, at: int) -> bool:
-        """Return whether the sentence of a part has most of the claim's words, and no name that the claim lacks.
+    def can_add(self, names: Sequence[Term], passages: Sequence[Evidence]) -> bool:
+        """Return whether a sentence of the passages has most of the claim's words, and could be about the names.
 
-        The names must not be only part of a longer name, which is then a different name.
+        It must have no name that the claim lacks. A name with other words that the passages have is a different name.
         """
-        parts = [each for each in passage.parts if each.unit is passage.parts[at].unit]
         added = {name.key for name in names}
-        if any(not item.keys.isdisjoint(added) and not item.keys <= added for item in self.items):
+        best = self.best_part(passages)
+        if best is None or any(not item.keys.isdisjoint(added) and not item.keys <= added for item in self.items):
             return False
+        passage, part = best
+        parts = [each for each in passage.parts if each.unit is part.unit]
         keys = self.keys & passage.heading.union(*(each.keys_in_context() for each in parts))
-        return 2 * len(keys) >= len(self.keys) and all(
-            name <= self.keys for each in parts for name in each.facts.get("name", ())
-        )
+        has_all_names = all(name <= self.keys for each in parts for name in each.facts.get("name", ()))
+        return has_all_names and 2 * len(keys) >= len(self.keys)
 
-    def missing(self, passage: Evidence, vocabulary: PassageWords) -> float:
-        """Return the summed weight of the words and facts that are in some passage, but not in this one."""
-        items = [item for item in self.items if not item.keys.isdisjoint(vocabulary.keys)]
-        return sum(vocabulary.weight(item) for item in items if item.keys.isdisjoint(passage.keys))
+    def missing(self, passage: Evidence) -> float:
+        """Return the summed weight of the words and facts that only other passages have."""
+        items = [item for item in self.items if item.keys.isdisjoint(passage.keys)]
+        return sum(self._words.weight(item) for item in items if not item.keys.isdisjoint(self._words.keys))
 
-    def misplaced(
-        self, passages: Sequence[Evidence], vocabulary: PassageWords
-    ) -> tuple[Item, Evidence, Part | None] | None:
-        """Find a fact that contradicts the passages. Return it, and the passage and part with its neighbouring words.
+    def best_part(self, passages: Sequence[Evidence]) -> tuple[Evidence, Part] | None:
+        """Return the part of the passages with most of the claim's words, or None if they have none."""
+        scores = self._scores(self.items, passages)
+        if not scores:
+            return None
+        passage, at = max(scores, key=scores.__getitem__)
+        return passage, passage.parts[at]
 
-        The part is None for a name that is put together from other names. Return None if nothing contradicts.
+    def contradicted(self, passages: Sequence[Evidence]) -> tuple[Item, Evidence, Part | None] | None:
+        """Find a fact that contradicts the passages.
+
+        Returns:
+            The fact, the passage and the part that contradict it, or None. The part is None for a name that joins
+            words of different names.
         """
         for item in self.items:
-            if item.kind == "name" and _is_stitched(item.keys & vocabulary.keys, passages):
+            if item.kind == "name" and _is_stitched(item.keys & self._words.keys, passages):
                 return item, passages[0], None
-        for index, item in enumerate(self.items):
-            if rival := self._rival(index, passages, vocabulary) if item.kind not in ("", _LABEL) else None:
+        for at, item in enumerate(self.items):
+            if rival := self._rival(at, passages) if item.kind not in ("", _LABEL) else None:
                 return item, *rival
         return None
 
-    def _rival(
-        self, index: int, passages: Sequence[Evidence], vocabulary: PassageWords
-    ) -> tuple[Evidence, Part] | None:
-        """Find the part that has most words around a fact of the claim, but another fact of the same kind.
+    def _rival(self, index: int, passages: Sequence[Evidence]) -> tuple[Evidence, Part] | None:
+        """Return the part with most words around a fact, if it has another fact of the same kind instead.
 
         It must have all of these words that the parts with the fact have, and outweigh them by more than a rare word.
         """
         fact = self.items[index]
         around = self.items[max(0, index - _NEAR) : index] + self.items[index + 1 : index + 1 + _NEAR]
         near = [item for item in around if item.kind != fact.kind]
-        parts_with_fact = [(each, at) for each in passages for at in each.parts_with(fact.keys, fact.kind, self.keys)]
-        if not parts_with_fact:
+        places = [(each, at) for each in passages for at in each.parts_with(fact.keys, fact.kind, self.keys)]
+        if not places:
             return None
-        scores = score_parts(near, passages, vocabulary)
-        least = MAX_MISSING + max(scores.get(place, 0.0) for place in parts_with_fact)
-        words = frozenset(chain.from_iterable(item.keys for item in near if vocabulary.weight(item)))
-        words &= frozenset(
-            chain.from_iterable(each.parts[at].keys_in_context() - each.heading for each, at in parts_with_fact)
-        )
-        sentences = {(each, each.parts[at].unit.number) for each, at in parts_with_fact if fact.kind == "name"}
+        scores = self._scores(near, passages)
+        least = RARE_WORD + max(scores.get(place, 0.0) for place in places)
+        shared = frozenset(chain.from_iterable(each.parts[at].keys_in_context() - each.heading for each, at in places))
+        shared &= frozenset(chain.from_iterable(item.keys for item in near if self._words.weight(item)))
+        units = {id(each.parts[at].unit) for each, at in places if fact.kind == "name"}
         rivals = [
             (score, each, part)
             for (each, at), score in scores.items()
             if score > least
             and (part := each.parts[at]).has_rival(fact.kind, self.keys)
             and (keys := part.keys_in_context()).isdisjoint(fact.keys)
-            and words <= keys
-            and (each, part.unit.number) not in sentences
+            and shared <= keys
+            and id(part.unit) not in units
         ]
         return max(rivals, key=itemgetter(0))[1:] if rivals else None
 
-
-def score_parts(
-    items: Iterable[Item], passages: Sequence[Evidence], vocabulary: PassageWords
-) -> dict[tuple[Evidence, int], float]:
-    """Return the weight of some items in each part of the passages, by passage and index of the part."""
-    weights = [(item.keys, vocabulary.weight(item)) for item in items]
-    return {(each, at): score for each in passages for at, score in each.scores(weights).items()}
+    def _scores(self, items: Iterable[Item], passages: Sequence[Evidence]) -> dict[tuple[Evidence, int], float]:
+        """Return the weight of some items in each part, by passage and index of the part."""
+        weights = [(item.keys, self._words.weight(item)) for item in items]
+        return {(each, at): score for each in passages for at, score in each.scores(weights).items()}
 
 
 def _is_stitched(keys: frozenset[str], passages: Sequence[Evidence]) -> bool:
-    """Return whether a name combines words of different names of several words, and no name has all its words."""
+    """Return whether a name takes its words from several longer names of the passages."""
     names = [name for each in passages for name in each.names]
-    others = [name for name in names if len(name) > 1]
-    is_together = len(keys) < 2 or any(keys <= name for name in names)
-    return not is_together and all(any(key in name for name in others) for key in keys)
+    is_whole = len(keys) < 2 or any(keys <= name for name in names)
+    return not is_whole and all(any(key in name for name in names if len(name) > 1) for key in keys)
 
 
 def _is_fact(term: Term, prose: str, language: str | None) -> bool:
     """Return whether a term is a number, a function or a name."""
-    is_function = prose.startswith("()", term.end)
     if term.text.isalpha() and is_unit(prose, term):  # the passage may have another unit, or its name in full
         return False
+    is_function = prose.startswith("()", term.end)
     is_sure = term.is_number or is_function or any(map(str.isdigit, term.text)) or bool(_NAME.search(term.text))
     if not (is_sure or term.text[0].isupper()) or term.text.lower() in STOP_WORDS:
         return False

@@ -1,4 +1,4 @@
-"""Passages as evidence: prepared once, so that quotations and facts are found in them in linear time."""
+"""Index the words and facts of a passage, to find quotations and facts in it in linear time."""
 
 import re
 from bisect import bisect_left
@@ -17,7 +17,7 @@ from rag.query.results import Hit, Span, link_to_text, text_of
 
 MIN_SAME_WORDS = 0.85  # the share of an altered quotation's words that the passage has in the same order
 _DRIFT = 12  # tokens
-MAX_MISSING = 1.0  # the weight of one rare word
+RARE_WORD = 1.0  # weight
 _MAX_LINE = 70  # characters
 _BULLETS = ("- ", "* ", "• ", "· ", "– ")
 _STOPS = tuple(".!?:;")
@@ -67,16 +67,16 @@ _ISO_DATE = re.compile(r"\b\d{4}-(0[1-9]|1[012])-\d\d\b", re.ASCII)
 
 
 class Term(NamedTuple):
-    """A word, or a number in one or more words, with its key for comparison: a stem or a value."""
+    """A word, or a number of one or more words. Words with the same stem and equal numbers have the same key."""
 
     text: str
     start: int
     key: str
     is_stop: bool = False
     keys: tuple[str, ...] = ()
-    """The key, those of the words within a name such as max_connections, and that of "31" in "31 million"."""
+    """The key, and the keys of the words in a name such as max_connections, or of "31" in "31 million"."""
     shape: str = ""
-    """The kind of fact that the term can be: number, name or code; empty for a lower-case word."""
+    """Which fact the term can be: number, name or code. Empty for other words."""
 
     @property
     def end(self) -> int:
@@ -156,7 +156,7 @@ def read_terms(text: str, language: str | None) -> list[Term]:
 
 @lru_cache(1 << 14)
 def _read_word(word: str, language: str) -> tuple[str, bool, bool, tuple[str, ...], str]:
-    """Return key, is_plain (no number or single letter), is_stop, keys and shape of a word."""
+    """Return the key, is_plain, is_stop, the keys and the shape of a word. Numbers and single letters are not plain."""
     lower = word.lower()
     is_plain = word.isalpha() and len(word) > 1 and lower not in _NUMBER_PARTS
     keys = TERMS[rules_for(language)][word] or (word,)
@@ -170,7 +170,7 @@ def _number(text: str, start: int, key: str) -> Term:
 
 
 def _clock_key(clock: re.Match[str]) -> str:
-    """Return the time of day on 24 hours, as in "19h30"."""
+    """Return the time of day in 24 hours, such as 19h30."""
     hour, minute = int(clock["hour"] or clock[4]), int(clock["minute"] or clock[5] or 0)
     if clock["half"]:
         hour = hour % 12 + 12 * (clock["half"].lower() == "p")
@@ -178,10 +178,15 @@ def _clock_key(clock: re.Match[str]) -> str:
 
 
 def is_derived(value: float, units: Mapping[float, Collection[int]], claimed: Set[float]) -> bool:
-    """Return whether a number follows by arithmetic from other numbers of the claim and of the passages.
+    """Return whether a number can be computed from other numbers of the claim and the passages.
 
-    It may be the sum or difference of two numbers, or a product, quotient or percentage with a number of the claim, or
-    the same quantity in another unit. `units` maps each number of the passages to the sentences that have it.
+    It may be a sum or difference; a product, quotient or percentage with a number of the claim; a rounded number; or
+    the same quantity in another unit.
+
+    Args:
+        value: the number.
+        units: the numbers of the passages, each with the sentences that have it.
+        claimed: the other numbers of the claim.
     """
     digits = len(f"{value:.9g}".replace(".", "").strip("0"))
     factors = claimed - {value, 1.0}
@@ -220,9 +225,10 @@ def _are_alike(*names: str) -> bool:
 def read_facts(
     text: str, terms: Sequence[Term], names: Collection[str], language: str | None
 ) -> list[tuple[str, list[Term]]]:
-    """Return the kind and words of each number, name and code; the first word is a name if it is in `names`.
+    """Find the numbers, names and code in a sentence; return the kind and the words of each.
 
-    If all nouns of the language have a capital, only several adjacent capitalised words are a name.
+    Every sentence begins with a capital, so its first word is a name only if it is in `names`. In languages that
+    capitalise all nouns, a name has at least two capitalised words.
     """
     facts, run, last = list[tuple[str, list[Term]]](), list[Term](), None
     for term, following in zip_longest(terms, terms[1:]):
@@ -276,7 +282,7 @@ class Part(NamedTuple):
     unit: Unit
     keys: frozenset[str]
     facts: Mapping[str, Sequence[frozenset[str]]]
-    """The keys of each fact, by kind: number, year, name or code."""
+    """The keys of each number, year, name and code, by kind."""
 
     def has_rival(self, kind: str, claimed: Collection[str]) -> bool:
         """Return whether the part has a fact of this kind that shares no key with the claim."""
@@ -296,7 +302,7 @@ def _indexes(sets: Iterable[Iterable[str]]) -> Mapping[str, Sequence[int]]:
 
 
 class Match(NamedTuple):
-    """The place of a quotation in a passage."""
+    """The place where a passage has a quotation or a fact."""
 
     passage: "Evidence"
     span: Span | None  # None if it is in the heading
@@ -304,17 +310,17 @@ class Match(NamedTuple):
 
 
 class Evidence:
-    """A passage with its heading."""
+    """The text and the heading of a passage. Everything derived from them is computed once, when it is needed."""
 
     def __init__(self, hit: Hit, number: int | None = None) -> None:
-        """Take a hit, and the number by which an answer cites it."""
+        """Wrap a hit. An answer cites it by its number."""
         self.hit, self.number = hit, number
         self.text = text_of(hit)
         self._all = "\n".join((self.text, hit.title, hit.section, hit.url))
 
     @property
     def name(self) -> str:
-        """The name of the passage in the reason of a proof."""
+        """The name of the passage in reasons."""
         heading = self.hit.title or self.hit.url
         return f"“{heading[:80]}”" if self.number is None else f"passage {self.number}"
 
@@ -335,7 +341,7 @@ class Evidence:
         return read_terms(self._all, self.hit.language)
 
     def _lines(self) -> Iterator[tuple[Span, str]]:
-        """Yield span and kind of each sentence, row and list item; a short line belongs to the sentence below it."""
+        """Yield the span and the kind of each sentence, row and list item. A short line is joined with the next one."""
         text, start = self.text, 0
         ends = [match.end() for match in _UNIT_END.finditer(text) if not is_abbreviated(text, match.start() - 1)]
         for end in [*ends, len(text)]:
@@ -375,13 +381,13 @@ class Evidence:
 
     @cached_property
     def proper(self) -> frozenset[str]:
-        """Keys of names: words that always have a capital."""
+        """The keys of the words that are capitalised wherever they occur."""
         capitalised = frozenset(term.key for term in self._terms if term.text[0].isupper())
         return capitalised.difference(term.key for term in self._terms if not term.text[0].isupper())
 
     @cached_property
     def parts(self) -> Sequence[Part]:
-        """The parts of all sentences and list items, and the rows."""
+        """The parts of all units, in order."""
         parts = list[Part]()
         for unit in self.units:
             for terms in self._split(unit):
@@ -400,12 +406,12 @@ class Evidence:
 
     @cached_property
     def places(self) -> Mapping[str, Sequence[int]]:
-        """The indexes of the parts with each key that their context does not have."""
+        """The indexes of the parts by key. Keys of the heading and of a part's context are left out."""
         return _indexes(part.keys - part.unit.context - self.heading for part in self.parts)
 
     @cached_property
     def _context_places(self) -> Mapping[str, Sequence[int]]:
-        """The indexes of the parts with each key in their context."""
+        """The indexes of the parts by key of their context."""
         return _indexes(part.unit.context for part in self.parts)
 
     @cached_property
@@ -416,12 +422,13 @@ class Evidence:
         return parts
 
     def scores(self, weights: Iterable[tuple[frozenset[str], float]]) -> Mapping[int, float]:
-        """Return the summed weight of the words in each part, and half of the weight in the rest of its sentence.
-
-        Words of the context count for the whole part, and words of the heading for all parts with other words.
+        """Sum the weights of words in each part. Words elsewhere in the same sentence count half.
 
         Args:
             weights: the keys and the weight of each word.
+
+        Returns:
+            The sums by index of the part, without parts that have only words of the heading.
         """
         scores, total = defaultdict[int, float](float), 0.0
         for keys, weight in weights:
@@ -436,7 +443,7 @@ class Evidence:
         return {at: score + total for at, score in scores.items()}
 
     def parts_with(self, keys: Collection[str], kind: str, claimed: Collection[str]) -> Sequence[int]:
-        """Return the indexes of the parts with a fact; for a name, also those of the next sentence without a name."""
+        """Return the indexes of the parts with a fact. A name also counts for a next sentence that has no name."""
         places = [at for key in keys for at in self.places.get(key, ())]
         if kind != "name":
             return places
@@ -450,23 +457,23 @@ class Evidence:
 
     @cached_property
     def quantities(self) -> Sequence[tuple[float, Unit]]:
-        """The numbers of the text with their sentences."""
+        """The numbers of the text, each with its sentence."""
         return [(float(term.key), unit) for unit in self.units for term in unit.content if term.is_number]
 
     @cached_property
     def counted(self) -> frozenset[str]:
-        """Keys of the words after numbers."""
+        """The keys of the words that follow a number."""
         pairs = chain.from_iterable(pairwise(unit.content) for unit in self.units)
         return frozenset(second.key for first, second in pairs if first.shape == "number")
 
     @cached_property
     def heading(self) -> frozenset[str]:
-        """Keys of the words of title, section and address, and of the words within names."""
+        """The keys of title, section and address."""
         return _keys_of(self._terms[bisect_left(self._terms, len(self.text), key=_start_of) :])
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Keys of all words, and of the words within names such as max_connections."""
+        """The keys of all words."""
         keys = self.heading.union(*(part.keys for part in self.parts))
         months = {TERMS["en"][month_name[int(month)]][0] for month in _ISO_DATE.findall(self.text)}
         return keys | months | {_MONTHS[key] for key in keys & _MONTHS.keys()}
@@ -477,14 +484,14 @@ class Evidence:
 
     @cached_property
     def _initials(self) -> str:
-        """The initials of the words, in capitals."""
+        """The initials of the capitalised words, with a space for each other word."""
         return "".join(
             term.text[0] if term.text[0].isupper() else " " for term in self._terms if term.text not in _WITHIN_NAMES
         )
 
     @cached_property
     def _digits(self) -> str:
-        """The text without the separators in numbers, such as those in a telephone number."""
+        """The text without spaces and punctuation between digits."""
         return _DIGIT_GAP.sub("", self._all)
 
     @cached_property
@@ -492,7 +499,11 @@ class Evidence:
         """The keys of the words of each name in the text."""
         return [name for part in self.parts for name in part.facts.get("name", ())]
 
-    def has_name(self, name: Term) -> bool:
+    def has(self, fact: Term) -> bool:
+        """Return whether the passage has a fact: code, a number, or a name; see `_has_code` and `_has_name`."""
+        return self._has_name(fact) if fact.key else self._has_code(fact.text)
+
+    def _has_name(self, name: Term) -> bool:
         """Return whether the passage has a number; or a name, the words it abbreviates, or a name that begins alike."""
         if name.text.isdecimal() and len(name.text) >= _MIN_CODE_DIGITS and name.text in self._digits:
             return True
@@ -506,13 +517,13 @@ class Evidence:
             return True
         return any(_are_alike(name.text, word) for word in self._capitalised)
 
-    def has_code(self, text: str) -> bool:
-        """Return whether the passage has some code or address: each option, and the words between options together."""
+    def _has_code(self, text: str) -> bool:
+        """Return whether the passage has a piece of code. The options of a command are looked for one by one."""
         chunks = [text.rstrip("/")] if "://" in text else _OPTION.split(text.removesuffix("()"))
         return all(f"{_GAP}{_GAP.join(tokens_of(chunk))}{_GAP}" in self._joined for chunk in chunks if chunk)
 
     def find(self, clauses: Sequence[Sequence[str]]) -> Match | None:
-        """Find the clauses of a quotation in order, word for word except for the case of the first letter."""
+        """Find the clauses of a quotation, in order. Only the case of their first letters may differ."""
         first, stop = -1, 0
         for word, *rest in clauses:
             forms = [join([form, *rest]) for form in (word, word[0].swapcase() + word[1:])]
@@ -525,7 +536,7 @@ class Evidence:
         return Match(self, self._span(begin, begin + self._joined.count(_GAP, first, stop)))
 
     def find_altered(self, quote: Sequence[str]) -> Match | None:
-        """Find the span with enough of a quotation's words in order."""
+        """Find the span that has at least MIN_SAME_WORDS of a quotation's words in order."""
         folded, is_word = [token.lower() for token in quote], [token[0].isalnum() for token in quote]
         self._aligner.set_seq1(folded)
         anchor = self._aligner.find_longest_match()
@@ -544,12 +555,12 @@ class Evidence:
         return Match(self, self._span(begin, end), [at for at in range(len(quote)) if is_word[at] and at not in same])
 
     def _span(self, first: int, stop: int) -> Span | None:
-        """Return the characters of some tokens, or None if the tokens are in the heading."""
+        """Return the span of some tokens in the text, or None if they are in the heading."""
         places = [match.span() for match in _TOKEN.finditer(self._all.translate(_QUOTES_AND_DASHES))][first:stop]
         return (places[0][0], places[-1][1]) if places[-1][1] <= len(self.text) else None
 
     def link(self, span: Span | None) -> str | None:
-        """Return a link that marks a span in browsers, or else the link of the passage."""
+        """Return a link that highlights a span in browsers, or the link of the passage if there is none."""
         url, media_type = self.hit.url, self.hit.content_type
         if span is None:
             return self.hit.link

@@ -1,7 +1,7 @@
-"""Proof of answers without a model: quotations and facts are compared with the cited passages.
+"""Check the sentences of an answer against the passages that they cite, without a model.
 
-Passages must have quotations word for word, and the numbers, names, code and addresses of other sentences. The
-meaning of a paraphrase is not checked. The time is linear in the length of the answer.
+A quotation must be in a passage word for word, and so must the numbers, names, code and addresses of other sentences.
+The meaning of a paraphrase is not checked. The time is linear in the length of the answer.
 """
 
 import re
@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from rag.answer.claim import FACT_WEIGHT, Claim, PassageWords, score_parts
-from rag.answer.evidence import MAX_MISSING, Evidence, Match, Term, join, read_terms, tokens_of
+from rag.answer.claim import FACT_WEIGHT, Claim, PassageWords
+from rag.answer.evidence import RARE_WORD, Evidence, Match, Term, join, read_terms, tokens_of
 from rag.answer.sentences import Excerpt, Sentence, SentenceSplitter
 from rag.errors import RagError
 from rag.messages import Proof
@@ -40,11 +40,11 @@ class Prover:
     def __init__(
         self, hits: Sequence[Hit], question: str = "", lookup: Lookup | None = None, *, are_numbered: bool = True
     ) -> None:
-        """Take the passages.
+        """Prepare passages.
 
         Args:
             hits: the passages; the answer cites the first as [1].
-            question: the question, whose words need no proof.
+            question: the question; its words need no proof.
             lookup: finds passages for quotations that no hit has.
             are_numbered: whether reasons name the passages by number.
         """
@@ -110,54 +110,49 @@ class Prover:
         """Check the numbers, names, code and addresses outside of quotations."""
         passages = cited or self._evidence
         language = passages[0].hit.language if passages else None
-        claim = Claim(sentence, language, self._question_keys, self._vocabulary)
-
-        def has(passage: Evidence, fact: Term) -> bool:
-            return passage.has_name(fact) if fact.key else passage.has_code(fact.text)
-
-        unmatched = [fact for fact in claim.facts if not any(has(each, fact) for each in passages)]
-        claim.drop_derived(passages, unmatched)
-        facts = claim.facts
-        unmatched = [fact for fact in unmatched if fact in facts]
-        names, spans = _names(passages), [(fact.start, fact.end) for fact in unmatched]
-        vocabulary = self._vocabulary
-        uncited = [each for each in self._evidence if cited and each not in cited]
-        if uncited:
-            least = min(claim.missing(each, vocabulary) for each in cited)
-            missing, other = min(((claim.missing(each, vocabulary), each) for each in uncited), key=itemgetter(0))
-            is_better = missing <= MAX_MISSING and (unmatched or least - missing >= FACT_WEIGHT)
-            if is_better and not claim.keys.isdisjoint(other.places) and all(has(other, fact) for fact in facts):
-                reason = f"Not in {names}, but {other.name} has its words."
-                return _proof("elsewhere", reason, Match(other, None), spans)
-        scores = score_parts(claim.items, passages, vocabulary)
-        best = max(scores, key=scores.__getitem__, default=None)
-        are_names = all(fact.key.isalpha() for fact in unmatched)
-        if unmatched and not (are_names and best and claim.can_add_name(unmatched, *best)):
-            return _proof("not there", f"Not in {names}: {_listed(unmatched)}.", None, spans)
-        if cited and not facts and claim.is_foreign(frozenset[str]().union(*(each.keys for each in passages))):
-            return _proof("not there", f"Hardly a word is in {names}.")
-        if not facts:
+        claim = Claim(sentence, language, self._question_keys, self._words)
+        unmatched = [fact for fact in claim.facts if not any(each.has(fact) for each in passages)]
+        unmatched = claim.drop_derived(passages, unmatched)
+        proof = self._find_elsewhere(claim, cited, unmatched) or _find_missing(claim, passages, unmatched)
+        if proof:
+            return proof
+        if cited and not claim.facts and claim.is_foreign(passages):
+            return _proof("not there", f"Hardly a word is in {_names(passages)}.")
+        if not claim.facts:
             return _proof("unchecked", "It has no quotation, number, name or code to check.")
-        if misplaced := claim.misplaced(passages, vocabulary):
-            item, passage, part = misplaced
+        if contradicted := claim.contradicted(passages):
+            item, passage, part = contradicted
             span = (sentence.start + item.start, sentence.start + item.end)
-            altered = _listed([fact for fact in facts if span[0] <= fact.start < span[1]])
+            altered = _listed([fact for fact in claim.facts if span[0] <= fact.start < span[1]])
             reason = f"Different in {passage.name}: {altered or sentence.prose[item.start : item.end]}."
             return _proof("altered", reason, Match(passage, part.unit.span if part else None), [span])
-        passage = best[0] if best else passages[0]
-        reason = f"In {passage.name}: {_listed(facts)}. The rest of the wording is not checked."
+        passage, _ = claim.best_part(passages) or (passages[0], None)
+        reason = f"In {passage.name}: {_listed(claim.facts)}. The rest of the wording is not checked."
         return _proof("found", reason, Match(passage, None))
 
+    def _find_elsewhere(self, claim: Claim, cited: Sequence[Evidence], unmatched: Sequence[Term]) -> Proof | None:
+        """Find a passage that is not cited, but has all facts and more words than the cited passages."""
+        uncited = [each for each in self._evidence if cited and each not in cited]
+        if not uncited:
+            return None
+        missing, other = min(((claim.missing(each), each) for each in uncited), key=itemgetter(0))
+        if missing > RARE_WORD or claim.keys.isdisjoint(other.places) or not all(map(other.has, claim.facts)):
+            return None
+        if not unmatched and min(map(claim.missing, cited)) - missing < FACT_WEIGHT:
+            return None
+        reason = f"Not in {_names(cited)}, but {other.name} has its words."
+        return _proof("elsewhere", reason, Match(other, None), [(fact.start, fact.end) for fact in unmatched])
+
     @cached_property
-    def _vocabulary(self) -> PassageWords:
+    def _words(self) -> PassageWords:
         return PassageWords(self._evidence)
 
 
 class ProvedText:
-    """The text of an answer with the proofs of its sentences, as events."""
+    """Turns the text of an answer into events: pieces of text, and proofs of its sentences."""
 
     def __init__(self, prover: Prover, *, is_strict: bool) -> None:
-        """Take the prover, and whether to leave out sentences with a quotation that is in no passage."""
+        """Start an answer. If `is_strict`, leave out sentences with a quotation that is in no passage."""
         self._prover, self._is_strict = prover, is_strict
         self._pending = ""  # text that has no proof yet, if strict
         self._read = self._removed = 0  # characters
@@ -180,7 +175,7 @@ class ProvedText:
             yield "token", {"text": self._pending}
 
     def _take(self, proof: Proof) -> tuple[str, Proof]:
-        """Return the text up to the end of a sentence, or LEFT_OUT in its place, and the proof with its new place."""
+        """Return the next sentence, or LEFT_OUT in its place, and its proof with the new spans."""
         text, self._pending = self._pending[: proof.end - self._read], self._pending[proof.end - self._read :]
         offset, self._read = self._removed, proof.end
         spans = [(start - offset, end - offset) for start, end in proof.differing]
@@ -192,7 +187,7 @@ class ProvedText:
 
 
 def citations_after(sentence: Sentence, end: int) -> list[int]:
-    """Return the numbers of the first adjacent citations after a quotation."""
+    """Return the numbers of the citations right after a quotation, or after the words that follow it."""
     numbers, stop = list[int](), None
     for place, number in sentence.citations:
         if place >= end and (stop is None or place <= stop):
@@ -210,8 +205,16 @@ def _find_altered(clauses: Sequence[Sequence[str]], passages: Iterable[Evidence]
     return next(filter(None, (each.find_altered(clauses[0]) for each in candidates)), None)
 
 
+def _find_missing(claim: Claim, passages: Sequence[Evidence], unmatched: Sequence[Term]) -> Proof | None:
+    """Report the facts that no passage has, except for names that may be those of a sentence without names."""
+    if not unmatched or (all(fact.key.isalpha() for fact in unmatched) and claim.can_add(unmatched, passages)):
+        return None
+    spans = [(fact.start, fact.end) for fact in unmatched]
+    return _proof("not there", f"Not in {_names(passages)}: {_listed(unmatched)}.", None, spans)
+
+
 def _token_spans(quote: Excerpt, tokens: Sequence[str], numbers: Sequence[int]) -> list[Span]:
-    """Return the spans, in the answer, of some tokens of a quotation."""
+    """Return the spans of some tokens of a quotation, as characters of the answer."""
     spans, stop = list[Span](), 0
     for number, token in enumerate(tokens):
         if (place := quote.text.find(token, stop)) >= 0:
