@@ -18,15 +18,10 @@ def arrive(moment: float) -> None:
     _arrival.set(moment)
 
 
-def waited() -> float:
-    """Return the seconds since the request of this context arrived, or 0 if its arrival was not recorded."""
-    moment = _arrival.get()
-    return 0.0 if moment is None else time.monotonic() - moment
-
-
 def begin(seconds: float) -> None:
     """Set the deadline to `seconds` after the arrival of the request, or after now if no arrival was recorded."""
-    _end.set(time.monotonic() - waited() + seconds)
+    arrival = _arrival.get()
+    _end.set((time.monotonic() if arrival is None else arrival) + seconds)
 
 
 def lift() -> None:

@@ -18,6 +18,7 @@ from indexer.generation.generation import Generation, JointGeneration
 from indexer.generation.manifest import DEFAULT
 from indexer.publish.publish import SelfCheck
 from indexer.stores import FolderStore, Searchable, Store
+from rag import deadline
 from rag.errors import NotThere, RagError
 from rag.query.model_queue import WARM_QUERIES, QueryCache, QueryEncoder, RerankQueue, Vector
 from rag.query.retriever import Retriever
@@ -28,6 +29,7 @@ POLL_SECONDS = 1.0
 RETRY_SECONDS = 10.0
 CHECK_SECONDS = 3600.0
 SUSPECT_SECONDS = 60.0
+LOADING_SECONDS = 20.0  # maximum wait of a query while the process starts
 _MAX_JOINT_RETRIEVERS = 16  # cached retrievers, each for one set of collections
 LOADING = "loading the model and the index"
 
@@ -158,10 +160,11 @@ class Follower:
         for store in self._stores.values():
             store.close()
 
-    def wait_for_start(self, condition: Callable[[], object], seconds: float) -> None:
+    def wait_for_start(self, condition: Callable[[], object]) -> None:
         """Wait until `condition` is true or the index has been read once. Returns at once if `start` was not called."""
         if not self.has_refreshed and self._thread.is_alive():
             with self._changed:
+                seconds = min(LOADING_SECONDS, deadline.remaining())
                 self._changed.wait_for(lambda: self.has_refreshed or condition(), seconds)
 
     def _follow(self) -> None:

@@ -39,7 +39,6 @@ _PACK, _UNPACK = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Answe
 BATCH_PASSAGES = 64
 MAX_SHOWN_CHARACTERS = 1_000_000
 _MAX_OVERVIEWS = 256  # per generation
-LOADING_SECONDS = 20.0  # maximum wait of a query while the process starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,10 +303,7 @@ class LiveRetriever:
             raise self._missing(collection)
         served = follower.collections.get(collection)
         if served is None or served.retriever is None:
-            follower.wait_for_start(
-                lambda: getattr(follower.collections.get(collection), "retriever", None),
-                min(LOADING_SECONDS, deadline.remaining()),
-            )
+            follower.wait_for_start(lambda: getattr(follower.collections.get(collection), "retriever", None))
             served = follower.collections.get(collection)
         if served is None and follower.has_refreshed:
             raise self._missing(collection)
@@ -319,7 +315,7 @@ class LiveRetriever:
     def _retrievers(self, names: Sequence[str] | None) -> tuple[dict[str, Retriever], list[str]]:
         """Return the retrievers of `names`, or of all ready collections, and the names of collections not ready."""
         follower = self.follower
-        follower.wait_for_start(lambda: False, min(LOADING_SECONDS, deadline.remaining()))
+        follower.wait_for_start(lambda: False)
         if not follower.has_refreshed:
             raise NotReady(LOADING)
         visible = {name: served for name, served in follower.collections.items() if self.scope.has(name)}
@@ -351,7 +347,7 @@ class LiveRetriever:
     def _model(self) -> ServedModel:
         """Return the model. Waits while it is loading. Raises NotReady."""
         follower = self.follower
-        follower.wait_for_start(lambda: follower.model, min(LOADING_SECONDS, deadline.remaining()))
+        follower.wait_for_start(lambda: follower.model)
         if follower.model is None:
             raise NotReady(next(iter(follower.collections.values())).reason)
         return follower.model
