@@ -95,7 +95,7 @@ class FilterFields(Request):
     content_type: Annotated[_Values | None, Meta(description="media type of the documents")] = None
     version: Annotated[_Values | None, Meta(description="version: `17`, `17.x`, or `latest` for the newest")] = None
     date: Annotated[Days | None, Meta(description="days within which the documents are dated")] = None
-    metadata: Annotated[_MetadataFilter | None, Meta(description="by name, values of which one must match")] = None
+    metadata: Annotated[_MetadataFilter | None, Meta(description="values by name; one of each name must match")] = None
 
 
 class SearchBatch(Request):
@@ -186,7 +186,7 @@ class Proof(Struct, frozen=True):
     start: Annotated[int, Meta(ge=0, description="index of the first character of the sentence in the text")]
     end: Count
     verdict: Annotated[Literal["found", "elsewhere", "altered", "not there", "unchecked"], Meta(description=_VERDICT)]
-    reason: Annotated[str, Meta(description="reason for the verdict, for people")]
+    reason: Annotated[str, Meta(description="reason for the verdict, in words")]
     differing: Annotated[list[Span], Meta(description="parts of the text, as [start, end), that occur in no passage")]
     is_quotation: Annotated[bool, Meta(description="whether the verdict is about a quotation")] = False
     number: Annotated[int | None, Meta(description="number of the hit that `reason` is about")] = None
@@ -455,7 +455,7 @@ class Push(Request):
         dict[_MetaName, _MetaValues | None], Meta(max_length=MOST_VALUES, description="values by name, to filter by")
     ] = {}
     access: Access | None = None
-    replace: Annotated[bool, Meta(description="whether to replace a document at the same address; if not, 409")] = True
+    replace: Annotated[bool, Meta(description="whether to replace a document at this address; if false, 409")] = True
     collection: Name = DEFAULT_COLLECTION
 
 
@@ -479,7 +479,7 @@ class PushQueue(Struct):
     collection: str
     queued: Annotated[int, Meta(ge=0, description="changes that wait to be indexed")]
     oldest: Annotated[str | None, Meta(description="when the oldest of them arrived")]
-    failed: Annotated[int, Meta(ge=0, description="documents that could not be read, as far back as changes are kept")]
+    failed: Annotated[int, Meta(ge=0, description="unreadable documents, as far back as changes are recorded")]
     documents: Annotated[int, Meta(ge=0, description="documents that were pushed and not withdrawn")]
     bytes: Annotated[int, Meta(ge=0, description="total size of these documents")]
     error: Annotated[str | None, Meta(description="error of the last attempt to index waiting changes")]
