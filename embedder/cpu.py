@@ -139,7 +139,8 @@ def _read_x86() -> tuple[frozenset[str], int, tuple[str, ...]]:
         libc = ctypes.CDLL("libc.so.6", use_errno=True)
         leaf = libc.__x86_get_cpuid_feature_leaf
     except (OSError, AttributeError):
-        return frozenset(), 0, ("no vector instructions are used: the C library does not list them (glibc 2.33 does)",)
+        note = "no vector instructions are used: the C library does not list them (glibc 2.33 and newer do)"
+        return frozenset(), 0, (note,)
     leaf.restype, leaf.argtypes = ctypes.POINTER(_Leaf), [ctypes.c_uint]
 
     def has(index: int, register: int, bit: int) -> bool:

@@ -229,7 +229,7 @@ def encode_documents(
 def check_finite(values: Floats, name: str) -> Floats:
     """Return a model's output unchanged. Raises EmbedderError if it contains NaN or infinity."""
     if not np.logical_and.reduce(np.isfinite(values), axis=None):
-        raise EmbedderError(f"the model {name} gave NaN or infinity: its weights are damaged; fetch it again")
+        raise EmbedderError(f"the model {name} returned NaN or infinity: its weights are damaged; fetch it again")
     return values
 
 

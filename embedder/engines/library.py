@@ -60,7 +60,7 @@ def require_compiler(purpose: str) -> str:
     """Return the path of the C++ compiler. Raises CompilerMissing, whose message names the purpose."""
     if (compiler := find_compiler()) is None:
         raise CompilerMissing(
-            f"{purpose} needs a C++ compiler and there is none: apt-get install g++, copy the cache of a machine "
+            f"{purpose} needs a C++ compiler, and none is installed: apt-get install g++, copy the cache of a machine "
             "of the same kind, or choose the engine eager, which is slower"
         )
     return compiler

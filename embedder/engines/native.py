@@ -113,7 +113,7 @@ class NativeEngine:
         check_passages(query, signs, starts, counts)
         passages = (signs.ctypes.data, starts.ctypes.data, counts.ctypes.data, len(counts))
         if self._maxsim(query.ctypes.data, *query.shape, *passages, scores.ctypes.data):
-            raise MemoryError("there is no memory to compare the tokens of a query")
+            raise MemoryError("there is not enough memory to compare the tokens of a query")
         return scores / np.float32(len(query) * math.sqrt(query.shape[1]))
 
     def encode(self, rows: Sequence[TokenIds], *, tokens: bool = False) -> tuple[Floats, list[Floats]]:

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from embedder import errors
 from embedder.engines.library import LIBRARY, architecture, wheel_library
@@ -221,7 +220,8 @@ def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], fold
             for line in process.stdout:
                 message = json.loads(line)
                 if "error" in message:
-                    raise _error_of(message)
+                    kind = getattr(errors, message["error"], RuntimeError)
+                    raise kind(message["text"] or message["error"]) from RuntimeError(message["trace"])
                 if "done" in message:
                     return
                 report(message["step"])
@@ -229,14 +229,6 @@ def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], fold
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-
-
-def _error_of(message: dict[str, Any]) -> Exception:
-    """Return the exception that a worker reported. Its cause contains the worker's traceback."""
-    kind = getattr(errors, message["error"], RuntimeError)
-    error: Exception = kind(message["text"] or message["error"])
-    error.__cause__ = RuntimeError(message["trace"])
-    return error
 
 
 def _crash(plan: Plan, code: int, output: Path) -> PackageError:

@@ -122,7 +122,7 @@ def _read_dense(folder: Path, width: int) -> Dense:
     with errors_naming(path):
         dense = Dense(int(config["in_features"]), int(config["out_features"]), activation, weights_in(folder))
     if not 0 < dense.outputs <= _MAX_WIDTH:
-        raise ModelError(f"{path} gives vectors of {dense.outputs:,} numbers: fetch the model again")
+        raise ModelError(f"{path} returns vectors of {dense.outputs:,} numbers: 1 to {_MAX_WIDTH:,} are supported")
     if dense.inputs != width:
-        raise ModelError(f"{path} takes {dense.inputs} numbers, and the step before gives {width}")
+        raise ModelError(f"{path} takes vectors of {dense.inputs} numbers, but the module before it returns {width}")
     return dense

@@ -245,7 +245,7 @@ def read_spec(folder: Path) -> ModelSpec:
     settings = read_object(path, optional=True)
     if settings.get("model_type", _DENSE_MODEL) != _DENSE_MODEL:
         raise ModelError(
-            f"{path} says that the model is a {settings['model_type']}, which gives no single vector for a text: "
+            f"{path} describes a {settings['model_type']}, which does not return one vector for each text: "
             f"choose a {_DENSE_MODEL}"
         )
     check_order(folder, modules)
@@ -365,7 +365,7 @@ def _sentence_settings(folder: Path, task: str) -> dict[str, Any]:
         return {}
     sentence = read_object(path)
     if (other := sentence.get("transformer_task", task)) != task:
-        raise ModelError(f"{path} is of a model for {other}: choose one for {task}")
+        raise ModelError(f"{path} describes a model for {other}: choose a model for {task}")
     return sentence
 
 

@@ -378,7 +378,6 @@ def section_text(row: int, chunks: Iterable[Sequence[Any]], where: Path | str) -
     """Return the section that contains a chunk. If the chunk is missing, raise IndexCorrupt with the path `where`.
 
     Args:
-        row: row of the chunk.
         chunks: (row, document, url, section, text, blocks) of the chunks near this row, in ascending order.
     """
     for _, group in groupby(chunks, key=lambda chunk: chunk[1:4]):

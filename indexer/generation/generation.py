@@ -19,14 +19,11 @@ from indexer.generation.lexical.lexical_index import JointReader, LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.manifest import DOCUMENTS, GENERATIONS, LEXICAL, RESTRICTED_VERSION, ROWS, TOKENS, VECTORS
-from indexer.generation.rows import ROW, RowFacts, RowSet, ScoredRows, TokenReader, read_array
+from indexer.generation.rows import ROW, RowFacts, Rows, RowSet, ScoredRows, Scores, TokenReader, read_array
 from indexer.generation.vectors import VectorReader
 
 MANY_CHUNKS = 300_000  # a search for words in a larger index is slow, and runs in another thread
 MAX_CACHED_FILTERS = 64
-
-Rows = npt.NDArray[np.int64]
-Scores = npt.NDArray[np.float32]
 
 
 class Generation:
@@ -90,8 +87,6 @@ class Generation:
 
         Args:
             vector: float32 (dim,).
-            k: maximum number of chunks.
-            filter: conditions on documents.
             terms: a query parsed by `read_query`; its required and excluded words limit the chunks.
 
         Raises:

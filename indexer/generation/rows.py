@@ -19,6 +19,8 @@ from embedder.model.tokenizer import MAX_KNOWN_SHARE
 from indexer.errors import VectorError
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, corrupt, unreadable
 
+Rows = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float32]
 MAX_PASSAGES_WITH_TOKENS = 200_000  # 1 GB if passages have 100 tokens of 48 bytes
 _MAX_CACHED_ROWS = 50_000
 ROW = np.dtype([("document", "<u4"), ("signature", "<u8")])
@@ -80,8 +82,8 @@ class RowSet:
 class ScoredRows(NamedTuple):
     """The hits of a search, best first: cosines or BM25 scores (n,), and rows (n,)."""
 
-    scores: npt.NDArray[np.float32]
-    rows: npt.NDArray[np.int64]
+    scores: Scores
+    rows: Rows
 
     @classmethod
     def none(cls) -> "ScoredRows":
@@ -121,9 +123,7 @@ def why_no_tokens(passages: int, broken: tuple[int, int], *, is_multilingual: bo
     Late interaction ranks badly in languages that the model does not know, and between different languages.
 
     Args:
-        passages: number of passages.
         broken: result of `Embedder.count_broken` for a sample of passages.
-        is_multilingual: whether the model was trained on many languages.
     """
     if is_multilingual:
         return "the model is multilingual, and tokens mislead between languages"

@@ -16,11 +16,10 @@ import numpy.typing as npt
 
 from indexer.errors import VectorError
 from indexer.generation.manifest import corrupt
-from indexer.generation.rows import RowSet, ScoredRows
+from indexer.generation.rows import Rows, RowSet, ScoredRows
 
 faiss: Any = partly_typed  # its type stubs are incomplete and partly wrong
 Vectors = npt.NDArray[np.float32]
-Rows = npt.NDArray[np.int64]
 _METRIC = faiss.METRIC_INNER_PRODUCT
 _LARGEST = float(np.finfo(np.float16).max)
 _PAGE_BYTES = 4096
@@ -207,7 +206,7 @@ class VectorReader:
     def vectors(self, rows: Rows) -> Vectors:
         """Return the vectors at these rows, float32 (n, dimension). Raises VectorError if a row does not exist."""
         if len(rows) and (rows.min() < 0 or rows.max() >= self.count):
-            raise VectorError(f"there are {self.count:,} vectors, and none in row {int(rows.max()):,}")
+            raise VectorError(f"there is no row {int(rows.max()):,} in an index of {self.count:,} vectors")
         numbers = _as_float32(self._codes.take(rows, axis=0))
         if numbers.max(initial=0) > _LARGEST or numbers.min(initial=0) < -_LARGEST:
             raise corrupt(self._path, "has a vector with NaN or infinity")
@@ -260,6 +259,6 @@ def _as_float32(codes: npt.NDArray[np.uint8]) -> Vectors:
 def check_query_vector(vector: Vectors, dimension: int) -> None:
     """Raise VectorError if a query vector has another dimension, or numbers that are not finite."""
     if vector.shape != (dimension,):
-        raise VectorError(f"a query vector has shape {vector.shape}, the index needs ({dimension},)")
+        raise VectorError(f"a query vector has shape {vector.shape}, but the index has vectors of {dimension} numbers")
     if not np.isfinite(vector).all():
         raise VectorError("a query vector has a NaN or infinite value; check the model")

@@ -143,7 +143,7 @@ def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
     try:
         Generation(folder).close()
     except IndexCorrupt as error:
-        raise IndexUnwritable(f"cannot read back what was written; check the disk: {error}") from error
+        raise IndexUnwritable(f"the new generation cannot be read back; check the disk: {error}") from error
     install(index_dir, folder)
 
 

@@ -119,7 +119,7 @@ class MilvusConnection:
             from pymilvus.exceptions import MilvusException
         except ImportError as error:
             raise StoreAddressError(
-                f"{self.address} is in Milvus, whose client is not installed: pip install 'pilotlight[milvus]'"
+                f"{self.address} needs the client of Milvus, which is not installed: pip install 'pilotlight[milvus]'"
             ) from error
         step = "connect"
         try:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from types import MappingProxyType
@@ -37,7 +38,7 @@ from indexer.generation.lexical.lexical_query import LexicalQuery, Synonyms, rea
 from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.manifest import ANALYSIS, Manifest, corrupt, parse_manifest
 from indexer.generation.previous import ScannedDocument
-from indexer.generation.rows import RowFacts, ScoredRows
+from indexer.generation.rows import RowFacts, Rows, ScoredRows
 from indexer.generation.vectors import check_query_vector
 from indexer.publish.publish import Published
 from indexer.records import TextBlock
@@ -64,7 +65,6 @@ _WRITE_TIMEOUT_S = 60.0
 _ROWS_PER_BATCH = 200  # Milvus refuses messages over 64 MB
 _TYPICAL_CHUNK_TOKENS = 150
 _MAX_ROWS_PER_CALL = 16_384
-Rows = npt.NDArray[np.int64]
 
 
 class MilvusStore:
@@ -196,6 +196,7 @@ class MilvusGeneration:
         """Open a complete generation. Raises IndexMissing, IndexCorrupt, StoreUnreachable or StoreRefused."""
         self._milvus = milvus
         self._name = milvus.address.collection(generation_id)
+        self._rows = partial(milvus.rows, self._name)
         self._where = f"{milvus.address} collection {self._name}"
         self.manifest: Manifest = read_manifest(milvus, generation_id)
         languages = self.manifest.languages or (ENGLISH,)
@@ -360,9 +361,6 @@ class MilvusGeneration:
 
     def close(self) -> None:
         """Do nothing: the store closes the connection."""
-
-    def _rows(self, test: str, fields: Sequence[str], **options: Any) -> list[dict[str, Any]]:
-        return self._milvus.rows(self._name, test, fields, **options)
 
     def _by_row(self, rows: Rows, fields: Sequence[str]) -> list[dict[str, Any]]:
         """Return fields of the passages of `rows`, in this order. Raises IndexCorrupt if a passage is missing."""

@@ -28,10 +28,10 @@ from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import is_generation_id
-from indexer.generation.rows import ScoredRows, why_no_tokens
+from indexer.generation.rows import Rows, ScoredRows, Scores, why_no_tokens
 from indexer.read.extraction import detect_language
 from rag.errors import DatasetError, SettingsError
-from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, fuse, rerank
+from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, fuse, rerank
 from rag.query.request import MODES, RERANKED, Mode, SearchRequest
 from rag.query.retriever import CANDIDATES, Retriever, shorten
 from rag.query.weighting import CollectionFacts, QueryFacts, measure_unrelated, share_of_code

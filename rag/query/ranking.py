@@ -16,13 +16,10 @@ from msgspec.structs import replace
 
 from embedder.text_embedder import Embedder
 from indexer.generation.editions import Edition, version_key
-from indexer.generation.rows import MAX_SIGNATURE_BITS, RowFacts, ScoredRows, TokenReader
+from indexer.generation.rows import MAX_SIGNATURE_BITS, RowFacts, Rows, ScoredRows, Scores, TokenReader
 from rag import deadline
 from rag.query.request import RERANK_WEIGHT
 from rag.query.weighting import REASON, QueryFacts, measure_signals, weigh
-
-Rows = npt.NDArray[np.int64]
-Scores = npt.NDArray[np.float32]
 
 _SCORES = ("dense", "lexical", "tokens", "rerank")
 MAX_QUERY_TOKENS = 256  # about 200 words

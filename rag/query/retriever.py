@@ -24,13 +24,13 @@ from indexer.generation.languages import SAMPLE, languages_of
 from indexer.generation.lexical.analysis import TERMS, rules_for, spans, terms_in
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.generation.lexical.pasted import nearest_sentences
-from indexer.generation.rows import ScoredRows
+from indexer.generation.rows import Rows, ScoredRows
 from indexer.network.urls import normalise
 from indexer.stores import Searchable
 from rag.decoding import check
 from rag.errors import FieldError, NotConfigured
 from rag.query.model_queue import WARM_QUERIES, QueryEncoder, RerankQueue, Vector
-from rag.query.ranking import Choice, Ranking, Rows, choose, extend, fuse, is_close, rerank, score_tokens
+from rag.query.ranking import Choice, Ranking, choose, extend, fuse, is_close, rerank, score_tokens
 from rag.query.request import CLOSE, DEFAULT_PER_DOCUMENT, MAX_OFFSET, RERANKED, SearchRequest, effective_filter
 from rag.query.results import (
     AlsoSearched,

@@ -111,8 +111,6 @@ class LexicalReader:
         """Parse a query for `search`.
 
         Args:
-            query: the text that the user typed.
-            synonyms: see `Synonyms`.
             is_word: returns whether a word that is not in the index is spelled correctly.
             filter: conditions on documents. Words that occur only in excluded documents are unknown.
         """
@@ -162,8 +160,6 @@ class LexicalReader:
 
         Args:
             query: results match all its required clauses (if it has none, any of its words) and no excluded clause.
-            k: maximum number of chunks.
-            filter: conditions on documents.
             allowed: rows of the documents that the filter allows; required with a filter.
 
         Returns:

@@ -169,7 +169,6 @@ def read_query(
     Args:
         passages: number of passages in the index by language, never empty.
         lookups: functions that look up words in the index; without them, no word is corrected.
-        synonyms: see `Synonyms`.
     """
     languages = analysis.all_rules(passages)
     parsed = parse_query(text, partial(_is_option, lookups, languages) if lookups else None)

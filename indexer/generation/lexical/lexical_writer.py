@@ -58,7 +58,6 @@ class LexicalWriter:
             row: row number of the chunk, from 0. Searches return it.
             section: heading path; if it starts with the title, the title is not indexed twice.
             terms: terms for filters, from `filter.terms_of`.
-            language: language of the document.
 
         Raises:
             OSError: the disk is full or failing.

@@ -130,7 +130,7 @@ def test_the_layout_of_older_versions(small, tmp_path):
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"in_features": 48}, "takes 48 numbers, and the step before gives 64"),
+        ({"in_features": 48}, "takes vectors of 48 numbers, but the module before it returns 64"),
         ({"activation_function": "evil.Module"}, "the activation evil.Module, or use_residual, which is not supported"),
         ({"use_residual": True}, "or use_residual, which is not supported"),
         ({"out_features": "many"}, "has an invalid value: .*'many'"),

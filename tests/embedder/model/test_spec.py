@@ -68,7 +68,7 @@ def test_fingerprint_changes_with_weights_and_prompts(folder):
             '[{"type": "sentence_transformers.sparse_encoder.models.SpladePooling.SpladePooling", "path": ""}]',
             "choose a model that gives one vector for a text",
         ),
-        ("config_sentence_transformers.json", '{"model_type": "SparseEncoder"}', "the model is a SparseEncoder"),
+        ("config_sentence_transformers.json", '{"model_type": "SparseEncoder"}', "describes a SparseEncoder"),
         ("sentence_bert_config.json", '{"transformer_task": "fill-mask"}', "a model for fill-mask"),
         ("1_Pooling/config.json", '{"pooling_mode": "median"}', "the pooling median, which is not supported"),
         ("1_Pooling/config.json", '{"pooling_mode": "mean", "include_prompt": false}', "include_prompt"),

@@ -100,7 +100,7 @@ def test_vectors_come_back_as_they_are_stored_and_give_the_same_file(reader: Vec
     fresh = write(tmp_path / "fresh", unit(MANY, 32), reader.kind, 512).read_bytes()
     again = write(tmp_path / "again", everything, reader.kind, 333).read_bytes()
     assert fresh == again
-    with pytest.raises(VectorError, match="none in row 4,000"):
+    with pytest.raises(VectorError, match="no row 4,000"):
         reader.vectors(np.array([0, MANY]))
     assert reader.vectors(np.empty(0, dtype=np.int64)).shape == (0, 32)
 
