@@ -139,7 +139,8 @@ class Claim:
             sentences[value].append(id(unit))
         for fact in numbers:
             is_uncounted = not fact.text[0].isdigit() and self._after.get(fact.start) not in counted
-            if is_uncounted or (fact in unmatched and is_derived(float(fact.key), sentences, claimed)):
+            origins = sentences if fact in unmatched else {}
+            if is_uncounted or is_derived(float(fact.key), origins, claimed):
                 self.facts.remove(fact)
                 self.items = [item for item in self.items if item.start != fact.start - self._start]
         return [fact for fact in unmatched if fact in self.facts]
