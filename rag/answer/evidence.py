@@ -238,21 +238,29 @@ def read_facts(
             continue
         is_capital = term.text[0].isupper() and not is_unit(text, term)
         is_next = bool(run) and _NAME_GAP.fullmatch(text, run[-1].end, term.start) is not None
-        is_pair = following and following.text[0].isupper() and _NAME_GAP.fullmatch(text, term.end, following.start)
         if is_capital and is_next:
             run.append(term)
-        elif is_capital and (is_pair or (language not in CAPITALISING and (not is_first or term.key in names))):
+            continue
+        is_known = not is_first or term.key in names
+        if is_capital and (_is_pair(text, term, following) or (is_known and language not in CAPITALISING)):
             run = [term]
             facts.append(("name", run))
-        else:
-            if term.shape == "number":
-                if is_next:  # a number follows its noun, as in Article 6
-                    facts.pop()
-                facts.append(("year" if term.is_number and float(term.key) in _YEARS else "number", [term]))
-            elif "_" in term.text:
-                facts.append(("code", [term]))
-            run = []
+            continue
+        if term.shape == "number":
+            if is_next:  # a number follows its noun, as in Article 6
+                facts.pop()
+            facts.append(("number", [term]))
+        elif "_" in term.text:
+            facts.append(("code", [term]))
+        run = []
     return facts
+
+
+def _is_pair(text: str, term: Term, following: Term | None) -> bool:
+    """Return whether the next term is capitalised too and part of the same name."""
+    if following is None or not following.text[0].isupper():
+        return False
+    return _NAME_GAP.fullmatch(text, term.end, following.start) is not None
 
 
 def is_unit(text: str, term: Term) -> bool:
@@ -282,7 +290,7 @@ class Part(NamedTuple):
     unit: Unit
     keys: frozenset[str]
     facts: Mapping[str, Sequence[frozenset[str]]]
-    """The keys of each number, year, name and code, by kind."""
+    """The keys of each number, name and code, by kind."""
 
     def has_rival(self, kind: str, claimed: Collection[str]) -> bool:
         """Return whether the part has a fact of this kind that shares no key with the claim."""
@@ -382,8 +390,8 @@ class Evidence:
     @cached_property
     def proper(self) -> frozenset[str]:
         """The keys of the words that are capitalised wherever they occur."""
-        capitalised = frozenset(term.key for term in self._terms if term.text[0].isupper())
-        return capitalised.difference(term.key for term in self._terms if not term.text[0].isupper())
+        lower = frozenset(term.key for term in self._terms if not term.shape)
+        return frozenset(term.key for term in self._terms if term.text[0].isupper()) - lower
 
     @cached_property
     def parts(self) -> Sequence[Part]:
@@ -458,7 +466,9 @@ class Evidence:
     @cached_property
     def quantities(self) -> Sequence[tuple[float, Unit]]:
         """The numbers of the text, each with its sentence."""
-        return [(float(term.key), unit) for unit in self.units for term in unit.content if term.is_number]
+        return [
+            (float(term.key), unit) for unit in self.units for term in unit.content if term.shape and term.is_number
+        ]
 
     @cached_property
     def counted(self) -> frozenset[str]:
