@@ -1,6 +1,7 @@
 """Replace the embedder and the cross-encoder by fast ones without a model, to test the other modules."""
 
 import hashlib
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -20,8 +21,22 @@ _SPECIAL = 2  # tokens that a model adds: [CLS] and [SEP]
 _STOP = frozenset("a an and are as do does for how i in is it of on or that the this to what with".split())
 
 
-_VOCABULARY = {"[CLS]": 0, "[SEP]": 1}  # ids by word; tokenizing adds new words
-_WORDS = list(_VOCABULARY)
+_NUMBERS = itertools.count(2)
+_WORDS = {0: "[CLS]", 1: "[SEP]"}  # by id; tokenizing adds new words
+
+
+class _Ids(dict[str, int]):
+    """Ids by word. Several threads may add words."""
+
+    def __missing__(self, word: str) -> int:
+        if word != word.lower():
+            return self.setdefault(word, self[word.lower()])
+        number = next(_NUMBERS)
+        _WORDS[number] = word
+        return self.setdefault(word, number)
+
+
+_IDS = _Ids()
 
 
 class DummyTokenizer:
@@ -43,12 +58,8 @@ class DummyTokenizer:
 
 
 def _tokens(text: str) -> TextTokens:
-    matches = list(_TOKEN.finditer(text))
-    for word in (match[0].lower() for match in matches):
-        if _VOCABULARY.setdefault(word, len(_WORDS)) == len(_WORDS):
-            _WORDS.append(word)
-    ids = [_VOCABULARY[match[0].lower()] for match in matches]
-    return TextTokens(np.array(ids, np.int32), np.array([match.end() for match in matches], np.int32))
+    ids = [_IDS[word] for word in _TOKEN.findall(text)]
+    return TextTokens(np.array(ids, np.int32), np.array([match.end() for match in _TOKEN.finditer(text)], np.int32))
 
 
 class DummyEmbedder:
@@ -147,8 +158,7 @@ def _hashed(word: str) -> tuple[float, int]:
 @lru_cache(1 << 14)
 def _drawn(word: str, dimension: int) -> Floats:
     """Return a pseudo-random vector for a word, which is the same in all texts."""
-    seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest())
-    return np.random.default_rng(seed).standard_normal(dimension, np.float32)
+    return np.frombuffer(hashlib.shake_128(word.encode()).digest(dimension), np.int8).astype(np.float32)
 
 
 class DummyCrossEncoder:
