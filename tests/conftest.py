@@ -89,7 +89,7 @@ def run_seed(pytestconfig: pytest.Config) -> int:
 
 @pytest.fixture
 def random_seconds(pytestconfig: pytest.Config) -> float:
-    return 900 if pytestconfig.option.long else 8
+    return 900 if pytestconfig.option.long else 4
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -100,40 +100,56 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="session")
-def disturb(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Disturb:
+def disturb(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disturb]:
     """Run an action once for each job: on a copy of an index, on nothing, or all one after another on one `index`.
 
     Outcomes come as they are made, so that looking at one goes on beside making the next; its copy is removed then.
+    All are made by one process, because its imports take seconds.
     """
+    processes: list[subprocess.Popen[str]] = []
+    is_idle = True
+
+    def start() -> subprocess.Popen[str]:
+        if not is_idle:  # a test failed, and what it had asked for would be taken for what is asked for now
+            end()
+        if not processes:
+            environment = os.environ | {"LD_PRELOAD": str(library)}
+            command, pipe = [sys.executable, "-m", "tests.faults.killer"], subprocess.PIPE
+            processes.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=environment))
+        return processes[0]
+
+    def end() -> None:
+        for process in processes:
+            with process:
+                process.kill()
+        processes.clear()
 
     def run(
         world: World, action: str, template: Path | None, jobs: Sequence[Job], *, index: Path | None = None
     ) -> Iterator[Outcome]:
+        nonlocal is_idle
         folder = tmp_path_factory.mktemp("copies")
-        command = [sys.executable, "-m", "tests.faults.killer", action, str(world.root), str(template or "nothing")]
-        environment = os.environ | {"LD_PRELOAD": str(library)}
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=environment) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            indexes = [index or folder / str(number) for number in range(len(jobs))]
-            lines = (json.dumps([str(path), *astuple(job)]) for job, path in zip(jobs, indexes, strict=True))
-            print(*islice(lines, AHEAD if index is None else 1), sep="\n", file=process.stdin, flush=True)
+        process, is_idle = start(), False
+        assert process.stdin is not None
+        assert process.stdout is not None
+        indexes = [index or folder / str(number) for number in range(len(jobs))]
+        of_all = (action, str(world.root), template and str(template))
+        lines = (json.dumps([*of_all, str(path), *astuple(job)]) for job, path in zip(jobs, indexes, strict=True))
+        print(*islice(lines, AHEAD if index is None else 1), sep="\n", file=process.stdin, flush=True)
+        for job, path in zip(jobs, indexes, strict=True):
+            ended = json.loads(process.stdout.readline())
             try:
-                for job, path in zip(jobs, indexes, strict=True):
-                    ended = json.loads(process.stdout.readline())
-                    try:
-                        steps = [(kind, name) for kind, name in ended["steps"]]
-                        yield Outcome(job, path, ended["signal"], ended["error"], steps, ended["is_ours"])
-                    finally:
-                        if index is None:
-                            shutil.rmtree(path)
-                    for line in islice(lines, 1):
-                        print(line, file=process.stdin, flush=True)
+                steps = [(kind, name) for kind, name in ended["steps"]]
+                yield Outcome(job, path, ended["signal"], ended["error"], steps, ended["is_ours"])
             finally:
-                process.kill()
+                if index is None:
+                    shutil.rmtree(path)
+            for line in islice(lines, 1):
+                print(line, file=process.stdin, flush=True)
+        is_idle = True
 
-    return run
+    yield run
+    end()
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,10 @@
-"""Writes indexes with faults.c preloaded: `killer.py ACTION WORLD FROM`, one forked child for each job.
+"""Writes indexes with faults.c preloaded, one forked child for each job.
 
-A job is a JSON line [index, how, step, kind, error] on stdin. The index is made as a copy of FROM, unless that is
-"nothing". How is one of MODES, as in faults.c, or "outside": killed from another process as soon as it has taken so
-many steps, wherever it is by then. Prints a JSON line for each job: its index, the signal that ended it (0 if it
-lived), its error (empty if there was none), whether commands report that in one line, and its steps, as [kind, path]
-pairs.
+A job is a JSON line [action, world, from, index, how, step, kind, error] on stdin. The index is made as a copy of
+`from`, unless that is null. How is one of MODES, as in faults.c, or "outside": killed from another process as soon as
+it has taken so many steps, wherever it is by then. Prints a JSON line for each job: its index, the signal that ended it
+(0 if it lived), its error (empty if there was none), whether commands report that in one line, and its steps, as
+[kind, path] pairs.
 """
 
 import ctypes
@@ -71,17 +71,16 @@ def run(action: str, world: World, index: Path, how: str, step: int, kind: str, 
     return {"index": str(index), **ended, "is_ours": not error.startswith("!"), "steps": steps}
 
 
-def main(action: str, root: str, template: str) -> None:
-    world = World(Path(root))
+def main() -> None:
     preload()
     import_all()
     ReaderProcess.ask = read_here  # type: ignore[method-assign, assignment]
     for line in sys.stdin:
-        index, *job = json.loads(line)
-        if template != "nothing" and not Path(index).exists():
+        action, root, template, index, *job = json.loads(line)
+        if template and not Path(index).exists():
             shutil.copytree(template, index)
-        print(json.dumps(run(action, world, Path(index), *job)), flush=True)
+        print(json.dumps(run(action, World(Path(root)), Path(index), *job)), flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
