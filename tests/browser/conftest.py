@@ -8,7 +8,7 @@ from tests.web.fakes import FakeRetriever
 from tests.web.running import running
 from web.app import create_app
 
-expect.set_options(timeout=30_000)  # ms
+expect.set_options(timeout=300_000)  # ms
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
     "--no-sandbox",
@@ -51,7 +51,7 @@ def server(retriever, settings):
 @pytest.fixture
 def context(browser, server):
     context = browser.new_context(base_url=server)
-    context.set_default_timeout(60_000)
+    context.set_default_timeout(300_000)
     yield context
     context.close()
 

@@ -103,7 +103,7 @@ def test_stopping_ends_the_call(page, endpoint):
     expect(reply(page)).to_have_text("A partial")
     region(page).get_by_role("button", name="Stop").click()
     expect(region(page).get_by_role("status")).to_have_text("Stopped.")
-    assert endpoint.left.wait(60)
+    assert endpoint.left.wait(300)
     expect(region(page).get_by_role("button", name="Answer again")).to_be_focused()
     endpoint.answers("All of it, again.")
     page.keyboard.press("Enter")

@@ -83,7 +83,7 @@ def page(browser, retriever):
     """A page that fails its test if anything is written to its console."""
     retriever.hits = several
     page = browser.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(300_000)
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda message: faults.append(message.text))

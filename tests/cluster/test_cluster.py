@@ -25,9 +25,9 @@ from tests.cluster.conftest import PATIENCE, Machines, write
 from tests.cluster.holding import HoldingEmbedder
 from tests.dummy import DummyEmbedder
 from tests.indexer.pipeline.incremental import Work
-from tests.rag.conftest import wait_for
 from tests.security.memory import descendants
 from tests.system.conftest import run
+from tests.waiting import wait_for
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 CONFIG = BuildConfig(chunk_tokens=40)
@@ -87,7 +87,7 @@ def test_what_is_lost_costs_nothing_but_time(connected: Machines, pages: Path, t
     def kill() -> None:
         try:
             # the node of the test holds first at times, and Ray may take most of a minute to start another process
-            wait_for(held, 180)
+            wait_for(held, "a node to embed")
             node, pid = held()[0]
             _ = connected.kill(node) if is_node else os.kill(int(pid), signal.SIGKILL)
         finally:
@@ -134,7 +134,7 @@ def test_addresses_that_are_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     script = "import sys; sys.modules['ray'] = None; from rag.commands.cli import main; sys.exit(main(sys.argv[1:]))"
     line = [sys.executable, "-c", script, "index", str(tmp_path), "--index", str(tmp_path / "index"), "--ray", "local"]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == ("pilotlight: building on a cluster needs the extra ray: pip install 'pilotlight[ray]'\n")
 
@@ -151,15 +151,15 @@ def test_a_build_that_is_stopped_leaves_nothing_running(sent: signal.Signals, pa
     environment = {name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", PATIENCE)}
     with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment) as build:
         try:
-            wait_for(lambda: list(tmp_path.glob("held-*")) or build.poll() is not None, 120)
+            wait_for(lambda: list(tmp_path.glob("held-*")) or build.poll() is not None)
             # Ray's own helpers see a minute after their node was killed that it is gone
             commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(build.pid)}
             started = [pid for pid, command in commands.items() if b"Agent" not in command]
             assert len(started) > 4
             build.send_signal(sent)
-            _, said = build.communicate(timeout=60)
+            _, said = build.communicate(timeout=300)
         finally:
             build.kill()
     assert build.returncode == (-signal.SIGKILL if sent == signal.SIGKILL else 130), said
-    wait_for(lambda: not any(map(is_running, started[1:])), 60)
+    wait_for(lambda: not any(map(is_running, started[1:])))
     assert not (tmp_path / "index" / "CURRENT").exists()

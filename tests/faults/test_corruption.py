@@ -25,7 +25,7 @@ from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.faults.conftest import SEGMENT
 from tests.faults.world import World, rebuild
-from tests.rag.conftest import wait_for
+from tests.waiting import wait_for
 
 FILES = (
     "manifest.json",

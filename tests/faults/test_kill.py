@@ -172,7 +172,7 @@ def test_a_stopped_build_frees_the_lock(index: Path, world: World, sent: signal.
         try:
             assert child.stdout.readline() == b"embedding\n"
             child.send_signal(sent)
-            child.communicate(timeout=120)
+            child.communicate(timeout=300)
         finally:
             child.kill()
     assert child.returncode != 0

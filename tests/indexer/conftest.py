@@ -35,7 +35,7 @@ def sentinel() -> Iterator[Site]:
 
 @pytest.fixture
 def limits() -> CrawlLimits:
-    return CrawlLimits(allow_private=True, timeout=20.0)
+    return CrawlLimits(allow_private=True, timeout=300.0)
 
 
 @pytest.fixture

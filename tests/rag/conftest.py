@@ -1,6 +1,5 @@
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.building import build_index
 from tests.dummy import DummyEmbedder
+from tests.waiting import wait_for
 
 PAGES = {
     "partial.md": "# Partial indexes\n\nA partial index covers only the rows of a table that satisfy a predicate.\n",
@@ -51,13 +51,6 @@ def live(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveRetriever]
     retriever = LiveRetriever(Follower(load({"index": str(site.index)}, {}), lambda settings: DummyEmbedder()))
     yield retriever
     retriever.close()
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        threading.Event().wait(0.01)
 
 
 def start(live: LiveRetriever) -> None:

@@ -150,7 +150,7 @@ def test_jobs(retriever, tmp_path, monkeypatch):
         with pytest.raises(Unavailable, match="still running after 0 seconds"):
             client.wait(job, timeout=0)
         threading.Timer(0.1, lambda: jobs.jobs[job.id].update(state="done", report={"documents": 3})).start()
-        assert client.wait(job, timeout=30).report == {"documents": 3}
+        assert client.wait(job, timeout=300).report == {"documents": 3}
         with pytest.raises(Rejected, match="has ended") as caught:
             client.cancel(job.id)
         assert caught.value.status == 409
@@ -199,7 +199,7 @@ def test_push_wait_and_withdraw(tmp_path):
         with pytest.raises(Unavailable, match=r"^change 1 is still queued"):
             client.wait(text, 0)
         builder.build(settings.index_dir)
-        assert [client.wait(change, 5).state for change in (text, page, bad)] == ["indexed", "indexed", "failed"]
+        assert [client.wait(change, 300).state for change in (text, page, bad)] == ["indexed", "indexed", "failed"]
         assert client.change(bad.id).reason
         first = PushedStore(settings.index_dir).page("https://wiki.test/a")
         assert first is not None
@@ -207,7 +207,7 @@ def test_push_wait_and_withdraw(tmp_path):
         gone = client.withdraw("https://wiki.test/b")
         assert gone.id == 4
         builder.build(settings.index_dir)
-        assert client.wait(gone, 5).state == "removed"
+        assert client.wait(gone, 300).state == "removed"
         with pytest.raises(Rejected, match="no document was pushed") as error:
             client.withdraw("https://wiki.test/b")
         assert error.value.field == "url"

@@ -21,7 +21,7 @@ from rag.serving.live import LiveRetriever
 from rag.settings import load
 from rag.stores import Publisher, check_servable, milvus_at, roll_back
 from tests.dummy import DummyEmbedder
-from tests.rag.conftest import wait_for
+from tests.waiting import wait_for
 
 
 def quiet():

@@ -15,7 +15,8 @@ from rag.messages import Changes
 from rag.serving.live import LiveRetriever
 from tests.building import build_index
 from tests.rag.changes.test_changes import PAGES, page
-from tests.rag.conftest import Site, live, site, wait_for
+from tests.rag.conftest import Site, live, site
+from tests.waiting import wait_for
 
 __all__ = ["live", "site"]
 LIST = 'groups = ["payroll"]'

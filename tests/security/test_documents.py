@@ -115,7 +115,7 @@ from indexer.pipeline.progress import Progress
 from tests.dummy import DummyEmbedder
 if len(sys.argv) > 3:
     building.MAX_CHUNKS = chunking.MAX_CHUNKS = int(sys.argv[3])
-config = BuildConfig(crawl=CrawlLimits(allow_private=True, concurrency=1, timeout=60.0))
+config = BuildConfig(crawl=CrawlLimits(allow_private=True, concurrency=1, timeout=300.0))
 quiet = Progress(sys.stderr, quiet=True)
 report = building.build([sys.argv[1]], Path(sys.argv[2]), DummyEmbedder(), config, progress=quiet)
 print(json.dumps(report.as_dict()))
@@ -188,7 +188,7 @@ def test_a_sitemap_costs_itself(tmp_path: Path, usual_peak: float) -> None:
         for number in range(3):
             site.routes[f"/{number}"] = f"<p>Page {number}"
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys.modules[__name__], "_BUILD", _BUILD.replace("timeout=60.0", "timeout=60.0, max_pages=4"))
+            patch.setattr(f"{__name__}._BUILD", _BUILD.replace("timeout=300.0", "timeout=300.0, max_pages=4"))
             report, peak = built(site.url, tmp_path)
     finally:
         site.close()

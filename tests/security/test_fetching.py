@@ -22,8 +22,8 @@ from indexer.records import Failure, Page, PageRecord, Skip
 from indexer.source_context import SourceContext
 from tests.indexer.server import Reply, Site, page, redirect, send, trusted_tls
 
-PUBLIC = CrawlLimits(timeout=20.0, concurrency=1)
-NEAR = CrawlLimits(timeout=20.0, allow_private=("127.0.0.2/32",))
+PUBLIC = CrawlLimits(timeout=300.0, concurrency=1)
+NEAR = CrawlLimits(timeout=300.0, allow_private=("127.0.0.2/32",))
 XML = {"Content-Type": "application/xml"}
 Item = Page | PageRecord | Skip | Failure
 
@@ -240,7 +240,7 @@ def test_a_site_without_end_stops_at_the_page_budget(site: Site) -> None:
     assert [type(item) for item in items(site.url, limits)] == [Page] * 20 + [Skip]
 
 
-LOOPBACK = CrawlLimits(timeout=20.0, allow_private=("127.0.0.1/32", "::1/128"))
+LOOPBACK = CrawlLimits(timeout=300.0, allow_private=("127.0.0.1/32", "::1/128"))
 
 
 def pages(url: str) -> list[str]:

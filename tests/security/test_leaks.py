@@ -22,7 +22,8 @@ from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.endpoint import fake_endpoint
-from tests.rag.conftest import Site, wait_for
+from tests.rag.conftest import Site
+from tests.waiting import wait_for
 from tests.web.fakes import FakeJobs
 from web.app import create_app
 

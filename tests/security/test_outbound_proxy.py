@@ -71,7 +71,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 
 
 def read(host: str, setting: str, *, allow: bool | tuple[str, ...] = True) -> list[str]:
-    limits = CrawlLimits(allow_private=allow, http_proxy=setting, timeout=20.0)
+    limits = CrawlLimits(allow_private=allow, http_proxy=setting, timeout=300.0)
     return [item.url for item in crawl(SourceContext(f"http://{host}/", limits)) if isinstance(item, Page)]
 
 
@@ -140,7 +140,7 @@ def test_the_client_of_a_server(proxy: Proxy, setting: str) -> None:
 def test_a_milvus_server(proxy: Proxy) -> None:
     grpc = pytest.importorskip("grpc")
     with grpc.insecure_channel(f"{HOST}:19530", [*_CHANNEL.items()]) as channel, pytest.raises(grpc.RpcError):
-        channel.unary_unary("/x/y")(b"", timeout=20)
+        channel.unary_unary("/x/y")(b"", timeout=300)
     assert proxy.asked == []
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from rag.access import KeyFile
 from tests.ports import free_port
-from tests.rag.conftest import wait_for
+from tests.waiting import wait_for
 from tests.web.running import NEEDS_NGINX, nginx
 from tests.web.test_server import DEADLINE_S, ROOT, Running
 

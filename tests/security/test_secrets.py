@@ -40,7 +40,7 @@ class World:
     sent: dict[str, list[bytes]] = field(default_factory=lambda: {"wiki": [], "shop": [], "stranger": []})
 
     def build(self) -> BuildReport:
-        config = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=60), credentials=self.credentials)
+        config = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=300.0), credentials=self.credentials)
         sources = [f"{site.url}/{'p0' if name == 'wiki' else ''}" for name, site in self.sites.items()]
         progress = Progress(self.said)
         return build(sources, self.folder / "index", DummyEmbedder(), config, progress=progress)

@@ -5,10 +5,9 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.ports import free_port
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
@@ -46,13 +46,6 @@ def request(url: str, body: object = None) -> tuple[int, Any]:
             return error.code, json.load(error)
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 600) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.02)  # between two looks at another process
-
-
 @contextmanager
 def serving(index: Path, *flags: str, python: str | Path = sys.executable) -> Iterator[str]:
     """Serve an index until the block ends; give the base url once the server is ready."""
@@ -79,7 +72,7 @@ def serving(index: Path, *flags: str, python: str | Path = sys.executable) -> It
         finally:
             process.terminate()
             try:
-                process.wait(timeout=120)
+                process.wait(timeout=300)
             finally:
                 process.kill()
             assert process.returncode == 0, read()

@@ -23,7 +23,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.system.conftest import run, serving, wait_for
+from tests.system.conftest import run, serving
+from tests.waiting import wait_for
 
 STABLE = "Lighthouse keepers polish the great lens before dusk."
 PAGES, PUSHED = 40, 40
@@ -189,7 +190,7 @@ def main(minutes: str = "60", seed: str = "0") -> int:
             line = run("index", *index, str(folder / "pages"))
             assert line.returncode == 0, line.stderr
             with suppress(AssertionError):
-                wait_for(lambda: not soak.missing(), "everything to be found", 120)
+                wait_for(lambda: not soak.missing(), "everything to be found")
             soak.problems += [f"lost or wrong: {text}" for text in soak.missing()]
     quarter = max(1, len(measured) // 4)
     early, late = measured[quarter : 2 * quarter] or measured, measured[-quarter:]

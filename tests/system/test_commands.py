@@ -22,7 +22,8 @@ import pytest
 from embedder.config import EmbedderConfig, default_folder
 from embedder.engines.plan import Plan
 from tests.ports import free_port
-from tests.system.conftest import ROOT, request, run, serving, wait_for, write_pages
+from tests.system.conftest import ROOT, request, run, serving, write_pages
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]
 
@@ -142,10 +143,10 @@ def test_serve_indexes_a_folder_and_follows_it(tmp_path):
     with serving(index, notes) as url:
         assert titles(url) == {"Partial indexes"}
         write_pages(notes, ["vacuum.md"])
-        wait_for(lambda: titles(url) == {"Partial indexes", "Vacuum"}, "what is new", 60)
+        wait_for(lambda: titles(url) == {"Partial indexes", "Vacuum"}, "what is new")
     with serving(index, notes) as url:  # the index is of it: used as it is
         assert titles(url) == {"Partial indexes", "Vacuum"}
-    wait_for(lambda: not any(str(index).encode() in line for line in command_lines()), "those who follow to end", 60)
+    wait_for(lambda: not any(str(index).encode() in line for line in command_lines()), "those who follow to end")
 
 
 def test_serve_says_why_a_source_cannot_be_indexed(tmp_path):
@@ -246,7 +247,7 @@ class Shell:
     def stop(self) -> None:
         if self._server is not None:
             self._server.send_signal(signal.SIGTERM)
-            assert self._server.wait(60) in (0, 143)
+            assert self._server.wait(300) in (0, 143)
             self._server = None
 
     def _line(self, line: str) -> list[str]:

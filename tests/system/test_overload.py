@@ -12,7 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.system.conftest import request, serving, wait_for
+from tests.system.conftest import request, serving
+from tests.waiting import wait_for
 from tests.web.test_server import DEADLINE_S, Running
 from web.dispatch import SEARCH_THREADS
 

@@ -16,7 +16,8 @@ from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
-from tests.rag.conftest import Site, start, wait_for
+from tests.rag.conftest import Site, start
+from tests.waiting import wait_for
 
 NEEDS_NGINX = pytest.mark.skipif(shutil.which("nginx", path="/usr/sbin") is None, reason="nginx is missing")
 
@@ -59,7 +60,7 @@ def nginx(configuration: Path, answers: Callable[[], bool]) -> Iterator[None]:
     finally:
         process.terminate()
         try:
-            process.communicate(timeout=60)
+            process.communicate(timeout=300)
         finally:
             process.kill()
 

@@ -19,7 +19,7 @@ from rag.jobs.pushes import PushedQueue
 from rag.messages import Push
 from rag.settings import Settings, load
 from tests.indexer.server import Reply, Site, send
-from tests.rag.conftest import wait_for
+from tests.waiting import wait_for
 from tests.web.fakes import FakeRetriever
 from tests.web.test_server import Running
 from web import logs

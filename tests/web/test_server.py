@@ -19,11 +19,11 @@ import httpx
 import pytest
 
 from tests.ports import free_port
-from tests.rag.conftest import wait_for
+from tests.waiting import wait_for
 from web.dispatch import SEARCH_THREADS
 from web.server import MAX_ACCEPTS, Worker
 
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 POST = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
 ROOT = Path(__file__).parents[2]
 

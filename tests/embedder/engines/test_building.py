@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from embedder.engines import package
 from embedder.engines.package import ensure_package, is_built, library_file, needs_compiler
 from embedder.engines.plan import Plan
 from embedder.errors import CompilerMissing, EmbedderError, ModelError, PackageError
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.model
 ASK = """
@@ -104,13 +104,6 @@ def test_models_and_precisions_share_a_library(make_model: Callable[[str], Path]
     assert len({library_file(plan) for plan in plans}) == 1
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)  # between two looks at another process
-
-
 def test_whoever_asks_is_left_as_it_was(model: Path, tmp_path: Path) -> None:
     """From a thread, in another folder that has a module of torch's name, and with warnings as errors."""
     (tmp_path / "torch.py").write_text("raise AssertionError('a module of the current folder')")
@@ -175,7 +168,7 @@ def held(
     line = [sys.executable, "-c", ASK.partition("def build")[0] + "ensure_package(plan, plan.package_key)"]
     asking = subprocess.Popen([*line, str(model), str(plan.config.cache_dir)], stderr=subprocess.PIPE, text=True)
     try:
-        wait_until(lambda: (tmp_path / "started").exists() or asking.poll() is not None)
+        wait_for(lambda: (tmp_path / "started").exists() or asking.poll() is not None)
         yield asking, int((tmp_path / "started").read_text())
     finally:
         asking.kill()
@@ -189,8 +182,8 @@ def test_with_whoever_asked_the_build_ends(
     asking, compiling = held
     assert len(left(plan)) == 2  # the weights, and what the compiler works on
     asking.send_signal(sent)
-    asking.wait(timeout=60)
-    wait_until(lambda: not _runs(compiling) and left(plan) == packed(plan))
+    asking.wait(timeout=300)
+    wait_for(lambda: not _runs(compiling) and left(plan) == packed(plan))
 
 
 def _runs(process: int) -> bool:

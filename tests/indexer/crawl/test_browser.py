@@ -28,7 +28,7 @@ from tests.indexer.server import Reply, Site, redirect
 from tests.security.memory import descendants, megabytes, watch
 
 pytestmark = pytest.mark.browser
-NEAR = CrawlLimits(timeout=20.0, allow_private=("127.0.0.2/32",), render="auto")
+NEAR = CrawlLimits(timeout=300.0, allow_private=("127.0.0.2/32",), render="auto")
 LAUNCHER = browser_module._LAUNCHER
 ROOT = Path(__file__).parents[3]
 
@@ -140,7 +140,7 @@ def test_what_a_page_may_use_up(site: Site, browser: Browser) -> None:
     for number in range(40):
         site.routes[f"/data?{number}"] = Reply(b"x" * 10_000, 200, JSON)
     limits = CrawlLimits(
-        timeout=20.0, allow_private=("127.0.0.2/32",), render="auto", render_timeout=3.0, render_bytes=100_000,
+        timeout=300.0, allow_private=("127.0.0.2/32",), render="auto", render_timeout=3.0, render_bytes=100_000,
         max_bytes=100_000,
     )  # fmt: skip
     found = items(site.url, browser, limits)
@@ -203,7 +203,7 @@ import sys
 from indexer.config import CrawlLimits
 from indexer.crawl.crawler import crawl
 from indexer.source_context import SourceContext
-limits = CrawlLimits(allow_private=True, timeout=60.0, render="on")
+limits = CrawlLimits(allow_private=True, timeout=300.0, render="on")
 for item in crawl(SourceContext(sys.argv[1], limits)):
     print(item.url, flush=True)
 """
@@ -225,7 +225,7 @@ def test_nothing_outlives_a_build_that_is_killed(site: Site, tmp_path: Path) -> 
         [sys.executable, "-c", _BUILD, site.url], cwd=ROOT, stdout=subprocess.PIPE,
         env=os.environ | {"TMPDIR": str(tmp_path / "t")},
     )  # fmt: skip
-    assert stuck.wait(60)
+    assert stuck.wait(300)
     below = descendants(build.pid)[1:]
     handles = {pid: os.pidfd_open(pid) for pid in below}
     browser = {pid for pid in below if "chrom" in os.readlink(f"/proc/{pid}/exe")}

@@ -14,7 +14,7 @@ from indexer.crawl.http_response import PageUnavailable
 from indexer.errors import FetchError
 from tests.indexer.server import Reply, Site, redirect, send
 
-SMALL = CrawlLimits(allow_private=True, timeout=20.0, max_bytes=10_000)
+SMALL = CrawlLimits(allow_private=True, timeout=300.0, max_bytes=10_000)
 HTML = {"Content-Type": "text/html"}
 
 
@@ -92,12 +92,12 @@ def test_abort_wakes_a_fetch_that_waits(site: Site, is_silent: bool) -> None:
             assert not waiting.done()
         fetcher.abort()
         with pytest.raises(FetchError):
-            waiting.result(15)
+            waiting.result(300)
 
 
 def test_delay_and_retry_after_space_the_requests(site: Site) -> None:
     site.routes["/x"] = "x"
-    with closing(Fetcher(CrawlLimits(allow_private=True, timeout=20.0, delay=0.1))) as fetcher:
+    with closing(Fetcher(CrawlLimits(allow_private=True, timeout=300.0, delay=0.1))) as fetcher:
         began = time.monotonic()
         for _ in range(4):
             fetcher.get(f"{site.url}/x")

@@ -29,7 +29,7 @@ from tests.indexer.server import Reply, Site, redirect
 TEXT = "Words of a page that a script has rendered. " * 12
 SHELL = "<html><head><title>Docs</title><script src=/app.js></script></head><body><div id=root></div>"
 WRITTEN = f"<script src=/menu.js></script><h1>Written</h1><p>{'Words of a page that needs no script. ' * 12}</p>"
-AUTO = CrawlLimits(allow_private=True, timeout=20.0, render="auto")
+AUTO = CrawlLimits(allow_private=True, timeout=300.0, render="auto")
 
 
 @dataclass

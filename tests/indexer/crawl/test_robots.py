@@ -10,7 +10,7 @@ from indexer.crawl.site_files import Robots, fetch_robots
 from indexer.errors import FetchError
 from tests.indexer.server import Reply, Site
 
-LIMITS = CrawlLimits(allow_private=True, timeout=20.0)
+LIMITS = CrawlLimits(allow_private=True, timeout=300.0)
 AGENT = LIMITS.user_agent
 
 

@@ -19,7 +19,7 @@ from tests.indexer.crawl.doors import Door, noting
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Reply, Site, page, redirect
 
-LIMITS = CrawlLimits(allow_private=True, timeout=20.0, concurrency=1)
+LIMITS = CrawlLimits(allow_private=True, timeout=300.0, concurrency=1)
 TOKEN = "tok-3f9a61c2d4e5-of-this-reader"
 SECRET = InEnvironment("DOOR_SECRET")
 Open = Callable[..., Door]

@@ -65,7 +65,7 @@ class Work:
         allow_shrink: bool = False,
         **options: int,
     ) -> BuildReport:
-        limits = limits or CrawlLimits(allow_private=True, timeout=20.0)
+        limits = limits or CrawlLimits(allow_private=True, timeout=300.0)
         config = BuildConfig(crawl=limits, full=full, credentials=credentials, allow_shrink=allow_shrink, **options)
         stream, before = io.StringIO(), self.embedder.encoded
         names = [str(source) for source in sources]

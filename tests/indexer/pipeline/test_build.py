@@ -31,7 +31,7 @@ from indexer.stop_signal import Stopped, raise_at
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Reply, Site
 
-CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=20.0))
+CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=300.0))
 
 
 def run(
@@ -254,7 +254,7 @@ def test_progress_is_shown_while_a_call_takes_long(is_terminal: bool, monkeypatc
     progress.page()
     progress.chunks(waiting=1_500)
     progress.chunks(embedded=1_200)
-    assert enough.wait(30)
+    assert enough.wait(300)
     progress.close()
     progress.message("done")
     ended = re.search(r"reading: 1 of 3 pages, 1,200 of 1,500 chunks embedded, \d+ s\n", stream.getvalue())
@@ -281,7 +281,7 @@ def test_a_stopped_build_interrupts_the_pages_that_are_read_for_a_template(
         (docs / f"{number}.html").write_text(f"<h1>Page {number}</h1><p>Text {number}.")
     with pytest.raises(Stopped), raise_at(signal.SIGTERM):
         run(tmp_path / "index", docs)
-    assert interrupted.get(timeout=60)
+    assert interrupted.get(timeout=300)
 
 
 MEASURE = """

@@ -143,7 +143,7 @@ def test_what_somebody_decided_is_no_loss(tmp_path: Path, work: Work, docs: Path
     work.build(drive.source, docs)
     assert work.build(docs).kept == []
     assert work.build(drive.source, pages.source, docs).documents == everything
-    narrow = CrawlLimits(allow_private=True, timeout=20.0, scope=CrawlScope(include=("/p1.md",)))
+    narrow = CrawlLimits(allow_private=True, timeout=300.0, scope=CrawlScope(include=("/p1.md",)))
     assert work.build(drive.source, pages.source, docs, limits=narrow).documents == everything - 10
     work.remove(drive.source)
     moved = tmp_path / "drive" / "in"

@@ -15,7 +15,7 @@ from indexer.read import reader_process
 from indexer.read.extraction import from_json
 from indexer.read.reader_process import ReaderProcess, _IdleProcesses
 from indexer.records import SectionBlock
-from tests.rag.conftest import wait_for
+from tests.waiting import wait_for
 
 _HOSTILE = {
     "sleeps": "import time\ndef read(body, charset):\n    time.sleep(600)",
@@ -173,6 +173,6 @@ def test_a_further_process_is_started_once_documents_waited_as_long_as_that_take
         second = waiting.submit(shelf.take, is_patient=True)
         assert shelf.take(is_patient=False) is not first
         shelf.give_back(first)
-        assert second.result(60) is first
+        assert second.result(300) is first
     shelf.start_seconds = 0.0
     assert shelf.take(is_patient=True) is not first

@@ -90,7 +90,7 @@ def test_an_index_in_the_folder_is_not_read(tmp_path: Path, work: Work) -> None:
     assert reasons(read(tmp_path)) == {"index": "an index of Pilotlight"}
 
 
-SOON, NEVER = 60.0, 0.2  # seconds; the first only passes where a test fails
+SOON, NEVER = 300.0, 0.2  # seconds; the first only passes where a test fails
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from indexer.stop_signal import Stopped, raise_at
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Site, redirect
 from tests.indexer.sources.repositories import GitSite, Repository, serving
-from tests.rag.conftest import wait_for
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(not version(), reason="git is not installed")
-LIMITS = CrawlLimits(allow_private=True, timeout=20.0, max_bytes=1000)
+LIMITS = CrawlLimits(allow_private=True, timeout=300.0, max_bytes=1000)
 TEMPLATE = "https://code.test/blob/{ref}/{path}"
 
 

@@ -17,7 +17,7 @@ from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Reply, send
 from tests.indexer.sources.buckets import SECRET, Store, opened
 
-LIMITS = CrawlLimits(timeout=20.0, max_bytes=2_000)
+LIMITS = CrawlLimits(timeout=300.0, max_bytes=2_000)
 
 
 @pytest.fixture(params=["s3", "gs", "az"])
@@ -150,7 +150,7 @@ def test_what_is_left_out_is_named_and_not_fetched(store: Store) -> None:
     store.put(".git/a.md", "# Hidden")
     store.put(".git/b.md", "# Hidden")
     store.put("guide/draft.md", "# Draft\n\nText.")
-    limits = CrawlLimits(timeout=20.0, max_bytes=2_000, scope=CrawlScope(exclude=("/guide/draft",)))
+    limits = CrawlLimits(timeout=300.0, max_bytes=2_000, scope=CrawlScope(exclude=("/guide/draft",)))
     assert reasons(store.source, limits) == {
         "huge.md": "larger than 2,000 bytes",
         "guide": "empty",

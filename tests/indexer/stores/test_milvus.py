@@ -185,7 +185,7 @@ try:
 except StoreAddressError as error:
     print(error)
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "pip install 'pilotlight[milvus]'" in ran.stdout
 

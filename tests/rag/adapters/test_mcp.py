@@ -14,6 +14,8 @@ import anyio
 import msgspec
 import pytest
 
+from tests.waiting import wait_for
+
 pytest.importorskip("mcp", reason="needs the extra mcp")
 
 from importlib.resources import files
@@ -28,7 +30,7 @@ from rag.adapters.tools import DATA, KINDS, Tools, describe_tools
 from rag.errors import NotThere
 from rag.serving.live import LiveRetriever
 from rag.settings import Settings
-from tests.rag.conftest import Site, wait_for
+from tests.rag.conftest import Site
 from tests.web.running import running, serving
 from web.app import create_app
 
@@ -321,7 +323,7 @@ def test_an_interrupt_ends_a_server_that_waits_for_its_client():
             print(json.dumps(message), file=process.stdin, flush=True)
             assert process.stdout.readline().startswith("{")
             process.send_signal(signal.SIGINT)
-            assert process.wait(120) == -signal.SIGINT
+            assert process.wait(300) == -signal.SIGINT
         finally:
             process.kill()
 

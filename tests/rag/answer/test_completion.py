@@ -17,7 +17,7 @@ from rag.messages import Exchange
 from rag.settings import load
 from tests.endpoint import DONE, FakeEndpoint, chunk, fake_endpoint, piece
 from tests.linear import check_linear, repeated
-from tests.rag.conftest import wait_for
+from tests.waiting import wait_for
 from tests.web.fakes import make_hit
 
 

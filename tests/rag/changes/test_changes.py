@@ -11,7 +11,8 @@ from rag.commands.cli import main
 from rag.errors import FieldError
 from rag.messages import Changes
 from rag.serving.live import LiveRetriever
-from tests.rag.conftest import Site, wait_for
+from tests.rag.conftest import Site
+from tests.waiting import wait_for
 
 PAGES = 8
 

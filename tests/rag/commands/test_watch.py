@@ -18,7 +18,7 @@ from rag.commands.indexing import SourceBuilds
 from rag.settings import Settings
 from tests.dummy import DummyEmbedder
 
-CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=20.0))
+CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=300.0))
 HUNG = 30  # seconds, after which a test that waits for a change that never comes fails
 
 

@@ -26,7 +26,8 @@ from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.settings import Settings, load
 from tests.dummy import DummyEmbedder
-from tests.rag.conftest import Site, wait_for
+from tests.rag.conftest import Site
+from tests.waiting import wait_for
 
 RUNNER = (sys.executable, "-m", "tests.rag.jobs.runners")
 

@@ -42,7 +42,8 @@ from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.building import build_index
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
-from tests.rag.conftest import Site, wait_for
+from tests.rag.conftest import Site
+from tests.waiting import wait_for
 from web.app import create_app
 
 WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split()

@@ -21,7 +21,8 @@ from rag.settings import load
 from tests.building import build_index
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Site, page
-from tests.rag.conftest import start, wait_for
+from tests.rag.conftest import start
+from tests.waiting import wait_for
 from web.app import create_app
 
 WORDS = "vacuum index table tuple page lock buffer query plan join cache scan write read commit log".split()

@@ -20,7 +20,8 @@ from rag.serving.live import LiveRetriever
 from rag.settings import load
 from rag.stores import roll_back
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
-from tests.rag.conftest import asked_meanwhile, start, wait_for
+from tests.rag.conftest import asked_meanwhile, start
+from tests.waiting import wait_for
 
 
 def collection(live, name):
@@ -43,7 +44,7 @@ def test_a_query_waits_for_a_process_that_is_starting(site):
     go, generation = threading.Event(), site.build()
 
     def slowly(settings):
-        assert go.wait(30)
+        assert go.wait(300)
         return DummyEmbedder()
 
     live = LiveRetriever(Follower(load({"index": str(site.index)}, {}), slowly))
@@ -54,7 +55,7 @@ def test_a_query_waits_for_a_process_that_is_starting(site):
         answer = pool.submit(live.search, SearchRequest("vacuum", k=1))
         assert not live.ready
         go.set()
-        assert answer.result(timeout=30).generation == generation
+        assert answer.result(timeout=300).generation == generation
     live.close()
 
 

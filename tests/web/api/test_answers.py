@@ -112,7 +112,7 @@ def test_a_reader_that_leaves_stops_the_writing(app, client, endpoint, monkeypat
     assert next(part for part in stream if part != BEAT) == Event("token", '{"text": "It"}').encode()
     assert next(stream) == BEAT  # by which the server would notice
     response.close()
-    assert endpoint.left.wait(60)
+    assert endpoint.left.wait(300)
     assert app.extensions["answers_slots"].acquire(blocking=False)
 
 

@@ -133,7 +133,7 @@ def test_large_bodies_are_bounded_together_and_leave_room_for_searches():
 
     def embed(*_: Any) -> Any:
         arrived.release()
-        assert go_on.wait(30)
+        assert go_on.wait(300)
         return FakeRetriever.embed(retriever, ["a"])
 
     def send(**more: Any) -> None:
@@ -146,12 +146,12 @@ def test_large_bodies_are_bounded_together_and_leave_room_for_searches():
     for caller in callers:
         caller.start()
     for _ in callers:  # each is in the model, or refused
-        assert arrived.acquire(timeout=30)
+        assert arrived.acquire(timeout=300)
     search = b'{"query": "a"}'.ljust(MAX_SEARCH_BYTES)
     assert client.post("/api/v1/search", data=search, content_type="application/json").status_code == 200
     go_on.set()
     for caller in callers:
-        caller.join(60)
+        caller.join(300)
     assert statuses == {200: 16, 503: 14}
     send(data=body)
     assert statuses[200] == 17
