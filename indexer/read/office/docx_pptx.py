@@ -18,7 +18,9 @@ from indexer.read.office.package import (
     DRAWN,
     A,
     M,
+    P,
     Package,
+    R,
     W,
     decode_font_text,
     document_properties,
@@ -281,9 +283,7 @@ class _Styles:
         return numbering is not None and _attribute(numbering.find(f"{W}numId")) != "0"  # 0 means no list
 
 
-_P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
-_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-_SHAPE_PROPERTIES = tuple(f"{_P}nv{kind}Pr" for kind in ("Sp", "GrpSp", "GraphicFrame", "Pic", "CxnSp"))
+_SHAPE_PROPERTIES = tuple(f"{P}nv{kind}Pr" for kind in ("Sp", "GrpSp", "GraphicFrame", "Pic", "CxnSp"))
 _TITLES = ("title", "ctrTitle")
 _SKIPPED_PLACEHOLDERS = ("sldNum", "dt", "sldImg")
 _RUNNING = ("ftr", "hdr")  # footers and headers, which are the same on most slides
@@ -297,8 +297,8 @@ def read_pptx(body: bytes, charset: str | None) -> Extraction:
     slides = package.relations(main)
     sections = []
     running: set[str] = set()
-    for number, entry in enumerate(package.xml(main).iter(f"{_P}sldId"), start=1):
-        _, name = slides.get(entry.get(f"{_R}id", ""), ("", ""))
+    for number, entry in enumerate(package.xml(main).iter(f"{P}sldId"), start=1):
+        _, name = slides.get(entry.get(f"{R}id", ""), ("", ""))
         root = package.xml(name) if name in package else None
         if root is None or root.get("show") in ("0", "false"):
             continue
@@ -310,7 +310,7 @@ def read_pptx(body: bytes, charset: str | None) -> Extraction:
                 shown += _blocks(package.xml(page), package, package.relations(page))
             elif kind == "comments" and page in package:
                 comments = package.xml(page)
-                shown.append(("", [*(text.text or "" for text in comments.iter(f"{_P}text")), *_lines(comments)]))
+                shown.append(("", [*(text.text or "" for text in comments.iter(f"{P}text")), *_lines(comments)]))
         blocks = []
         for kind, lines in shown:
             block = "\n".join(lines)
@@ -326,11 +326,11 @@ def read_pptx(body: bytes, charset: str | None) -> Extraction:
 
 def _blocks(node: Any, package: Package, relations: _Relations) -> Iterator[tuple[str, list[str]]]:
     for child in visible_children(node):
-        names = next((element.find(f"{_P}cNvPr") for element in child.iterchildren(*_SHAPE_PROPERTIES)), None)
+        names = next((element.find(f"{P}cNvPr") for element in child.iterchildren(*_SHAPE_PROPERTIES)), None)
         if names is not None and names.get("hidden") in ("1", "true"):
             continue
-        if child.tag == f"{_P}sp":
-            placeholder = child.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
+        if child.tag == f"{P}sp":
+            placeholder = child.find(f"{P}nvSpPr/{P}nvPr/{P}ph")
             kind = str(placeholder.get("type", "")) if placeholder is not None else ""
             if kind not in _SKIPPED_PLACEHOLDERS and (lines := _lines(child)):
                 yield kind, lines

@@ -255,7 +255,8 @@ A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
 _D = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
-_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
+R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _V = "{urn:schemas-microsoft-com:vml}"
 _WITH_TEXT = frozenset({"t", "docPr", "cNvPr", "chart", "relIds", "textpath", "imagedata", "OLEObject", "oleObj"})
 _NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif|bmp|tiff?|svg|emf|wmf)", re.I | re.S)
@@ -281,12 +282,12 @@ def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[
     elif kind in ("OLEObject", "oleObj"):
         reader_notes.add("an embedded object was not read")
     elif kind == "chart":
-        _, name = relations.get(element.get(f"{_R}id", ""), ("", ""))
+        _, name = relations.get(element.get(f"{R}id", ""), ("", ""))
         titles = package.xml(name).iter(f"{_C}title") if element.tag.startswith(_C) and name in package else ()
         yield from filter(None, map(_drawing_words, titles))
         reader_notes.add("the figures of a chart were not read")
     elif kind == "relIds":
-        _, name = relations.get(element.get(f"{_R}dm", ""), ("", ""))
+        _, name = relations.get(element.get(f"{R}dm", ""), ("", ""))
         if name not in package:
             reader_notes.add("a diagram was not read")
             return
@@ -314,9 +315,8 @@ def _drawing_words(element: Any) -> str:
 
 _PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}pic"
 _WORD = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
-_SLIDE = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 DRAWN = frozenset(
-    {f"{_WORD}docPr", f"{_SLIDE}cNvPr", f"{_SLIDE}oleObj", f"{_C}chart", f"{_D}relIds"}
+    {f"{_WORD}docPr", f"{P}cNvPr", f"{P}oleObj", f"{_C}chart", f"{_D}relIds"}
     | {f"{_V}textpath", f"{_V}imagedata", "{urn:schemas-microsoft-com:office:office}OLEObject"}
     | {"{http://schemas.microsoft.com/office/drawing/2014/chartex}chart"}
 )

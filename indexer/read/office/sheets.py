@@ -20,7 +20,7 @@ from lxml import etree
 from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetTypeEnum, SheetVisibleEnum
 
 from indexer.errors import ParseError
-from indexer.read.office.package import OLE, A, Package, document_properties, main_part, refuse_ole
+from indexer.read.office.package import OLE, A, Package, R, document_properties, main_part, refuse_ole
 from indexer.read.text import rows_to_text
 from indexer.records import Declared, Extraction, Section
 from indexer.text import reader_notes
@@ -131,7 +131,6 @@ def _read_sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
 
 
 _SHAPE = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}sp"
-_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _PLACE = rb'(?=[^<>]*?\br="([A-Z]{1,3})(\d{1,7})")'
 _FORMULA_WITHOUT_RESULT = re.compile(
     rb"(?:</(?:\w+:)?f>|<(?:\w+:)?f\b[^<>]*/>)(?:<(?:\w+:)?v ?/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
@@ -143,7 +142,7 @@ def _sheet_parts(package: Package) -> tuple[list[str], dict[int, str]]:
     if book not in package:
         return [], {}
     relations = package.relations(book)
-    names = [relations.get(sheet.get(_RELATION, ""), ("", ""))[1] for sheet in package.xml(book).iter("{*}sheet")]
+    names = [relations.get(sheet.get(f"{R}id", ""), ("", ""))[1] for sheet in package.xml(book).iter("{*}sheet")]
     styles = next((name for kind, name in relations.values() if kind == "styles"), "")
     if styles not in package:
         return names, {}
@@ -198,13 +197,11 @@ def _shown_rows(values: Any, west: int, formats: Iterator[tuple[int, dict[int, s
     for number, row in enumerate(values.iter_rows()):
         while -1 < place < number:
             place, codes = next(formats, (-1, {}))
-        if place != number:
-            yield [value if isinstance(value, str) else format_value(value) for value in row]
-        else:
-            yield [
-                value if isinstance(value, str) else format_value(value, codes.get(column, GENERAL))
-                for column, value in enumerate(row, west)
-            ]
+        row_codes = codes if place == number else {}
+        yield [
+            value if isinstance(value, str) else format_value(value, row_codes.get(column, GENERAL))
+            for column, value in enumerate(row, west)
+        ]
 
 
 _CONTENT, _MANIFEST = "content.xml", "META-INF/manifest.xml"
