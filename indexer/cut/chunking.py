@@ -55,9 +55,11 @@ class Chunker:
         self._embedder = embedder
         self._max_tokens = max_tokens
         self._cache = TokenCache(embedder.tokenizer)
-        self._room = embedder.max_length - embedder.tokenizer.count([""], "document")[0]
+        special_tokens = embedder.tokenizer.count([""], "document")[0]
+        self._room = embedder.max_length - special_tokens
         if self._room < 2 * _MIN_TEXT_TOKENS:
-            raise ConfigError(f"the model accepts only {embedder.max_length} tokens, too few for passages")
+            least = special_tokens + 2 * _MIN_TEXT_TOKENS
+            raise ConfigError(f"the model accepts only {embedder.max_length} tokens, but passages need {least}")
         self._max_context_tokens = int(self._room * _MAX_CONTEXT_SHARE)
 
     def split(self, document: Document) -> list[Chunk]:

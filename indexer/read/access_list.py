@@ -17,7 +17,7 @@ from indexer.text.cleaning import load_toml, visible
 
 FILE = ".access.toml"  # for a folder; `NAME.access.toml` is for the file NAME
 ACCESS = "access"
-LISTED = "has an access list, which only files of folders can have"
+LISTED = "has an access list, which is supported only in folders"
 NOBODY: tuple[str, ...] = ()
 MAX_NAMES = 256
 MAX_NAME_LENGTH = 256

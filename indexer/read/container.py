@@ -47,7 +47,7 @@ _MAX_NAME_LENGTH = 1_000
 _UTF8_FLAG = 0x800
 _DOS_SYSTEMS = (0, 10, 14)  # FAT, NTFS and VFAT, in the field `create_system` of zip members
 _PIECE_BYTES = 1 << 16
-_NESTED = "an archive in an archive"
+_NESTED = "a nested archive"
 _MAIL_BEGINS = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]*\n(?=[\w-]+:)")
 _QUOTED_BEGIN = re.compile(rb"^>(?=>*From )", re.MULTILINE)
 _COMPRESSED = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
@@ -127,7 +127,7 @@ class UnpackBudget:
         """Add `count` to the number of extracted bytes. Raises ParseError if the number exceeds the limit."""
         self._bytes += count
         if self._bytes > self._max_bytes:
-            raise ParseError(f"more than {self._max_bytes:,} bytes after decompression: the archive may be a bomb")
+            raise ParseError(f"more than {self._max_bytes:,} bytes: the archive may be a decompression bomb")
 
     def member(self) -> None:
         """Add 1 to the number of files. Raises ParseError if the number exceeds the limit."""
@@ -214,7 +214,7 @@ def _tar(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
         reason = "symbolic link, pipe or device" if not info.isreg() else skip_reason(name, no_images, lists)
         content = None if reason else archive.extractfile(info)
         if content is None:
-            yield Member(name, skipped=reason or "no file")
+            yield Member(name, skipped=reason or "not a file")
         else:
             yield _read_member(name, content, max_bytes)
 
@@ -247,7 +247,7 @@ def skip_reason(name: str, no_images: str, lists: Collection[str] = ()) -> str:
     if len(name) > _MAX_NAME_LENGTH or ":" in steps[0] or not name.isprintable():
         return "not a valid file name"
     if name.startswith("/") or ".." in steps:
-        return "a path that leads out of the archive"
+        return "a path outside the archive"
     if any(step.startswith(".") and step != "." for step in steps):
         return "hidden"
     if lists and has_list(normpath(name), lists):

@@ -80,7 +80,8 @@ def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False)
     content_type, suffix = content_type_of(name), PurePosixPath(name.lower()).suffix
     if content_type is None:
         may_be_read = not is_by_name and (suffix in _DATA_TYPES or not has_format(name))
-        return "" if may_be_read else f"file type {suffix or 'without suffix'} is not read"
+        kind = f"file type {suffix}" if suffix else "a file without suffix"
+        return "" if may_be_read else f"{kind} is not read"
     return f"an image: {no_images}" if no_images and content_type in IMAGE_TYPES else ""
 
 

@@ -111,7 +111,7 @@ def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, p
     failed = 0
     for page in pages[:MAX_OCR_PAGES]:
         if failed >= _MAX_FAILED_PAGES:
-            unread[page] = f"not tried after {_MAX_FAILED_PAGES} pages that could not be read"
+            unread[page] = f"skipped after {_MAX_FAILED_PAGES} unreadable pages"
             continue
         try:
             results[page] = _checked_page(_request(body, content_type, page, process))

@@ -33,7 +33,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
     try:
         document = json.loads(text) if text.lstrip()[:1] == "{" else yaml.load(text, Loader=_LOADER)  # noqa: S506
     except (ValueError, yaml.YAMLError) as error:
-        raise ParseError("damaged JSON or YAML") from error
+        raise ParseError("invalid JSON or YAML") from error
     if not isinstance(document, dict) or not ("openapi" in document or "swagger" in document):
         raise ParseError("not an OpenAPI document")
     reader = _Reader(document)

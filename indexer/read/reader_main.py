@@ -101,7 +101,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
     """Yield the results of a reader as messages (fields, body). The last message has the field `done` or `error`."""
     read = _readers.get(reader)
     if read is None:
-        yield {"error": f"its reader cannot be loaded ({_import_errors.get(reader)}); install pilotlight again"}, b""
+        yield {"error": f"its reader cannot be loaded ({_import_errors.get(reader)}); reinstall pilotlight"}, b""
         return
     reader_notes.take()  # drop the notes of a previous document that failed
     last: dict[str, Any] = {}
@@ -160,7 +160,7 @@ def _failure_reason(error: BaseException) -> str:
         return str(error)
     if isinstance(error, RecursionError):
         return "elements nested too deeply"
-    return f"damaged, or not what it says it is ({type(error).__name__})"
+    return f"damaged, or not of its declared type ({type(error).__name__})"
 
 
 # The process confines itself by system calls, because packages such as `py-landlock` only wrap these calls.

@@ -74,7 +74,7 @@ def receive(connection: Connection, longest_body: int = _MAX_BODY_BYTES) -> tupl
         raise ParseError("the reader process returned invalid data") from error
     except OSError as error:
         if "length" in str(error):
-            raise ParseError("more text than a document may have") from error
+            raise ParseError(f"more than {_MAX_JSON_BYTES:,} bytes of text") from error
         raise
     raise ParseError("the reader process returned invalid data")
 

@@ -112,7 +112,7 @@ def read_notebook(body: bytes, charset: str | None) -> Extraction:
     try:
         notebook = json.loads(decode(body, charset, markup=False))
     except ValueError as error:
-        raise ParseError("not a notebook, which must be JSON") from error
+        raise ParseError("not a notebook: it is not valid JSON") from error
     blocks: list[str] = []
     sheets = _dicts(notebook, "worksheets")
     for cell in chain(_dicts(notebook, "cells"), *(_dicts(sheet, "cells") for sheet in sheets)):

@@ -213,7 +213,7 @@ def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
     except FetchError as error:
         raise ParseError(str(error)) from error
     except (etree.LxmlError, ValueError) as error:
-        raise ParseError(f"a list of pages that cannot be read: {' '.join(str(error).split())[:100]}") from error
+        raise ParseError(f"invalid sitemap or feed: {' '.join(str(error).split())[:100]}") from error
 
 
 def _take_entries(entries: Iterator[tuple[str, str]]) -> list[list[str]]:
@@ -251,7 +251,7 @@ def _xml_entries(body: bytes) -> Iterator[tuple[str, str]]:
             about = element.getroottree().docinfo
             defined = about.internalDTD.entities() if about.internalDTD is not None else []
             if about.doctype and (defined or not about.public_id):  # allow the public type of RSS 0.91
-                raise ParseError("a list of pages with a document type is not read: it may define entities")
+                raise ParseError("a sitemap or feed with a document type is not read, because it may define entities")
             if name not in _ROOTS:
                 raise ParseError(f"not a page, a sitemap or a feed: its first element is {name[:40]}")
             continue

@@ -62,7 +62,7 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
     name = declared or _guess_encoding(body, markup)
     text = decode_as(name, body).removeprefix("\ufeff")
     if declared and text.count("\ufffd") > body.count(_REPLACEMENT):
-        reader_notes.add(f"bytes that do not fit the declared encoding: {name}")
+        reader_notes.add(f"bytes that are invalid in the declared encoding: {name}")
     return _XML_DECLARATION.sub("", text, count=1) if markup else text
 
 
@@ -116,7 +116,7 @@ def _guess_encoding(body: bytes, markup: bool) -> str:
         text = body.decode("utf-8", "replace")
         broken = text.count("\ufffd") - body.count(_REPLACEMENT)
         if broken and len(text) - len(text.encode("ascii", "ignore")) >= 2 * broken:
-            reader_notes.add("broken UTF-8")
+            reader_notes.add("invalid bytes in UTF-8 text")
             broken = 0
         if not broken:
             return "utf-8"

@@ -67,9 +67,9 @@ _MANY_PARTS = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){32
 def load_toml(text: str) -> dict[str, Any]:
     """Parse TOML. Raises ValueError if it is invalid, too long or too deeply nested, or a key has too many parts."""
     if len(text) > _MAX_CHARACTERS:
-        raise ValueError(f"it has over {_MAX_CHARACTERS:,} characters")
+        raise ValueError(f"it has more than {_MAX_CHARACTERS:,} characters")
     if _MANY_PARTS.search(text):  # the parser takes quadratic time for keys with many parts
-        raise ValueError("a name has over 32 parts")
+        raise ValueError("a key has more than 32 parts")
     try:
         return tomllib.loads(text)
     except RecursionError:

@@ -138,8 +138,8 @@ def test_sources_and_credentials_of_a_file(tmp_path: Path) -> None:
     [
         ("x = ", "not valid TOML"),
         ("x = " + "[" * 5_000, "not valid TOML: it is nested too deeply"),
-        (".".join("a" * 100_000) + " = 1", "not valid TOML: a name has over 32 parts"),
-        ("#" * 1_000_001, "not valid TOML: it has over 1,000,000 characters"),
+        (".".join("a" * 100_000) + " = 1", "not valid TOML: a key has more than 32 parts"),
+        ("#" * 1_000_001, "not valid TOML: it has more than 1,000,000 characters"),
         ("color = 1", "unknown name 'color'; use one of: settings, source"),
         ('model = "x"', "move model into the table .settings."),
         ("[[source]]", "source 1 must have either url or path"),

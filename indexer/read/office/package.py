@@ -109,7 +109,7 @@ def parse_xml(data: bytes) -> Any:
     try:
         root = etree.fromstring(data, parser)
     except (etree.LxmlError, ValueError) as error:
-        raise ParseError(f"XML that cannot be read: {' '.join(str(error).split())[:100]}") from error
+        raise ParseError(f"invalid XML: {' '.join(str(error).split())[:100]}") from error
     if root.getroottree().docinfo.internalDTD is not None:
         raise ParseError("XML with a document type declaration, which is not allowed")
     return root

@@ -82,7 +82,7 @@ def test_what_is_not_read() -> None:
     message.add_attachment("x" * 2_000, filename="big.txt")
     message.add_attachment(b"%PDF", maintype="application", subtype="pdf")
     assert found(message, 1_000) == {
-        "a.zip": "an archive in an archive",
+        "a.zip": "a nested archive",
         ".hidden.txt": "hidden",
         "big.txt": "larger than 1,000 bytes",
         "attachment.pdf": "%PDF",
@@ -93,7 +93,7 @@ def test_attachments_beside_an_access_list_are_left_out() -> None:
     message = mail()
     message.add_attachment("x", filename="plan.txt")
     message.add_attachment('users = ["ann"]', filename="plan.txt.access.toml")
-    assert {*found(message).values()} == {"has an access list, which only files of folders can have"}
+    assert {*found(message).values()} == {"has an access list, which is supported only in folders"}
 
 
 def test_messages_in_messages_end() -> None:

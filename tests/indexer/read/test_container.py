@@ -36,14 +36,14 @@ FILES: dict[str, str | bytes] = {
     "big.txt": "x" * 2000,
 }
 REASONS = {
-    "../out.txt": "a path that leads out of the archive",
-    "x/../../out.txt": "a path that leads out of the archive",
-    "/abs.txt": "a path that leads out of the archive",
+    "../out.txt": "a path outside the archive",
+    "x/../../out.txt": "a path outside the archive",
+    "/abs.txt": "a path outside the archive",
     "C%3A/win.txt": "not a valid file name",
-    "//host/out.txt": "a path that leads out of the archive",
+    "//host/out.txt": "a path outside the archive",
     "d/.hidden/x.txt": "hidden",
     ".hidden/x.txt": "hidden",
-    "inner.zip": "an archive in an archive",
+    "inner.zip": "a nested archive",
     "pic.png": "an image: OCR is off",
     "big.txt": "larger than 1,000 bytes",
 }
@@ -93,7 +93,7 @@ def test_files_with_an_access_list_are_left_out(mode: str) -> None:
     pages, reasons = members(zipped(listed) if mode == "zip" else tarred(listed, mode))
     assert [page.url for page in pages] == ["file:///z!/a.md"]
     assert {reasons[name] for name in ("b.md", "c/d/e.md", "f/g.md")} == {
-        "has an access list, which only files of folders can have"
+        "has an access list, which is supported only in folders"
     }
 
 
@@ -183,7 +183,7 @@ def test_an_archive_of_mails_attached_to_a_mail_is_skipped() -> None:
     mail = f"Content-Type: multipart/mixed; boundary=B\n\n{attached}"
     [item] = expand(make_page(mail, "message/rfc822", "file:///a.eml"), 1000)
     assert not isinstance(item, Page)
-    assert item.reason == "an archive in an archive"
+    assert item.reason == "a nested archive"
 
 
 @pytest.mark.parametrize("body", [b"", b"PK", b"nonsense" * 100, b"\x1f\x8b" + bytes(50), zipped(FILES)[:-30]])
@@ -199,7 +199,7 @@ def test_bombs(mode: str) -> None:
     bomb: dict[str, str | bytes] = {f"{number}.txt": bytes(10_000_000) for number in range(4)}
     pages, reasons = members(zipped(bomb) if mode == "zip" else tarred(bomb, mode), max_bytes=10_000_000)
     assert len(pages) <= 1
-    assert "may be a bomb" in reasons["file:///z"]
+    assert "may be a decompression bomb" in reasons["file:///z"]
 
 
 def test_too_many_members(monkeypatch: pytest.MonkeyPatch) -> None:

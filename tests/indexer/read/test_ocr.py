@@ -118,7 +118,7 @@ def test_a_page_that_ends_the_reader_costs_itself(box: ReaderProcess) -> None:
 def test_after_three_the_rest_is_given_up(box: ReaderProcess) -> None:
     body = scanned(*[picture(size=(666, 400))] * 5)
     document = read_document(a_pdf(body), box, OCR)
-    assert [reason for _, reason in document.scans.unread][3:] == ["not tried after 3 pages that could not be read"] * 2
+    assert [reason for _, reason in document.scans.unread][3:] == ["skipped after 3 unreadable pages"] * 2
 
 
 def test_without_an_engine_that_is_said(box: ReaderProcess) -> None:

@@ -54,8 +54,8 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     assert reasons(items) == {
         "big.txt": "larger than 1,000 bytes",
         "pic.png": "an image: OCR is off",
-        "program": "file type without suffix is not read",
-        "large": "file type without suffix is not read",
+        "program": "a file without suffix is not read",
+        "large": "a file without suffix is not read",
         "data.json": "file type .json is not read",
         "notes.old": "file type .old is not read",
         ".secret.txt": "hidden",

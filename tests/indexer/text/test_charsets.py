@@ -101,7 +101,7 @@ def test_text_with_a_few_broken_bytes_stays_utf8() -> None:
     reader_notes.take()
     assert decode("Größe, Straße ".encode() + b"\xff", None) == "Größe, Straße \ufffd"
     assert decode("Grö".encode()[:-1], None) != "Gr\ufffd", "there is no other to say so"
-    assert reader_notes.take()[0] == "broken UTF-8"
+    assert reader_notes.take()[0] == "invalid bytes in UTF-8 text"
     assert decode("\ufffd ä".encode(), None) == "\ufffd ä"
     assert not reader_notes.take(), "it is written there"
 
@@ -110,7 +110,7 @@ def test_bytes_that_are_not_in_the_declared_encoding_are_noted() -> None:
     reader_notes.take()
     assert decode(b"caf\xe9", "utf-8") == "caf\ufffd"
     assert decode("\ufffd".encode(), "utf-8") == "\ufffd"
-    assert reader_notes.take() == ("bytes that do not fit the declared encoding: utf-8",)
+    assert reader_notes.take() == ("bytes that are invalid in the declared encoding: utf-8",)
 
 
 def test_zero_bytes_are_binary_but_in_wide_text() -> None:
