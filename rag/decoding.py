@@ -48,7 +48,7 @@ def quoted(name: str) -> str:
     return ascii(name if len(name) <= 40 else name[:39] + "…")
 
 
-def refuse_unknown(names: Iterable[str], fields: Iterable[str], owner: str) -> None:
+def refuse_unknown_fields(names: Iterable[str], fields: Iterable[str], owner: str) -> None:
     """Raise FieldError for the first name that is not in `fields`. The message names `owner`, which has the fields."""
     fields = tuple(fields)
     for name in names:
@@ -74,7 +74,7 @@ def decode(fields: Mapping[str, Any], kind: type[T], owner: str = "this request"
         struct = msgspec.convert(present, kind, strict=strict)
     except msgspec.ValidationError as error:
         if kind.__struct_config__.forbid_unknown_fields:
-            refuse_unknown(fields, names, owner)
+            refuse_unknown_fields(fields, names, owner)
         raise _field_error(str(error), kind) from None
     for field, name in () if strict else zip(kind.__struct_fields__, names, strict=True):
         if name in present and getattr(struct, field) is None:  # the text `null` in a query string

@@ -60,7 +60,7 @@ METRICS = {
     "query_cache_lookups": (metrics.Counter, "inc", "Lookups in the cache of queries and answers.", "kind outcome"),
 }
 _OPTIONS: dict[Any, Any] = {metrics.Histogram: {"buckets": SECONDS}, metrics.Gauge: {"multiprocess_mode": "livesum"}}
-Status = Callable[[], dict[str, Any]]
+ReadStatus = Callable[[], dict[str, Any]]
 
 blueprint = Blueprint("metrics", __name__)
 metrics.disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -69,7 +69,7 @@ metrics.disable_created_metrics()  # type: ignore[no-untyped-call]
 class Metrics:
     """The metrics of an application. Values are queued first, because the Prometheus client has one lock for all."""
 
-    def __init__(self, status: Status) -> None:
+    def __init__(self, status: ReadStatus) -> None:
         registry = self._collected = CollectorRegistry()
         if SHARED_FOLDER in os.environ:
             number = os.environ.get(WORKER_NUMBER, "0")
@@ -127,7 +127,7 @@ class Metrics:
 class _StateCollector(Collector):
     """Collects metrics of the index generations that this worker serves."""
 
-    def __init__(self, status: Status) -> None:
+    def __init__(self, status: ReadStatus) -> None:
         self._status = status
 
     def collect(self) -> Iterator[Metric]:

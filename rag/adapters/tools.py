@@ -21,7 +21,7 @@ from rag.adapters.passages import DocumentExcerpt, age_of, count_tokens, excerpt
 from rag.answer.prompt import delimited, neutralise
 from rag.answer.verify import verify
 from rag.changes.snapshots import section_lines
-from rag.decoding import decode, quoted, refuse_unknown
+from rag.decoding import decode, quoted, refuse_unknown_fields
 from rag.errors import FieldError, NotConfigured, NotThere
 from rag.messages import DocumentChange, Proof
 from rag.query.request import ALL, MAX_K, Filter, Query, SearchRequest, names_of
@@ -369,11 +369,12 @@ def _renamed(kind: type[Struct], arguments: Mapping[str, Any]) -> dict[str, Any]
     fields: dict[str, str] = {}
     for field in kind.__struct_fields__:
         fields |= dict.fromkeys((field.replace("_", ""), *_SYNONYMS.get(field, ())), field)
+    listed = [field for field in kind.__struct_fields__ if field not in _UNLISTED]
     renamed: dict[str, Any] = {}
     for name, value in arguments.items():
         field = fields.get(re.sub("[_-]", "", name).lower(), name)
         if field not in kind.__struct_fields__:
-            refuse_unknown([name], (each for each in kind.__struct_fields__ if each not in _UNLISTED), "this tool")
+            refuse_unknown_fields([name], listed, "this tool")
         if field == "collections" and isinstance(value, str):
             value = re.findall(r"[^\s,]+", value)
         renamed.setdefault(field, str(value) if field == "cursor" else value)

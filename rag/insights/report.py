@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from indexer.text.cleaning import one_line
 from rag.errors import InsightsError
-from rag.insights.store import DATABASE, MAX_QUERY_CHARS, first_id, open_to_read
+from rag.insights.store import DATABASE, MAX_RECORDED_CHARS, first_id, open_to_read
 
 MAX_SEARCHES = 200_000
 MAX_LISTED = 50
@@ -48,7 +48,7 @@ class Group(NamedTuple):
         return [(words, count) for name, words in REASONS.items() if (count := getattr(self, name))]
 
 
-Question = tuple[str, Group]  # the text as last typed, and its figures
+QuestionFigures = tuple[str, Group]  # the text as last typed, and its figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class Report:
     collection: str | None
     collections: list[str]
     total: Group
-    asked: list[Question]
-    unanswered: list[Question]
+    asked: list[QuestionFigures]
+    unanswered: list[QuestionFigures]
 
     def as_csv(self, table: str) -> str:
         """Return the table `asked` or `unanswered` as CSV with a heading line. Spreadsheet formulas are escaped."""
@@ -84,7 +84,7 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
     """Return a report on the searches of the last `days`, including today. Raises InsightsError."""
     today = (now or datetime.now(UTC)).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=days - 1)
-    counts, asked, unanswered, collections = [0] * 8, list[Question](), list[Question](), list[str]()
+    counts, asked, unanswered, collections = [0] * 8, list[QuestionFigures](), list[QuestionFigures](), list[str]()
     if (folder / DATABASE).exists() or not folder.is_dir():
         first = first_id(since.timestamp())
         with closing(open_to_read(folder)) as connection:
@@ -100,7 +100,7 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
     return Report(collection, collections, Group(*counts), asked, unanswered)
 
 
-def _by_need(question: Question) -> tuple[int, int, str]:
+def _by_need(question: QuestionFigures) -> tuple[int, int, str]:
     """Return the sort key of an unanswered question. Unopened hits count least, because they may contain the answer."""
     text, group = question
     return -(group.empty + group.far + group.bad), -group.unanswered, text
@@ -124,7 +124,7 @@ def judged_questions(folder: Path, collection: str) -> list[JudgedQuestion]:
     """Return the questions with a hit that was judged good or opened MIN_OPENED times. The most frequent is first."""
     judged = []
     with closing(open_to_read(folder)) as connection:
-        rows = connection.execute(_JUDGED, (MAX_QUERY_CHARS, collection))
+        rows = connection.execute(_JUDGED, (MAX_RECORDED_CHARS, collection))
         for (question, searches), documents in groupby(rows, key=itemgetter(0, 1)):
             relevance = {}
             for _, _, id, opened, verdict in documents:

@@ -25,7 +25,7 @@ from rag.query.results import Answer
 Via = Literal["page", "api", "batch", "answer", "mcp", "box"]
 FeedbackKind = Literal["seen", "opened", "good", "bad", "none"]
 DATABASE = "searches.sqlite"
-MAX_QUERY_CHARS = 500
+MAX_RECORDED_CHARS = 500
 WRITE_INTERVAL_S = 0.5  # a killed process loses the searches of one interval
 MAX_WAITING_BYTES = 16_000_000  # further searches and feedback are dropped
 MAX_BYTES = 500_000_000
@@ -198,7 +198,7 @@ class Recorder:
             new_id(time.time()),
             answer.collections[0] if len(answer.collections) == 1 else ALL,
             via,
-            " ".join(answer.query.split())[:MAX_QUERY_CHARS],
+            " ".join(answer.query.split())[:MAX_RECORDED_CHARS],
             [(hit.id, hit.document) for hit in answer.hits],
             max((cosine for hit in answer.hits if (cosine := hit.scores["dense"]) is not None), default=None),
             answer.close,

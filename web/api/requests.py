@@ -10,7 +10,7 @@ from gunicorn.http.errors import ParseException
 from msgspec import structs
 from werkzeug.exceptions import BadRequest, UnsupportedMediaType
 
-from rag.decoding import decode, quoted, refuse_unknown
+from rag.decoding import decode, quoted, refuse_unknown_fields
 from rag.errors import FieldError, NotConfigured
 from rag.insights.store import Recorder, Via
 from rag.query.request import (
@@ -165,7 +165,7 @@ def is_filter(name: str) -> bool:
 def fields_without_filter(parameters: Mapping[str, Sequence[str]], names: Sequence[str], owner: str) -> dict[str, str]:
     """Return the query parameters that are not part of a filter. Raises FieldError if one of them is unknown."""
     fields = {name: ",".join(values) for name, values in parameters.items() if not is_filter(name)}
-    refuse_unknown(fields, (*names, *KEYS), owner)
+    refuse_unknown_fields(fields, (*names, *KEYS), owner)
     return fields
 
 

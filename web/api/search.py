@@ -14,7 +14,7 @@ from msgspec import Meta, structs
 from rag import deadline, messages
 from rag.answer.prompt import Endpoint, search_text
 from rag.answer.verify import make_lookup, verify
-from rag.decoding import decode, refuse_unknown
+from rag.decoding import decode, refuse_unknown_fields
 from rag.errors import AnswerError, FieldError, NotReady, RagError
 from rag.messages import EVENT_STREAM, Event, event_of
 from rag.query.request import MAX_QUERY_CHARS, FilterError, SearchRequest
@@ -63,7 +63,7 @@ def search_by_batch() -> Response:
     """Run several searches at once. The result of a failed search is a problem instead of an answer."""
     began = time.perf_counter()
     fields = requests.read_object(MAX_BODY_BYTES)
-    refuse_unknown(fields, ("queries",), "a batch")
+    refuse_unknown_fields(fields, ("queries",), "a batch")
     queries = fields.get("queries")
     if not isinstance(queries, list) or not 1 <= len(queries) <= messages.MAX_BATCH_QUERIES:
         raise FieldError("queries", f"queries must be a list of 1 to {messages.MAX_BATCH_QUERIES} searches.")

@@ -8,9 +8,7 @@ from typing import Literal, NamedTuple
 
 from markupsafe import Markup, escape
 
-from rag.query.results import TextBlock
-
-Span = tuple[int, int]
+from rag.query.results import Span, TextBlock
 
 SNIPPET_CHARS = 320
 LEAD_CHARS = 110
