@@ -17,7 +17,7 @@ from rag.answer.evidence import (
     CAPITALISING,
     RARE_WORD,
     Evidence,
-    Part,
+    Segment,
     Term,
     is_derived,
     is_unit,
@@ -28,7 +28,7 @@ from rag.answer.sentences import Sentence
 
 FACT_WEIGHT = 2 * RARE_WORD
 _LABEL = "label"  # the kind of a lower-case word in the first cell of a row
-_MIN_WORDS, _MIN_STOP_WORDS, _MIN_COVERAGE = 4, 2, 0.2  # words, stop words, share of the words
+_MIN_WORDS, _MIN_COVERAGE = 4, 0.2  # share of the words
 _MAX_COMPUTED = 20  # numbers of a sentence; the time grows with their square
 _NEAR = 4  # words and facts on each side of a fact
 _CODE = re.compile(
@@ -49,7 +49,7 @@ class PassageWords:
     """The words of some passages, each with a weight: RARE_WORD for the rarest, less for frequent words."""
 
     def __init__(self, passages: Sequence[Evidence]) -> None:
-        counts, total = Counter[str](), 1 + sum(len(each.parts) for each in passages)
+        counts, total = Counter[str](), 1 + sum(len(each.segments) for each in passages)
         for each in passages:
             counts.update({key: len(places) for key, places in each.places.items()})
         self.weights = {key: log(total / count, total) for key, count in counts.items()}
@@ -68,7 +68,7 @@ class Item(NamedTuple):
     start: int
     end: int
     keys: frozenset[str]
-    kind: str = ""  # of fact; empty for a word
+    kind: str = ""  # empty for a word
 
 
 class Claim:
@@ -98,11 +98,12 @@ class Claim:
         ]
         self.facts = code + [term._replace(start=start + term.start) for term in fact_terms]
         self._words, self._start = words, start
-        self._stop_words, self._has_excerpts = len(terms) - len(content), bool(sentence.quotes or sentence.code)
+        self._has_stop_words = len(content) < len(terms)
+        self._has_excerpts = bool(sentence.quotes or sentence.code)
         self._after = {start + first.start: second.key for first, second in pairwise(content)}
         facts = read_facts(prose, fact_terms, words.names, language)
-        known = {term for _, run in facts for term in run}
-        facts += [(_LABEL if term.key in words.labels else "", [term]) for term in content if term not in known]
+        in_facts = {term for _, run in facts for term in run}
+        facts += [(_LABEL if term.key in words.labels else "", [term]) for term in content if term not in in_facts]
         items = [Item(run[0].start, run[-1].end, frozenset(term.key for term in run), kind) for kind, run in facts]
         for each in code:
             keys = (term.key for term in read_terms(" ".join(_WORD.findall(each.text)), language) if not term.is_stop)
@@ -147,9 +148,9 @@ class Claim:
 
     def is_foreign(self, passages: Sequence[Evidence]) -> bool:
         """Return whether the passages have hardly a word of the sentence, although they are in its language."""
-        has_words = len(self.keys) >= _MIN_WORDS and self._stop_words >= _MIN_STOP_WORDS
+        has_words = len(self.keys) >= _MIN_WORDS and self._has_stop_words and not self._has_excerpts
         shared = self.keys.intersection(chain.from_iterable(each.keys for each in passages))
-        return has_words and not self._has_excerpts and len(shared) < _MIN_COVERAGE * len(self.keys)
+        return has_words and len(shared) < _MIN_COVERAGE * len(self.keys)
 
     def can_add(self, names: Sequence[Term], passages: Sequence[Evidence]) -> bool:
         """Return whether a sentence of the passages has most of the claim's words, and could be about the names.
@@ -157,13 +158,13 @@ class Claim:
         It must have no name that the claim lacks. A name with other words that the passages have is a different name.
         """
         added = {name.key for name in names}
-        best = self.best_part(passages)
+        best = self.best_segment(passages)
         if best is None or any(not item.keys.isdisjoint(added) and not item.keys <= added for item in self.items):
             return False
-        passage, part = best
-        parts = [each for each in passage.parts if each.unit is part.unit]
-        keys = self.keys & passage.heading.union(*(each.keys_in_context() for each in parts))
-        has_all_names = all(name <= self.keys for each in parts for name in each.facts.get("name", ()))
+        passage, segment = best
+        segments = [each for each in passage.segments if each.unit is segment.unit]
+        keys = self.keys & passage.heading.union(*(each.keys_in_context() for each in segments))
+        has_all_names = all(name <= self.keys for each in segments for name in each.facts.get("name", ()))
         return has_all_names and 2 * len(keys) >= len(self.keys)
 
     def missing(self, passage: Evidence) -> float:
@@ -171,19 +172,19 @@ class Claim:
         items = [item for item in self.items if item.keys.isdisjoint(passage.keys)]
         return sum(self._words.weight(item) for item in items if not item.keys.isdisjoint(self._words.keys))
 
-    def best_part(self, passages: Sequence[Evidence]) -> tuple[Evidence, Part] | None:
-        """Return the part of the passages with most of the claim's words, or None if they have none."""
+    def best_segment(self, passages: Sequence[Evidence]) -> tuple[Evidence, Segment] | None:
+        """Return the segment of the passages with most of the claim's words, or None if they have none."""
         scores = self._scores(self.items, passages)
         if not scores:
             return None
         passage, at = max(scores, key=scores.__getitem__)
-        return passage, passage.parts[at]
+        return passage, passage.segments[at]
 
-    def contradicted(self, passages: Sequence[Evidence]) -> tuple[Item, Evidence, Part | None] | None:
+    def contradicted(self, passages: Sequence[Evidence]) -> tuple[Item, Evidence, Segment | None] | None:
         """Find a fact that contradicts the passages.
 
         Returns:
-            The fact, the passage and the part that contradict it, or None. The part is None for a name that joins
+            The fact, the passage and the segment that contradict it, or None. The segment is None for a name that joins
             words of different names.
         """
         for item in self.items:
@@ -194,35 +195,37 @@ class Claim:
                 return item, *rival
         return None
 
-    def _rival(self, index: int, passages: Sequence[Evidence]) -> tuple[Evidence, Part] | None:
-        """Return the part with most words around a fact, if it has another fact of the same kind instead.
+    def _rival(self, index: int, passages: Sequence[Evidence]) -> tuple[Evidence, Segment] | None:
+        """Return the segment with most words around a fact, if it has another fact of the same kind instead.
 
-        It must have all of these words that the parts with the fact have, and outweigh them by more than a rare word.
+        It must have all words around the fact that the fact's segments have, and more than one rare word besides.
         """
         fact = self.items[index]
         around = self.items[max(0, index - _NEAR) : index] + self.items[index + 1 : index + 1 + _NEAR]
         near = [item for item in around if item.kind != fact.kind]
-        places = [(each, at) for each in passages for at in each.parts_with(fact.keys, fact.kind, self.keys)]
+        places = [(each, at) for each in passages for at in each.segments_with(fact.keys, fact.kind, self.keys)]
         if not places:
             return None
         scores = self._scores(near, passages)
         least = RARE_WORD + max(scores.get(place, 0.0) for place in places)
-        shared = frozenset(chain.from_iterable(each.parts[at].keys_in_context() - each.heading for each, at in places))
+        shared = frozenset(
+            chain.from_iterable(each.segments[at].keys_in_context() - each.heading for each, at in places)
+        )
         shared &= frozenset(chain.from_iterable(item.keys for item in near if self._words.weight(item)))
-        units = {id(each.parts[at].unit) for each, at in places if fact.kind == "name"}
+        units = {id(each.segments[at].unit) for each, at in places if fact.kind == "name"}
         rivals = [
-            (score, each, part)
+            (score, each, segment)
             for (each, at), score in scores.items()
             if score > least
-            and (part := each.parts[at]).has_rival(fact.kind, self.keys)
-            and (keys := part.keys_in_context()).isdisjoint(fact.keys)
+            and (segment := each.segments[at]).has_rival(fact.kind, self.keys)
+            and (keys := segment.keys_in_context()).isdisjoint(fact.keys)
             and shared <= keys
-            and id(part.unit) not in units
+            and id(segment.unit) not in units
         ]
         return max(rivals, key=itemgetter(0))[1:] if rivals else None
 
     def _scores(self, items: Iterable[Item], passages: Sequence[Evidence]) -> dict[tuple[Evidence, int], float]:
-        """Return the weight of some items in each part, by passage and index of the part."""
+        """Return the weight of some items in each segment, by passage and index of the segment."""
         weights = [(item.keys, self._words.weight(item)) for item in items]
         return {(each, at): score for each in passages for at, score in each.scores(weights).items()}
 

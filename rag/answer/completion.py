@@ -1,4 +1,4 @@
-"""Written answers: an endpoint with OpenAI's chat completions API streams them, based on the hits of a search."""
+"""Stream written answers, based on the hits of a search, from an endpoint with OpenAI's chat completions API."""
 
 import asyncio
 import json
@@ -89,7 +89,7 @@ def _milliseconds_since(start: float) -> float:
 
 
 class CitationFilter:
-    """Rewrites citations as [n], for n from 1 to count, and removes others, while a text streams.
+    """Rewrites citations in streamed text as [n], and removes those whose n is not between 1 and `count`.
 
     Brackets in code stay, because `[0]` is an index there. The time is linear in the length of the text.
     """
@@ -135,7 +135,7 @@ class CitationFilter:
 
 
 class Finished(NamedTuple):
-    """The end of a completion, with its reason: stop, or length if it was cut off."""
+    """The end of a completion. The reason is `stop`, or `length` if the text was cut off."""
 
     reason: str
 
@@ -231,7 +231,7 @@ async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Calla
 
 
 class EventData:
-    """Reads events from pieces of text, each event with its data on one line."""
+    """Reads the data of server-sent events from pieces of text. The data of an event is one line."""
 
     def __init__(self) -> None:
         self._rest: list[str] = []

@@ -25,7 +25,7 @@ _UNIT_END = re.compile(
     r"(?<=[.!?])[\"”’)]*+\s++(?=[^\sa-z])|(?<![^\n]{50})\n|\n(?![^\S\n]*+[a-z][^|\n]*(?:\n|$))|\n\n+|(?<=[。！？])"
 )
 _OPTION = re.compile(r"(?<!\s)\s++(?=-)|(?<=\s)(-\S++)\s++|(?<!\s)\s*+=\s*+")
-_PART_END = re.compile(r"[,;:()—–|]")
+_SEGMENT_END = re.compile(r"[,;:()—–|]")
 _NAME_GAP = re.compile(r"\.? (?:of (?:the )?)?|-|['’]s ")
 CAPITALISING = frozenset({"de", "lb"})
 _CELL_END = re.compile(r"\S(?: \||\t| {3})")
@@ -284,7 +284,7 @@ class Unit(NamedTuple):
     """The keys of the first cell of a row."""
 
 
-class Part(NamedTuple):
+class Segment(NamedTuple):
     """A row, or a part of a sentence between commas, colons or dashes."""
 
     unit: Unit
@@ -293,11 +293,11 @@ class Part(NamedTuple):
     """The keys of each number, name and code, by kind."""
 
     def has_rival(self, kind: str, claimed: Collection[str]) -> bool:
-        """Return whether the part has a fact of this kind that shares no key with the claim."""
+        """Return whether the segment has a fact of this kind that shares no key with the claim."""
         return any(fact.isdisjoint(claimed) for fact in self.facts.get(kind, ()))
 
     def keys_in_context(self) -> frozenset[str]:
-        """Return the keys of the part and of its context."""
+        """Return the keys of the segment and of its context."""
         return self.keys | self.unit.context
 
 
@@ -394,9 +394,9 @@ class Evidence:
         return frozenset(term.key for term in self._terms if term.text[0].isupper()) - lower
 
     @cached_property
-    def parts(self) -> Sequence[Part]:
-        """The parts of all units, in order."""
-        parts = list[Part]()
+    def segments(self) -> Sequence[Segment]:
+        """The segments of all units, in order."""
+        segments = list[Segment]()
         for unit in self.units:
             for terms in self._split(unit):
                 facts = dict[str, list[frozenset[str]]]()
@@ -404,39 +404,39 @@ class Evidence:
                     facts.setdefault(kind, []).append(_keys_of(fact))
                 if unit.label:
                     facts.setdefault("name", []).append(unit.label)
-                parts.append(Part(unit, _keys_of(terms), facts))
-        return parts
+                segments.append(Segment(unit, _keys_of(terms), facts))
+        return segments
 
     def _split(self, unit: Unit) -> Iterable[Sequence[Term]]:
         gaps = [] if unit.label else [(first.end, second.start) for first, second in pairwise(unit.content)]
-        ends = [at for at, gap in enumerate(gaps, 1) if _PART_END.search(self._all, *gap)]
+        ends = [at for at, gap in enumerate(gaps, 1) if _SEGMENT_END.search(self._all, *gap)]
         return [unit.content[start:end] for start, end in pairwise([0, *ends, len(unit.content)])]
 
     @cached_property
     def places(self) -> Mapping[str, Sequence[int]]:
-        """The indexes of the parts by key. Keys of the heading and of a part's context are left out."""
-        return _indexes(part.keys - part.unit.context - self.heading for part in self.parts)
+        """The indexes of the segments by key. Keys of the heading and of a segment's context are left out."""
+        return _indexes(segment.keys - segment.unit.context - self.heading for segment in self.segments)
 
     @cached_property
     def _context_places(self) -> Mapping[str, Sequence[int]]:
-        """The indexes of the parts by key of their context."""
-        return _indexes(part.unit.context for part in self.parts)
+        """The indexes of the segments by key of their context."""
+        return _indexes(segment.unit.context for segment in self.segments)
 
     @cached_property
-    def _parts_of_units(self) -> Mapping[int, Sequence[int]]:
-        parts = defaultdict[int, list[int]](list)
-        for at, part in enumerate(self.parts):
-            parts[part.unit.number].append(at)
-        return parts
+    def _segments_of_units(self) -> Mapping[int, Sequence[int]]:
+        segments = defaultdict[int, list[int]](list)
+        for at, segment in enumerate(self.segments):
+            segments[segment.unit.number].append(at)
+        return segments
 
     def scores(self, weights: Iterable[tuple[frozenset[str], float]]) -> Mapping[int, float]:
-        """Sum the weights of words in each part. Words elsewhere in the same sentence count half.
+        """Sum the weights of words in each segment. Words elsewhere in the same sentence count half.
 
         Args:
             weights: the keys and the weight of each word.
 
         Returns:
-            The sums by index of the part, without parts that have only words of the heading.
+            The sums by index of the segment, without segments that have only words of the heading.
         """
         scores, total = defaultdict[int, float](float), 0.0
         for keys, weight in weights:
@@ -444,23 +444,23 @@ class Evidence:
                 total += weight
                 continue
             places = {at for key in keys for at in self.places.get(key, ())}
-            near = {at for place in places for at in self._parts_of_units[self.parts[place].unit.number]}
+            near = {at for place in places for at in self._segments_of_units[self.segments[place].unit.number]}
             places.update(at for key in keys for at in self._context_places.get(key, ()))
             for at in places | near:
                 scores[at] += weight if at in places else weight / 2
         return {at: score + total for at, score in scores.items()}
 
-    def parts_with(self, keys: Collection[str], kind: str, claimed: Collection[str]) -> Sequence[int]:
-        """Return the indexes of the parts with a fact. A name also counts for a next sentence that has no name."""
+    def segments_with(self, keys: Collection[str], kind: str, claimed: Collection[str]) -> Sequence[int]:
+        """Return the indexes of the segments with a fact. A name also counts for a next sentence that has no name."""
         places = [at for key in keys for at in self.places.get(key, ())]
         if kind != "name":
             return places
-        following = {self.parts[at].unit.number + 1 for at in places}
+        following = {self.segments[at].unit.number + 1 for at in places}
         return places + [
             at
             for number in following
-            if not any(self.parts[at].has_rival("name", claimed) for at in self._parts_of_units.get(number, ()))
-            for at in self._parts_of_units.get(number, ())
+            if not any(self.segments[at].has_rival("name", claimed) for at in self._segments_of_units.get(number, ()))
+            for at in self._segments_of_units.get(number, ())
         ]
 
     @cached_property
@@ -484,7 +484,7 @@ class Evidence:
     @cached_property
     def keys(self) -> frozenset[str]:
         """The keys of all words."""
-        keys = self.heading.union(*(part.keys for part in self.parts))
+        keys = self.heading.union(*(segment.keys for segment in self.segments))
         months = {TERMS["en"][month_name[int(month)]][0] for month in _ISO_DATE.findall(self.text)}
         return keys | months | {_MONTHS[key] for key in keys & _MONTHS.keys()}
 
@@ -507,7 +507,7 @@ class Evidence:
     @cached_property
     def names(self) -> Sequence[frozenset[str]]:
         """The keys of the words of each name in the text."""
-        return [name for part in self.parts for name in part.facts.get("name", ())]
+        return [name for segment in self.segments for name in segment.facts.get("name", ())]
 
     def has(self, fact: Term) -> bool:
         """Return whether the passage has a fact: code, a number, or a name; see `_has_code` and `_has_name`."""

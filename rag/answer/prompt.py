@@ -1,4 +1,4 @@
-"""The endpoint that writes answers, and its prompt, in which passages and the conversation are data."""
+"""Configure the endpoint that writes answers, and write its prompt, which marks passages and conversation as data."""
 
 import re
 import unicodedata
@@ -49,7 +49,10 @@ _MAX_QUESTIONS = 8
 
 
 def search_text(question: str, history: Sequence[Exchange], max_chars: int) -> str:
-    """Return the search query for a question; a fragment ("and on Windows?") is joined with the last complete one."""
+    """Return the search query for a question.
+
+    A short follow-up question, such as "and on Windows?", is joined with the last complete one.
+    """
 
     def stands_alone(question: str) -> bool:
         if is_spaceless(question):
@@ -110,7 +113,7 @@ def neutralise(text: str) -> str:
 
 
 def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = ()) -> list[dict[str, str]]:
-    """Return the messages for a model: the hits as numbered passages, the conversation so far, and the question."""
+    """Return the messages for a model: numbered passages, the conversation so far, and the question."""
     max_chars = MAX_PASSAGES_CHARS // max(1, len(hits))
     texts = [text if len(text := text_of(hit)) <= max_chars else hit.text[:max_chars] for hit in hits]
     blocks = [
@@ -124,7 +127,7 @@ def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = (
 
 
 def _conversation(history: Sequence[Exchange]) -> str:
-    """Return the end of a conversation. Answers are shortened, and have no citations: these number other passages."""
+    """Return the end of a conversation, with short answers and no citations, because these number other passages."""
     exchanges: list[str] = []
     room = MAX_CONVERSATION_CHARS
     for each in reversed(history):

@@ -121,12 +121,12 @@ class Prover:
         if not claim.facts:
             return _proof("unchecked", "It has no quotation, number, name or code to check.")
         if contradicted := claim.contradicted(passages):
-            item, passage, part = contradicted
+            item, passage, segment = contradicted
             span = (sentence.start + item.start, sentence.start + item.end)
             altered = _listed([fact for fact in claim.facts if span[0] <= fact.start < span[1]])
             reason = f"Different in {passage.name}: {altered or sentence.prose[item.start : item.end]}."
-            return _proof("altered", reason, Match(passage, part.unit.span if part else None), [span])
-        passage, _ = claim.best_part(passages) or (passages[0], None)
+            return _proof("altered", reason, Match(passage, segment.unit.span if segment else None), [span])
+        passage, _ = claim.best_segment(passages) or (passages[0], None)
         reason = f"In {passage.name}: {_listed(claim.facts)}. The rest of the wording is not checked."
         return _proof("found", reason, Match(passage, None))
 

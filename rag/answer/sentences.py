@@ -1,4 +1,4 @@
-"""Split an answer into sentences, with their quotations, code and citations, while it is written."""
+"""Split an answer into sentences while it streams, and find their quotations, code and citations."""
 
 import math
 import re
@@ -38,7 +38,7 @@ _FOLLOWED = re.compile(r"[ \t]*(?:[^\s\[]|\n|\[(?:\D|\d{1,3}[^\d\]]))")
 
 
 class Excerpt(NamedTuple):
-    """A quotation or a piece of code, without its marks, and its place in the answer."""
+    """A quotation or a piece of code without its marks, and its place in the answer."""
 
     text: str
     start: int
@@ -64,7 +64,7 @@ class SentenceSplitter:
     """Splits a text that comes in pieces; at most MAX_PENDING characters are read again with the next piece."""
 
     def __init__(self, limit: float = math.inf) -> None:
-        """Take the number of sentences after which a piece is not read further."""
+        """Set the number of sentences after which reading stops."""
         self._limit = limit
         self._pending = ""
         self._offset = 0  # characters
@@ -114,19 +114,26 @@ class SentenceSplitter:
 
 
 def _is_abbreviation(text: str, end: re.Match[str]) -> bool:
-    """Return whether a full stop ends a number or an abbreviation, or is within a sentence."""
+    """Return whether a full stop does not end a sentence: after an abbreviation, a number, or before lower case."""
     if end[0][0] not in ".…" or text[end.start() - 1] == "]":  # a citation precedes it
         return False
     return (end[0] == "." and is_abbreviated(text, end.start())) or _GOES_ON.match(text, end.end()) is not None
 
 
 def is_abbreviated(text: str, stop: int) -> bool:
-    """Return whether the character at an index is the full stop of an abbreviation or of a number in a list."""
+    """Return whether the character at `stop` is the full stop of an abbreviation or of a list number."""
     return text[stop] == "." and _ABBREVIATED.search(text, max(0, stop - _MAX_ABBREVIATION), stop) is not None
 
 
 def _sentence(text: str, offset: int, matches: Sequence[re.Match[str]], start: int) -> Sentence:
-    """Return the sentence at an offset of the answer; in the text of `matches`, the sentence is at `start`."""
+    """Return a sentence with its excerpts and citations.
+
+    Args:
+        text: the sentence.
+        offset: its place in the answer.
+        matches: its quotations, code and citations.
+        start: its place in the text in which these were found.
+    """
     lead = len(text) - len(text.lstrip())
     prose, quotes, code = list[str](), list[Excerpt](), list[Excerpt]()
     last = 0

@@ -1,4 +1,4 @@
-"""Check any text against an index, by searching for passages for each sentence."""
+"""Check any text against an index: search for passages with the words of each sentence."""
 
 import re
 from collections import Counter
@@ -24,9 +24,11 @@ Search = Callable[[SearchRequest], Answer]
 
 
 def make_lookup(search: Search, scope: SearchRequest) -> Lookup:
-    """Return the function that finds passages by words, in the collections and with the filter of a search.
+    """Return a function that finds passages by words; it raises the errors of `search`.
 
-    The function raises the errors of `search`.
+    Args:
+        search: runs a search.
+        scope: the collections and the filter to search with.
     """
 
     def look_up(text: str) -> Sequence[Hit]:
@@ -40,10 +42,15 @@ def make_lookup(search: Search, scope: SearchRequest) -> Lookup:
 
 
 def verify(text: str, search: Search, scope: SearchRequest) -> Verification:
-    """Check the sentences of a text, at most MAX_SENTENCES.
+    """Check up to MAX_SENTENCES sentences of a text, each against the passages with most of its words.
 
-    Citations in the text are ignored: each sentence is compared with the passages that have most of its words.
-    Raises DeadlinePassed.
+    Args:
+        text: the text; its citations are ignored.
+        search: finds the passages.
+        scope: the collections and the filter to search with.
+
+    Raises:
+        DeadlinePassed: the check takes too long.
     """
     look_up, proofs = make_lookup(search, scope), list[Proof]()
     for sentence in SentenceSplitter(MAX_SENTENCES).feed(text, is_last=True)[:MAX_SENTENCES]:

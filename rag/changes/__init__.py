@@ -1,4 +1,4 @@
-"""Documents of two generations or versions in, the differing sections out.
+"""Two generations or versions of documents in, the sections that differ out.
 
 May import `query` and `serving`.
 """

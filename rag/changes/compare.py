@@ -1,7 +1,7 @@
 """Compare two snapshots of documents: find sections that were added, removed, rewritten, moved or renamed.
 
-Documents are aligned by their headings and sentences. A passage may have several short sections, so a short line above
-others counts as a heading too.
+Documents are aligned by their headings and sentences. A short line above other lines counts as a heading too, because
+a passage may hold several short sections.
 """
 
 import re
@@ -36,7 +36,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """A heading, or a sentence or a line of a section."""
+    """A heading, sentence or line of a section."""
 
     plain: str
     text: str
@@ -47,10 +47,10 @@ class TextLine:
 
 
 class DocumentText:
-    """A document of a snapshot as lines."""
+    """The lines of a document in a snapshot."""
 
     def __init__(self, key: str, url: str, title: str, version: str, passages: Sequence[tuple[str, str, str]]) -> None:
-        """Take the passages, each with its heading path, address and text."""
+        """Split passages into lines. A passage is a heading path, an address and a text."""
         self.key, self.url, self.title, self._version = key, url, title, version
         self.name = self._plain_heading(title)
         self.lines: list[TextLine] = []
@@ -72,7 +72,7 @@ class DocumentText:
                         self.lines.append(TextLine(plain, sentence.strip(), section, passage_url, path))
 
     def _enter(self, section: str, url: str, above: tuple[str, ...]) -> tuple[str, ...]:
-        """Add the new headings of a section; return its whole heading path in the plain form."""
+        """Add the headings of a section that are new, and return its full path of plain headings."""
         names = section.split(SEPARATOR)
         path = (*above, *map(self._plain_heading, names))
         for depth in range(len(above) + 1, len(path) + 1):
@@ -87,7 +87,7 @@ class DocumentText:
         return self._plain(without_number(" ".join(heading.split())))
 
     def _plain(self, sentence: str) -> str:
-        """Remove white space; replace the version, and dates as in "Updated 2026-01-01", by an asterisk."""
+        """Remove white space, and replace the version and dates such as "Updated 2026-01-01" by an asterisk."""
         plain = " ".join(sentence.split())
         if self._version:
             plain = re.sub(rf"(?<![\w.]){re.escape(self._version)}(?!\.?\d)", "*", plain)
@@ -97,9 +97,9 @@ class DocumentText:
 
 
 def is_heading(block: str, below: str) -> bool:
-    """Return whether a block looks like a heading: one short line, neither a sentence nor code.
+    """Return whether a block looks like a heading: a short line that is neither a sentence nor code.
 
-    One word in lower case, such as the name of an option, is one too if several words are below it.
+    A single lower-case word, such as the name of an option, is a heading if several words follow.
     """
     line = block.strip()
     is_short = len(line) <= _MAX_HEADING_CHARS and len(line.split()) <= _MAX_HEADING_WORDS and "\n" not in line
@@ -259,7 +259,7 @@ def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
 
 
 def _noise_keys(edit: Edit) -> set[tuple[str, str]]:
-    """Return the keys to count equal edits by: both texts and, if only numbers differ, both without numbers."""
+    """Return the keys by which equal edits are counted: both texts, and both without numbers if only numbers differ."""
     old, new = edit.old or "", edit.new or ""
     frames = _DIGITS.sub("#", old), _DIGITS.sub("#", new)
     return {(old, new), frames} if frames[0] == frames[1] else {(old, new)}

@@ -1,4 +1,4 @@
-"""Questions whose first hits differ between two generations because their documents changed."""
+"""Find questions whose first hits differ between two generations because documents changed."""
 
 from collections.abc import Iterable
 
@@ -29,7 +29,14 @@ class ChangedAnswer(msgspec.Struct, frozen=True):
 def find_changed_answers(
     questions: Iterable[str], changes: Changes, old: Retriever, new: Retriever
 ) -> list[ChangedAnswer]:
-    """Return the questions whose first hits differ, if one of these hits is from a changed document."""
+    """Return the questions whose first hits differ because a document changed.
+
+    Args:
+        questions: the questions to search for.
+        changes: the changed documents.
+        old: searches the earlier generation.
+        new: searches the later generation.
+    """
     reasons: dict[str, str] = {}
     for document in changes.documents:
         kinds = ", ".join(f"{each.section or document.title} {each.kind}" for each in document.sections)

@@ -1,4 +1,4 @@
-"""Snapshots to compare: generations of an index folder, or versions of a manual within one of them."""
+"""Find the snapshots to compare: generations of an index folder, or versions of a manual in one of them."""
 
 import re
 from collections import Counter
@@ -75,7 +75,7 @@ def find_changes(
 
 
 def count_changes(folder: Path) -> dict[str, int]:
-    """Return the number of sections that differ from the previous generation, by kind; empty if unknown."""
+    """Count the sections that differ from the previous generation, by kind of change; empty if there is none."""
     try:
         changes = find_changes(folder, "", None, None)
     except (FieldError, IndexerError):
@@ -99,7 +99,12 @@ def changes_as_text(changes: Changes) -> str:
 
 
 def section_lines(document: DocumentChange, max_edits: int | None = None) -> Iterator[str]:
-    """Yield the changed sections of a document, and the sentences that differ."""
+    """Yield lines with the changed sections of a document and the sentences that differ.
+
+    Args:
+        document: the change of the document.
+        max_edits: the number of sentences of each section; None for all.
+    """
     for section in document.sections:
         origin = f" from {section.old_section or 'beginning'}" if section.old_section is not None else ""
         yield f"{section.kind}: {section.section or 'beginning'}{origin}"
@@ -124,7 +129,7 @@ def _choose(
 
 
 def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> Manifest:
-    """Return the generation that a text names: `live`, an id, or a day (the last one by then, else the oldest)."""
+    """Return the generation that a text names: `live`, an id, or a day, for the last generation up to that day."""
     if days := _DAYS.fullmatch(text):
         text = f"{datetime.now(UTC) - timedelta(days=int(days[1])):%Y-%m-%d}"
     generation: Manifest | None
