@@ -145,8 +145,8 @@ class Outcome(NamedTuple):
 class PageRecord:
     """Data about a page that an index stores for the next build.
 
-    Among the items of a source, it stands for a page that was not read again, because the page is unchanged or reading
-    it failed. `failure` is then the reason, and it is not stored.
+    A source also yields the record of a page that was not read again, because it is unchanged or reading it failed.
+    `failure` is the reason of a failed reading, and is not stored.
     """
 
     url: str

@@ -38,7 +38,8 @@ class Progress:
     """Counts the pages and chunks of a build, and shows them in one line. Safe to share between threads.
 
     On a terminal, the line is updated five times a second. In other outputs, it is printed after one second, and then
-    every ten seconds. During a crawl, the expected total increases with the links in the fetched pages.
+    every ten seconds. During a crawl, the expected total increases with the links in the fetched pages. If `quiet` is
+    True, nothing is printed.
     """
 
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:

@@ -138,8 +138,7 @@ class Bucket:
                         f"the folder {where} above it may have an access list, but cannot be listed ({_brief(error)}): "
                         "permit listing with these credentials"
                     ) from None
-                names = [file.path.decode("utf-8", "replace") for file in objects]
-                self._closed_above |= closed_paths(name for name in names if "/" not in name[len(folder) :])
+                self._closed_above |= closed_paths(file.name for file in objects if "/" not in file.name[len(folder) :])
                 yield [file for file in objects if is_empty and file.path == prefix.encode("utf-8", "surrogateescape")]
 
     def _read_ahead(self, files: Iterable[StoredFile | Skip | Failure]) -> Generator[Item, None, None]:
@@ -150,8 +149,7 @@ class Bucket:
             try:
                 for file in chain(files, repeat(None, concurrency + 1)):  # None: only wait for pending objects
                     if isinstance(file, StoredFile):
-                        unchanged = self._files.unchanged(file.path, file.version)
-                        ahead.append([*unchanged] or pool.submit(self._fetch, file))
+                        ahead.append([*self._files.unchanged(file)] or pool.submit(self._fetch, file))
                     elif file is not None:
                         ahead.append([file])
                     if not ahead or (file is not None and len(ahead) <= concurrency):
@@ -188,7 +186,7 @@ class Bucket:
         answer = obstore.get(self._store, file.path.decode("utf-8", "surrogateescape"))
         headers = {str(name).lower(): value for name, value in answer.attributes.items()}
         content_type, charset = parse_content_type(headers.get("content-type", ""))
-        if content_type_of(file.path.decode("utf-8", "replace")) is None and content_type not in CONTENT_TYPES:
+        if content_type_of(file.name) is None and content_type not in CONTENT_TYPES:
             return Skip(self._files.url(file.path), f"media type {content_type or 'unknown'} is not read")
         chunks = map(bytes, answer.stream(_BUFFER_BYTES))
         body = decode_limited(chunks, headers.get("content-encoding", ""), self._limits.max_bytes)

@@ -277,17 +277,16 @@ def _read_commit(
     files = StoredFiles(context, listing(_list_files(git, commit)), root=context.source, ref=ref, closed=closed)
 
     def read(file: StoredFile) -> Sequence[Item]:
-        name = _name(file)
-        unchanged = files.unchanged(file.path, file.version)
-        if unchanged and not includes.covers(name):
+        unchanged = files.unchanged(file)
+        if unchanged and not includes.covers(file.name):
             return unchanged
         body = _read_blob(blobs, file)
         if len(body) < _MAX_POINTER_BYTES and body.startswith(_LFS_POINTER):
             return [Skip(files.url(file.path), "a Git LFS pointer")]
         page = files.page(file, body)
-        return [includes.resolve(name, page) if isinstance(page, Page) else page]
+        return [includes.resolve(file.name, page) if isinstance(page, Page) else page]
 
-    stored = {_name(file): file for file in files.select() if isinstance(file, StoredFile)}
+    stored = {file.name: file for file in files.select() if isinstance(file, StoredFile)}
     context.report_due(len(stored))
     with git.start("cat-file", "--batch", stdin=subprocess.PIPE) as blobs:
         readers = dict.fromkeys(stored)
@@ -295,10 +294,6 @@ def _read_commit(
         for file in files.select():
             for item in read(file) if isinstance(file, StoredFile) else [file]:
                 yield from with_members(item, context.limits.max_bytes, context.no_images)
-
-
-def _name(file: StoredFile) -> str:
-    return file.path.decode("utf-8", "replace")
 
 
 def _list_files(git: Git, commit: str) -> Iterator[Iterable[StoredFile]]:
@@ -323,17 +318,17 @@ def _file(line: bytes) -> StoredFile:
 
 def _read_blob(process: "subprocess.Popen[bytes]", file: StoredFile) -> bytes:
     """Return the content of a file. Raises SourceError if it is missing or damaged."""
-    name, (into, out) = _name(file), (_pipe(process.stdin), _pipe(process.stdout))
+    into, out = _pipe(process.stdin), _pipe(process.stdout)
     try:
         into.write(f"{file.version}\n".encode())
         into.flush()
         if out.readline().split()[1:] != [b"blob", str(file.size).encode()]:
-            raise SourceError(f"the content of {name} is missing or damaged")
+            raise SourceError(f"the content of {file.name} is missing or damaged")
         body = out.read(file.size + 1)[:-1]
     except BrokenPipeError:
         body = b""
     if len(body) != file.size:
-        raise SourceError(f"the content of {name} is damaged")
+        raise SourceError(f"the content of {file.name} is damaged")
     return body
 
 

@@ -39,7 +39,7 @@ _MAX_READERS = 2
 _MIN_PAGES = 4
 # A template text is repeated on at least this number of pages, and on this share of the pages with a text at its path.
 _MIN_REPEATS, _MIN_SHARE = 3, 0.5
-_MIN_LINKED_SHARE = 0.8  # if a path has only links on this share of pages, all its links are template
+_MIN_LINKED_SHARE = 0.8  # a path with only links on this share of pages belongs to the template
 _MIN_CHANGED_SHARE = 0.8
 _REPEATED_PLACES = 2
 _MAX_HASHES = 512

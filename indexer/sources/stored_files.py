@@ -26,6 +26,11 @@ class StoredFile(NamedTuple):
     refusal: str = ""
     last_modified: str | None = None
 
+    @property
+    def name(self) -> str:
+        """Return the path as text."""
+        return self.path.decode("utf-8", "replace")
+
 
 def listing(batches: Iterable[Iterable[StoredFile]]) -> list[StoredFile]:
     """Return the files of a source, sorted by path. Raises SourceError if there are too many."""
@@ -61,7 +66,7 @@ class StoredFiles:
         """
         self._context, self._files, self._root, self._ref = context, files, root, ref
         self._limits, self._earlier, self._source = context.limits, context.earlier, context.source
-        self._closed = closed_paths(file.path.decode("utf-8", "replace") for file in files).union(closed)
+        self._closed = closed_paths(file.name for file in files).union(closed)
         self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
 
     def select(self, *, has_media_types: bool = False) -> Iterator[StoredFile | Skip | Failure]:
@@ -71,20 +76,20 @@ class StoredFiles:
         """
         hidden: set[bytes] = set()
         for file in self._files:
-            name, steps = file.path.decode("utf-8", "replace"), file.path.split(b"/")
+            steps = file.path.split(b"/")
             dotted = next((place for place, step in enumerate(steps, 1) if step.startswith(b".")), 0)
-            is_typed = bool(PurePosixPath(name).suffix) or not has_media_types
+            is_typed = bool(PurePosixPath(file.name).suffix) or not has_media_types
             if dotted:
                 top = b"/".join(steps[:dotted])
                 if top not in hidden:
                     hidden.add(top)
                     yield Skip(self.url(top), "hidden")
                 continue
-            if self._closed and has_list(name, self._closed):
+            if self._closed and has_list(file.name, self._closed):
                 reason: str | None = LISTED
             else:
                 is_by_name = has_media_types or file.size > self._limits.max_bytes
-                refusal = refusal_of(name, self._context.no_images, is_by_name=is_by_name) if is_typed else ""
+                refusal = refusal_of(file.name, self._context.no_images, is_by_name=is_by_name) if is_typed else ""
                 reason = file.refusal or refusal or self._limits.scope.refusal(f"file:///{quote(file.path)}")
             if reason:
                 yield Skip(self.url(file.path), reason)
@@ -93,10 +98,10 @@ class StoredFiles:
             else:
                 yield file
 
-    def unchanged(self, path: bytes, version: str) -> list[PageRecord]:
+    def unchanged(self, file: StoredFile) -> list[PageRecord]:
         """Return previous records of a file and of files in it. Returns an empty list if its version has changed."""
-        record = self._earlier.page(self.url(path)) if self._earlier.is_trusted else None
-        if record is None or record.source != self._source or record.etag != f'"{version}"':
+        record = self._earlier.page(self.url(file.path)) if self._earlier.is_trusted else None
+        if record is None or record.source != self._source or record.etag != f'"{file.version}"':
             return []
         return [record, *self._earlier.pages(f"{record.url}!/")]
 
@@ -108,10 +113,9 @@ class StoredFiles:
 
     def page(self, file: StoredFile, body: bytes, content_type: str = "", charset: str | None = None) -> Page | Skip:
         """Return the page of a file, or a skip. If the file name implies a media type, `content_type` is ignored."""
-        name = file.path.decode("utf-8", "replace")
-        content_type = content_type_of(name) or content_type or type_by_content(name, body) or ""
+        content_type = content_type_of(file.name) or content_type or type_by_content(file.name, body) or ""
         if not content_type:
-            return Skip(self.url(file.path), refusal_of(name, is_by_name=True))
+            return Skip(self.url(file.path), refusal_of(file.name, is_by_name=True))
         return Page(
             url=self.url(file.path),
             source=self._source,

@@ -111,9 +111,7 @@ def test_a_page_that_was_not_rendered_this_time_is_kept(
     report = work.build(site.url, limits=AUTO)
     assert report.documents == 2
     [kept] = report.kept
-    assert {"data": "/data: HTTP 503", "late": "took longer than 15 s", "lost": "ended unexpectedly"}[
-        trouble
-    ] in kept.reason
+    assert {"data": "/data: HTTP 503", "late": "took longer than 15 s", "lost": "unexpectedly"}[trouble] in kept.reason
 
 
 def test_rendered_pages_are_rendered_again(site: Site, fake_browser: FakeBrowser, work: Work) -> None:
