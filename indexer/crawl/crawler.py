@@ -57,7 +57,6 @@ def crawl(
     record of the previous build is yielded.
 
     Args:
-        context: the source, its limits and the previous generation.
         sessions: login sessions by origin (`scheme://host:port`).
         browser: renders pages if the setting `render` requires it. None starts a new one for this site.
 

@@ -145,7 +145,6 @@ class SitemapReader:
         """Read sitemaps, and the sitemaps that they list.
 
         Args:
-            urls: addresses of sitemaps.
             first: a sitemap that has already been fetched. It is read before `urls`.
 
         Raises:

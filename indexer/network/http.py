@@ -141,7 +141,6 @@ def proxy_for(url: str, setting: str) -> str | None:
     """Return the address of the proxy for a URL, or None. No proxy is used for this machine.
 
     Args:
-        url: absolute address of the request.
         setting: address of a proxy, or `ENVIRONMENT` for the proxy that the environment names, or empty for no proxy.
     """
     url_parts = urlsplit(url)

@@ -39,7 +39,6 @@ def normalise(base: str, href: str, *, keep_session: bool = False) -> str | None
 
     Args:
         base: absolute address of the page with the link, or empty if the link is absolute.
-        href: the link.
         keep_session: keep session ids, for servers that redirect to the same page with a session id.
     """
     try:

@@ -59,7 +59,6 @@ def build(
         sources: sites, repositories, buckets, folders and files. Documents of other sources are removed from the index.
         index_dir: folder of the index. It is created if it is missing.
         embedder: embeds new texts. The vectors of unchanged texts are copied.
-        config: settings of the build.
         progress: displays the progress. It is closed at the end.
         cluster: embeds the texts. By default, this machine embeds them.
         is_brief: see `writer_lock`.

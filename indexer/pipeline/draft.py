@@ -171,8 +171,6 @@ class Draft:
 
         Args:
             folder: folder from `publish.start`; its name is the id of the generation.
-            dimension: dimension of a vector.
-            plan: sources and settings of the build.
             earlier: generation with vectors to reuse.
         """
         self.folder, self._plan, self._earlier = folder, plan, earlier

@@ -80,7 +80,6 @@ class PushedStore:
         """Store a document, and replace an earlier document with the same address.
 
         Args:
-            page: the document. Its headers, links and `source` are not stored.
             replace: if False and the address has a document, return None, so that only the first client succeeds.
         """
         facts_json = json.dumps(page.sender_facts)

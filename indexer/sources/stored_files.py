@@ -58,8 +58,6 @@ class StoredFiles:
         """Store the listing of a source, and collect its access lists.
 
         Args:
-            context: the source.
-            files: all files of the source.
             root: address of the root folder.
             ref: value of `{ref}` in a link template.
             closed: paths to which access lists outside the source apply, see `closed_paths`.
