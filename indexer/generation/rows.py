@@ -176,11 +176,6 @@ class TokenWriter:
         """Close the token file."""
         self._file.close()
 
-    def remove(self) -> None:
-        """Close and delete the token file."""
-        self._file.close()
-        (self._folder / TOKENS).unlink()
-
 
 class TokenReader:
     """Reads the tokens of a published generation. Threads may share it."""

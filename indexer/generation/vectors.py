@@ -100,11 +100,9 @@ class VectorWriter:
         nlist = min(self.count, 1 << round(math.log2(4 * math.sqrt(self.count))))
         sample = self._sample(max(_TRAINING_VECTORS_PER_LIST * nlist, _MIN_TRAINING_VECTORS))
         exact = faiss.IndexFlatIP(self._dimension)
-        clustering = faiss.Clustering(self._dimension, nlist)
-        clustering.niter, clustering.seed, clustering.spherical = _TRAINING_ROUNDS, _SEED, True
-        clustering.min_points_per_centroid, clustering.max_points_per_centroid = 1, _TRAINING_VECTORS_PER_LIST
-        clustering.train(sample, exact)
         index = faiss.IndexIVFPQFastScan(exact, self._dimension, nlist, self._quantisers, _CODE_BITS, _METRIC)
+        index.cp.niter, index.cp.seed, index.cp.spherical = _TRAINING_ROUNDS, _SEED, True
+        index.cp.min_points_per_centroid, index.cp.max_points_per_centroid = 1, _TRAINING_VECTORS_PER_LIST
         index.train(sample)
         self._filled(index)
         index.nprobe = min(_LISTS_PER_QUERY, nlist)

@@ -16,7 +16,7 @@ from indexer.generation.editions import learn_versions, sketch
 from indexer.generation.lexical.analysis import find_words
 from indexer.generation.lexical.letters import fold
 from indexer.generation.lexical.lexical_writer import LexicalWriter
-from indexer.generation.manifest import DOCUMENTS, LEXICAL, ROWS, VECTORS, Counts, FileRecord
+from indexer.generation.manifest import DOCUMENTS, LEXICAL, ROWS, TOKENS, VECTORS, Counts, FileRecord
 from indexer.generation.rows import ROW, TokenWriter
 from indexer.generation.vectors import VectorWriter
 from indexer.records import EVERYBODY, Chunk, Document
@@ -91,8 +91,9 @@ class GenerationWriter:
     def drop_tokens(self) -> None:
         """Delete the token file, so that the generation has no tokens. Raises OSError."""
         if self.tokens is not None:
-            self.tokens.remove()
+            self.tokens.close()
             self.tokens = None
+            (self._folder / TOKENS).unlink()
 
     def finish(self) -> dict[str, FileRecord]:
         """Complete all files. Return the size and checksum of each file by name.
