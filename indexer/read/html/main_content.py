@@ -3,7 +3,7 @@
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.class_names import declares_article, is_published
 from indexer.read.html.code_and_formulas import replace_formulas
-from indexer.read.html.furniture import drop_furniture, drop_trail
+from indexer.read.html.furniture import drop_furniture, drop_other_posts, drop_trail
 from indexer.read.html.html_tables import build_tables
 from indexer.read.html.html_tree import HtmlTree, parse_html
 from indexer.read.html.panels import unfold_panels
@@ -42,6 +42,8 @@ def extract(
     """
     tree = tree or prepare(parse_html(markup), markup)
     drop_trail(tree)
+    if is_page:
+        drop_other_posts(tree)
     is_stripped = template is not None and strip_template(tree, template)
     body = tree.body
     is_article = is_page and not is_stripped and declares_article(tree, markup)

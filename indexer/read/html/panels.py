@@ -74,6 +74,9 @@ def unfold_panels(tree: HtmlTree) -> None:
         if is_in_sentence(control):
             _make_text(control, "span")
             continue
+        if control.name == "button" and not control.contains(_CONTENT_IN_BUTTONS):
+            for block in control.elements():  # a <button> is one line, whatever it contains
+                block.name = "span" if block.name in _BLOCKS_IN_BUTTONS else block.name
         _make_text(control, "div")
         control.fill([node for child in control.children for node in (child, " ")])
     converted = set(map(id, contents))

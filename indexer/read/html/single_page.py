@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -18,6 +19,7 @@ _BLOCKS = frozenset(
 )
 _CONTAINERS = frozenset("article center div form main section table tbody td tr".split())
 _LINK_BOXES = _CONTAINERS | {"aside", "nav", "ol", "ul"}
+_TABLE_PARTS = frozenset("tbody td tr".split())
 _CAPTIONS = HEADINGS | {"div", "figcaption", "figure", "p", "section", "span"}
 _VALUES = frozenset("td th li dd dt".split())
 _NO_TEXT = frozenset("script style template svg head select textarea iframe object".split())
@@ -29,6 +31,7 @@ _SHORT_POST = 300  # characters of prose
 _MIN_MENU_LINKS = 3
 _LINK_BOX_SHARE = 0.8
 _MAX_TEASER_CHARS = 400
+_MAX_LABEL_CHARS = 30
 _MIN_TITLE_CHARS = 20
 _MIN_CAPTION_CHARS = 40
 _MAX_LEGAL_CHARS = 1_000
@@ -115,11 +118,12 @@ def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
     start = find_container(tree, sizes) or body
     if is_article and _remove_other_articles(start, sizes):
         sizes = measure(body, with_noise=False)
+    head_links = _head_links(start, sizes)
     text_element = _named_element(start, sizes) if is_article else start
     leads = _find_leads(text_element, start, sizes)
-    outer, core = _trim(text_element, sizes, is_article)
+    outer = _trim(text_element, sizes, is_article)
     if is_article:
-        _remove_teasers(core, sizes)
+        _remove_asides(outer, sizes, head_links)
         _mark_decoration(outer, sizes)
         _remove_repeats(outer, sizes)
     outer.fill([*leads, *outer.children])
@@ -142,11 +146,8 @@ def _named_element(start: Element, sizes: Sizes) -> Element:
     return next((tag for tag in reversed(text_elements) if times[tag.get("class")] == 1 or not tag.get("class")), start)
 
 
-def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Element]:
-    """Remove the furniture around the prose of an element.
-
-    Returns: the element with all remaining text, and the innermost element with most of the prose.
-    """
+def _trim(start: Element, sizes: Sizes, is_article: bool) -> Element:
+    """Remove the furniture around the prose of an element, and return the element with all remaining text."""
     outer = inner = start
     only_furniture_around = True
     while True:
@@ -162,7 +163,7 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
             boxes = [tag for tag in boxes if _is_short_box(tag, sizes, is_article=True)]
             if is_article and sum(sizes[id(tag)].text for tag in boxes) < 0.5 * sizes[id(inner)].text:
                 inner.remove(set(map(id, boxes)))
-            return outer, inner
+            return outer
         place = blocks.index(core)
         for box in blocks[:place]:
             _clean_title(box, sizes, is_article=is_article)
@@ -238,12 +239,30 @@ def _is_teaser(item: Element) -> bool:
 
 
 def _is_linked_title(line: Element, size: Size) -> bool:
-    is_title = line.name == "p" and size.text >= _MIN_TITLE_CHARS and size.linked > _LINK_BOX_SHARE * size.text
-    return is_title and any(map(_leads_elsewhere, line.elements()))
+    """Return whether a paragraph is only the linked title of another page, or such a title after a label."""
+    links = sum(map(_leads_elsewhere, line.elements()))
+    if size.linked < _MIN_TITLE_CHARS or not links:
+        return False
+    texts = [(text.strip(), is_link) for text, is_link in line.leading_texts() if not text.isspace()]
+    label = "".join(text for text, _ in takewhile(lambda pair: not pair[1], texts))
+    title = " ".join(text for text, is_link in texts if is_link)
+    is_title = links == 1 and (len(title.split()) > 2 or not title.isascii())
+    is_labelled = is_title and label.endswith(":") and len(label) <= _MAX_LABEL_CHARS and texts[-1][1]
+    return is_labelled or size.linked > _LINK_BOX_SHARE * size.text
+
+
+def _head_links(start: Element, sizes: Sizes) -> set[str]:
+    """Return the targets of the links before the first prose."""
+    before = takewhile(lambda tag: id(tag) not in sizes or not sizes[id(tag)].has_prose, start.elements())
+    return {tag.get("href") for tag in before if _leads_elsewhere(tag)}
 
 
 def _leads_elsewhere(element: Element) -> bool:
-    return element.name == "a" and element.get("href")[:1] not in ("", "#")
+    return (
+        element.name == "a"
+        and not element.get("href").startswith(("#", "mailto:", "tel:"))
+        and bool(element.get("href"))
+    )
 
 
 def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
@@ -263,8 +282,11 @@ def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
     return bool(removed)
 
 
-def _remove_teasers(start: Element, sizes: Sizes) -> None:
-    """Remove boxes of links and teasers from an article, except boxes with most of the article's text."""
+def _remove_asides(start: Element, sizes: Sizes, head_links: Collection[str]) -> None:
+    """Remove boxes of links, teasers and controls from an article, except boxes with most of the article's text.
+
+    A box that begins with one of the `head_links`, which also precede the article's text, is about its author.
+    """
     limit = (1 - _MIN_MAIN_SHARE) * sizes[id(start)].text
     todo = [start]
     while todo:
@@ -272,13 +294,29 @@ def _remove_teasers(start: Element, sizes: Sizes) -> None:
         removed: set[int] = set()
         for node in element.tags:
             size = sizes.get(id(node))
-            if size is None or not size.text or not (node.name in _LINK_BOXES or _is_linked_title(node, size)):
+            if size is None or not size.text:
                 continue
-            if size.text < limit and (size.linked > _LINK_BOX_SHARE * size.text or _is_teaser_box(node, sizes)):
+            if size.text < limit and _is_aside(node, size, sizes, head_links):
                 removed.add(id(node))
-            else:
+            elif node.name in _LINK_BOXES:
                 todo.append(node)
         element.remove(removed)
+
+
+def _is_aside(node: Element, size: Size, sizes: Sizes, head_links: Collection[str]) -> bool:
+    """Return whether a box or line within an article is not part of its text."""
+    if node.name == "p":
+        return _is_linked_title(node, size)
+    if node.name not in _LINK_BOXES or node.name in _TABLE_PARTS:
+        return False
+    if size.linked > _LINK_BOX_SHARE * size.text or _is_teaser_box(node, sizes):
+        return True
+    if size.text >= _MAX_BOX_CHARS or size.has_h1 or node.contains(_CONTENT):
+        return False
+    first = next((tag for tag in node.elements() if tag.name == "a" and not tag.text().isspace()), None)
+    begins_with_link = next((is_link for text, is_link in node.leading_texts() if not text.isspace()), False)
+    is_about_author = first is not None and begins_with_link and first.get("href") in head_links
+    return is_about_author or node.contains(FIELDS)
 
 
 def _remove_repeats(start: Element, sizes: Sizes) -> None:
