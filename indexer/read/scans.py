@@ -28,7 +28,6 @@ _MAX_PIXELS = 40_000_000  # A4 at 600 dots per inch has 35 million
 _MAX_READ_PIXELS = 9_000_000  # larger images are reduced; A4 at 300 dots per inch has 8.7 million
 _NOISE_LEVEL = 4  # shades of grey; an image is noisy if half of its pixels differ by this from neighbours
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP")
-_DAMAGED = "truncated or damaged: it is not a readable image"
 _DECODER_ERRORS = (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError)
 Image.MAX_IMAGE_PIXELS = None  # `_check` limits the size instead
 
@@ -117,19 +116,13 @@ def of_image(body: bytes, page: int) -> tuple[Raster, int]:
     """Return the raster and the dots per inch of a page of an image file. `page` counts from 1. Raises ParseError."""
     with _opened(body) as image:
         if page > 1:
-            try:
-                image.seek(page - 1)
-            except _DECODER_ERRORS as error:
-                raise ParseError(_DAMAGED) from error
+            image.seek(page - 1)
             _check(image)
         width, height = image.size
         if image.format == "JPEG":
             factor = _factor(width, height)
             image.draft("L", (round(width * factor), round(height * factor)))
-        try:
-            grey = ImageOps.exif_transpose(_grey(image))
-        except _DECODER_ERRORS as error:
-            raise ParseError(_DAMAGED) from error
+        grey = ImageOps.exif_transpose(_grey(image))
     factor = _factor(*grey.size)
     if factor < 1:
         size = max(1, round(grey.width * factor)), max(1, round(grey.height * factor))
@@ -152,13 +145,13 @@ def of_pdf(body: bytes, page: int) -> tuple[Raster, int]:
 
 @contextmanager
 def _opened(body: bytes) -> Iterator[Any]:
+    """Open an image for the `with` block. Raises ParseError if it is too large, or if the block cannot decode it."""
     try:
-        image = Image.open(io.BytesIO(body), formats=_FORMATS)
+        with Image.open(io.BytesIO(body), formats=_FORMATS) as image:
+            _check(image)
+            yield image
     except _DECODER_ERRORS as error:
-        raise ParseError(_DAMAGED) from error
-    with image:
-        _check(image)
-        yield image
+        raise ParseError("truncated or damaged: it is not a readable image") from error
 
 
 def _check(image: Any) -> None:
