@@ -8,6 +8,7 @@ import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -47,7 +48,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
         if error.err_code == pdfium.FPDF_ERR_PASSWORD:
             raise ParseError("encrypted: it opens only with a password") from error
         raise ParseError("truncated or damaged: it is not a readable PDF") from error
-    try:
+    with closing(document):
         if len(document) > _MAX_PAGES:
             raise ParseError(f"more than {_MAX_PAGES:,} pages")
         if document.get_formtype() in (pdfium.FORMTYPE_XFA_FULL, pdfium.FORMTYPE_XFA_FOREGROUND):
@@ -82,8 +83,6 @@ def read(body: bytes, charset: str | None) -> Extraction:
             Declared(date="-".join(day.groups()) if day else None),
             scanned=tuple(scanned),
         )
-    finally:
-        document.close()
 
 
 def _headings_by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
