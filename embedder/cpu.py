@@ -15,16 +15,13 @@ from pathlib import Path
 from embedder.errors import EmbedderError
 
 ISA_VARIABLE = "PILOTLIGHT_ISA"  # an environment variable, because command-line flags are parsed later
-# machine ("" means every machine) → environment variables for torch. Arm values are from the AWS Graviton guide.
 _FOR_TORCH = {
-    "": {
-        "TOKENIZERS_PARALLELISM": "true",  # tokenizers does not warn after a fork if this is set
-        # By default, an idle thread of GNU OpenMP spins for milliseconds and keeps its core busy.
-        "GOMP_SPINCOUNT": "1000",
-        "LRU_CACHE_CAPACITY": "1024",  # oneDNN primitives cached in each thread, one for each tensor shape
-    },
-    "aarch64": {"DNNL_DEFAULT_FPMATH_MODE": "BF16", "THP_MEM_ALLOC_ENABLE": "1"},
+    "TOKENIZERS_PARALLELISM": "true",  # tokenizers does not warn after a fork if this is set
+    # By default, an idle thread of GNU OpenMP spins for milliseconds and keeps its core busy.
+    "GOMP_SPINCOUNT": "1000",
+    "LRU_CACHE_CAPACITY": "1024",  # oneDNN primitives cached in each thread, one for each tensor shape
 }
+_FOR_TORCH_ON_ARM = {"DNNL_DEFAULT_FPMATH_MODE": "BF16", "THP_MEM_ALLOC_ENABLE": "1"}  # from the AWS Graviton guide
 
 _AVX2 = frozenset({"avx2", "fma"})
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
@@ -129,7 +126,7 @@ def detect() -> Cpu:
 
 def prepare_torch(environ: MutableMapping[str, str] = os.environ, machine: str = platform.machine()) -> None:
     """Set environment variables that make torch faster, unless they are set. Call this before importing torch."""
-    for name, value in (_FOR_TORCH[""] | _FOR_TORCH.get(machine, {})).items():
+    for name, value in (_FOR_TORCH | (_FOR_TORCH_ON_ARM if machine == "aarch64" else {})).items():
         environ.setdefault(name, value)
 
 
