@@ -38,7 +38,7 @@ _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W
 _EMPTY = etree.Element("nothing")
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
 _MIN_WORDS = 3
-_MAX_COLSPAN = 1_000
+_MAX_SPAN = 1_000
 _PARAGRAPH, _TABLE, _RUN, _TEXT, _FIELD, _BOX = (f"{W}{name}" for name in "p tbl r t fldChar txbxContent".split())
 _NOTES = ("footnote", "endnote", "comment")
 _REFERENCES = frozenset(f"{W}{kind}Reference" for kind in _NOTES)
@@ -145,12 +145,12 @@ class _Walker:
             )
             if deleted is not None or _is_on(hidden):
                 continue
-            column = min(_number(_attribute(before), 0), _MAX_COLSPAN)
+            column = min(_number(_attribute(before), 0), _MAX_SPAN)
             cells = [_Cell("", column)] if column else []
             below: dict[int, _Cell] = {}
             for element in _within(row, f"{W}tc"):
                 spanned, down = (element.find(f"{W}tcPr/{W}{name}") for name in ("gridSpan", "vMerge"))
-                span = min(max(1, _number(_attribute(spanned), 1)), _MAX_COLSPAN)
+                span = _span(_attribute(spanned))
                 if down is not None and _attribute(down) != "restart" and column in above:
                     above[column].rows += 1
                     below[column] = above[column]
@@ -233,6 +233,10 @@ def _is_on(element: Any) -> bool | None:
 
 def _number(text: str | None, default: int) -> int:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 6 else default
+
+
+def _span(text: str | None) -> int:
+    return min(max(1, _number(text, 1)), _MAX_SPAN)
 
 
 _BODY_TEXT_LEVEL = 9
@@ -343,13 +347,9 @@ def _blocks(node: Any, package: Package, relations: _Relations) -> Iterator[tupl
 
 
 def _table(table: Any) -> list[str]:
-    def span(cell: Any, name: str) -> int:
-        text = cell.get(name, "1")
-        return min(int(text), 1_000) if text.isdecimal() and len(text) < 6 else 1
-
     grid = spread_cells(
         [
-            Cell(" ".join(_lines(cell)), span(cell, "rowSpan"), span(cell, "gridSpan"))
+            Cell(" ".join(_lines(cell)), _span(cell.get("rowSpan")), _span(cell.get("gridSpan")))
             for cell in row.iterchildren(f"{A}tc")
             if not any(cell.get(mark) in ("1", "true") for mark in ("hMerge", "vMerge"))
         ]
