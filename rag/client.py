@@ -178,12 +178,7 @@ class Client:
     def index(self, *, full: bool = False, collection: str = DEFAULT_COLLECTION) -> Job:
         """Start to rebuild the index from its sources. Requires a key with the role write.
 
-        Args:
-            full: whether to reprocess unchanged pages too.
-            collection: collection to rebuild.
-
-        Returns:
-            The new build. Pass it to `wait` to wait for its end.
+        `full` reprocesses unchanged pages too. Pass the returned build to `wait` to wait for its end.
 
         Raises:
             Rejected: another build is running, or the collection has no sources.

@@ -224,9 +224,7 @@ def search_corpus(
 ) -> Iterator[tuple[str, Candidates]]:
     """Embed and index the documents once, and yield the id and the candidates of every query, in order.
 
-    Args:
-        mode: mode of the search; None if the candidates are ranked in several modes. Mode lexical needs no vectors.
-        tokens: whether to embed tokens for late interaction too.
+    `mode` is None if the candidates are ranked in several modes. Mode lexical needs no vectors.
     """
     documents, texts = list(dataset.corpus), list(dataset.corpus.values())
     is_dense = mode != "lexical"

@@ -56,10 +56,7 @@ class JobManager:
         self._folder = settings.index_dir / JOBS
 
     def start(self, collection: str = DEFAULT, *, full: bool = False) -> dict[str, Any]:
-        """Start to build a collection from its sources, and return the job, as `get` does.
-
-        Args:
-            full: whether to reprocess unchanged pages too.
+        """Start to build a collection from its sources, and return the job. `full` reprocesses unchanged pages too.
 
         Raises:
             RequestRefused: the name of the collection is invalid.

@@ -192,11 +192,7 @@ class LiveRetriever:
     def suggest(
         self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, limit: int = DEFAULT_SUGGESTIONS
     ) -> list[Suggestion]:
-        """Return titles and headings of allowed documents that complete a text. Raises the errors of `search`.
-
-        Args:
-            typed: the text. There are no suggestions if it has fewer than 2 characters or more than 200.
-        """
+        """Return titles and headings that complete a text of 2 to 200 characters. Raises the errors of `search`."""
         if (len(typed.strip()) < MIN_TYPED_CHARS or len(typed) > MAX_TYPED_CHARS) and self.scope.has(collection):
             return []
         with self._reading(collection, filter) as (generation, scope_filter):

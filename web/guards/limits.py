@@ -150,12 +150,7 @@ def read_body(max_bytes: int) -> bytes:
 
 
 def take_slot(kind: str, slots_count: int, full: Exception) -> Callable[[], None]:
-    """Reserve a slot for a kind of request in this process, and return the function that frees it.
-
-    Args:
-        slots_count: number of slots, which must be the same in each call for a kind.
-        full: error to raise if no slot is free.
-    """
+    """Reserve a slot for a kind of request, and return the function that frees it. Raises `full` if none is free."""
     slots = current_app.extensions.setdefault(f"{kind}_slots", threading.BoundedSemaphore(slots_count))
     if not slots.acquire(blocking=False):
         raise full
