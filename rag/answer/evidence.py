@@ -451,17 +451,13 @@ class Evidence:
         return {at: score + total for at, score in scores.items()}
 
     def segments_with(self, keys: Collection[str], kind: str, claimed: Collection[str]) -> Sequence[int]:
-        """Return the indexes of the segments with a fact. A name also counts for a next sentence that has no name."""
+        """Return the indexes of the segments with a fact. For a name, add those of the next sentence without a name."""
         places = [at for key in keys for at in self.places.get(key, ())]
         if kind != "name":
             return places
-        following = {self.segments[at].unit.number + 1 for at in places}
-        return places + [
-            at
-            for number in following
-            if not any(self.segments[at].has_rival("name", claimed) for at in self._segments_of_units.get(number, ()))
-            for at in self._segments_of_units.get(number, ())
-        ]
+        following = [self._segments_of_units.get(self.segments[at].unit.number + 1, ()) for at in places]
+        nameless = (at for at in chain.from_iterable(following) if not self.segments[at].has_rival("name", claimed))
+        return [*places, *nameless]
 
     @cached_property
     def quantities(self) -> Sequence[tuple[float, Unit]]:
