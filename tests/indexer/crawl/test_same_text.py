@@ -161,6 +161,17 @@ def test_sources_of_short_pages(site: Site, work: Work, source: str, are_views: 
     assert len(work.paths(site)) == (2 if are_views else 3)
 
 
+def test_a_print_view_of_a_short_page(site: Site, work: Work) -> None:
+    site.routes["/"] = html("Start", TEXTS["hops"], nav='<a href="/news/4">t</a>')
+    site.routes["/news/4"] = html(
+        "Tides", "Low at noon.", more='<a href="/print?id=4">print</a> <a href="/news/4/x">x</a>'
+    )
+    site.routes["/print?id=4"] = html("Tides", "Low at noon. Source: news 4.", nav="")
+    site.routes["/news/4/x"] = html("Tides", "High at seven, and again tomorrow.", nav="")
+    work.build(site.url)
+    assert set(work.paths(site)) == {"/", "/news/4", "/news/4/x"}
+
+
 def test_a_source_with_text_of_its_own_is_read(site: Site, work: Work) -> None:
     brewery(site, more='<a href="/{}.md">more</a>')
     for name in TEXTS:
