@@ -158,7 +158,8 @@ def _hashed(word: str) -> tuple[float, int]:
 @lru_cache(1 << 14)
 def _drawn(word: str, dimension: int) -> Floats:
     """Return a pseudo-random vector for a word, which is the same in all texts."""
-    return np.frombuffer(hashlib.shake_128(word.encode()).digest(dimension), np.int8).astype(np.float32)
+    seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest())
+    return np.random.default_rng(seed).standard_normal(dimension, np.float32)
 
 
 class DummyCrossEncoder:

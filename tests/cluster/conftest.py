@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
-from ray.cluster_utils import Cluster as RayCluster
 
 from indexer.pipeline.cluster import ray_session
 
@@ -21,6 +20,8 @@ class Machines:
     """Three nodes of one core each, however many this machine has."""
 
     def __init__(self) -> None:
+        from ray.cluster_utils import Cluster as RayCluster  # here, or every test process would import it
+
         self._options = {"num_cpus": 1, "object_store_memory": 80_000_000}
         head = {"include_dashboard": False, **self._options}
         self.ray = RayCluster(initialize_head=True, head_node_args=head)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import ray
 
 from embedder.config import Role
 from indexer.config import BuildConfig
@@ -31,6 +30,8 @@ class HoldingEmbedder(DummyEmbedder):
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
         if not (self._folder / "go").exists():
+            import ray
+
             node = ray.get_runtime_context().get_node_id()
             (self._folder / f"held-{node}-{os.getpid()}").touch()
         while not (self._folder / "go").exists():

@@ -112,12 +112,14 @@ from indexer.pipeline import build as building
 from indexer.cut import chunking
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.pipeline.progress import Progress
-from tests.dummy import DummyEmbedder
+from tests import dummy
+vector = dummy._drawn("any", 64)
+dummy._drawn = lambda word, dimension: vector  # to draw one for each word takes as long as the rest of a build
 if len(sys.argv) > 3:
     building.MAX_CHUNKS = chunking.MAX_CHUNKS = int(sys.argv[3])
 config = BuildConfig(crawl=CrawlLimits(allow_private=True, concurrency=1, timeout=300.0))
 quiet = Progress(sys.stderr, quiet=True)
-report = building.build([sys.argv[1]], Path(sys.argv[2]), DummyEmbedder(), config, progress=quiet)
+report = building.build([sys.argv[1]], Path(sys.argv[2]), dummy.DummyEmbedder(), config, progress=quiet)
 print(json.dumps(report.as_dict()))
 """
 

@@ -9,11 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import schemathesis
 from openapi_spec_validator import OpenAPIV31SpecValidator
-from schemathesis.config import SchemathesisConfig
-from schemathesis.engine import from_schema
-from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
 
 from rag.access import KeyFile
 from rag.insights.store import Recorder
@@ -99,22 +95,20 @@ def served(tmp_path):
         recorder.close()
 
 
-def settings_of(key: str) -> SchemathesisConfig:
+def settings_of(key: str) -> dict[str, Any]:
     lenient = {"negative_data_rejection": {"enabled": False}}
     operations = [{"include-name": name, "checks": lenient} for name in FREE]
     # a build that was cancelled can still be looked at
     operations.append({"include-name": "GET /api/v1/index/{id}", "checks": {"use_after_free": {"enabled": False}}})
-    return SchemathesisConfig.from_dict(
-        {
-            "headers": {"Authorization": f"Bearer {key}"},
-            "continue-on-failure": True,
-            "suppress-health-check": ["too_slow"],  # which a busy machine is
-            "generation": {"max-examples": EXAMPLES, "deterministic": True, "database": "none"},
-            "checks": {"negative_data_rejection": {"expected-statuses": ["4xx"]}},
-            "phases": {"coverage": {"enabled": "API_EXAMPLES" in os.environ}},
-            "operations": operations,
-        }
-    )
+    return {
+        "headers": {"Authorization": f"Bearer {key}"},
+        "continue-on-failure": True,
+        "suppress-health-check": ["too_slow"],  # which a busy machine is
+        "generation": {"max-examples": EXAMPLES, "deterministic": True, "database": "none"},
+        "checks": {"negative_data_rejection": {"expected-statuses": ["4xx"]}},
+        "phases": {"coverage": {"enabled": "API_EXAMPLES" in os.environ}},
+        "operations": operations,
+    }
 
 
 def in_order(fields: Any, first: str, last: str) -> None:
@@ -126,6 +120,8 @@ def in_order(fields: Any, first: str, last: str) -> None:
 @pytest.fixture
 def adapted():
     """Have cases keep to what a schema cannot say."""
+    import schemathesis
+
     schemathesis.hook("before_call")(adapt)
     yield
     schemathesis.hooks.unregister(adapt)
@@ -147,10 +143,17 @@ def adapt(context: Any, case: Any, *_: Any) -> None:
 @pytest.mark.usefixtures("adapted")
 def test_the_server_keeps_to_it(served, caplog):
     """All checks of Schemathesis; `API_EXAMPLES=20` for thousands of cases."""
+    import schemathesis  # here, or every test process would import it
+    from schemathesis.config import SchemathesisConfig
+    from schemathesis.engine import from_schema
+    from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
+
     caplog.set_level(logging.CRITICAL, "pilotlight")
     url, key = served
     schema = schemathesis.openapi.from_url(
-        f"{url}/openapi.json", config=settings_of(key), headers={"Authorization": f"Bearer {key}"}
+        f"{url}/openapi.json",
+        config=SchemathesisConfig.from_dict(settings_of(key)),
+        headers={"Authorization": f"Bearer {key}"},
     )
     cases, statuses, failures = 0, collections.Counter[int](), []
     for event in from_schema(schema).execute():
