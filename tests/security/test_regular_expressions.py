@@ -26,8 +26,8 @@ from rag import access
 from rag.adapters.passages import line_of
 
 ROOT = Path(__file__).resolve().parents[2]
-LENGTH = 2_000  # characters
-TINY = 0.005  # seconds; what takes less is not looked at
+LENGTH = 4_000  # characters
+TINY = 0.02  # seconds; what takes less is not looked at
 MOST = 2.3  # times as long for twice as much
 SIGNS = " \n\t\raA0_-.,:;!?/\\|<>()[]{}\"'`=#*&%~+@$^é中\u00a0"
 FAILING = ("", "\x01", "\n\x01")  # ends
