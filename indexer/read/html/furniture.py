@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
+from heapq import nlargest
 from itertools import islice, pairwise, takewhile
 from operator import attrgetter
 
@@ -40,6 +41,7 @@ _MAX_CONTROL_CHARS = 20
 _MIN_TARGETS = 3
 _SCALES = frozenset({"p", "div", "span", "center"})
 _MIN_SENTENCE_CHARS = 30
+_MAX_GROUPS = 5
 _STAYS = re.compile(r"^$|^javascript:|[#?]")  # the link leads to the same page, as far as this is known
 _MAX_FOOTER_CHARS = 400
 _FOOTER = re.compile(r"(?:^|[\s_-])footer(?:[\s_-]|$)")
@@ -232,9 +234,9 @@ def drop_other_posts(tree: HtmlTree) -> None:
         if control.name == "button" or _STAYS.search(control.get("href")):
             text = fold(control.short_text(_MAX_CONTROL_CHARS) or "")
             by_text[text].append(control)
-    for text, controls in by_text.items():
-        if LETTER.search(text) and len(controls) >= _MIN_TARGETS:
-            _drop_comments(controls, tree.find_all("textarea"))
+    groups = [group for text, group in by_text.items() if LETTER.search(text) and len(group) >= _MIN_TARGETS]
+    for controls in nlargest(_MAX_GROUPS, groups, key=len):
+        _drop_comments(controls, tree.find_all("textarea"))
 
 
 def _drop_comments(controls: Sequence[Element], fields: Sequence[Element]) -> None:

@@ -240,8 +240,8 @@ def _is_teaser(item: Element) -> bool:
 
 def _is_linked_title(line: Element, size: Size) -> bool:
     """Return whether a paragraph is only the linked title of another page, or such a title after a label."""
-    links = sum(map(_leads_elsewhere, line.elements()))
-    if size.linked < _MIN_TITLE_CHARS or not links:
+    links = sum(map(_leads_elsewhere, line.elements(MAX_NODES))) if size.linked >= _MIN_TITLE_CHARS else 0
+    if not links:
         return False
     texts = [(text.strip(), is_link) for text, is_link in line.leading_texts() if not text.isspace()]
     label = "".join(text for text, _ in takewhile(lambda pair: not pair[1], texts))
@@ -313,7 +313,7 @@ def _is_aside(node: Element, size: Size, sizes: Sizes, head_links: Collection[st
         return True
     if size.text >= _MAX_BOX_CHARS or size.has_h1 or node.contains(_CONTENT):
         return False
-    first = next((tag for tag in node.elements() if tag.name == "a" and not tag.text().isspace()), None)
+    first = next((tag for tag in node.elements(MAX_NODES) if tag.name == "a" and not tag.text().isspace()), None)
     begins_with_link = next((is_link for text, is_link in node.leading_texts() if not text.isspace()), False)
     is_about_author = first is not None and begins_with_link and first.get("href") in head_links
     return is_about_author or node.contains(FIELDS)
