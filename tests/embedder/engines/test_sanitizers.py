@@ -34,7 +34,7 @@ def driver(tmp_path_factory):
 
     @functools.cache
     def compiled(isa, sanitizer):
-        flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-O1", "-g"]
+        flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-O1", "-g1"]
         target = tmp_path_factory.mktemp("sanitized") / isa
         return [str(compile_driver(target, MACHINE, {isa: library.ISAS[MACHINE][isa]}, flags=flags))]
 
