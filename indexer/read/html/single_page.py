@@ -118,7 +118,7 @@ def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
     start = find_container(tree, sizes) or body
     if is_article and _remove_other_articles(start, sizes):
         sizes = measure(body, with_noise=False)
-    head_links = _head_links(start, sizes)
+    head_links = _head_links(start, sizes) if is_article else set[str]()
     text_element = _named_element(start, sizes) if is_article else start
     leads = _find_leads(text_element, start, sizes)
     outer = _trim(text_element, sizes, is_article)
