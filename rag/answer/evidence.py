@@ -32,7 +32,7 @@ _CELL_END = re.compile(r"\S(?: \||\t| {3})")
 _GAP = "\0"
 _start_of, _keys = attrgetter("start"), attrgetter("keys")
 _QUOTES_AND_DASHES = str.maketrans(
-    dict.fromkeys("“”„‟«»″＂", '"') | dict.fromkeys("‘’‚‛‹›′`´", "'") | dict.fromkeys("‐‑‒–—―−", "-")
+    dict.fromkeys("“”„‟«»″＂", '"') | dict.fromkeys("‘’‚‛‹›′´", "'") | dict.fromkeys("‐‑‒–—―−", "-") | {"`": " "}
 )
 _SPACELESS = "\u0e00-\u11ff\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uac00-\ud7ff"
 _TOKEN = re.compile(rf"[{_SPACELESS}]|(?:(?![{_SPACELESS}])\w)+|[^\w\s]")
@@ -138,7 +138,7 @@ def read_terms(text: str, language: str | None) -> list[Term]:
         else:
             is_numeral = _NUMERAL.fullmatch(key) is not None
             is_joined, thousands, rest = False, 0.0, float(key) if is_numeral else value or float(lower in ("a", "one"))
-            key = str(value) if value else key
+            key = str(value) if value else key.removesuffix(".0") if is_numeral else key
             if is_numeral and len(word) == _DAY:
                 key = key.lstrip("0") or key  # 03 in a date
         if is_joined:
@@ -188,6 +188,8 @@ def is_derived(value: float, units: Mapping[float, Collection[int]], claimed: Se
         units: the numbers of the passages, each with the sentences that have it.
         claimed: the other numbers of the claim.
     """
+    if len(claimed) > 2 and value == sum(claimed - {value}):
+        return True
     digits = len(f"{value:.9g}".replace(".", "").strip("0"))
     factors = claimed - {value, 1.0}
     for first in (units.keys() | claimed) - {value}:

@@ -153,6 +153,9 @@ def test_the_facts_of_a_sentence_stand_in_one_place(sentence: str, verdict: str,
         ("The ferry leaves at 5.30 am [1].", NOT_THERE),
         ("It has 27 cars of 4.2 t, together 113.4 t [1].", FOUND),
         ("It has 27 cars of 4.2 t, together 131.4 t [1].", NOT_THERE),
+        ("The 12.0 sailors, 4 cooks and 2 officers are 18 people [1].", FOUND),
+        ("The 12 sailors, 4 cooks and 2 officers are 29 people [1].", NOT_THERE),
+        ('"Whoever rings `stop` on the bridge" halts it [1].', FOUND),
         ("Two tickets cost 17.20 [1].", UNCHECKED),
         ("Two tickets cost 17.80 [1].", NOT_THERE),
         ("The hull was built a hundred and sixty-five years before [1].", FOUND),
@@ -166,7 +169,8 @@ def test_the_facts_of_a_sentence_stand_in_one_place(sentence: str, verdict: str,
 def test_a_number_may_be_written_otherwise_or_follow_from_others(sentence: str, verdict: str) -> None:
     text = (
         "The ferry leaves at 07:15 and 17:30 and carries 27 cars of 4.2 t. One ticket costs 8.60. The hull was built "
-        "165 years before, in a yard. Waste code: 14 06 03. The power of its engine is 7 megawatts. Long blast: go."
+        "165 years before, in a yard. Waste code: 14 06 03. The power of its engine is 7 megawatts. Long blast: go. "
+        "Whoever rings `stop` on the bridge halts it. There are 3 masts, 12 sailors, 4 cooks and 2 officers."
     )
     [proof] = Prover([make_hit(1, text=text, title="Ferry", section="", language="en")]).feed(sentence, is_last=True)
     assert proof.verdict == verdict, proof
