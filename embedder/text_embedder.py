@@ -67,9 +67,9 @@ class Embedder:
         return self._query_engine if self.plan.queries is self.plan else start_engine(self.plan)
 
     def twin(self) -> "Embedder":
-        """Return a copy that shares the weights but has separate threads, so that embedding documents delays no query.
+        """Return a copy with the same weights but separate threads, so that no query waits for a batch of documents.
 
-        Torch engines are shared, because a process has only one thread pool of torch.
+        Engines of torch are shared, because torch has only one thread pool per process.
         """
         twin = copy.copy(self)
         if isinstance(self._query_engine, NativeEngine):

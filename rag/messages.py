@@ -59,7 +59,7 @@ Url = Annotated[
     ),
 ]
 # The schema shows these patterns, but only `Filter.parse` checks them. msgspec 0.20 to 0.22 corrupts memory if a union
-# has a text with a checked pattern and a list. tests/rag/test_client.py fails if a struct has such a union.
+# has both a list and a `str` with a checked pattern. tests/rag/test_client.py fails if a struct has such a union.
 _Value = Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS, extra_json_schema={"pattern": NOT_ONLY_SPACE})]
 _Values = _Value | Annotated[list[_Value], Meta(min_length=1, max_length=MOST_VALUES)]
 _MetadataFilter = Annotated[dict[_Value, _Values | None], Meta(max_length=MOST_VALUES)]

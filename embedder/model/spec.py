@@ -59,7 +59,7 @@ class Shape:
     eps: float
     gelu: str  # "none" or "tanh", the argument `approximate` of torch.nn.functional.gelu
     relative_buckets: int = 0
-    types: int = 1  # number of token types; id = token + token type × vocabulary size
+    types: int = 1  # number of token types; row of the embedding table = token id + token type × vocabulary size
     # The fields below are for ModernBERT. In local attention layers, a token attends to `window` tokens on each side.
     global_every: int = 0
     window: int = 0

@@ -27,7 +27,7 @@ MAX_CACHED_FILTERS = 64
 
 
 class Generation:
-    """An open generation, whose folder may be deleted. Threads may share it, but forked processes may not."""
+    """An open generation, which can be used even after its folder was deleted. Threads may share it, processes not."""
 
     names: Sequence[str] = ()
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
 _EMBEDDED_CHUNKS = 512  # per call of the embedder, which sorts them by length: under 5 % of its batches is padding
-_BLOCK_CHUNKS = 4096  # limits the vectors in memory if most are copied
+_BLOCK_CHUNKS = 4096  # bounds the memory for vectors when most are copied from the previous generation
 _TO_EMBED = -1
 _REPEATED = -2  # _REPEATED - n: same text as row n of this generation
 _MIN_SAMPLE_TEXTS = 8
@@ -351,7 +351,7 @@ class Draft:
         report.carried += len(rows) - count
 
     def _in_order(self, rows: npt.NDArray[np.int64], embedded: DocumentTokens | None) -> DocumentTokens:
-        """Return the vectors of a block in the order of `rows`: new, copied and repeated vectors."""
+        """Return all vectors of a block (new, copied and repeated), in the order of `rows`."""
         stored, before = self.writer.tokens, self.writer.vectors.count
         if embedded is not None and stored is None:
             embedded = DocumentTokens.without(embedded.vectors)

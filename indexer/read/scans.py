@@ -78,7 +78,10 @@ class Tesseract:
 
 
 def load_reader(engine: str) -> Callable[[bytes, str | None], dict[str, Any]]:
-    """Return a reader of scanned pages with an engine of `ocr.find_engine`. Raises ImportError or RuntimeError."""
+    """Return a function that reads scanned pages with an engine that `ocr.find_engine` returned.
+
+    Raises ImportError or RuntimeError if the engine cannot be loaded.
+    """
     folder, _, languages = engine.partition("\n")
     Image.init()  # load the decoders before the process loses access to files
     return partial(_read, Tesseract(folder, languages))

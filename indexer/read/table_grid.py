@@ -175,7 +175,10 @@ def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequen
 
 
 def _numbers_name(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Return whether numbers in a row can name columns: dates, times, numbers in equal steps, or any above words."""
+    """Return whether the numbers in a row can be names of columns.
+
+    They can be if they are times or have equal steps, or if the cells below them are words.
+    """
     columns = [column for column, text in enumerate(row) if _is_value(text)]
     if not columns:
         return True

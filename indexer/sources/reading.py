@@ -1,7 +1,7 @@
 """Read the pages of all sources, each page once, and learn the template of each site.
 
 A template is the text that the pages of a site repeat around their content, such as menus. It is learnt from the first
-pages of a source, and stored in the index. It is learnt again if all pages or most of the first pages are new.
+pages of a source, and stored in the index. It is learnt again if most of the first pages have changed.
 """
 
 from collections import Counter, defaultdict

@@ -128,7 +128,7 @@ class MilvusStore:
         self._milvus.call(method, collection, name)
 
     def write(self, manifest: Manifest, documents: Iterable[ScannedDocument]) -> None:
-        """Store a generation without making it live. A copy of the generation, complete or not, is removed first.
+        """Store a generation without making it live. If Milvus has a copy of it, even an incomplete one, replace it.
 
         Raises IndexCorrupt if Milvus has not stored every passage, and the errors of `MilvusConnection.call`.
 

@@ -48,7 +48,7 @@ class PushedBuilder:
         self._retry: dict[str, float] = {}
 
     def run_until_idle(self, is_needed: Callable[[], bool], idle: float = _IDLE_SECONDS) -> None:
-        """Index waiting changes until no build has succeeded for `idle` seconds.
+        """Index waiting changes. Return `idle` seconds after the last successful build.
 
         Returns earlier if no changes are waiting and `is_needed` returns False, or after `_MAX_BUILDS` builds.
         """

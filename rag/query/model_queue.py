@@ -135,14 +135,14 @@ class QueryEncoder:
         return measure_unrelated(self.embedder)
 
     def encode(self, texts: Sequence[str], role: Role = "query") -> Vector:
-        """Embed texts in short runs. Returns float32 (n, dim). Raises DeadlinePassed or EmbedderError."""
+        """Embed texts in small batches. Returns float32 (n, dim). Raises DeadlinePassed or EmbedderError."""
         rows = self.embedder.tokenize(texts, role=role)
         vectors = [np.empty((0, self.embedder.dimension), np.float32)]
         vectors += [self._run(rows[run], role)[0] for run in split_runs([len(row) for row in rows])]
         return np.concatenate(vectors)
 
     def encode_tokens(self, queries: Sequence[TokenizedText]) -> list[QueryTokens]:
-        """Embed queries and their tokens in short runs. Raises the errors of `encode`."""
+        """Embed queries and their tokens in small batches. Raises the errors of `encode`."""
         embedded: list[QueryTokens] = []
         for run in split_runs([len(query.ids) for query in queries]):
             vectors, tokens = self._run([query.ids for query in queries[run]], "query", with_tokens=True)

@@ -161,7 +161,7 @@ class Retriever:
         filter = self._effective_filter(request.parsed_filter) if request.filter else None
         terms = self.generation.read_query(request.query, self._synonyms, self.embedder.has_word, filter)
         if embedded is not None and terms.meaning != request.meaning:
-            embedded = None  # the caller left out -word as an exclusion, but in this index it is a command's option
+            embedded = None  # the caller took -word for an exclusion, but in this index it is a command's option
         return _Search(request, filter, terms, *(embedded or ()))
 
     def _shorten(self, search: _Search) -> None:

@@ -24,7 +24,7 @@ _MAX_DEPTH = 200_000
 _SHADOW_ROOT = re.compile("shadowrootmode", re.IGNORECASE)
 _HEADING_TAG = re.compile(r"<(/?)h([1-6])\b", re.IGNORECASE)
 NOT_TEXT = frozenset({"script", "style", "template"})
-# libxml2 leaves elements of HTML5 in a head whose end tag is omitted
+# Any other element ends the head. If `</head>` is omitted, libxml2 does not know that for elements such as `main`.
 _IN_HEAD = frozenset("base basefont bgsound link meta noframes noscript script style template title body".split())
 _NO_ATTRIBUTES: Mapping[str, str] = {}  # a dict, because look-ups in lxml's empty mapping are slow
 

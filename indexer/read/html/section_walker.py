@@ -321,7 +321,7 @@ class Walker:
         self._is_next_tight = True
 
     def _resume(self, home: SectionDraft) -> None:
-        """Begin a draft that continues the section `home` if entries of a list or table in it became sections."""
+        """If entries of a list or table in the section `home` became sections, begin a draft for the rest of it."""
         if self._drafts[-1].list_path is not None and self._drafts[-1] is not home:
             self._drafts.append(SectionDraft(home.path, None, list_path=home.list_path, resumes=True, is_defined=True))
         self._is_next_tight = False

@@ -340,7 +340,7 @@ def _quarter_turns(a: float, b: float, c: float, d: float) -> int | None:
 def _origins(
     text_page: Any, text: str, pattern: re.Pattern[str], edges: Sequence[float]
 ) -> Iterator[tuple[re.Match[str], int | None, Point, float]]:
-    """Yield `(match, quarter turns, origin, font size)` for each match in a text that begins on the visible page."""
+    """Yield `(match, quarter turns, origin, font size)` for each match whose first character is on the visible page."""
     west, south, east, north = edges
     x, y, matrix = ctypes.c_double(), ctypes.c_double(), pdfium.FS_MATRIX()
     at = ctypes.byref(x), ctypes.byref(y)
