@@ -1,6 +1,6 @@
-"""Compare the facts of a sentence with passages: numbers, names, code and addresses, and the words around them.
+"""Check the facts of a sentence (numbers, names, code and addresses) against passages, with the words around them.
 
-A fact is contradicted if a passage has the words around it together with another fact of the same kind.
+A passage contradicts a fact if it has the same words around a different fact of the same kind.
 """
 
 import re
@@ -15,38 +15,39 @@ from typing import NamedTuple
 from indexer.generation.lexical.analysis import STOP_WORDS
 from rag.answer.evidence import (
     CAPITALISING,
-    RARE_WORD,
+    RARE_WORD_WEIGHT,
     Evidence,
     Segment,
     Term,
     is_derived,
-    is_unit,
+    is_unit_of_measure,
     read_facts,
     read_terms,
 )
 from rag.answer.sentences import Sentence
 
-FACT_WEIGHT = 2 * RARE_WORD
-_LABEL = "label"  # the kind of a lower-case word in the first cell of a row
-_MIN_WORDS, _MIN_COVERAGE = 4, 0.2  # share of the words
-_MAX_COMPUTED = 20  # numbers of a sentence; the time grows with their square
-_NEAR = 4  # words and facts on each side of a fact
+FACT_WEIGHT = 2 * RARE_WORD_WEIGHT
+_LABEL = "label"  # the kind of a word in the first cell of a table row, unless it is a fact
+_MIN_CLAIM_WORDS = 4  # a shorter claim is never foreign
+_MIN_COVERAGE = 0.2  # share of a claim's words; below it, the claim is foreign to its passages
+_MAX_NUMBERS_TO_DERIVE = 20  # numbers per sentence; the time grows with their square
+_CONTEXT_ITEMS = 4  # words and facts on each side of a fact
 _CODE = re.compile(
     r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"  # addresses
     r"|(?<![\w.])v?\d{1,3}(?:\.\d{1,3}){2,3}(?![.\w])"  # versions
-    r"|(?<![\w-])[A-Z]\w*+(?:-[A-Z\d]\w*+)++"
+    r"|(?<![\w-])[A-Z]\w*+(?:-[A-Z\d]\w*+)++"  # identifiers such as X-Forwarded-For
     r"|(?<![\w/.])[~.]?/[\w.][\w./+-]*\w|(?<!\w)--?[A-Za-z][\w-]*+|(?<!\w)%\w++"  # paths, options and formats
-    r"|(?<![\w.])[A-Za-z_]{2,64}+[.=][A-Za-z_]{2,64}"
+    r"|(?<![\w.])[A-Za-z_]{2,64}+[.=][A-Za-z_]{2,64}"  # attributes and assignments
 )
 _NAME = re.compile(r"(?<=\w)[A-Z_]", re.ASCII)  # CamelCase, snake_case, ABC
 _WORD = re.compile(r"\w+")
-_MONTH = re.compile(r"(?<=\d)[./](?:0?[1-9]|1[012])[./](?=[12]\d{3}\b)")  # a passage may have the month's name
-_SENTENCE_START = '\n!?:;…(•|#>-–—"“„«'
-_LIST_MARK = re.compile(r"\s*\d{1,3}[.)]\s*")
+_NUMERIC_MONTH = re.compile(r"(?<=\d)[./](?:0?[1-9]|1[012])[./](?=[12]\d{3}\b)")  # may be a word in the passage
+_SENTENCE_OPENERS = '\n!?:;…(•|#>-–—"“„«'  # characters before the first word of a sentence
+_LIST_NUMBER = re.compile(r"\s*\d{1,3}[.)]\s*")
 
 
 class PassageWords:
-    """The words of some passages, each with a weight: RARE_WORD for the rarest, less for frequent words."""
+    """The words of passages, weighted by rarity: RARE_WORD_WEIGHT for words of one segment, less for others."""
 
     def __init__(self, passages: Sequence[Evidence]) -> None:
         counts, total = Counter[str](), 1 + sum(len(each.segments) for each in passages)
@@ -58,7 +59,7 @@ class PassageWords:
         self.names = frozenset(chain.from_iterable(name for each in passages for name in each.names))
 
     def weight(self, item: "Item") -> float:
-        """Return FACT_WEIGHT for a fact, and the summed weight of the keys for a word."""
+        """Return the weight of an item: FACT_WEIGHT for a fact, or the sum over the keys of a word."""
         return FACT_WEIGHT if item.kind else sum(self.weights.get(key, 0.0) for key in item.keys)
 
 
@@ -68,33 +69,33 @@ class Item(NamedTuple):
     start: int
     end: int
     keys: frozenset[str]
-    kind: str = ""  # empty for a word
+    kind: str = ""  # name, number, code or label; empty for other words
 
 
 class Claim:
-    """The facts of a sentence, and the words that are not stop words."""
+    """The facts of a sentence and its other words, without stop words."""
 
-    def __init__(self, sentence: Sentence, language: str | None, proved: Collection[str], words: PassageWords) -> None:
+    def __init__(self, sentence: Sentence, language: str | None, exempt: Collection[str], words: PassageWords) -> None:
         """Read a sentence.
 
         Args:
             sentence: the sentence.
             language: the language of the passages.
-            proved: keys of facts that need no proof.
+            exempt: keys of facts that need no check, such as those of the question.
             words: the words of all passages.
         """
         prose, start = sentence.prose, sentence.start
         code = [Term(piece.text, piece.start, "") for piece in sentence.code if any(map(str.isalnum, piece.text))]
         code += [Term(match[0], start + match.start(), "") for match in _CODE.finditer(prose)]
         prose = _CODE.sub(lambda match: " " * len(match[0]), prose)
-        prose = _MONTH.sub(lambda match: " " * len(match[0]), prose)
+        prose = _NUMERIC_MONTH.sub(lambda match: " " * len(match[0]), prose)
         terms = read_terms(prose, language)
         content = [term for term in terms if not term.is_stop]
         fact_terms = [
             term
             for term in content
             if (_is_fact(term, prose, language) or (term.key in words.names and term.text[0].isupper()))
-            and term.key not in proved
+            and term.key not in exempt
         ]
         self.facts = code + [term._replace(start=start + term.start) for term in fact_terms]
         self._words, self._start = words, start
@@ -123,7 +124,7 @@ class Claim:
         return frozenset[str]().union(*(item.keys for item in self.items))
 
     def drop_derived(self, passages: Sequence[Evidence], unmatched: Sequence[Term]) -> list[Term]:
-        """Drop numbers that follow from others, and spelled-out numbers of things that no passage counts.
+        """Drop derived numbers, and spelled-out counts of things that no passage counts, as in "for two reasons".
 
         Args:
             passages: the passages to derive numbers from.
@@ -133,7 +134,7 @@ class Claim:
             The unmatched facts that remain.
         """
         counted = frozenset[str]().union(*(each.counted for each in passages))
-        numbers = [fact for fact in self.facts if fact.is_number][:_MAX_COMPUTED]
+        numbers = [fact for fact in self.facts if fact.is_number][:_MAX_NUMBERS_TO_DERIVE]
         claimed = {float(fact.key) for fact in numbers if fact not in unmatched or not fact.text[0].isdigit()}
         sentences = defaultdict[float, list[int]](list)
         for value, unit in chain.from_iterable(each.quantities for each in passages):
@@ -147,15 +148,16 @@ class Claim:
         return [fact for fact in unmatched if fact in self.facts]
 
     def is_foreign(self, passages: Sequence[Evidence]) -> bool:
-        """Return whether the passages have hardly a word of the sentence, although they are in its language."""
-        has_words = len(self.keys) >= _MIN_WORDS and self._has_stop_words and not self._has_excerpts
+        """Return whether a sentence in the language of the passages shares hardly any words with them."""
+        has_words = len(self.keys) >= _MIN_CLAIM_WORDS and self._has_stop_words and not self._has_excerpts
         shared = self.keys.intersection(chain.from_iterable(each.keys for each in passages))
         return has_words and len(shared) < _MIN_COVERAGE * len(self.keys)
 
     def can_add(self, names: Sequence[Term], passages: Sequence[Evidence]) -> bool:
-        """Return whether a sentence of the passages has most of the claim's words, and could be about the names.
+        """Return whether the claim may only add names to a sentence of the passages.
 
-        It must have no name that the claim lacks. A name with other words that the passages have is a different name.
+        That sentence must have at least half of the claim's words, and no name that the claim lacks. A name of which
+        the passages have some of the words is a different name, not an addition.
         """
         added = {name.key for name in names}
         best = self.best_segment(passages)
@@ -168,24 +170,24 @@ class Claim:
         return has_all_names and 2 * len(keys) >= len(self.keys)
 
     def missing(self, passage: Evidence) -> float:
-        """Return the summed weight of the words and facts that only other passages have."""
+        """Return the total weight of the items that this passage lacks and another passage has."""
         items = [item for item in self.items if item.keys.isdisjoint(passage.keys)]
         return sum(self._words.weight(item) for item in items if not item.keys.isdisjoint(self._words.keys))
 
     def best_segment(self, passages: Sequence[Evidence]) -> tuple[Evidence, Segment] | None:
-        """Return the segment of the passages with most of the claim's words, or None if they have none."""
+        """Return the segment that matches most of the claim, with its passage, or None if no segment shares a word."""
         scores = self._scores(self.items, passages)
         if not scores:
             return None
         passage, at = max(scores, key=scores.__getitem__)
         return passage, passage.segments[at]
 
-    def contradicted(self, passages: Sequence[Evidence]) -> tuple[Item, Evidence, Segment | None] | None:
-        """Find a fact that contradicts the passages.
+    def find_contradiction(self, passages: Sequence[Evidence]) -> tuple[Item, Evidence, Segment | None] | None:
+        """Find a fact that a passage contradicts.
 
         Returns:
-            The fact, the passage and the segment that contradict it, or None. The segment is None for a name that joins
-            words of different names.
+            The fact, with the passage and the segment that contradict it, or None. The segment is None for a name that
+            combines words of different names.
         """
         for item in self.items:
             if item.kind == "name" and _is_stitched(item.keys & self._words.keys, passages):
@@ -196,18 +198,19 @@ class Claim:
         return None
 
     def _rival(self, index: int, passages: Sequence[Evidence]) -> tuple[Evidence, Segment] | None:
-        """Return the segment with most words around a fact, if it has another fact of the same kind instead.
+        """Return the segment that matches the words around a fact best, if it has a different fact of the same kind.
 
-        It must have all words around the fact that the fact's segments have, and more than one rare word besides.
+        It must have all of these words that the segments with the fact have, and outweigh each of those segments by
+        more than RARE_WORD_WEIGHT.
         """
         fact = self.items[index]
-        around = self.items[max(0, index - _NEAR) : index] + self.items[index + 1 : index + 1 + _NEAR]
+        around = self.items[max(0, index - _CONTEXT_ITEMS) : index] + self.items[index + 1 : index + 1 + _CONTEXT_ITEMS]
         near = [item for item in around if item.kind != fact.kind]
         places = [(each, at) for each in passages for at in each.segments_with(fact.keys, fact.kind, self.keys)]
         if not places:
             return None
         scores = self._scores(near, passages)
-        least = RARE_WORD + max(scores.get(place, 0.0) for place in places)
+        least = RARE_WORD_WEIGHT + max(scores.get(place, 0.0) for place in places)
         shared = frozenset(
             chain.from_iterable(each.segments[at].keys_in_context() - each.heading for each, at in places)
         )
@@ -225,21 +228,21 @@ class Claim:
         return max(rivals, key=itemgetter(0))[1:] if rivals else None
 
     def _scores(self, items: Iterable[Item], passages: Sequence[Evidence]) -> dict[tuple[Evidence, int], float]:
-        """Return the weight of some items in each segment, by passage and index of the segment."""
+        """Sum the weights of the items that each segment has, by passage and index of the segment."""
         weights = [(item.keys, self._words.weight(item)) for item in items]
         return {(each, at): score for each in passages for at, score in each.scores(weights).items()}
 
 
 def _is_stitched(keys: frozenset[str], passages: Sequence[Evidence]) -> bool:
-    """Return whether a name takes its words from several longer names of the passages."""
+    """Return whether a name combines words from different names of several words in the passages."""
     names = [name for each in passages for name in each.names]
     is_whole = len(keys) < 2 or any(keys <= name for name in names)
     return not is_whole and all(any(key in name for name in names if len(name) > 1) for key in keys)
 
 
 def _is_fact(term: Term, prose: str, language: str | None) -> bool:
-    """Return whether a term is a number, a function or a name."""
-    if term.text.isalpha() and is_unit(prose, term):  # the passage may have another unit, or its name in full
+    """Return whether a term is a number, a name, an identifier or a function call."""
+    if term.text.isalpha() and is_unit_of_measure(prose, term):  # a passage may convert the unit or spell it out
         return False
     is_function = prose.startswith("()", term.end)
     is_sure = term.is_number or is_function or any(map(str.isdigit, term.text)) or bool(_NAME.search(term.text))
@@ -248,7 +251,7 @@ def _is_fact(term: Term, prose: str, language: str | None) -> bool:
     before = term.start
     while before and prose[before - 1] in " \t*_":
         before -= 1
-    is_first = not before or prose[before - 1] in _SENTENCE_START or bool(_LIST_MARK.fullmatch(prose, 0, before))
+    is_first = not before or prose[before - 1] in _SENTENCE_OPENERS or bool(_LIST_NUMBER.fullmatch(prose, 0, before))
     is_item = is_first and term.text.isdecimal() and prose[term.end : term.end + 1] in (".", ")")
     is_possessive = prose[term.end : term.end + 2] in ("'s", "’s")
     is_name = (is_possessive or not is_first) and language not in CAPITALISING

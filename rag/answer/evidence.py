@@ -1,4 +1,4 @@
-"""Index the words and facts of a passage, to find quotations and facts in it in linear time."""
+"""Index the words and facts of a passage, so that quotations and facts are found in linear time."""
 
 import re
 from bisect import bisect_left
@@ -15,46 +15,45 @@ from indexer.generation.lexical.analysis import TERMS, is_stop_word, rules_for, 
 from rag.answer.sentences import is_abbreviated
 from rag.query.results import Hit, Span, link_to_text, text_of
 
-MIN_SAME_WORDS = 0.85  # the share of an altered quotation's words that the passage has in the same order
-_DRIFT = 12  # tokens
-RARE_WORD = 1.0  # weight
-_MAX_LINE = 70  # characters
+MIN_SAME_WORDS = 0.85  # share of an altered quotation's words that the passage has in the same order
+_WINDOW_MARGIN = 12  # tokens on each side of the expected place of a quotation
+RARE_WORD_WEIGHT = 1.0
+_MAX_HEADING_CHARS = 70
 _BULLETS = ("- ", "* ", "• ", "· ", "– ")
-_STOPS = tuple(".!?:;")
+_LINE_ENDINGS = tuple(".!?:;")
 _UNIT_END = re.compile(
     r"(?<=[.!?])[\"”’)]*+\s++(?=[^\sa-z])|(?<![^\n]{50})\n|\n(?![^\S\n]*+[a-z][^|\n]*(?:\n|$))|\n\n+|(?<=[。！？])"
 )
-_OPTION = re.compile(r"(?<!\s)\s++(?=-)|(?<=\s)(-\S++)\s++|(?<!\s)\s*+=\s*+")
+_OPTION_BOUNDARY = re.compile(r"(?<!\s)\s++(?=-)|(?<=\s)(-\S++)\s++|(?<!\s)\s*+=\s*+")  # splits a command
 _SEGMENT_END = re.compile(r"[,;:()—–|]")
-_NAME_GAP = re.compile(r"\.? (?:of (?:the )?)?|-|['’]s ")
-CAPITALISING = frozenset({"de", "lb"})
+_NAME_GAP = re.compile(r"\.? (?:of (?:the )?)?|-|['’]s ")  # joins two words of a name
+CAPITALISING = frozenset({"de", "lb"})  # languages that capitalise all nouns
 _CELL_END = re.compile(r"\S(?: \||\t| {3})")
-_GAP = "\0"
-_start_of, _keys = attrgetter("start"), attrgetter("keys")
+_SEPARATOR = "\0"
+_get_start, _get_keys = attrgetter("start"), attrgetter("keys")
 _QUOTES_AND_DASHES = str.maketrans(
     dict.fromkeys("“”„‟«»″＂", '"') | dict.fromkeys("‘’‚‛‹›′´", "'") | dict.fromkeys("‐‑‒–—―−", "-") | {"`": " "}
 )
-_SPACELESS = "\u0e00-\u11ff\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uac00-\ud7ff"
+_SPACELESS = "\u0e00-\u11ff\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uac00-\ud7ff"  # each character is a token
 _TOKEN = re.compile(rf"[{_SPACELESS}]|(?:(?![{_SPACELESS}])\w)+|[^\w\s]")
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_UNITS = (
-    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen".split()
-)
-_UNITS += ["eighteen", "nineteen"]
-_NUMBERS = {name: value for value, name in enumerate(_UNITS, 2)} | {name: 10 * at for at, name in enumerate(_TENS, 2)}
+_BELOW_TWENTY = "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
+_BELOW_TWENTY += ["seventeen", "eighteen", "nineteen"]
+_NUMBER_WORDS = {name: value for value, name in enumerate(_BELOW_TWENTY, 2)}
+_NUMBER_WORDS |= {name: 10 * tens for tens, name in enumerate(_TENS, 2)}
 _ORDINALS = dict(zip("123456789", "first second third fourth fifth sixth seventh eighth ninth".split(), strict=True))
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
-_NUMBER_PARTS = {*_NUMBERS, *_SCALES, "one"}
+_WORDS_IN_NUMBERS = {*_NUMBER_WORDS, *_SCALES, "one"}
 _MAX_NUMBER = 10**15
 _NUMERAL = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
-_VERSION = re.compile(r"\b[vV](?=\d+\.\d)")
-_APOSTROPHES, _MAX_CONTRACTION = ("'", "’"), 2
-_WITHIN_NAMES = ("of", "the", "and", "for")
-_ROOT = 4  # characters
-_DAY = 2  # digits
+_VERSION_PREFIX = re.compile(r"\b[vV](?=\d+\.\d)")
+_APOSTROPHES, _MAX_CONTRACTION_CHARS = ("'", "’"), 2
+_NOT_IN_ACRONYMS = ("of", "the", "and", "for")  # FDA: Food and Drug Administration
+_SHARED_PREFIX = 4  # characters of names that count as alike
+_DAY_DIGITS = 2
 _YEARS = frozenset(map(float, range(1_000, 2_200)))
-_RATIOS = (100, 1_000, 1_024, 1_000_000, 1_000_000_000)  # factors between units, such as km and m
-_MONTHS = {TERMS["en"][name][0]: str(number) for number, name in enumerate(month_name) if number}
+_UNIT_RATIOS = (100, 1_000, 1_024, 1_000_000, 1_000_000_000)  # ratios of units, such as km to m
+_MONTH_NUMBERS = {TERMS["en"][name][0]: str(number) for number, name in enumerate(month_name) if number}
 _CLOCK = re.compile(
     r"\b(?P<hour>[01]?\d|2[0-3])(?:[:.](?P<minute>[0-5]\d))?(?:\s?(?P<half>[ap])\.?m\b|\s(?:Uhr|o['’]clock)\b)"
     r"|\b([01]?\d|2[0-3]):([0-5]\d)\b",
@@ -62,21 +61,21 @@ _CLOCK = re.compile(
 )
 _CLOCK_KEY = re.compile(r"(\d+)h0?(\d+)")
 _DIGIT_GAP = re.compile(r"(?<=\d)[\s./-]+(?=\d)")
-_MIN_CODE_DIGITS = 5  # a longer number may be an identifier, such as a telephone number
+_MIN_IDENTIFIER_DIGITS = 5  # numbers this long may be identifiers, such as telephone numbers
 _ISO_DATE = re.compile(r"\b\d{4}-(0[1-9]|1[012])-\d\d\b", re.ASCII)
 
 
 class Term(NamedTuple):
-    """A word, or a number of one or more words. Words with the same stem and equal numbers have the same key."""
+    """A word, or a number of one or more words. Terms with the same stem or the same value have the same key."""
 
     text: str
     start: int
     key: str
     is_stop: bool = False
     keys: tuple[str, ...] = ()
-    """The key, and the keys of the words in a name such as max_connections, or of "31" in "31 million"."""
+    """The key, and the keys of the parts: max and connections in max_connections, or 31 in "31 million"."""
     shape: str = ""
-    """Which fact the term can be: number, name or code. Empty for other words."""
+    """The kind of fact that the term can be: number, name or code. Empty for other words."""
 
     @property
     def end(self) -> int:
@@ -85,28 +84,28 @@ class Term(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        """True if the key is a value."""
+        """True if the key is a number, and not a time of day such as 19h30."""
         return self.key[:1].isdigit() and _NUMERAL.fullmatch(self.key) is not None
 
 
-_make_term = partial(tuple.__new__, Term)  # three times as fast as the class
+_make_term = partial(tuple.__new__, Term)  # three times as fast as calling the class
 
 
 def tokens_of(text: str) -> list[str]:
-    """Split a text into words and punctuation, with all quotation marks and dashes in one form."""
+    """Split a text into words and punctuation, with all quotation marks and dashes normalised to ASCII."""
     return _TOKEN.findall(text.translate(_QUOTES_AND_DASHES))
 
 
 def join(tokens: Iterable[str]) -> str:
-    """Join tokens so that part of a word is never found as a word."""
-    return f"{_GAP}{_GAP.join(tokens)}{_GAP}"
+    """Join tokens with a separator, so that a search for a token never matches part of another."""
+    return f"{_SEPARATOR}{_SEPARATOR.join(tokens)}{_SEPARATOR}"
 
 
 def read_terms(text: str, language: str | None) -> list[Term]:
     """Return the words and numbers of a text; "30,000", "thirty thousand" and "30 thousand" have the same key."""
     terms: list[Term] = []
-    text = _VERSION.sub(" ", text)
-    thousands = rest = 0.0  # their sum is the value of the last term
+    text = _VERSION_PREFIX.sub(" ", text)
+    thousands = rest = 0.0  # the last number is their sum; "million" multiplies only the rest
     clocks = {match.start(): match for match in _CLOCK.finditer(text)}
     clock_end = 0
     for match in words(text).finditer(text):
@@ -114,10 +113,10 @@ def read_terms(text: str, language: str | None) -> list[Term]:
         if start < clock_end:
             continue
         key, is_plain, is_stop, keys, shape = _read_word(word, language or "en")
-        is_stop = is_stop or (len(word) <= _MAX_CONTRACTION and text[start - 1 : start] in _APOSTROPHES)
+        is_stop = is_stop or (len(word) <= _MAX_CONTRACTION_CHARS and text[start - 1 : start] in _APOSTROPHES)
         if is_plain:
             terms.append(_make_term((word, start, key, is_stop, keys, shape)))
-            if word != "and":  # a hundred and five
+            if word != "and":  # "and" continues a number: a hundred and five
                 thousands = rest = 0.0
             continue
         if clock := clocks.get(start):
@@ -126,7 +125,7 @@ def read_terms(text: str, language: str | None) -> list[Term]:
             continue
         lower = word.lower()
         gap = text[terms[-1].end : start] if terms else ""
-        value, scale = _NUMBERS.get(lower, 0), _SCALES.get(lower, 0)
+        value, scale = _NUMBER_WORDS.get(lower, 0), _SCALES.get(lower, 0)
         is_joined = gap in (" ", "-") and 0 < thousands + rest < _MAX_NUMBER
         is_after_and = bool(terms) and terms[-1].text == "and"
         if is_after_and:
@@ -139,8 +138,8 @@ def read_terms(text: str, language: str | None) -> list[Term]:
             is_numeral = _NUMERAL.fullmatch(key) is not None
             is_joined, thousands, rest = False, 0.0, float(key) if is_numeral else value or float(lower in ("a", "one"))
             key = str(value) if value else key.removesuffix(".0") if is_numeral else key
-            if is_numeral and len(word) == _DAY:
-                key = key.lstrip("0") or key  # 03 in a date
+            if is_numeral and len(word) == _DAY_DIGITS:
+                key = key.lstrip("0") or key  # a date may have 03 for 3
         if is_joined:
             if is_after_and:
                 terms.pop()
@@ -158,7 +157,7 @@ def read_terms(text: str, language: str | None) -> list[Term]:
 def _read_word(word: str, language: str) -> tuple[str, bool, bool, tuple[str, ...], str]:
     """Return the key, is_plain, is_stop, the keys and the shape of a word. Numbers and single letters are not plain."""
     lower = word.lower()
-    is_plain = word.isalpha() and len(word) > 1 and lower not in _NUMBER_PARTS
+    is_plain = word.isalpha() and len(word) > 1 and lower not in _WORDS_IN_NUMBERS
     keys = TERMS[rules_for(language)][word] or (word,)
     shape = "name" if word[0].isupper() else "code" if "_" in word else ""
     return keys[0], is_plain, is_stop_word(lower, language), keys, shape
@@ -170,39 +169,39 @@ def _number(text: str, start: int, key: str) -> Term:
 
 
 def _clock_key(clock: re.Match[str]) -> str:
-    """Return the time of day in 24 hours, such as 19h30."""
+    """Return the key of a time of day on the 24-hour clock, such as 19h30."""
     hour, minute = int(clock["hour"] or clock[4]), int(clock["minute"] or clock[5] or 0)
     if clock["half"]:
         hour = hour % 12 + 12 * (clock["half"].lower() == "p")
     return f"{hour}h{minute:02}"
 
 
-def is_derived(value: float, units: Mapping[float, Collection[int]], claimed: Set[float]) -> bool:
+def is_derived(value: float, sources: Mapping[float, Collection[int]], claimed: Set[float]) -> bool:
     """Return whether a number can be computed from other numbers of the claim and the passages.
 
-    It may be a sum or difference; a product, quotient or percentage with a number of the claim; a rounded number; or
-    the same quantity in another unit.
+    A derived number is a sum or difference; a product, quotient or percentage with at least one operand from the
+    claim; a rounded value; or the same quantity in another unit.
 
     Args:
         value: the number.
-        units: the numbers of the passages, each with the sentences that have it.
-        claimed: the other numbers of the claim.
+        sources: maps each number of the passages to the ids of the sentences that have it.
+        claimed: the numbers of the claim that may be operands.
     """
     if len(claimed) > 2 and value == sum(claimed - {value}):
         return True
     digits = len(f"{value:.9g}".replace(".", "").strip("0"))
     factors = claimed - {value, 1.0}
-    for first in (units.keys() | claimed) - {value}:
-        if value * first and min(value, first) != 1 and max(value / first, first / value) in _RATIOS:
+    for first in (sources.keys() | claimed) - {value}:
+        if value * first and min(value, first) != 1 and max(value / first, first / value) in _UNIT_RATIOS:
             return True
         if digits > 1 and first not in claimed and _rounded(first, digits) == value:
             return True
-        for second in units.keys() & {value - first, first - value, value + first} - {first}:
-            if value not in _YEARS and ({first, second} & claimed or {*units.get(first, ())} & {*units[second]}):
+        for second in sources.keys() & {value - first, first - value, value + first} - {first}:
+            if value not in _YEARS and ({first, second} & claimed or {*sources.get(first, ())} & {*sources[second]}):
                 return True
         for second in factors:
             results = (first * second, first / second if second else 0.0)
-            # only numbers of the claim may be rounded: with all numbers of a passage, many results come near by chance
+            # Round only if both operands are in the claim: with the numbers of a passage, many results match by chance.
             if any(
                 abs(result - value) <= 1e-9 * value or (first in claimed and _rounded(result, digits) == value)
                 for result in (*results, results[0] / 100, results[1] * 100)
@@ -216,10 +215,10 @@ def _rounded(value: float, digits: int) -> float:
 
 
 def _are_alike(*names: str) -> bool:
-    """Return whether two names begin alike, or one of at most three letters abbreviates the other: St and Saint."""
+    """Return whether two names share a prefix, or one of up to three letters abbreviates the other: St and Saint."""
     short, long = sorted(names, key=len)
-    if len(short) >= _ROOT or len(long) < _ROOT:
-        return short[:_ROOT] == long[:_ROOT]
+    if len(short) >= _SHARED_PREFIX or len(long) < _SHARED_PREFIX:
+        return short[:_SHARED_PREFIX] == long[:_SHARED_PREFIX]
     letters = iter(long.lower())
     return short[0] == long[0] and all(letter in letters for letter in short.lower())
 
@@ -227,10 +226,10 @@ def _are_alike(*names: str) -> bool:
 def read_facts(
     text: str, terms: Sequence[Term], names: Collection[str], language: str | None
 ) -> list[tuple[str, list[Term]]]:
-    """Find the numbers, names and code in a sentence; return the kind and the words of each.
+    """Return the numbers, names and code in a sentence, each as its kind and its terms.
 
-    Every sentence begins with a capital, so its first word is a name only if it is in `names`. In languages that
-    capitalise all nouns, a name has at least two capitalised words.
+    A sentence begins with a capital, so its first word is a name only if it is in `names`, or if the next word
+    continues the name. In languages that capitalise all nouns, a name has at least two capitalised words.
     """
     facts, run, last = list[tuple[str, list[Term]]](), list[Term](), None
     for term, following in zip_longest(terms, terms[1:]):
@@ -238,7 +237,7 @@ def read_facts(
         if not term.shape:
             run = []
             continue
-        is_capital = term.text[0].isupper() and not is_unit(text, term)
+        is_capital = term.text[0].isupper() and not is_unit_of_measure(text, term)
         is_next = bool(run) and _NAME_GAP.fullmatch(text, run[-1].end, term.start) is not None
         if is_capital and is_next:
             run.append(term)
@@ -249,7 +248,7 @@ def read_facts(
             facts.append(("name", run))
             continue
         if term.shape == "number":
-            if is_next:  # a number follows its noun, as in Article 6
+            if is_next:  # the noun of a number is not a name, as in Article 6
                 facts.pop()
             facts.append(("number", [term]))
         elif "_" in term.text:
@@ -265,34 +264,34 @@ def _is_pair(text: str, term: Term, following: Term | None) -> bool:
     return _NAME_GAP.fullmatch(text, term.end, following.start) is not None
 
 
-def is_unit(text: str, term: Term) -> bool:
+def is_unit_of_measure(text: str, term: Term) -> bool:
     """Return whether a term is the unit of the number before it, as in 5 GB."""
     before = text[max(0, term.start - 2) : term.start].rstrip(" /\u00a0\u202f")
     return before[-1:].isdigit() and not term.text[1:3].islower()
 
 
 def _keys_of(terms: Iterable[Term]) -> frozenset[str]:
-    return frozenset(chain.from_iterable(map(_keys, terms)))
+    return frozenset(chain.from_iterable(map(_get_keys, terms)))
 
 
 class Unit(NamedTuple):
-    """A sentence, row or list item. Its context has the keys of its header row, or of the lines above it."""
+    """A sentence, table row or list item. Its context is the keys of its header row, or of the lines introducing it."""
 
     number: int
     span: Span
     content: Sequence[Term]
     context: frozenset[str]
     label: frozenset[str] = frozenset()
-    """The keys of the first cell of a row."""
+    """The keys of the first cell of a table row."""
 
 
 class Segment(NamedTuple):
-    """A row, or a part of a sentence between commas, colons or dashes."""
+    """A table row, or a part of a sentence or list item between commas, colons or dashes."""
 
     unit: Unit
     keys: frozenset[str]
     facts: Mapping[str, Sequence[frozenset[str]]]
-    """The keys of each number, name and code, by kind."""
+    """The keys of each fact, by kind: number, name or code."""
 
     def has_rival(self, kind: str, claimed: Collection[str]) -> bool:
         """Return whether the segment has a fact of this kind that shares no key with the claim."""
@@ -304,6 +303,7 @@ class Segment(NamedTuple):
 
 
 def _indexes(sets: Iterable[Iterable[str]]) -> Mapping[str, Sequence[int]]:
+    """Map each key to the indexes of the sets that have it."""
     indexes = defaultdict[str, list[int]](list)
     for at, keys in enumerate(sets):
         for key in keys:
@@ -315,28 +315,28 @@ class Match(NamedTuple):
     """The place where a passage has a quotation or a fact."""
 
     passage: "Evidence"
-    span: Span | None  # None if it is in the heading
+    span: Span | None  # None for the heading, or for several places
     differing: Sequence[int] = ()  # indexes of the quotation's tokens that the passage does not have
 
 
 class Evidence:
-    """The text and the heading of a passage. Everything derived from them is computed once, when it is needed."""
+    """The text and the heading of a passage. Indexes and other derived values are computed on first use."""
 
     def __init__(self, hit: Hit, number: int | None = None) -> None:
-        """Wrap a hit. An answer cites it by its number."""
+        """Wrap a hit. Answers cite it by its number, such as [1]."""
         self.hit, self.number = hit, number
         self.text = text_of(hit)
-        self._all = "\n".join((self.text, hit.title, hit.section, hit.url))
+        self._full_text = "\n".join((self.text, hit.title, hit.section, hit.url))
 
     @property
     def name(self) -> str:
-        """The name of the passage in reasons."""
+        """The name of the passage in the reasons of proofs."""
         heading = self.hit.title or self.hit.url
         return f"“{heading[:80]}”" if self.number is None else f"passage {self.number}"
 
     @cached_property
     def _tokens(self) -> list[str]:
-        return tokens_of(self._all)
+        return tokens_of(self._full_text)
 
     @cached_property
     def _joined(self) -> str:
@@ -348,26 +348,26 @@ class Evidence:
 
     @cached_property
     def _terms(self) -> list[Term]:
-        return read_terms(self._all, self.hit.language)
+        return read_terms(self._full_text, self.hit.language)
 
     def _lines(self) -> Iterator[tuple[Span, str]]:
         """Yield the span and the kind of each sentence, row and list item. A short line is joined with the next one."""
         text, start = self.text, 0
         ends = [match.end() for match in _UNIT_END.finditer(text) if not is_abbreviated(text, match.start() - 1)]
         for end in [*ends, len(text)]:
-            line, below = text[start:end].strip(), text[end : end + _MAX_LINE].lstrip()
+            line, below = text[start:end].strip(), text[end : end + _MAX_HEADING_CHARS].lstrip()
             kind = "row" if _CELL_END.search(line) else "item" if line.startswith(_BULLETS) else "sentence"
-            is_short = kind == "sentence" and len(line) <= _MAX_LINE and not line.endswith(_STOPS)
+            is_short = kind == "sentence" and len(line) <= _MAX_HEADING_CHARS and not line.endswith(_LINE_ENDINGS)
             if line and not (is_short and below[:1].isupper() and not _CELL_END.search(below.partition("\n")[0])):
                 yield (start, end), kind
                 start = end
 
     @cached_property
     def units(self) -> Sequence[Unit]:
-        """The sentences, rows and list items of the text."""
+        """The sentences, table rows and list items of the text."""
         units, topic, header, lead, last, at = list[Unit](), frozenset[str](), frozenset[str](), list[Term](), "", 0
         for span, kind in self._lines():
-            first, at = at, bisect_left(self._terms, span[1], at, key=_start_of)
+            first, at = at, bisect_left(self._terms, span[1], at, key=_get_start)
             content = [term for term in self._terms[first:at] if not term.is_stop]
             if not content:
                 continue
@@ -376,7 +376,7 @@ class Evidence:
                 is_led = bool(units) and self.text[slice(*units[-1].span)].rstrip().endswith(":")
                 header = _keys_of(units[-1].content if is_led else ())
                 head, gap, _ = line.partition("\n\n")
-                if gap and len(head) <= _MAX_LINE and not head.endswith(_STOPS):
+                if gap and len(head) <= _MAX_HEADING_CHARS and not head.endswith(_LINE_ENDINGS):
                     topic = _keys_of(term for term in content if term.start < span[1] - len(line) + len(head))
                 lead = content
             elif last != kind:
@@ -390,7 +390,7 @@ class Evidence:
         return units
 
     @cached_property
-    def proper(self) -> frozenset[str]:
+    def proper_nouns(self) -> frozenset[str]:
         """The keys of the words that are capitalised wherever they occur."""
         lower = frozenset(term.key for term in self._terms if not term.shape)
         return frozenset(term.key for term in self._terms if term.text[0].isupper()) - lower
@@ -402,7 +402,7 @@ class Evidence:
         for unit in self.units:
             for terms in self._split(unit):
                 facts = dict[str, list[frozenset[str]]]()
-                for kind, fact in read_facts(self._all, terms, self.proper, self.hit.language):
+                for kind, fact in read_facts(self._full_text, terms, self.proper_nouns, self.hit.language):
                     facts.setdefault(kind, []).append(_keys_of(fact))
                 if unit.label:
                     facts.setdefault("name", []).append(unit.label)
@@ -411,17 +411,17 @@ class Evidence:
 
     def _split(self, unit: Unit) -> Iterable[Sequence[Term]]:
         gaps = [] if unit.label else [(first.end, second.start) for first, second in pairwise(unit.content)]
-        ends = [at for at, gap in enumerate(gaps, 1) if _SEGMENT_END.search(self._all, *gap)]
+        ends = [at for at, gap in enumerate(gaps, 1) if _SEGMENT_END.search(self._full_text, *gap)]
         return [unit.content[start:end] for start, end in pairwise([0, *ends, len(unit.content)])]
 
     @cached_property
     def places(self) -> Mapping[str, Sequence[int]]:
-        """The indexes of the segments by key. Keys of the heading and of a segment's context are left out."""
+        """The indexes of the segments that have each key, without keys of the heading and of a segment's context."""
         return _indexes(segment.keys - segment.unit.context - self.heading for segment in self.segments)
 
     @cached_property
     def _context_places(self) -> Mapping[str, Sequence[int]]:
-        """The indexes of the segments by key of their context."""
+        """The indexes of the segments that have each key in their context."""
         return _indexes(segment.unit.context for segment in self.segments)
 
     @cached_property
@@ -432,13 +432,13 @@ class Evidence:
         return segments
 
     def scores(self, weights: Iterable[tuple[frozenset[str], float]]) -> Mapping[int, float]:
-        """Sum the weights of words in each segment. Words elsewhere in the same sentence count half.
+        """Sum the weights of the words that each segment has. Words elsewhere in its sentence count half.
 
         Args:
             weights: the keys and the weight of each word.
 
         Returns:
-            The sums by index of the segment, without segments that have only words of the heading.
+            The sums by index of the segment, without segments that share only words of the heading.
         """
         scores, total = defaultdict[int, float](float), 0.0
         for keys, weight in weights:
@@ -477,14 +477,14 @@ class Evidence:
     @cached_property
     def heading(self) -> frozenset[str]:
         """The keys of title, section and address."""
-        return _keys_of(self._terms[bisect_left(self._terms, len(self.text), key=_start_of) :])
+        return _keys_of(self._terms[bisect_left(self._terms, len(self.text), key=_get_start) :])
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The keys of all words."""
+        """The keys of all words, and of months both as names and as numbers."""
         keys = self.heading.union(*(segment.keys for segment in self.segments))
         months = {TERMS["en"][month_name[int(month)]][0] for month in _ISO_DATE.findall(self.text)}
-        return keys | months | {_MONTHS[key] for key in keys & _MONTHS.keys()}
+        return keys | months | {_MONTH_NUMBERS[key] for key in keys & _MONTH_NUMBERS.keys()}
 
     @cached_property
     def _capitalised(self) -> frozenset[str]:
@@ -492,32 +492,32 @@ class Evidence:
 
     @cached_property
     def _initials(self) -> str:
-        """The initials of the capitalised words, with a space for each other word."""
+        """The initials of the capitalised words, to find acronyms; a space stands for any other word."""
         return "".join(
-            term.text[0] if term.text[0].isupper() else " " for term in self._terms if term.text not in _WITHIN_NAMES
+            term.text[0] if term.text[0].isupper() else " " for term in self._terms if term.text not in _NOT_IN_ACRONYMS
         )
 
     @cached_property
     def _digits(self) -> str:
         """The text without spaces and punctuation between digits."""
-        return _DIGIT_GAP.sub("", self._all)
+        return _DIGIT_GAP.sub("", self._full_text)
 
     @cached_property
     def names(self) -> Sequence[frozenset[str]]:
-        """The keys of the words of each name in the text."""
+        """The keys of each name in the text."""
         return [name for segment in self.segments for name in segment.facts.get("name", ())]
 
     def has(self, fact: Term) -> bool:
-        """Return whether the passage has a fact: code, a number, or a name; see `_has_code` and `_has_name`."""
-        return self._has_name(fact) if fact.key else self._has_code(fact.text)
+        """Return whether the passage has a fact: a number or a name, or code, which has no key."""
+        return self._has_number_or_name(fact) if fact.key else self._has_code(fact.text)
 
-    def _has_name(self, name: Term) -> bool:
-        """Return whether the passage has a number; or a name, the words it abbreviates, or a name that begins alike."""
-        if name.text.isdecimal() and len(name.text) >= _MIN_CODE_DIGITS and name.text in self._digits:
+    def _has_number_or_name(self, name: Term) -> bool:
+        """Return whether the passage has a number, or a name in full, abbreviated or with a similar beginning."""
+        if name.text.isdecimal() and len(name.text) >= _MIN_IDENTIFIER_DIGITS and name.text in self._digits:
             return True
         if clock := _CLOCK_KEY.fullmatch(name.key):
-            as_decimal = f"{clock[1]}.{clock[2]:0>2}"  # a score of 13:10 has two numbers
-            return not self.keys.isdisjoint((name.key, as_decimal)) or self.keys >= {*clock.groups()}
+            as_decimal = f"{clock[1]}.{clock[2]:0>2}"  # 13.10 for 13:10
+            return not self.keys.isdisjoint((name.key, as_decimal)) or self.keys >= {*clock.groups()}  # a score
         if name.is_number:
             return not self.keys.isdisjoint((name.key, f"{name.key}th", _ORDINALS.get(name.key, name.key)))
         is_acronym = len(name.text) > 1 and name.text in self._initials
@@ -526,9 +526,9 @@ class Evidence:
         return any(_are_alike(name.text, word) for word in self._capitalised)
 
     def _has_code(self, text: str) -> bool:
-        """Return whether the passage has a piece of code. The options of a command are looked for one by one."""
-        chunks = [text.rstrip("/")] if "://" in text else _OPTION.split(text.removesuffix("()"))
-        return all(f"{_GAP}{_GAP.join(tokens_of(chunk))}{_GAP}" in self._joined for chunk in chunks if chunk)
+        """Return whether the passage has a piece of code. The options of a command are searched for one by one."""
+        chunks = [text.rstrip("/")] if "://" in text else _OPTION_BOUNDARY.split(text.removesuffix("()"))
+        return all(join(tokens_of(chunk)) in self._joined for chunk in chunks if chunk)
 
     def find(self, clauses: Sequence[Sequence[str]]) -> Match | None:
         """Find the clauses of a quotation, in order. Only the case of their first letters may differ."""
@@ -540,16 +540,16 @@ class Evidence:
                 return None
             first = min(places) if first < 0 else first
             stop = min(places) + len(forms[0]) - 1
-        begin = self._joined.count(_GAP, 0, first)
-        return Match(self, self._span(begin, begin + self._joined.count(_GAP, first, stop)))
+        begin = self._joined.count(_SEPARATOR, 0, first)
+        return Match(self, self._span(begin, begin + self._joined.count(_SEPARATOR, first, stop)))
 
     def find_altered(self, quote: Sequence[str]) -> Match | None:
         """Find the span that has at least MIN_SAME_WORDS of a quotation's words in order."""
         folded, is_word = [token.lower() for token in quote], [token[0].isalnum() for token in quote]
         self._aligner.set_seq1(folded)
         anchor = self._aligner.find_longest_match()
-        start = max(0, anchor.b - anchor.a - _DRIFT)
-        window = [token.lower() for token in self._tokens[start : anchor.b - anchor.a + len(quote) + _DRIFT]]
+        start = max(0, anchor.b - anchor.a - _WINDOW_MARGIN)
+        window = [token.lower() for token in self._tokens[start : anchor.b - anchor.a + len(quote) + _WINDOW_MARGIN]]
         blocks = SequenceMatcher(None, folded, window, autojunk=False).get_matching_blocks()[:-1]
         same = {at for block in blocks for at in range(block.a, block.a + block.size) if is_word[at]}
         if not same:
@@ -564,11 +564,11 @@ class Evidence:
 
     def _span(self, first: int, stop: int) -> Span | None:
         """Return the span of some tokens in the text, or None if they are in the heading."""
-        places = [match.span() for match in _TOKEN.finditer(self._all.translate(_QUOTES_AND_DASHES))][first:stop]
+        places = [match.span() for match in _TOKEN.finditer(self._full_text.translate(_QUOTES_AND_DASHES))][first:stop]
         return (places[0][0], places[-1][1]) if places[-1][1] <= len(self.text) else None
 
     def link(self, span: Span | None) -> str | None:
-        """Return a link that highlights a span in browsers, or the link of the passage if there is none."""
+        """Return a link at which browsers highlight a span, or the link of the passage if there is no such link."""
         url, media_type = self.hit.url, self.hit.content_type
         if span is None:
             return self.hit.link

@@ -15,20 +15,20 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from rag.answer.claim import FACT_WEIGHT, Claim, PassageWords
-from rag.answer.evidence import RARE_WORD, Evidence, Match, Term, join, read_terms, tokens_of
+from rag.answer.evidence import RARE_WORD_WEIGHT, Evidence, Match, Term, join, read_terms, tokens_of
 from rag.answer.sentences import Excerpt, Sentence, SentenceSplitter
 from rag.errors import RagError
 from rag.messages import Proof
 from rag.query.results import Hit, Span
 
 Lookup = Callable[[str], Sequence[Hit]]
-"""Finds passages with the words of a text, among those that the caller may see."""
+"""A function that finds passages with the words of a text, among those that the caller may see."""
 
-MAX_LOOKUPS = 20
+MAX_LOOKUPS = 20  # searches per answer
 MAX_QUOTES_PER_SENTENCE = 100
-LEFT_OUT = "[…]"
-_MAX_REASON = 200  # characters
-_SEVERITY = ("not there", "altered", "elsewhere", "found", "unchecked")
+LEFT_OUT = "[…]"  # replaces a sentence in strict mode
+_MAX_REASON_CHARS = 200
+_VERDICTS = ("not there", "altered", "elsewhere", "found", "unchecked")  # the worst first
 _MARKUP = re.compile(r"\*\*|__|(?<!\w)\*(?=\w[^*\n]*\w\*)|(?<=\w)\*(?=[\W_]|$)|`|\[\d{1,3}\]")
 _ELLIPSIS = re.compile(r"[\[(]?(?:…|\.\.\.)[\])]?")
 _EDGES = " \t\n.,;:!?-–—"
@@ -66,7 +66,7 @@ class Prover:
         for quote in sentence.quotes[:MAX_QUOTES_PER_SENTENCE]:
             nearest = self._passages(citations_after(sentence, quote.end)) or cited
             proofs.append(self._check_quote(quote, nearest, is_cited=bool(sentence.citations)))
-        worst = min(proofs, key=lambda proof: _SEVERITY.index(proof.verdict))
+        worst = min(proofs, key=lambda proof: _VERDICTS.index(proof.verdict))
         differing = sorted({span for proof in proofs for span in proof.differing})
         is_quotation = worst is not proofs[0]
         return replace(worst, start=sentence.start, end=sentence.end, differing=differing, is_quotation=is_quotation)
@@ -120,7 +120,7 @@ class Prover:
             return _proof("not there", f"Hardly a word is in {_names(passages)}.")
         if not claim.facts:
             return _proof("unchecked", "It has no quotation, number, name or code to check.")
-        if contradicted := claim.contradicted(passages):
+        if contradicted := claim.find_contradiction(passages):
             item, passage, segment = contradicted
             span = (sentence.start + item.start, sentence.start + item.end)
             altered = _listed([fact for fact in claim.facts if span[0] <= fact.start < span[1]])
@@ -131,12 +131,12 @@ class Prover:
         return _proof("found", reason, Match(passage, None))
 
     def _find_elsewhere(self, claim: Claim, cited: Sequence[Evidence], unmatched: Sequence[Term]) -> Proof | None:
-        """Find a passage that is not cited, but has all facts and more words than the cited passages."""
+        """Find an uncited passage that has all facts of the claim, if it matches better than the cited passages."""
         uncited = [each for each in self._evidence if cited and each not in cited]
         if not uncited:
             return None
         missing, other = min(((claim.missing(each), each) for each in uncited), key=itemgetter(0))
-        if missing > RARE_WORD or claim.keys.isdisjoint(other.places) or not all(map(other.has, claim.facts)):
+        if missing > RARE_WORD_WEIGHT or claim.keys.isdisjoint(other.places) or not all(map(other.has, claim.facts)):
             return None
         if not unmatched and min(map(claim.missing, cited)) - missing < FACT_WEIGHT:
             return None
@@ -149,17 +149,17 @@ class Prover:
 
 
 class ProvedText:
-    """Turns the text of an answer into events: pieces of text, and proofs of its sentences."""
+    """Converts a streamed answer into events: pieces of text, and the result of checking each sentence."""
 
     def __init__(self, prover: Prover, *, is_strict: bool) -> None:
         """Start an answer. If `is_strict`, leave out sentences with a quotation that is in no passage."""
         self._prover, self._is_strict = prover, is_strict
-        self._pending = ""  # text that has no proof yet, if strict
-        self._read = self._removed = 0  # characters
-        self.corrected: list[int] = []
+        self._pending = ""  # text not checked yet, if strict
+        self._read = self._removed = 0  # characters checked and characters left out
+        self.corrected: list[int] = []  # numbers of the passages to cite instead
 
     def feed(self, text: str, *, is_last: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Take the next piece; yield the names and values of events."""
+        """Take the next piece of the answer; yield the name and the data of each event."""
         proofs = self._prover.feed(text, is_last=is_last)
         if text and not self._is_strict:
             yield "token", {"text": text}
@@ -175,7 +175,7 @@ class ProvedText:
             yield "token", {"text": self._pending}
 
     def _take(self, proof: Proof) -> tuple[str, Proof]:
-        """Return the next sentence, or LEFT_OUT in its place, and its proof with the new spans."""
+        """Return the next sentence, or LEFT_OUT in its place, and its proof with spans in the shown text."""
         text, self._pending = self._pending[: proof.end - self._read], self._pending[proof.end - self._read :]
         offset, self._read = self._removed, proof.end
         spans = [(start - offset, end - offset) for start, end in proof.differing]
@@ -187,7 +187,7 @@ class ProvedText:
 
 
 def citations_after(sentence: Sentence, end: int) -> list[int]:
-    """Return the numbers of the citations right after a quotation, or after the words that follow it."""
+    """Return the numbers of the first citation after a quotation and of the citations adjacent to it."""
     numbers, stop = list[int](), None
     for place, number in sentence.citations:
         if place >= end and (stop is None or place <= stop):
@@ -206,7 +206,7 @@ def _find_altered(clauses: Sequence[Sequence[str]], passages: Iterable[Evidence]
 
 
 def _find_missing(claim: Claim, passages: Sequence[Evidence], unmatched: Sequence[Term]) -> Proof | None:
-    """Report the facts that no passage has, except for names that may be those of a sentence without names."""
+    """Report the facts that no passage has, except names that may be added to a sentence: see `Claim.can_add`."""
     if not unmatched or (all(fact.key.isalpha() for fact in unmatched) and claim.can_add(unmatched, passages)):
         return None
     spans = [(fact.start, fact.end) for fact in unmatched]
@@ -214,7 +214,7 @@ def _find_missing(claim: Claim, passages: Sequence[Evidence], unmatched: Sequenc
 
 
 def _token_spans(quote: Excerpt, tokens: Sequence[str], numbers: Sequence[int]) -> list[Span]:
-    """Return the spans of some tokens of a quotation, as characters of the answer."""
+    """Return the spans of some tokens of a quotation, as character positions in the answer."""
     spans, stop = list[Span](), 0
     for number, token in enumerate(tokens):
         if (place := quote.text.find(token, stop)) >= 0:
@@ -232,7 +232,7 @@ def _names(passages: Sequence[Evidence]) -> str:
 
 def _listed(facts: Sequence[Term]) -> str:
     text = ", ".join(dict.fromkeys(fact.text for fact in facts))
-    return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}…"
+    return text if len(text) <= _MAX_REASON_CHARS else f"{text[:_MAX_REASON_CHARS]}…"
 
 
 def _proof(verdict: str, reason: str, match: Match | None = None, differing: Sequence[Span] = ()) -> Proof:
