@@ -157,23 +157,28 @@ class SiteTexts:
         original_sample = self._sample(original)
         if original_sample is None:
             return False
-        has_pattern = view_pattern(original, page.url) is not None
+        pattern = view_pattern(original, page.url)
         has_all = _is_in(original_sample, sample)
         is_html = reader_of(page.content_type) == HTML
         if is_html:
-            # a view has the links of its page; other versions and translations have more, as they link to each other
-            is_about_same = has_all or (title_of(page) and title_of(page) == self._titles.get(original))
-            if not (has_pattern and is_about_same and original in self._links):
+            if pattern is None or original not in self._links:
                 return False
+            # with another query only, pages of the same title usually have different texts
+            has_title = (
+                not pattern.startswith("?") and bool(title := title_of(page)) and title == self._titles.get(original)
+            )
+            if not has_all and not has_title:
+                return False
+            # a view has the links of its page; other versions and translations have more, as they link to each other
             share = _sample_links({*page.links} - {page.url, original}).share_in(self._links[original])
             if share is not None and share < _MIN_LINK_SHARE:
                 return False
-        if has_pattern and original in self._words:
+        if pattern is not None and original in self._words:
             words, its_words = _words_of(page), self._words[original]
-            is_enough = is_html or len(words & its_words) >= _MIN_TEXT_SHARE * len(its_words)
             max_different = min(_MAX_DIFFERENT, len(words) // 2) if is_html else _MAX_DIFFERENT
-            return is_enough and len(words - its_words) <= max_different
-        return _is_in(sample, original_sample, _MIN_SHARE_WITH_NOTE if has_all or is_html else _MIN_TEXT_SHARE)
+            has_words = len(words & its_words) >= _MIN_TEXT_SHARE * len(its_words)
+            return has_words and len(words - its_words) <= max_different
+        return _is_in(sample, original_sample, _MIN_SHARE_WITH_NOTE if has_all and not is_html else _MIN_TEXT_SHARE)
 
     def _sample(self, url: str) -> Sample | None:
         """Return the sample of a page's text in this build or the previous build. None if neither has the page."""

@@ -7,6 +7,7 @@ from functools import lru_cache
 from heapq import nlargest
 from itertools import islice, pairwise, takewhile
 from operator import attrgetter
+from string import ascii_lowercase
 
 from indexer.read.html.html_tree import HEADINGS, MAX_NODES, MAX_SEARCH_DEPTH, Element, HtmlTree, texts
 from indexer.read.html.noise import (
@@ -39,7 +40,10 @@ _TABLE_PARTS = frozenset("table tbody tr td th".split())
 _PLACEHOLDERS = frozenset({"div", "ul", "ol", "table"})
 _MAX_CONTROL_CHARS = 20
 _MIN_TARGETS = 3
+_MIN_LETTERS = 5
 _SCALES = frozenset({"p", "div", "span", "center"})
+_NOT_IN_COMMENTS = (*HEADINGS, "pre", "code", "table", "tr", "td", "dl")
+_COUNT = re.compile(r"(?:(?<=\A)|(?<=\A\W))\d+|\d+(?=\W?\Z)")  # "3 comments" or "Comments (3)"
 _MIN_SENTENCE_CHARS = 30
 _MAX_GROUPS = 5
 _STAYS = re.compile(r"^$|^javascript:|[#?]")  # the link leads to the same page, as far as this is known
@@ -98,16 +102,17 @@ def _drop_last_links(links: Iterable[Element]) -> None:
 
 
 def _drop_scales(links: Iterable[Element]) -> None:
-    """Remove lines of three or more links of one or two characters, such as ratings, pages and letters of an index."""
+    """Remove lines of links that are numbers, such as ratings and pages, or the letters of an index."""
     lines = {id(link.parent): link.parent for link in links if link.short_text(2) is not None}
     for line in lines.values():
         if line is None or line.name not in _SCALES:
             continue
         pieces = [*line.leading_texts()]
-        signs = [text for text, is_link in pieces if is_link and WORD.search(text)]
+        signs = [text.strip() for text, is_link in pieces if is_link and WORD.search(text)]
         others = [text for text, is_link in pieces if not is_link]
-        is_scale = len(signs) >= _MIN_TARGETS and all(len(text.strip()) < 3 for text in signs)
-        if is_scale and len(WORD.findall(" ".join(others))) < 2:
+        is_counting = len(signs) >= _MIN_TARGETS and all(sign.isdecimal() and len(sign) < 3 for sign in signs)
+        is_alphabet = len(signs) >= _MIN_LETTERS and "".join(signs).lower() in ascii_lowercase
+        if (is_counting or is_alphabet) and len(WORD.findall(" ".join(others))) < 2:
             line.fill([])
 
 
@@ -221,7 +226,8 @@ def drop_other_posts(tree: HtmlTree) -> None:
     """Remove further posts and comments below the text of a page. Each of them has the form of the others.
 
     A further post has the class of the first one, but its heading is a link to another page. Comments follow prose,
-    have no headings, and contain controls with the same text, and the page has a form for another one or their number.
+    have neither headings nor code nor tables, and contain controls with the same text. The heading above them begins or
+    ends with their number, or the page has a form to write one.
     """
     headings = [tag for tag in tree.find_all("h1") if LETTER.search(tag.text())]
     for post in headings[0].parents(6) if len(headings) == 1 and not headings[0].contains(("a",)) else ():
@@ -247,7 +253,7 @@ def _drop_comments(controls: Sequence[Element], fields: Sequence[Element]) -> No
     inside = {id(tag) for control in controls for tag in control.parents()}
     items = [tag for tag in box.tags if id(tag) in inside] if box is not None else []
     alike = len(items) >= _MIN_TARGETS and len({_form(tag) for tag in items}) == 1
-    if box is None or not alike or any(tag.contains(HEADINGS) for tag in items):
+    if box is None or not alike or any(tag.contains(_NOT_IN_COMMENTS) for tag in items):
         return
     before: list[Element | str] = []
     first = items[0]
@@ -256,7 +262,7 @@ def _drop_comments(controls: Sequence[Element], fields: Sequence[Element]) -> No
         first = parent
     title = next((tag for tag in reversed(before) if isinstance(tag, Element)), None)
     is_titled = title is not None and title.name in HEADINGS
-    counts = re.findall(r"\d+", title.text()) if title is not None and is_titled else []
+    counts = _COUNT.findall(title.text()) if title is not None and is_titled else []
     has_form = any(id(around[-1]) in map(id, field.parents()) for field in fields)
     if not has_form and not {str(len(items)), str(len(controls))}.intersection(counts):
         return

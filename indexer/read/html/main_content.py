@@ -42,13 +42,12 @@ def extract(
     """
     tree = tree or prepare(parse_html(markup), markup)
     drop_trail(tree)
-    if is_page:
-        drop_other_posts(tree)
     is_stripped = template is not None and strip_template(tree, template)
     body = tree.body
     is_article = is_page and not is_stripped and declares_article(tree, markup)
     is_single = is_article or (is_page and not is_stripped and is_published(tree))
     if is_single:
+        drop_other_posts(tree)
         container = main_part(tree, is_article=is_article)
     else:
         container = find_container(tree) or (layout_cell(tree) if is_page else None) or body

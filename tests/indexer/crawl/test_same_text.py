@@ -172,6 +172,16 @@ def test_a_print_view_of_a_short_page(site: Site, work: Work) -> None:
     assert set(work.paths(site)) == {"/", "/news/4", "/news/4/x"}
 
 
+def test_pages_that_differ_by_a_query_are_no_views_although_they_have_one_title(site: Site, work: Work) -> None:
+    more = '<a href="/faq?page=2">2</a> <a href="/faq?page=3">3</a>'
+    site.routes["/"] = html("Start", TEXTS["hops"], nav='<a href="/faq">t</a>')
+    site.routes["/faq"] = html("Tides", "Low at noon.", more=more)
+    site.routes["/faq?page=2"] = html("Tides", "High at seven, and low again.", nav="")
+    site.routes["/faq?page=3"] = html("Tides", "Spring tide at new moon.", nav="")
+    work.build(site.url)
+    assert set(work.paths(site)) == {"/", "/faq", "/faq?page=2", "/faq?page=3"}
+
+
 def test_a_source_with_text_of_its_own_is_read(site: Site, work: Work) -> None:
     brewery(site, more='<a href="/{}.md">more</a>')
     for name in TEXTS:

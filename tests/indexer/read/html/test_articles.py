@@ -1,5 +1,7 @@
 """Single pages without a template: where the text stands, and which boxes around it are furniture."""
 
+import re
+
 import pytest
 
 from indexer.read.html.main_content import read
@@ -57,13 +59,50 @@ def test_comments_and_further_posts_are_left_out_by_their_form() -> None:
         f"{post}<div><h3>NO</h3>{REPLIES}</div>{form}",
         f"<main><div class=node>{post}</div>{MORE_POSTS}</main>",
     ):
-        found = page(markup, "")
+        found = page(markup)
         assert P in found
         assert "NO" not in found
     thread = f"<h1>Ferry</h1><div>{REPLIES}</div>{form}"
     assert page(thread, "").count(P) == 4
     question = f"<h1>Ferry</h1><div class=x2><p>{P}</p></div><h3>4</h3><div>{REPLIES}</div>{form}"
     assert page(question, "").count(P) == 5
+
+
+FEEDBACK = "<div><p>Was this page helpful?</p><textarea></textarea></div>"
+STEP = "<{tag} class=step>KEPT {n} <{code}>make {n}</{code}><button>Copy</button></{tag}>"
+STEPS = "".join(STEP.format(tag="li", code="pre", n=n) for n in range(3))
+OPTIONS = "".join(f"<div class=param><code>--opt{n}</code> <a href='#opt{n}'>Link</a> KEPT {n}</div>" for n in range(3))
+ROWS = "".join(f"<tr><td>KEPT {n}<td><a href='?id={n}'>Details</a></tr>" for n in range(3))
+SLIDES = "".join(f"<div class=slide>KEPT {n}, {P}<button>Larger</button></div>" for n in range(3))
+
+
+@pytest.mark.parametrize("head", [OG, ""])
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"<ol>{STEPS}</ol>{FEEDBACK}",
+        f"<div>{OPTIONS}</div>{FEEDBACK}",
+        f"<table>{ROWS}</table>{FEEDBACK}",
+        f"<h2>Set up in 3 steps</h2><div>{STEPS.replace('li', 'div')}</div>",
+        f"<h2>The 3 quays</h2><div>{SLIDES}</div>",
+    ],
+)
+def test_steps_options_and_rows_with_equal_controls_are_no_comments(content: str, head: str) -> None:
+    found = page(f"<h1>Ferry</h1><p>{P}</p>{content}", head)
+    assert all(f"KEPT {n}" in found for n in range(3))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Languages: <a href=/c>C</a> <a href=/r>R</a> <a href=/d>D</a>",
+        "<a href=/a>\u5b89\u88c5</a> <a href=/b>\u914d\u7f6e</a> <a href=/c>\u90e8\u7f72</a>",
+        "<a href=#x>x</a>, <a href=#y>y</a>, <a href=#z>z</a>",
+    ],
+)
+def test_a_line_of_short_words_with_links_is_text(line: str) -> None:
+    words = re.sub(r"<[^>]*>", "", line)
+    assert words in page(f"<h1>Ferry</h1>{TEXT}<p>{line}</p>{TEXT}", "")
 
 
 def test_a_box_about_the_author_is_left_out() -> None:
