@@ -48,6 +48,8 @@ _BLOCKS_IN_BUTTONS = frozenset("div p ul table".split())
 _CONTENT_IN_BUTTONS = HEADINGS | {"code", "pre", "kbd", "samp"}
 _OPERATION = re.compile(r"^\s*[1-5]\d\d\s*$|/[\w{]+|\w\(\)")  # an HTTP status, a path or a function call
 _MAX_TITLE_CHARS = 200
+_MAX_TAB_CHARS = 60
+_IDENTIFIER = re.compile(r"^\w*[a-z0-9_][A-Z_]\w*$")
 
 
 def unfold_panels(tree: HtmlTree) -> None:
@@ -81,10 +83,11 @@ def unfold_panels(tree: HtmlTree) -> None:
         control.fill([node for child in control.children for node in (child, " ")])
     converted = set(map(id, contents))
     controls = [control for control in controls if id(control) not in converted]
-    if controls:
+    links = [link for item in tree.find_all("li") for link in item.tags if link.get("href")[:1] == "#"]
+    if controls or links:
         ids = {tag.anchor: tag for tag in reversed([*tree.elements]) if "id" in tag.attributes}
         ids |= {f"by {tag.get('aria-labelledby')}": tag for tag in tree.elements if tag.get("role") == "tabpanel"}
-        _name_panels(controls, ids)
+        _name_panels(controls, links, ids)
         _keep_titles(controls, ids, {id(panel) for panel in panels})
 
 
@@ -107,23 +110,29 @@ def _is_content(control: Element) -> bool:
     is_titled = any(parent.name in _TITLES for parent in control.parents(4))
     is_operation = len(texts) > 1 and any(map(_OPERATION.search, texts))
     holds_blocks = len(pieces) > 1 and control.contains(_BLOCKS_IN_BUTTONS)
-    is_text = is_sentence or is_operation or holds_blocks or control.contains(_CONTENT_IN_BUTTONS)
+    words, label = _leading_words(control), control.get("aria-label")
+    is_named = bool(words) and label != words and label.endswith(f" {words}")  # such as "expand price" of "price"
+    is_text = is_sentence or is_operation or holds_blocks or is_named or control.contains(_CONTENT_IN_BUTTONS)
     return (is_text and not is_titled) or is_in_sentence(control)
 
 
-def _name_panels(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
+def _name_panels(controls: Sequence[Element], links: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
     """Insert the text of each tab before its panel. If tabs have no targets, match the panels after them by index."""
     bars: dict[int, tuple[Element, list[Element]]] = {}
-    for tab in controls:
-        if (tab.name == "label" or tab.get("role") == "tab") and tab.parent is not None:
-            bar = next((parent for parent in tab.parents(3) if parent.get("role") == "tablist"), tab.parent)
+    for tab in {id(tab): tab for tab in (*controls, *links)}.values():
+        if tab.parent is not None and tab.get("role") != "tablist":
+            around = tab.parent.parent if tab.parent.name == "li" else None
+            bar = next((parent for parent in tab.parents(3) if parent.get("role") == "tablist"), around or tab.parent)
             bars.setdefault(id(bar), (bar, []))[1].append(tab)
     titles: dict[int, Element] = {}
     holders: dict[int, Element] = {}
     for bar, tabs in bars.values():
+        is_marked = all(tab.name == "label" or tab.get("role") == "tab" for tab in tabs)
         names = [tag.text() for tag in tabs]
         panels = [panel for tab in tabs if (panel := _target(tab, ids)) is not None]
-        if len({id(panel) for panel in panels}) != len(names):
+        if not is_marked:
+            panels = _unmarked_panels(bar, tabs, panels)
+        elif len({id(panel) for panel in panels}) != len(names):
             siblings = bar.parent.tags if bar.parent is not None else []
             after = next((sibling for tag, sibling in pairwise(siblings) if tag is bar), None)
             if bar.tags and len(bar.tags[-1].tags) == len(names):  # the panels follow the tabs in the same element
@@ -136,8 +145,35 @@ def _name_panels(controls: Sequence[Element], ids: Mapping[str | None, Element])
                 titles[id(panel)] = title = Element("p", {}, panel.parent)
                 title.fill([name])
                 holders[id(panel.parent)] = panel.parent
+        if panels and not is_marked:
+            bar.fill([])
     for holder in holders.values():
         holder.fill([node for child in holder.children for node in (titles.get(id(child), ""), child)])
+
+
+def _unmarked_panels(bar: Element, tabs: Sequence[Element], targets: Sequence[Element]) -> list[Element]:
+    """Return the panels directly after a bar that contains only buttons or links without ARIA roles, or an empty list.
+
+    The controls refer to these panels, or the panels have the same class.
+    """
+    if len(tabs) < 2 or len(bar.tags) != len(tabs) or bar.parent is None or bar.parent.name == "form":
+        return []
+    names = [_leading_words(tab) for tab in tabs]
+    is_bar = _leading_words(bar) == " ".join(names) and all(map(LETTER.search, names))
+    if not is_bar or any(len(name) > _MAX_TAB_CHARS for name in names) or any(map(_opens_popup, tabs)):
+        return []
+    siblings = bar.parent.tags
+    after = siblings[siblings.index(bar) + 1 :]
+    panels = after[0].tags if after and len(after[0].tags) == len(tabs) else after[: len(tabs)]
+    if len(panels) != len(tabs) or any(panel.name not in _PANELS or is_menu(panel) for panel in panels):
+        return []
+    if targets:
+        is_toggle = all(map(_is_opener, tabs))
+        has_titles = any(tag.name in HEADINGS for panel in panels for tag in panel.tags[:1])
+        return panels if [*map(id, targets)] == [*map(id, panels)] and (is_toggle or not has_titles) else []
+    kinds = [_kinds(panel) for panel in panels]
+    is_run = panels[0] is not after[0] or len(after) == len(panels) or _kinds(after[len(panels)]).isdisjoint(kinds[0])
+    return panels if is_run and panels[0].classes and set.intersection(*kinds) else []
 
 
 def _show_panels(hidden: Sequence[Element], targets: Collection[str]) -> list[Element]:
@@ -274,7 +310,8 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element],
     openers = [control for key, group in alike.items() if len(group) > 1 or key[-1] for control in group]
     counts = Counter(_leading_words(control) for control in openers)
     for control in openers:
-        if counts[_leading_words(control)] == 1:  # a repeated label, such as "Show", is not a title
+        name = _leading_words(control)
+        if counts[name] == 1 or _IDENTIFIER.match(name):  # another repeated label, such as "Show", is not a title
             _make_text(control, "p")
 
 

@@ -107,3 +107,28 @@ def test_controls_in_cleared_bars_are_skipped() -> None:
     labels = "<label for=a>One</label><label for=b>Two</label>"
     for control in (bar.format("a", "Go"), bar.replace("<div><button>{}</button></div>", labels).format("b")):
         assert "YES" in text(page(control + "<p>YES</p>"))
+
+
+PANES = "<div class=pane id=a>Drill two holes into it.</div><div class=pane id=b>Clamp it to the post.</div>"
+
+
+@pytest.mark.parametrize(
+    "bar",
+    [
+        "<ul class=nav><li><a href='#a'>Ceiling</a></li><li><a href='#b'>Post</a></li></ul>",
+        "<div><button data-target='#a'>Ceiling</button><button data-target='#b'>Post</button></div>",
+        "<div><button>Ceiling</button><button>Post</button></div>",
+    ],
+)
+@pytest.mark.parametrize("panes", [PANES, f"<div>{PANES}</div>"])
+def test_tabs_without_roles_name_their_panels(bar: str, panes: str) -> None:
+    found = text(f"<h1>Lamp</h1><div>{bar}{panes}</div>")
+    lines = [line for line in found.split("\n") if line and line != "Lamp"]
+    assert lines == ["Ceiling", "Drill two holes into it.", "Post", "Clamp it to the post."]
+
+
+def test_names_of_models_that_controls_expand_are_text() -> None:
+    model = "<span><button aria-expanded=false>PriceTable</button><div>an object</div></span>"
+    field = "<span><button aria-label='expand price'>price</button><b>a number</b></span>"
+    found = text(f"<h1>API</h1>{model}{field}{model}")
+    assert (found.count("PriceTable"), found.count("price")) == (2, 1)
