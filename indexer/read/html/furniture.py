@@ -229,7 +229,8 @@ def drop_other_posts(tree: HtmlTree) -> None:
     have neither headings nor code nor tables, and contain controls with the same text. The heading above them begins or
     ends with their number, or the page has a form to write one.
     """
-    headings = [tag for tag in tree.find_all("h1") if LETTER.search(tag.text())]
+    with_text = (tag for tag in tree.find_all("h1") if any(LETTER.search(text) for text, _ in tag.leading_texts()))
+    headings = list(islice(with_text, 2))
     for post in headings[0].parents(6) if len(headings) == 1 and not headings[0].contains(("a",)) else ():
         siblings = post.parent.tags if post.parent is not None else []
         others = [tag for tag in siblings if tag is not post and tag.classes and _form(tag) == _form(post)]
