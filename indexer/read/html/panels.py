@@ -83,7 +83,8 @@ def unfold_panels(tree: HtmlTree) -> None:
         control.fill([node for child in control.children for node in (child, " ")])
     converted = set(map(id, contents))
     controls = [control for control in controls if id(control) not in converted]
-    links = [link for item in tree.find_all("li") for link in item.tags if link.get("href")[:1] == "#"]
+    items = (item for item in tree.find_all("li") if item.depth < MAX_SEARCH_DEPTH)
+    links = [link for item in items for link in item.tags if link.get("href")[:1] == "#"]
     if controls or links:
         ids = {tag.anchor: tag for tag in reversed([*tree.elements]) if "id" in tag.attributes}
         ids |= {f"by {tag.get('aria-labelledby')}": tag for tag in tree.elements if tag.get("role") == "tabpanel"}
@@ -163,6 +164,8 @@ def _unmarked_panels(bar: Element, tabs: Sequence[Element], targets: Sequence[El
     if not is_bar or any(len(name) > _MAX_TAB_CHARS for name in names) or any(map(_opens_popup, tabs)):
         return []
     siblings = bar.parent.tags
+    if len(siblings) > MAX_NODES:
+        return []
     after = siblings[siblings.index(bar) + 1 :]
     panels = after[0].tags if after and len(after[0].tags) == len(tabs) else after[: len(tabs)]
     if len(panels) != len(tabs) or any(panel.name not in _PANELS or is_menu(panel) for panel in panels):
