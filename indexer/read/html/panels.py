@@ -163,9 +163,9 @@ def _unmarked_panels(bar: Element, tabs: Sequence[Element], targets: Sequence[El
     is_bar = _leading_words(bar) == " ".join(names) and all(map(LETTER.search, names))
     if not is_bar or any(len(name) > _MAX_TAB_CHARS for name in names) or any(map(_opens_popup, tabs)):
         return []
-    siblings = bar.parent.tags
-    if len(siblings) > MAX_NODES:
+    if len(bar.parent.children) > MAX_NODES:
         return []
+    siblings = bar.parent.tags
     after = siblings[siblings.index(bar) + 1 :]
     panels = after[0].tags if after and len(after[0].tags) == len(tabs) else after[: len(tabs)]
     if len(panels) != len(tabs) or any(panel.name not in _PANELS or is_menu(panel) for panel in panels):
