@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from math import log
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
@@ -31,10 +31,11 @@ _LABEL = "label"  # the kind of a word in the first cell of a table row, unless 
 _MIN_CLAIM_WORDS = 4  # a shorter claim is never foreign
 _MIN_COVERAGE = 0.2  # share of a claim's words; below it, the claim is foreign to its passages
 _MAX_NUMBERS_TO_DERIVE = 20  # numbers per sentence; the time grows with their square
+_MAX_FACTS_TO_COMPARE = 50  # facts per sentence; each takes time in proportion to the passages
 _CONTEXT_ITEMS = 4  # words and facts on each side of a fact
 _CODE = re.compile(
     r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"  # addresses
-    r"|(?<![\w.])v?\d{1,3}(?:\.\d{1,3}){2,3}(?![.\w])"  # versions
+    r"|(?<![\w.])v?\d{1,3}(?:\.\d{1,3}){2,3}(?!\w|\.\w)"  # versions and IP addresses
     r"|(?<![\w-])[A-Z]\w*+(?:-[A-Z\d]\w*+)++"  # identifiers such as X-Forwarded-For
     r"|(?<![\w/.])[~.]?/[\w.][\w./+-]*\w|(?<!\w)--?[A-Za-z][\w-]*+|(?<!\w)%\w++"  # paths, options and formats
     r"|(?<![\w.])[A-Za-z_]{2,64}+[.=][A-Za-z_]{2,64}"  # attributes and assignments
@@ -165,7 +166,7 @@ class Claim:
             return False
         passage, segment = best
         segments = [each for each in passage.segments if each.unit is segment.unit]
-        keys = self.keys & passage.heading.union(*(each.keys_in_context() for each in segments))
+        keys = (self.keys & passage.heading).union(*(each.common_keys(self.keys) for each in segments))
         has_all_names = all(name <= self.keys for each in segments for name in each.facts.get("name", ()))
         return has_all_names and 2 * len(keys) >= len(self.keys)
 
@@ -192,9 +193,10 @@ class Claim:
         for item in self.items:
             if item.kind == "name" and _is_stitched(item.keys & self._words.keys, passages):
                 return item, passages[0], None
-        for at, item in enumerate(self.items):
-            if rival := self._rival(at, passages) if item.kind not in ("", _LABEL) else None:
-                return item, *rival
+        facts = (at for at, item in enumerate(self.items) if item.kind not in ("", _LABEL))
+        for at in islice(facts, _MAX_FACTS_TO_COMPARE):
+            if rival := self._rival(at, passages):
+                return self.items[at], *rival
         return None
 
     def _rival(self, index: int, passages: Sequence[Evidence]) -> tuple[Evidence, Segment] | None:
@@ -211,18 +213,18 @@ class Claim:
             return None
         scores = self._scores(near, passages)
         least = RARE_WORD_WEIGHT + max(scores.get(place, 0.0) for place in places)
-        shared = frozenset(
-            chain.from_iterable(each.segments[at].keys_in_context() - each.heading for each, at in places)
+        near_keys = frozenset(chain.from_iterable(item.keys for item in near if self._words.weight(item)))
+        shared = frozenset[str]().union(
+            *(each.segments[at].common_keys(near_keys) - each.heading for each, at in places)
         )
-        shared &= frozenset(chain.from_iterable(item.keys for item in near if self._words.weight(item)))
         units = {id(each.segments[at].unit) for each, at in places if fact.kind == "name"}
         rivals = [
             (score, each, segment)
             for (each, at), score in scores.items()
             if score > least
             and (segment := each.segments[at]).has_rival(fact.kind, self.keys)
-            and (keys := segment.keys_in_context()).isdisjoint(fact.keys)
-            and shared <= keys
+            and not segment.common_keys(fact.keys)
+            and segment.common_keys(shared) == shared
             and id(segment.unit) not in units
         ]
         return max(rivals, key=itemgetter(0))[1:] if rivals else None

@@ -297,9 +297,9 @@ class Segment(NamedTuple):
         """Return whether the segment has a fact of this kind that shares no key with the claim."""
         return any(fact.isdisjoint(claimed) for fact in self.facts.get(kind, ()))
 
-    def keys_in_context(self) -> frozenset[str]:
-        """Return the keys of the segment and of its context."""
-        return self.keys | self.unit.context
+    def common_keys(self, keys: frozenset[str]) -> frozenset[str]:
+        """Return which of some keys the segment or its context has. Their union may be large, so it is not built."""
+        return (keys & self.keys) | (keys & self.unit.context)
 
 
 def _indexes(sets: Iterable[Iterable[str]]) -> Mapping[str, Sequence[int]]:
@@ -446,7 +446,8 @@ class Evidence:
                 total += weight
                 continue
             places = {at for key in keys for at in self.places.get(key, ())}
-            near = {at for place in places for at in self._segments_of_units[self.segments[place].unit.number]}
+            units = {self.segments[place].unit.number for place in places}
+            near = {at for unit in units for at in self._segments_of_units[unit]}
             places.update(at for key in keys for at in self._context_places.get(key, ()))
             for at in places | near:
                 scores[at] += weight if at in places else weight / 2
@@ -454,12 +455,12 @@ class Evidence:
 
     def segments_with(self, keys: Collection[str], kind: str, claimed: Collection[str]) -> Sequence[int]:
         """Return the indexes of the segments with a fact. For a name, add those of the next sentence without a name."""
-        places = [at for key in keys for at in self.places.get(key, ())]
+        places = {at for key in keys for at in self.places.get(key, ())}
         if kind != "name":
-            return places
-        following = [self._segments_of_units.get(self.segments[at].unit.number + 1, ()) for at in places]
-        nameless = (at for at in chain.from_iterable(following) if not self.segments[at].has_rival("name", claimed))
-        return [*places, *nameless]
+            return [*places]
+        units = {self.segments[at].unit.number + 1 for at in places}
+        following = {at for unit in units for at in self._segments_of_units.get(unit, ())} - places
+        return [*places, *(at for at in following if not self.segments[at].has_rival("name", claimed))]
 
     @cached_property
     def quantities(self) -> Sequence[tuple[float, Unit]]:

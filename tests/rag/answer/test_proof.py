@@ -280,3 +280,20 @@ def test_the_time_is_linear(part: str) -> None:
         return list(Prover([replace(hit, text=hit.text * 2) for hit in hits()]).feed(text, is_last=True))
 
     check_linear(prove, lambda size: part * (size // len(part)), 20_000)
+
+
+@pytest.mark.parametrize("part", ["Foo bar {n}, ", "word is {n}; ", "Foo {n}. ", "- Foo\n", "Foo | {n} |\n"])
+def test_a_sentence_is_compared_with_a_passage_in_linear_time(part: str) -> None:
+    def prove(text: str) -> list[Proof]:
+        passage = make_hit(1, text=text, title="A", section="", language="en")
+        return list(Prover([passage]).feed("The word bar of Foo is 7, or bar 8 of Foo Bar 9 [1].", is_last=True))
+
+    check_linear(prove, lambda size: "".join(part.format(n=n) for n in range(size // len(part))), 20_000)
+
+
+@pytest.mark.parametrize("sentence", ["The host is 10.1.2.3 [1].", "The host is 10.1.2.3. [1]"])
+def test_an_address_before_a_full_stop_is_one_fact(sentence: str) -> None:
+    [proof] = Prover([make_hit(1, text="The host is 10.1.3.2.", title="A", section="", language="en")]).feed(
+        sentence, is_last=True
+    )
+    assert proof.verdict == NOT_THERE
