@@ -25,11 +25,11 @@ BEAT_SECONDS = 1.0
 MAX_ANSWER_BYTES = 4_000_000
 NOTHING_FOUND = "nothing found"  # finish_reason if the model was not called
 _CITATION_FIELDS = ("id", "url", "title", "section", "link")
-_INSIDE = re.compile(r"[\d^,;–\- \t]{0,120}+")
-_BLANKS = 8
-_TOKEN = re.compile(rf"```|`|\n|[ \t]{{0,{_BLANKS}}}\[({_INSIDE.pattern})\]")
-_MAX_TOKEN_CHARS = _BLANKS + 122
-_RANGE = re.compile(r"(\d++)(?:[ \t]*+[-–][ \t]*+(\d++))?")
+_CITATION_BODY = re.compile(r"[\d^,;–\- \t]{0,120}+")  # the text between brackets
+_MAX_BLANKS = 8  # spaces before a citation
+_CODE_MARK_OR_CITATION = re.compile(rf"```|`|\n|[ \t]{{0,{_MAX_BLANKS}}}\[({_CITATION_BODY.pattern})\]")
+_MAX_CITATION_CHARS = _MAX_BLANKS + 122  # the brackets count too
+_RANGE = re.compile(r"(\d++)(?:[ \t]*+[-–][ \t]*+(\d++))?")  # 3, or 3-5
 
 log = logging.getLogger("pilotlight")
 
@@ -91,7 +91,7 @@ def _milliseconds_since(start: float) -> float:
 class CitationFilter:
     """Rewrites citations in streamed text as [n], and removes those whose n is not between 1 and `count`.
 
-    Brackets in code stay, because `[0]` is an index there. The time is linear in the length of the text.
+    Brackets in code are kept, because `[0]` is an index there. The time is linear in the length of the text.
     """
 
     def __init__(self, count: int) -> None:
@@ -105,17 +105,17 @@ class CitationFilter:
         text = self._buffer + text
         cut = len(text)
         if not is_last:
-            least = max(0, cut - _MAX_TOKEN_CHARS)
+            least = max(0, cut - _MAX_CITATION_CHARS)
             bracket = text.rfind("[", least)
-            if bracket >= 0 and _INSIDE.fullmatch(text, bracket + 1):
+            if bracket >= 0 and _CITATION_BODY.fullmatch(text, bracket + 1):
                 cut = bracket
             elif text.endswith("`"):
                 cut -= (len(text) - len(text.rstrip("`"))) % 3
-            least = max(0, cut - _BLANKS)
+            least = max(0, cut - _MAX_BLANKS)
             while cut > least and text[cut - 1] in " \t":
                 cut -= 1
         self._buffer = text[cut:]
-        return _TOKEN.sub(self._replace, text[:cut])
+        return _CODE_MARK_OR_CITATION.sub(self._replace, text[:cut])
 
     def _replace(self, match: re.Match[str]) -> str:
         mark = match[0]
@@ -146,7 +146,7 @@ def complete(endpoint: Endpoint, chat: Sequence[dict[str, str]]) -> Generator[st
     Closing the iterator ends the call at once. Raises EndpointFailed or EndpointSlow.
     """
     pieces: SimpleQueue[str | Finished | Exception] = SimpleQueue()
-    loop = asyncio.new_event_loop()  # its tasks can be cancelled
+    loop = asyncio.new_event_loop()  # a task can be cancelled, a thread cannot
     task = loop.create_task(_call(endpoint, chat, pieces.put))
 
     def run() -> None:
@@ -222,7 +222,7 @@ async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Calla
                 if data == "[DONE]":
                     put(Finished(reason or "stop"))
                     return
-                piece, reason = _read(data, reason)
+                piece, reason = _parse_chunk(data, reason)
                 if piece:
                     put(piece)
         if not reason:
@@ -231,7 +231,7 @@ async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Calla
 
 
 class EventData:
-    """Reads the data of server-sent events from pieces of text. The data of an event is one line."""
+    """Reads the data of server-sent events from streamed text. Each event has one line of data."""
 
     def __init__(self) -> None:
         self._rest: list[str] = []
@@ -246,8 +246,8 @@ class EventData:
         self._rest.append(rest)
 
 
-def _read(data: str, reason: str) -> tuple[str, str]:
-    """Return the text of an event, and the finish reason so far."""
+def _parse_chunk(data: str, reason: str) -> tuple[str, str]:
+    """Parse the data of an event; return its text, and its finish reason or else the previous one."""
     try:
         chunk: Any = json.loads(data)
         if chunk.get("error"):

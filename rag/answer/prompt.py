@@ -1,4 +1,4 @@
-"""Configure the endpoint that writes answers, and write its prompt, which marks passages and conversation as data."""
+"""Configure the endpoint that writes answers, and build its prompt with passages and conversation marked as data."""
 
 import re
 import unicodedata
@@ -14,12 +14,12 @@ from rag.messages import Exchange
 from rag.query.results import Hit, text_of
 from rag.settings import Settings
 
-_PATH = "/chat/completions"
+_COMPLETIONS_PATH = "/chat/completions"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server for OpenAI's chat completions, and the name of its model."""
+    """An OpenAI-compatible endpoint for chat completions, and the model to request."""
 
     url: str
     model: str
@@ -29,7 +29,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, settings: Settings) -> "Endpoint":
-        """Return the endpoint of the settings. Raises NotConfigured without one, SettingsError if it is wrong."""
+        """Return the endpoint of the settings. Raises NotConfigured if there is none, SettingsError if invalid."""
         url = settings.answer_url.strip().rstrip("/")
         if not url:
             raise NotConfigured("written answers are not configured: set answer_url and answer_model")
@@ -39,19 +39,19 @@ class Endpoint:
             raise SettingsError("answer_model must name a model of answer_url")
         if not settings.answer_key.isascii() or not settings.answer_key.isprintable():
             raise SettingsError("answer_key must be printable ASCII")
-        url = url.removesuffix(_PATH) + _PATH
+        url = url.removesuffix(_COMPLETIONS_PATH) + _COMPLETIONS_PATH
         return cls(url, settings.answer_model, settings.answer_key, http_proxy=settings.http_proxy)
 
 
-_MIN_CONTENT_WORDS = 4  # a question with fewer continues the conversation
-_MIN_SPACELESS_CHARS = 10
-_MAX_QUESTIONS = 8
+_MIN_CONTENT_WORDS = 4  # a question with fewer words that are not stop words is a follow-up
+_MIN_SPACELESS_CHARS = 10  # the same limit for scripts without spaces
+_MAX_EARLIER_QUESTIONS = 8
 
 
 def search_text(question: str, history: Sequence[Exchange], max_chars: int) -> str:
     """Return the search query for a question.
 
-    A short follow-up question, such as "and on Windows?", is joined with the last complete one.
+    A short follow-up question, such as "and on Windows?", is appended to the last question that stands alone.
     """
 
     def stands_alone(question: str) -> bool:
@@ -64,7 +64,7 @@ def search_text(question: str, history: Sequence[Exchange], max_chars: int) -> s
 
     if stands_alone(question):
         return question
-    questions = [each.question for each in history[-_MAX_QUESTIONS:]]
+    questions = [each.question for each in history[-_MAX_EARLIER_QUESTIONS:]]
     topic = next(filter(stands_alone, reversed(questions)), questions[0] if questions else "")
     room = max_chars - len(question) - 1
     return f"{topic[:room]} {question}".strip() if room > 0 else question
@@ -75,14 +75,14 @@ MAX_CONVERSATION_CHARS = 6_000
 _MAX_ANSWER_CHARS = 1_500
 SYSTEM = Path(__file__).with_name("system.txt").read_text("utf-8").rstrip()
 
-# Our tags and the turn marks of chat templates, in upper or lower case and with any padding.
+# Delimiters that passages must not imitate: tags of the prompt and special tokens of chat templates.
 _BRACKETS = "<\uff1c\ufe64"
-_NAMES = ("passage", "question", "conversation", "system", "startofturn", "endofturn")
-_NAME = re.compile(f"(?={'|'.join(_NAMES)})")  # names may overlap
-_UNSEEN = r"\s\x00-\x1f\x7f-\x9f\xad\u0300-\u036f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
-_BEFORE_PIPE = re.compile(f"[{_BRACKETS}](?=[{_UNSEEN}]*[|\uff5c\uffe8\u2223\u2502\u2503\u01c0])")
+_DELIMITER_NAMES = ("passage", "question", "conversation", "system", "startofturn", "endofturn")
+_DELIMITER_NAME = re.compile(f"(?={'|'.join(_DELIMITER_NAMES)})")  # a lookahead, because names may overlap
+_INVISIBLE = r"\s\x00-\x1f\x7f-\x9f\xad\u0300-\u036f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+_BRACKET_BEFORE_PIPE = re.compile(f"[{_BRACKETS}](?=[{_INVISIBLE}]*[|\uff5c\uffe8\u2223\u2502\u2503\u01c0])")
 _TOOL = "tools?(?:_(?:call|content|response|result)s?)?"
-_SHORT_TOKEN = re.compile(
+_BRACKET_OF_TOKEN = re.compile(
     rf"<(?=\s{{0,9}}(?:<\s{{0,9}})?/?\s{{0,9}}(?:s|bos|eos|unk|pad|sys|inst|mask|sep|cls|eot|eom|think|{_TOOL})\s{{0,9}}>)"
     rf"|\[(?=\s{{0,9}}/?\s{{0,9}}(?:inst|system_prompt|available_tools|{_TOOL}|think|cls|sep|mask|gmask)\s{{0,9}}\])",
     re.IGNORECASE,
@@ -92,11 +92,11 @@ _CITATION = re.compile(r"[ \t]{0,9}\[\d+\]")
 
 
 def neutralise(text: str) -> str:
-    """Replace the brackets of everything in a text that looks like one of the prompt's delimiters."""
-    text = _BEFORE_PIPE.sub("‹", _SHORT_TOKEN.sub("‹", text))
+    """Replace the opening bracket of everything that looks like a delimiter, in any case and with any padding."""
+    text = _BRACKET_BEFORE_PIPE.sub("‹", _BRACKET_OF_TOKEN.sub("‹", text))
     if not any(bracket in text for bracket in _BRACKETS):
         return text
-    if not _NAME.search(_PADDING.sub("", unicodedata.normalize("NFKC", text).casefold())):
+    if not _DELIMITER_NAME.search(_PADDING.sub("", unicodedata.normalize("NFKC", text).casefold())):
         return text
     letters: list[str] = []
     places: list[int] = []
@@ -104,7 +104,7 @@ def neutralise(text: str) -> str:
         plain = _PADDING.sub("", unicodedata.normalize("NFKC", character).casefold())
         letters.append(plain)
         places += [place] * len(plain)
-    names = {match.start() for match in _NAME.finditer("".join(letters))}
+    names = {match.start() for match in _DELIMITER_NAME.finditer("".join(letters))}
     characters = list(text)
     for place, character in enumerate(text):
         if character in _BRACKETS and bisect_left(places, place) in names:
@@ -127,13 +127,13 @@ def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = (
 
 
 def _conversation(history: Sequence[Exchange]) -> str:
-    """Return the end of a conversation, with short answers and no citations, because these number other passages."""
+    """Return the end of a conversation, with answers cut short and without their citations of other passages."""
     exchanges: list[str] = []
     room = MAX_CONVERSATION_CHARS
     for each in reversed(history):
         text = _CITATION.sub("", each.answer)
         cut = f"{text[:_MAX_ANSWER_CHARS]}…" if len(text) > _MAX_ANSWER_CHARS else text
-        # Cut first, because each bracket costs time, and a client may send a hundred times as much.
+        # Truncate before escaping: escaping takes time per bracket, and a client may send a hundred times as much.
         exchanges.insert(
             0, f"Question: {neutralise(each.question[:MAX_CONVERSATION_CHARS])}\nAnswer: {neutralise(cut)}"
         )

@@ -7,34 +7,34 @@ from typing import NamedTuple
 
 from indexer.cut.cuts import ABBREVIATIONS
 
-MAX_PENDING = 8_000
-_MAX_QUOTE = 2_000  # characters
-_CLOSING = {"„": "“”", "«": "»", "»": "«", "‹": "›", "「": "」", "『": "』"}
+MAX_PENDING = 8_000  # characters
+_MAX_QUOTE_CHARS = 2_000
+_CLOSING_QUOTES = {"„": "“”", "«": "»", "»": "«", "‹": "›", "「": "」", "『": "』"}
 _QUOTE = "|".join(
     [
-        rf"(?<!\w)“(?=\S)(?:[^“”\n]|“[^“”\n]{{1,200}}”){{1,{_MAX_QUOTE}}}(?<=\S)”(?!\w)",
-        rf"(?<!\w)\"(?=\S)[^\"\n]{{1,{_MAX_QUOTE}}}(?<=\S)\"(?!\w)",
-        rf"(?<!\w)['‘‚](?=\S)(?:[^'‘’\n]|(?<=\w)['’](?=\w)){{1,{_MAX_QUOTE}}}(?<=\S)['’‘](?!\w)",
-        *(rf"{mark}[^{mark}{end}\n]{{1,{_MAX_QUOTE}}}[{end}]" for mark, end in _CLOSING.items()),
+        rf"(?<!\w)“(?=\S)(?:[^“”\n]|“[^“”\n]{{1,200}}”){{1,{_MAX_QUOTE_CHARS}}}(?<=\S)”(?!\w)",
+        rf"(?<!\w)\"(?=\S)[^\"\n]{{1,{_MAX_QUOTE_CHARS}}}(?<=\S)\"(?!\w)",
+        rf"(?<!\w)['‘‚](?=\S)(?:[^'‘’\n]|(?<=\w)['’](?=\w)){{1,{_MAX_QUOTE_CHARS}}}(?<=\S)['’‘](?!\w)",
+        *(rf"{mark}[^{mark}{end}\n]{{1,{_MAX_QUOTE_CHARS}}}[{end}]" for mark, end in _CLOSING_QUOTES.items()),
     ]
 )
-_PIECE = re.compile(
+_MARKUP_OR_END = re.compile(
     r"(?P<fence>^[ \t]*```[^\n]*\n(?:.*?\n)??[ \t]*```[^\n]*$)"
-    rf"|(?P<block>^[ \t]*>[^\n]{{1,{_MAX_QUOTE}}}$)"
-    rf"|(?P<code>`[^`\n]{{1,{_MAX_QUOTE}}}`)|(?P<quote>{_QUOTE})|(?P<citation>\[\d{{1,3}}\])"
+    rf"|(?P<block>^[ \t]*>[^\n]{{1,{_MAX_QUOTE_CHARS}}}$)"
+    rf"|(?P<code>`[^`\n]{{1,{_MAX_QUOTE_CHARS}}}`)|(?P<quote>{_QUOTE})|(?P<citation>\[\d{{1,3}}\])"
     r"|(?P<unclosed>```|(?<!\w)[\"“„«‹「『](?=\S))"
     r"|(?P<end>(?<![.!?…])[.!?…]++[\"”’»)*_]*+(?:[ \t]{0,8}\[\d{1,3}\])*+(?=\s|$)|[。！？](?:\[\d{1,3}\])*|\n+)",
     re.MULTILINE | re.DOTALL,
 )
 _CITATION = re.compile(r"\[(\d{1,3})\]")
-_MARKS = "\"“”„‟«»‹›‘’‚'`「」『』"
-_TITLES = "|".join(map(str.capitalize, ABBREVIATIONS))  # Dr. Meyer, Fig. 3
-_ABBREVIATED = re.compile(
-    rf"(?:^[ \t]*\d{{1,3}}|(?:^|[\s(])(?:[^\W\d_]|(?:[^\W\d_]\.)+[^\W\d_]|{_TITLES}))$", re.MULTILINE
+_QUOTE_CHARS = "\"“”„‟«»‹›‘’‚'`「」『』"
+_CAPITALISED_ABBREVIATIONS = "|".join(map(str.capitalize, ABBREVIATIONS))  # Dr. Meyer, Fig. 3
+_ABBREVIATION = re.compile(
+    rf"(?:^[ \t]*\d{{1,3}}|(?:^|[\s(])(?:[^\W\d_]|(?:[^\W\d_]\.)+[^\W\d_]|{_CAPITALISED_ABBREVIATIONS}))$", re.MULTILINE
 )
-_MAX_ABBREVIATION = 8  # characters
-_GOES_ON = re.compile(r"[^\S\n]+[a-z0-9]")
-_FOLLOWED = re.compile(r"[ \t]*(?:[^\s\[]|\n|\[(?:\D|\d{1,3}[^\d\]]))")
+_MAX_ABBREVIATION_CHARS = 8
+_CONTINUATION = re.compile(r"[^\S\n]+[a-z0-9]")  # text of the same sentence
+_NO_CITATION = re.compile(r"[ \t]*(?:[^\s\[]|\n|\[(?:\D|\d{1,3}[^\d\]]))")  # never becomes a citation
 
 
 class Excerpt(NamedTuple):
@@ -61,30 +61,30 @@ class Sentence(NamedTuple):
 
 
 class SentenceSplitter:
-    """Splits a text that comes in pieces; at most MAX_PENDING characters are read again with the next piece."""
+    """Splits streamed text into sentences. At most MAX_PENDING characters are scanned again with the next piece."""
 
     def __init__(self, limit: float = math.inf) -> None:
-        """Set the number of sentences after which reading stops."""
+        """Set the number of sentences after which splitting stops."""
         self._limit = limit
         self._pending = ""
-        self._offset = 0  # characters
+        self._offset = 0  # characters before the pending ones
 
     def feed(self, text: str, *, is_last: bool = False) -> list[Sentence]:
         """Take the next piece; return the sentences that are complete now."""
         pending = self._pending = self._pending + text
         sentences: list[Sentence] = []
-        pieces: list[re.Match[str]] = []
+        markup: list[re.Match[str]] = []
         start = 0
 
         def finish(end: int) -> None:
-            nonlocal start, pieces
+            nonlocal start, markup
             while start < end:
-                stop = end if pieces else min(end, start + MAX_PENDING)
+                stop = end if markup else min(end, start + MAX_PENDING)
                 if (text := pending[start:stop]).strip():
-                    sentences.append(_sentence(text, self._offset + start, pieces, start))
-                start, pieces = stop, []
+                    sentences.append(_sentence(text, self._offset + start, markup, start))
+                start, markup = stop, []
 
-        for match in _PIECE.finditer(pending):
+        for match in _MARKUP_OR_END.finditer(pending):
             if len(sentences) >= self._limit:
                 return sentences
             if match.start() - start > MAX_PENDING:
@@ -94,16 +94,16 @@ class SentenceSplitter:
                 if is_open and (match[0] == "```" or pending.find("\n", match.end()) < 0):
                     break
             elif match["end"]:
-                if is_open and not _FOLLOWED.match(pending, match.end()):
+                if is_open and not _NO_CITATION.match(pending, match.end()):
                     break
-                if match[0][0] == "\n" or not _is_abbreviation(pending, match):
+                if match[0][0] == "\n" or not _is_inside_sentence(pending, match):
                     finish(match.end())
             elif is_open and match.end() == len(pending) and not match["code"]:
                 break
             else:
                 if match["fence"] or match["block"]:
                     finish(match.start())
-                pieces.append(match)
+                markup.append(match)
                 if match["fence"]:
                     finish(match.end())
         if is_last or len(pending) - start > MAX_PENDING:
@@ -113,16 +113,16 @@ class SentenceSplitter:
         return sentences
 
 
-def _is_abbreviation(text: str, end: re.Match[str]) -> bool:
-    """Return whether a full stop does not end a sentence: after an abbreviation, a number, or before lower case."""
+def _is_inside_sentence(text: str, end: re.Match[str]) -> bool:
+    """Return whether a full stop is inside a sentence: after an abbreviation or list number, or before lower case."""
     if end[0][0] not in ".…" or text[end.start() - 1] == "]":  # a citation precedes it
         return False
-    return (end[0] == "." and is_abbreviated(text, end.start())) or _GOES_ON.match(text, end.end()) is not None
+    return (end[0] == "." and is_abbreviated(text, end.start())) or _CONTINUATION.match(text, end.end()) is not None
 
 
 def is_abbreviated(text: str, stop: int) -> bool:
     """Return whether the character at `stop` is the full stop of an abbreviation or of a list number."""
-    return text[stop] == "." and _ABBREVIATED.search(text, max(0, stop - _MAX_ABBREVIATION), stop) is not None
+    return text[stop] == "." and _ABBREVIATION.search(text, max(0, stop - _MAX_ABBREVIATION_CHARS), stop) is not None
 
 
 def _sentence(text: str, offset: int, matches: Sequence[re.Match[str]], start: int) -> Sentence:
@@ -131,8 +131,8 @@ def _sentence(text: str, offset: int, matches: Sequence[re.Match[str]], start: i
     Args:
         text: the sentence.
         offset: its place in the answer.
-        matches: its quotations, code and citations.
-        start: its place in the text in which these were found.
+        matches: the matches of its quotations, code and citations.
+        start: its place in the text that was searched for the matches.
     """
     lead = len(text) - len(text.lstrip())
     prose, quotes, code = list[str](), list[Excerpt](), list[Excerpt]()
@@ -147,7 +147,7 @@ def _sentence(text: str, offset: int, matches: Sequence[re.Match[str]], start: i
                 at += len(line)
             code.pop(0)
         elif not match["citation"]:
-            inner = _CITATION.split(body)[0].strip(f" \t>{_MARKS}")
+            inner = _CITATION.split(body)[0].strip(f" \t>{_QUOTE_CHARS}")
             (code if match["code"] else quotes).append(Excerpt(inner, offset + at + body.index(inner)))
     citations = [(offset + match.start(), int(match[1])) for match in _CITATION.finditer(text)]
     prose_text = _CITATION.sub(lambda match: " " * len(match[0]), "".join([*prose, text[last:]]))[lead:].rstrip()

@@ -16,8 +16,8 @@ from rag.query.request import SearchRequest
 from rag.query.results import Answer, Hit
 
 MAX_SENTENCES = 1_000
-PASSAGES = 6
-_QUERY_WORDS = 60
+MAX_PASSAGES = 6
+_MAX_QUERY_WORDS = 60
 _WORD = re.compile(r"\w+")
 
 Search = Callable[[SearchRequest], Answer]
@@ -32,17 +32,17 @@ def make_lookup(search: Search, scope: SearchRequest) -> Lookup:
     """
 
     def look_up(text: str) -> Sequence[Hit]:
-        query = " ".join(match[0].lower() for match in islice(_WORD.finditer(text), _QUERY_WORDS))
+        query = " ".join(match[0].lower() for match in islice(_WORD.finditer(text), _MAX_QUERY_WORDS))
         options: dict[str, Any] = {"mode": "lexical", "expand": "section", "links": True, "offset": 0}
         options |= dict.fromkeys(("facets", "rerank", "explain"), False)
-        request = replace(scope, query=query or "?", k=PASSAGES, per_document=PASSAGES, **options)
+        request = replace(scope, query=query or "?", k=MAX_PASSAGES, per_document=MAX_PASSAGES, **options)
         return search(request).hits if query else ()
 
     return look_up
 
 
 def verify(text: str, search: Search, scope: SearchRequest) -> Verification:
-    """Check up to MAX_SENTENCES sentences of a text, each against the passages with most of its words.
+    """Check up to MAX_SENTENCES sentences of a text, each against the passages that share most words with it.
 
     Args:
         text: the text; its citations are ignored.
