@@ -16,16 +16,16 @@ from rag import deadline
 from rag.messages import DocumentChange, Edit, SectionChange
 from rag.query.results import section_within, without_number
 
-MIN_SAME_TEXT = 0.5  # share of a section's characters that remain when it is moved or renamed
-MIN_SAME_WORDS = 0.4  # share of the words that two forms of a sentence have in common
-MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.2  # documents with the same change, which then counts as noise
-_MAX_STAMP_WORDS = 5
+MIN_SAME_TEXT = 0.5  # share of its characters that a moved or renamed section keeps
+MIN_SAME_WORDS = 0.4  # share of the words that the old and new form of an edited sentence have in common
+MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.2  # number and share of documents; an edit that this many have is noise
+_MAX_STAMP_WORDS = 5  # words next to a date in a line such as "Last updated 2026-01-01"
 _MAX_HEADING_CHARS, _MAX_HEADING_WORDS = 100, 10
-_MAX_PLACES = 20  # a sentence in more sections says nothing about a move
-_MAX_ALIGNMENTS = 100_000  # pairs of equal sentences of a document; with more, their order is ignored
-_MAX_FORMS = 1_500_000  # characters of all pairs of sentences that are compared by their words
+_MAX_SECTIONS_WITH_LINE = 20  # a line in more sections says nothing about where a section moved
+_MAX_EQUAL_PAIRS = 100_000  # pairs of equal lines in a document; with more, lines in both snapshots are ignored
+_MAX_PAIRED_CHARS = 1_500_000  # total length of the pairs of lines in a block; with more, lines are not paired by words
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^\sa-z])|(?<=[。！？])|\n+")
-_NO_HEADING = re.compile(r"[|={}();<>\\]|[.!?:;,…。、]$")
+_NOT_IN_HEADINGS = re.compile(r"[|={}();<>\\]|[.!?:;,…。、]$")
 _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
 _DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}"
@@ -38,11 +38,11 @@ _WORD = re.compile(r"\w+")
 class TextLine:
     """A heading, sentence or line of a section."""
 
-    plain: str
+    plain: str  # normalised text, to compare lines by
     text: str
     section: str
     url: str
-    path: tuple[str, ...]  # headings in their plain form
+    path: tuple[str, ...]  # normalised headings
     is_heading: bool = False
 
 
@@ -50,7 +50,7 @@ class DocumentText:
     """The lines of a document in a snapshot."""
 
     def __init__(self, key: str, url: str, title: str, version: str, passages: Sequence[tuple[str, str, str]]) -> None:
-        """Split passages into lines. A passage is a heading path, an address and a text."""
+        """Split passages into lines. A passage is its heading path, its address and its text."""
         self.key, self.url, self.title, self._version = key, url, title, version
         self.name = self._plain_heading(title)
         self.lines: list[TextLine] = []
@@ -72,7 +72,7 @@ class DocumentText:
                         self.lines.append(TextLine(plain, sentence.strip(), section, passage_url, path))
 
     def _enter(self, section: str, url: str, above: tuple[str, ...]) -> tuple[str, ...]:
-        """Add the headings of a section that are new, and return its full path of plain headings."""
+        """Add a line for each new heading of a section; return the full path of its normalised headings."""
         names = section.split(SEPARATOR)
         path = (*above, *map(self._plain_heading, names))
         for depth in range(len(above) + 1, len(path) + 1):
@@ -87,7 +87,7 @@ class DocumentText:
         return self._plain(without_number(" ".join(heading.split())))
 
     def _plain(self, sentence: str) -> str:
-        """Remove white space, and replace the version and dates such as "Updated 2026-01-01" by an asterisk."""
+        """Normalise a line: remove spaces, and mask the version and the date of a line such as "Updated 2026-01-01"."""
         plain = " ".join(sentence.split())
         if self._version:
             plain = re.sub(rf"(?<![\w.]){re.escape(self._version)}(?!\.?\d)", "*", plain)
@@ -104,7 +104,7 @@ def is_heading(block: str, below: str) -> bool:
     line = block.strip()
     is_short = len(line) <= _MAX_HEADING_CHARS and len(line.split()) <= _MAX_HEADING_WORDS and "\n" not in line
     is_capital = not line[:1].islower() or (len(line.split()) == 1 < len(below.split()))
-    return bool(line) and is_short and is_capital and line[0].isalnum() and not _NO_HEADING.search(line)
+    return bool(line) and is_short and is_capital and line[0].isalnum() and not _NOT_IN_HEADINGS.search(line)
 
 
 DocumentPair = tuple[DocumentText | None, DocumentText | None]
@@ -114,9 +114,9 @@ DocumentPair = tuple[DocumentText | None, DocumentText | None]
 class SectionDiff:
     """The lines of one section that differ."""
 
-    document: int
-    line: TextLine
-    old: TextLine | None = None  # the section before it was moved or renamed
+    document: int  # index of the pair of documents
+    line: TextLine  # the first line that differs, or the renamed heading
+    old: TextLine | None = None  # a line of the section before it was moved or renamed
     pairs: list[Edit] = field(default_factory=list)
     removed: list[TextLine] = field(default_factory=list)
     added: list[TextLine] = field(default_factory=list)
@@ -127,7 +127,7 @@ class SectionDiff:
         return [*self.pairs, *removed, *(Edit(None, line.text) for line in self.added if not line.is_heading)]
 
     def move_from(self, origin: "SectionDiff") -> None:
-        """Compare an added section with its removed origin."""
+        """Merge the removed section from which this added section was moved."""
         plains = [{line.plain for line in lines} for lines in (self.added, origin.removed)]
         self.old = origin.line
         self.removed = [line for line in origin.removed if line.plain not in plains[0]]
@@ -135,7 +135,7 @@ class SectionDiff:
         origin.removed = []
 
     def change(self, documents: DocumentPair) -> SectionChange:
-        """Return the change with its kind."""
+        """Classify and return the change of the section."""
         kind: Literal["added", "removed", "rewritten", "moved", "renamed"] = "rewritten"
         is_new, is_gone = (
             side is None or any(line.is_heading for line in lines)
@@ -188,7 +188,7 @@ def _align(number: int, before: DocumentText | None, after: DocumentText | None)
     """Return the sections of a document in which lines differ."""
     old, new = (side.lines if side else [] for side in (before, after))
     counts = [Counter(line.plain for line in lines) for lines in (old, new)]
-    if sum(count * counts[1][plain] for plain, count in counts[0].items()) > _MAX_ALIGNMENTS:
+    if sum(count * counts[1][plain] for plain, count in counts[0].items()) > _MAX_EQUAL_PAIRS:
         old, new = (
             [each for each in old if each.plain not in counts[1]],
             [each for each in new if each.plain not in counts[0]],
@@ -211,7 +211,7 @@ def _align(number: int, before: DocumentText | None, after: DocumentText | None)
         deadline.check()
         removed, added = (old[a:b], new[c:d]) if tag != "equal" else ([], [])
         lengths = [sum(len(line.text) for line in lines) for lines in (removed, added)]
-        are_few = len(removed) * lengths[1] + len(added) * lengths[0] <= _MAX_FORMS
+        are_few = len(removed) * lengths[1] + len(added) * lengths[0] <= _MAX_PAIRED_CHARS
         forms = [(Counter(_WORD.findall(each.text)), each) for each in added if are_few and not each.is_heading]
         for line in removed:
             if line.is_heading and line.plain in renamed:
@@ -241,7 +241,7 @@ def _share(first: Counter[str], second: Counter[str]) -> float:
 def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
     """Drop edits that are noise; return the number of sections without other edits.
 
-    An edit is noise if `limit` documents share it, apart from numbers; or if it only changes dates, and others do too.
+    An edit is noise if `limit` documents share it, apart from numbers; or if it only changes dates, as other edits do.
     """
     edits = [(diff.document, edit) for diff in diffs for edit in diff.edits()]
     counts = Counter(key for _, key in {(number, key) for number, edit in edits for key in _noise_keys(edit)})
@@ -280,7 +280,7 @@ def _find_origins(removed: Sequence[list[TextLine]], added: Sequence[list[TextLi
     for place, lines in enumerate(added):
         shared = Counter[int]()
         for line in lines:
-            if len(sections := places.get(line.plain, ())) <= _MAX_PLACES:
+            if len(sections := places.get(line.plain, ())) <= _MAX_SECTIONS_WITH_LINE:
                 shared.update(dict.fromkeys(sections, len(line.plain)))
         for origin, length in shared.most_common():
             size = max(sum(len(line.plain) for line in each) for each in (lines, removed[origin]))

@@ -13,7 +13,7 @@ FIRST_HITS = 3
 
 
 class ChangedAnswer(msgspec.Struct, frozen=True):
-    """A question, its first hits before and after, and the change that explains the difference."""
+    """A question, the addresses of its first hits before and after, and the change that explains the difference."""
 
     question: str
     before: list[str]

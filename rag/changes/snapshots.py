@@ -31,15 +31,15 @@ from rag.errors import FieldError
 from rag.messages import Changes, DocumentChange, Snapshot
 from rag.query.model_queue import FairLock
 
-MAX_CHARACTERS = 20_000_000  # changed documents are in memory at the same time
-_DAYS = re.compile(r"(\d{1,5})d")
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+MAX_CHARACTERS = 20_000_000  # all changed documents are in memory at the same time
+_DAYS_AGO = re.compile(r"(\d{1,5})d")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _DOCUMENTS = "SELECT id, url, source, title, first_row, chunks FROM documents ORDER BY id"
 _HASHES = "SELECT document, content_hash FROM chunks ORDER BY row"
 _SECTIONS = "SELECT section, url, text FROM chunks WHERE row >= ? AND row < ? ORDER BY row"
 
 Narrow = Callable[[Manifest], Filter | None]
-"""Returns the caller's filter for a generation."""
+"""A function that returns the caller's filter for a generation."""
 
 
 def find_changes(
@@ -50,7 +50,7 @@ def find_changes(
     Args:
         folder: the folder of the collection.
         collection: its name.
-        since: a day, a number of days such as `30d`, a generation or a version; None for the generation before.
+        since: a date, an age such as `30d`, a generation or a version; None for the previous generation.
         until: the same; None for the live generation, or for the newest version if `since` is a version.
         narrow: returns the caller's filter for a generation.
 
@@ -103,7 +103,7 @@ def section_lines(document: DocumentChange, max_edits: int | None = None) -> Ite
 
     Args:
         document: the change of the document.
-        max_edits: the number of sentences of each section; None for all.
+        max_edits: the maximum number of sentences for each section; None for all.
     """
     for section in document.sections:
         origin = f" from {section.old_section or 'beginning'}" if section.old_section is not None else ""
@@ -129,11 +129,11 @@ def _choose(
 
 
 def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> Manifest:
-    """Return the generation that a text names: `live`, an id, or a day, for the last generation up to that day."""
-    if days := _DAYS.fullmatch(text):
+    """Return the generation that `text` refers to: `live`, an id, or a date or age, for the last one up to then."""
+    if days := _DAYS_AGO.fullmatch(text):
         text = f"{datetime.now(UTC) - timedelta(days=int(days[1])):%Y-%m-%d}"
     generation: Manifest | None
-    if _DAY.fullmatch(text):
+    if _DATE.fullmatch(text):
         generation = next((each for each in manifests if each.created_at[:10] <= text), manifests[-1])
     elif is_generation_id(text):
         generation = next((each for each in manifests if each.id == text), None)
@@ -149,7 +149,7 @@ _turns = FairLock()  # comparisons take turns, because each may take much memory
 
 
 class _View(NamedTuple):
-    """The part of a snapshot that a caller sees."""
+    """The part of a snapshot that a caller may see."""
 
     generation: str
     version: str | None
@@ -162,13 +162,13 @@ class _Record(NamedTuple):
     url: str
     version: str | None
     title: str
-    rows: tuple[int, int]
-    hashes: tuple[str, ...]
+    rows: tuple[int, int]  # first row, and the row after the last
+    hashes: tuple[str, ...]  # one per passage
 
 
 @lru_cache(16)
 def _versions(folder: Path, view: _View) -> tuple[str, ...]:
-    """Return the versions of the documents that a caller sees, the oldest first."""
+    """Return the versions of the documents that a caller may see, the oldest first."""
     with closing(_Reader(folder, view)) as reader:
         versions = {record.version for record in reader.records().values() if record.version is not None}
     return tuple(sorted(versions, key=version_key))
@@ -178,7 +178,7 @@ def _versions(folder: Path, view: _View) -> tuple[str, ...]:
 def _compare(folder: Path, old: _View, new: _View, live: _View) -> tuple[list[DocumentChange], int]:
     """Compare two snapshots as a caller sees them, without documents that the caller may no longer see.
 
-    If a document moved, and one of its passages is now in a hidden document, it is left out, too.
+    A document that moved is left out too if one of its passages is now in a hidden document.
     """
     with ExitStack() as stack:
         readers = {view: stack.enter_context(closing(_Reader(folder, view))) for view in {old, new, live}}
@@ -215,7 +215,7 @@ class _Reader:
         self.hidden = set[str]()  # addresses and passage hashes of hidden documents, set by `records`
 
     def records(self) -> dict[str, _Record]:
-        """Return the documents by address, or by the page that all versions of a manual share."""
+        """Return the documents keyed by address, or by the page that all versions of a manual share."""
         view, database = self._view, self._database
         rows = None
         if view.filter is not None:
