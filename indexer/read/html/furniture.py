@@ -103,9 +103,9 @@ def _drop_last_links(links: Iterable[Element]) -> None:
 
 def _drop_scales(links: Iterable[Element]) -> None:
     """Remove lines of links that are numbers, such as ratings and pages, or the letters of an index."""
-    lines = {id(link.parent): link.parent for link in links if link.short_text(2) is not None}
+    lines = {id(link.parent): link.parent for link in links if link.parent is not None and link.parent.name in _SCALES}
     for line in lines.values():
-        if line is None or line.name not in _SCALES:
+        if len(line.tags) < _MIN_TARGETS or line.short_text(_MAX_BAR_CHARS) is None:
             continue
         pieces = [*line.leading_texts()]
         signs = [text.strip() for text, is_link in pieces if is_link and WORD.search(text)]

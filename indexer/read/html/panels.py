@@ -111,8 +111,9 @@ def _is_content(control: Element) -> bool:
     is_titled = any(parent.name in _TITLES for parent in control.parents(4))
     is_operation = len(texts) > 1 and any(map(_OPERATION.search, texts))
     holds_blocks = len(pieces) > 1 and control.contains(_BLOCKS_IN_BUTTONS)
-    words, label = _leading_words(control), control.get("aria-label")
-    is_named = bool(words) and label != words and label.endswith(f" {words}")  # such as "expand price" of "price"
+    label = control.get("aria-label")
+    words = _leading_words(control) if label else ""
+    is_named = bool(words) and label.endswith(f" {words}")  # such as "expand price" of "price"
     is_text = is_sentence or is_operation or holds_blocks or is_named or control.contains(_CONTENT_IN_BUTTONS)
     return (is_text and not is_titled) or is_in_sentence(control)
 
@@ -159,16 +160,16 @@ def _unmarked_panels(bar: Element, tabs: Sequence[Element], targets: Sequence[El
     """
     if len(tabs) < 2 or len(bar.tags) != len(tabs) or bar.parent is None or bar.parent.name == "form":
         return []
-    names = [_leading_words(tab) for tab in tabs]
-    is_bar = _leading_words(bar) == " ".join(names) and all(map(LETTER.search, names))
-    if not is_bar or any(len(name) > _MAX_TAB_CHARS for name in names) or any(map(_opens_popup, tabs)):
-        return []
     if len(bar.parent.children) > MAX_NODES:
         return []
     siblings = bar.parent.tags
     after = siblings[siblings.index(bar) + 1 :]
     panels = after[0].tags if after and len(after[0].tags) == len(tabs) else after[: len(tabs)]
     if len(panels) != len(tabs) or any(panel.name not in _PANELS or is_menu(panel) for panel in panels):
+        return []
+    names = [_leading_words(tab) for tab in tabs]
+    is_bar = _leading_words(bar) == " ".join(names) and all(map(LETTER.search, names))
+    if not is_bar or any(len(name) > _MAX_TAB_CHARS for name in names) or any(map(_opens_popup, tabs)):
         return []
     if targets:
         is_toggle = all(map(_is_opener, tabs))
