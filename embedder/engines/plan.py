@@ -42,7 +42,7 @@ class PackageKey:
 
 
 class Plan:
-    """A config resolved for this machine: description of the model, engine, precision, threads and package key.
+    """A config resolved for this machine. It has the model's description, engine, precision, threads and package key.
 
     Raises ModelError, PrecisionError, TorchMissing or EmbedderError if this machine cannot run the config.
     """

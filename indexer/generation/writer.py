@@ -129,12 +129,12 @@ def word_hashes(text: str) -> npt.NDArray[np.uint64]:
 
 
 def signature_of(hashes: npt.NDArray[np.uint64]) -> int:
-    """Return the signature of a text, a similarity hash: 64 one-bit MinHashes of its sequences of three words."""
+    """Return a hash that is similar for similar texts: 64 one-bit MinHashes of a text's sequences of three words."""
     shingles = np.zeros(max(len(hashes) - _SHINGLE_WORDS + 1, 1), dtype=np.uint64)
     for place, factor in enumerate(_WORD_FACTORS):
         products = hashes[place : place + len(shingles)] * factor
         shingles[: len(products)] += products
-    shingles ^= shingles >> np.uint64(32)  # mixes high bits into low bits, which multiplication does not
+    shingles ^= shingles >> np.uint64(32)  # mix high bits into low bits; a product only carries upwards
     lowest = (shingles[:, np.newaxis] * _BIT_FACTORS).min(axis=0)
     bits = (lowest * _BIT_FACTORS) >> np.uint64(63)
     return int.from_bytes(np.packbits(bits.astype(np.uint8), bitorder="little").tobytes(), "little")

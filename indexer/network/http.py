@@ -173,7 +173,7 @@ def proxy_hint(url: str, setting: str) -> str:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return a TLS context that trusts certifi's certificates, and those of SSL_CERT_FILE or else of this machine."""
+    """Return a TLS context with certifi's certificates, and those of SSL_CERT_FILE or, without it, of the system."""
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     return context

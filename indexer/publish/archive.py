@@ -131,7 +131,7 @@ def _admit(index_dir: Path, folder: Path) -> None:
 
 
 def _read_headers(raw: BufferedReader) -> Iterator[tarfile.TarInfo]:
-    """Yield each member's header, with `raw` positioned at its content. Raises ReadError if it is no regular file."""
+    """Yield each member's header, with `raw` positioned at its content. Raises ReadError if one is not a file."""
     while (block := raw.read(tarfile.BLOCKSIZE)).strip(b"\0"):
         info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         if info.type != tarfile.REGTYPE or info.size < 0:

@@ -88,7 +88,7 @@ class Bucket:
             "timeout": timedelta(seconds=self._limits.timeout),
             "user_agent": self._limits.user_agent,
         }
-        if not self._limits.http_proxy:  # override proxies of the environment by one that is never used
+        if not self._limits.http_proxy:  # set a proxy for no host, so that proxies in the environment are ignored
             client |= {"proxy_url": "http://localhost", "proxy_excludes": "*,0.0.0.0/0,::/0"}
         elif self._limits.http_proxy != ENVIRONMENT:
             client |= {"proxy_url": self._limits.http_proxy, "proxy_excludes": "localhost,127.0.0.0/8,::1"}

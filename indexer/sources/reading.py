@@ -150,7 +150,7 @@ def learn(pages: Iterable[PageBlocks]) -> Template | None:
     blocks_by_headings = {page.headings_hash: page.blocks for page in pages}
     if len(blocks_by_headings) < _MIN_PAGES:
         return None
-    texts_at: dict[tuple[int, int], list[int]] = defaultdict(list)  # texts by (page, path)
+    texts_at: dict[tuple[int, int], list[int]] = defaultdict(list)  # hashes of texts by (page, path)
     pages_with: dict[int, set[int]] = defaultdict(set)  # pages by text
     path_of: dict[int, int] = {}
     linked_texts, paths_in_body = set[int](), set[int]()

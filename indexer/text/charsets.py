@@ -145,7 +145,7 @@ def _guess(body: bytes) -> str:
 
 def _detect(sample: bytes) -> str:
     try:
-        from chardetng_py import detect  # optional: missing for serving and on some platforms
+        from chardetng_py import detect  # optional: not installed with a server, or on some platforms
     except ImportError:
         return "windows-1252"
     return encoding_name(detect(sample)) or "windows-1252"

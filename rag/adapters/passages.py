@@ -83,13 +83,13 @@ class DocumentExcerpt:
 
     @cached_property
     def runs(self) -> list[range]:
-        """The selected passages, grouped into runs."""
+        """The selected passages, as ranges of consecutive passages of one section."""
         groups = groupby(enumerate(sorted(self._headings)), key=lambda each: (each[1] - each[0], self.section(each[1])))
         runs = [[index for _, index in run] for _, run in groups]
         return [range(run[0], run[-1] + 1) for run in runs]
 
     def run_of(self, index: int) -> range:
-        """Return the run that contains a passage."""
+        """Return the range of `runs` that contains a passage."""
         return next(run for run in self.runs if index in run)
 
     def section(self, index: int) -> str:

@@ -248,7 +248,7 @@ def read_facts(
             facts.append(("name", run))
             continue
         if term.shape == "number":
-            if is_next:  # the noun of a number is not a name, as in Article 6
+            if is_next:  # a noun before a number is not a name, such as Article in Article 6
                 facts.pop()
             facts.append(("number", [term]))
         elif "_" in term.text:
@@ -493,7 +493,7 @@ class Evidence:
 
     @cached_property
     def _initials(self) -> str:
-        """The initials of the capitalised words, to find acronyms; a space stands for any other word."""
+        """The initials of the capitalised words, to find acronyms, with a space for each other word."""
         return "".join(
             term.text[0] if term.text[0].isupper() else " " for term in self._terms if term.text not in _NOT_IN_ACRONYMS
         )

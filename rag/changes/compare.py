@@ -18,7 +18,7 @@ from rag.query.results import section_within, without_number
 
 MIN_SAME_TEXT = 0.5  # share of its characters that a moved or renamed section keeps
 MIN_SAME_WORDS = 0.4  # share of the words that the old and new form of an edited sentence have in common
-MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.2  # number and share of documents; an edit that this many have is noise
+MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.2  # documents; an edit in so many and in this share is noise
 _MAX_STAMP_WORDS = 5  # words next to a date in a line such as "Last updated 2026-01-01"
 _MAX_HEADING_CHARS, _MAX_HEADING_WORDS = 100, 10
 _MAX_SECTIONS_WITH_LINE = 20  # a line in more sections says nothing about where a section moved

@@ -318,7 +318,7 @@ def is_close(cosines: Sequence[float | None], coverages: Iterable[float], close:
     Args:
         cosines: cosines of the hits; None for a hit that only the lexical search returned.
         coverages: share of the query's words that each hit contains; computed only if the cosines are too low.
-        close: minimum cosine, scaled so that unrelated texts have 0. For a hit with all words, half of it is enough.
+        close: minimum cosine, if unrelated texts have 0. For a hit with all words of the query, half of it is enough.
         unrelated: mean cosine of unrelated texts, see `measure_unrelated`.
     """
     nearness = [None if cosine is None else (cosine - unrelated) / (1 - unrelated) for cosine in cosines]

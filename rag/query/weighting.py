@@ -45,7 +45,10 @@ SIGNALS = {
 
 
 class _Signal(Struct, frozen=True):
-    """Mean and standard deviation of a signal. Each deviation adds `words` and `vector` to the logits in `_Table`."""
+    """A signal, with its effect on the weights.
+
+    For each standard deviation above the mean, `words` and `vector` are added to the logits in `_Table`.
+    """
 
     mean: float
     deviation: float

@@ -187,7 +187,7 @@ class AccessControl:
         return Caller(key_record.name, key_record.role, bool(key_record.origins), scope, writable)
 
     def _scope_at_probe(self, http_request: Request) -> Scope:
-        """Return the scope of the caller of a route that requires no role. It is empty if the caller may not search."""
+        """Return the caller's scope on a route that requires no role: an empty scope if the caller may not search."""
         try:
             client = self._caller(http_request, "read")
         except (Unauthorized, Forbidden, KeysError):

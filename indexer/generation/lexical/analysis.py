@@ -305,7 +305,7 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
         stop_words = list(filter(_is_stop_word[language].__getitem__, different)) if has_list else []
         clues = len(stop_words)
         if language == ENGLISH:
-            # Non-ASCII words speak against English: many other languages have no stop words that could speak for them.
+            # Non-ASCII words are evidence against English, because many languages have no list of stop words.
             clues += sum(map(_ENGLISH_CLUES.__contains__, map(str.casefold, different)))
             clues -= len(different) - sum(map(str.isascii, different))
         weight = max(count, 1) * _LIKELIHOOD_RATIO_PER_CLUE ** min(clues, _MAX_CLUES)

@@ -300,7 +300,8 @@ class LexicalReader:
 
     def _language_test(self, languages: frozenset[str]) -> tuple[Occur, Query]:
         """Return a clause that matches documents in these languages, which must not be all languages of the index."""
-        is_negated = ENGLISH in languages  # exclude all others: an unknown language counts as English
+        # An unknown language counts as English, so for English the other languages are excluded.
+        is_negated = ENGLISH in languages
         listed = sorted(frozenset(self._languages) - languages if is_negated else languages)
         spoken = _any_of([self._term("term", f"language:{each}") for each in listed])
         return Occur.MustNot if is_negated else Occur.Must, Query.const_score_query(spoken, 0.0)

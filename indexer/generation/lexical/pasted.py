@@ -32,7 +32,7 @@ _CODE = re.compile(r"\b[A-Z]{1,5}-?\d{3,6}\b")
 _NUMBER = re.compile(r"\d+")
 _PLAIN_WORD = re.compile(r"[^\w\s]*[^\W\d_]+(?:['\u2019-][^\W\d_]+)*[^\w\s]*")
 _MIN_NON_WORD_SHARE = 0.25
-_MIN_SENTENCE_BYTES = 20  # UTF-8, because a Chinese character says as much as three English letters
+_MIN_SENTENCE_BYTES = 20  # a Chinese character has three, and says as much as three letters
 _MIN_NEARNESS_SHARE = 0.9
 
 

@@ -46,7 +46,7 @@ _NOT_IN_COMMENTS = (*HEADINGS, "pre", "code", "table", "tr", "td", "dl")
 _COUNT = re.compile(r"(?:(?<=\A)|(?<=\A\W))\d+|\d+(?=\W?\Z)")  # "3 comments" or "Comments (3)"
 _MIN_SENTENCE_CHARS = 30
 _MAX_GROUPS = 5
-_STAYS = re.compile(r"^$|^javascript:|[#?]")  # the link leads to the same page, as far as this is known
+_STAYS = re.compile(r"^$|^javascript:|[#?]")  # the link leads to the same page
 _MAX_FOOTER_CHARS = 400
 _FOOTER = re.compile(r"(?:^|[\s_-])footer(?:[\s_-]|$)")
 _FOOTER_ELEMENTS = frozenset({"address", "small", "font"})

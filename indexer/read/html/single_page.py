@@ -384,7 +384,7 @@ def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Ele
 
 
 def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
-    """Remove boxes with a class of furniture. Together, they may contain at most half of the page's text."""
+    """Remove boxes that a class name marks as furniture, unless they contain more than half of the page's text."""
     total = remaining = sizes[id(start)].bare
     prose = sizes[id(start)].prose
     min_rest = _SHORT_POST if is_article else _MIN_REST * prose

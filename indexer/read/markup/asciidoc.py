@@ -255,7 +255,7 @@ class _Reader:
         counts = _COLUMN.findall(spec[1] or spec[2] or "") if spec else []
         styles = [style for count, style in counts for _ in range(min(int(count[:3] or 1), _MAX_SPAN))] or [""] * first
         is_head = "header" in options or (len(styles) == first and len(lines) > 1 and lines[0] != "" == lines[1])
-        html, used, below = ["<table><tr>"], 0, [0] * (_MAX_SPAN + 1)  # `below[0]`: columns filled in the next row
+        html, used, below = ["<table><tr>"], 0, [0] * (_MAX_SPAN + 1)  # `below[n]`: columns spanned n + 1 rows below
         for width, rows, style, words in cells:
             if used >= len(styles):
                 html.append("</tr><tr>")

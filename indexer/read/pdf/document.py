@@ -86,7 +86,10 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _headings_by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
-    """Return as headings the blocks that match a bookmark's page and title. Equal titles on a page match in order."""
+    """Return the blocks whose page and text match a bookmark, as headings.
+
+    If a title occurs several times on a page, the first block matches the first bookmark, and so on.
+    """
     headings: dict[Place, Level] = {}
     on_page: defaultdict[int, list[Level]] = defaultdict(list)
     for mark in islice(document.get_toc(max_depth=8), _MAX_BOOKMARKS):
