@@ -46,12 +46,6 @@ def text_of(page: Page) -> str:
     return "\n".join([content.title or "", *headings, *(section.text for section in content.sections)])
 
 
-def title_of(page: Page) -> str:
-    """Return the title of a page, or an empty string."""
-    content = page.reading.content if page.reading is not None else None
-    return (content.title or "") if isinstance(content, Extraction) else ""
-
-
 def shingles(text: str) -> frozenset[int]:
     """Return a 32-bit hash of each run of three words. Case and punctuation are ignored."""
     words = _WORD.findall(text[:_MAX_CHARACTERS].casefold())
@@ -109,7 +103,6 @@ class SiteTexts:
         self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
         self._words: dict[str, frozenset[str]] = {}  # words of short pages, as markup changes most of their shingles
-        self._titles: dict[str, str] = {}
         self._url_by_name: dict[str, str] = {}
         self._pattern_votes: dict[str, int] = {}
 
@@ -120,8 +113,6 @@ class SiteTexts:
             self._texts[url] = Sample.of(text)
         if isinstance(page, Page) and 0 < len(text) <= _SHORT_TEXT:
             self._words[url] = _words_of(page)
-        if isinstance(page, Page):
-            self._titles[url] = title_of(page)
         self._links[url] = _sample_links(page.links)
         self._url_by_name.setdefault(_base_name(url), url)
 
@@ -157,28 +148,19 @@ class SiteTexts:
         original_sample = self._sample(original)
         if original_sample is None:
             return False
-        pattern = view_pattern(original, page.url)
         has_all = _is_in(original_sample, sample)
-        is_html = reader_of(page.content_type) == HTML
-        if is_html:
-            if pattern is None or original not in self._links:
-                return False
-            # with another query only, pages of the same title usually have different texts
-            has_title = (
-                not pattern.startswith("?") and bool(title := title_of(page)) and title == self._titles.get(original)
-            )
-            if not has_all and not has_title:
-                return False
-            # a view has the links of its page; other versions and translations have more, as they link to each other
-            share = _sample_links({*page.links} - {page.url, original}).share_in(self._links[original])
-            if share is not None and share < _MIN_LINK_SHARE:
-                return False
-        if pattern is not None and original in self._words:
-            words, its_words = _words_of(page), self._words[original]
-            max_different = min(_MAX_DIFFERENT, len(words) // 2) if is_html else _MAX_DIFFERENT
-            has_words = len(words & its_words) >= _MIN_TEXT_SHARE * len(its_words)
-            return has_words and len(words - its_words) <= max_different
-        return _is_in(sample, original_sample, _MIN_SHARE_WITH_NOTE if has_all and not is_html else _MIN_TEXT_SHARE)
+        if reader_of(page.content_type) != HTML:
+            if original in self._words and view_pattern(original, page.url) is not None:
+                words, its_words = _words_of(page), self._words[original]
+                has_words = len(words & its_words) >= _MIN_TEXT_SHARE * len(its_words)
+                return has_words and len(words - its_words) <= _MAX_DIFFERENT
+            return _is_in(sample, original_sample, _MIN_SHARE_WITH_NOTE if has_all else _MIN_TEXT_SHARE)
+        has_pattern = original in self._links and view_pattern(original, page.url) is not None
+        if not has_pattern or not has_all or not _is_in(sample, original_sample):
+            return False
+        # a view has only the links of its page; other versions and translations have more, as they link to each other
+        share = _sample_links({*page.links} - {page.url, original}).share_in(self._links[original])
+        return share is None or share >= _MIN_LINK_SHARE
 
     def _sample(self, url: str) -> Sample | None:
         """Return the sample of a page's text in this build or the previous build. None if neither has the page."""

@@ -6,10 +6,9 @@ in this segment, and they have equal titles or similar first passages. The years
 list fail this test. Pages of different sources are never compared. The manifest stores versions as address prefixes.
 
 A page may be available in several formats: as HTML, as its source text, and in a PDF or EPUB book. To detect such
-duplicates, each document has a sketch: an eighth of the hashes of its sequences of five words, but at least 64. Two
-documents of different formats match if the longer sketch contains most of the shorter one; very short ones must also
-have the same name. A document is a twin (a duplicate that is not shown) if better structured documents match it, and
-their sketches together contain most of its sketch.
+duplicates, each document has a sketch: an eighth of the hashes of its sequences of five words. Two documents of
+different formats match if the longer sketch contains most of the shorter one. A document is a twin (a duplicate that is
+not shown) if better structured documents match it, and their sketches together contain most of its sketch.
 """
 
 import re
@@ -168,8 +167,7 @@ CREATE TABLE twins (
 """
 _RUN_WORDS = 5
 _HASH_LIMIT = 1 << 29
-_NO_LIMIT = (1 << 32) - 1
-_MIN_HASHES, _MAX_HASHES = 64, 16_384
+_MAX_HASHES = 16_384
 _MAX_DOCUMENTS_PER_HASH = 32
 _MIN_SHARED_HASHES = 5
 _MIN_SHARED_RATIO = 0.6  # markup and page breaks change up to a third of the hashes
@@ -195,14 +193,12 @@ class _Sketched(NamedTuple):
 
 def sketch(words: npt.NDArray[np.uint64]) -> bytes:
     """Compute the sketch of a document from its word hashes, (n,). It consists of ascending uint32 hashes, as bytes."""
-    words = np.pad(words, (0, max(0, _RUN_WORDS - len(words)))) if len(words) else words
     runs = np.zeros(max(len(words) - _RUN_WORDS + 1, 0), np.uint64)
     for place in range(_RUN_WORDS):
         runs = (runs * np.uint64(0x9E3779B97F4A7C15)) ^ words[place : place + len(runs)]
         runs ^= runs >> np.uint64(29)
     hashes = np.unique((runs * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(32)).astype(np.uint32))
-    count = max(_MIN_HASHES, int(np.searchsorted(hashes, _HASH_LIMIT)))
-    return hashes[: min(count, _MAX_HASHES)].astype("<u4").tobytes()
+    return hashes[hashes < _HASH_LIMIT][:_MAX_HASHES].astype("<u4").tobytes()
 
 
 def write_twins(database: sqlite3.Connection) -> None:
@@ -212,8 +208,7 @@ def write_twins(database: sqlite3.Connection) -> None:
         for number, url, content_type, raw, sections in database.execute(_FACTS, (source,)):
             hashes = np.frombuffer(raw, "<u4")
             rank = (sections < 0.5, content_type not in _HTML, len(hashes), url)
-            limit = _NO_LIMIT if len(hashes) < _MIN_HASHES else max(int(hashes[-1]), _HASH_LIMIT)
-            limit = int(hashes[-1]) if len(hashes) == _MAX_HASHES else limit
+            limit = int(hashes[-1]) if len(hashes) == _MAX_HASHES else _HASH_LIMIT
             documents.append(_Sketched(number, rank, content_type, hashes, limit))
         pairs = [(one.number, other.number) for one, other in _find_twins(documents)]
         database.executemany("INSERT INTO twins VALUES (?, ?)", pairs)
@@ -225,8 +220,7 @@ def _find_twins(documents: list[_Sketched]) -> list[tuple[_Sketched, _Sketched]]
     for first, second, count in _count_shared_hashes(documents):
         one, other = documents[first], documents[second]
         shorter = min(_count_up_to(one, other.limit), _count_up_to(other, one.limit))
-        min_shared = 1 if _name_of(one.rank[-1]) == _name_of(other.rank[-1]) else _MIN_SHARED_HASHES
-        if count >= max(min_shared, _MIN_SHARED_RATIO * shorter):
+        if count >= max(_MIN_SHARED_HASHES, _MIN_SHARED_RATIO * shorter):
             worse = first if one.rank > other.rank else second
             better[worse].append(other if worse == first else one)
     pairs = []
@@ -236,13 +230,6 @@ def _find_twins(documents: list[_Sketched]) -> list[tuple[_Sketched, _Sketched]]
         if covered >= _MIN_SHARED_RATIO * _count_up_to(document, max(each.limit for each in several)):
             pairs += [(document, each) for each in several]
     return pairs
-
-
-def _name_of(url: str) -> str:
-    """Return the last segment of an address without suffixes, or that of its folder if it is `index`."""
-    folder, _, name = url.rpartition("/")
-    name = name.partition(".")[0]
-    return folder.rpartition("/")[2] if name in ("", "index") and not folder.endswith("/") else name
 
 
 def _count_up_to(document: _Sketched, limit: int) -> int:

@@ -4,24 +4,11 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
-from heapq import nlargest
-from itertools import islice, pairwise, takewhile
+from itertools import islice, pairwise
 from operator import attrgetter
-from string import ascii_lowercase
 
-from indexer.read.html.html_tree import HEADINGS, MAX_NODES, MAX_SEARCH_DEPTH, Element, HtmlTree, texts
-from indexer.read.html.noise import (
-    INLINE,
-    LETTER,
-    MAX_LABEL_CHARS,
-    PAGE_ELEMENTS,
-    PERMALINKS,
-    SENTENCE_ENDS,
-    TITLES,
-    WORD,
-    is_brief,
-    is_noise,
-)
+from indexer.read.html.html_tree import MAX_NODES, MAX_SEARCH_DEPTH, Element, HtmlTree
+from indexer.read.html.noise import INLINE, LETTER, MAX_LABEL_CHARS, PAGE_ELEMENTS, PERMALINKS, TITLES, WORD, is_brief
 from indexer.text.cleaning import fold
 
 POPUP = re.compile(
@@ -40,13 +27,6 @@ _TABLE_PARTS = frozenset("table tbody tr td th".split())
 _PLACEHOLDERS = frozenset({"div", "ul", "ol", "table"})
 _MAX_CONTROL_CHARS = 20
 _MIN_TARGETS = 3
-_MIN_LETTERS = 5
-_SCALES = frozenset({"p", "div", "span", "center"})
-_NOT_IN_COMMENTS = (*HEADINGS, "pre", "code", "table", "tr", "td", "dl")
-_COUNT = re.compile(r"(?:(?<=\A)|(?<=\A\W))\d+|\d+(?=\W?\Z)")  # "3 comments" or "Comments (3)"
-_MIN_SENTENCE_CHARS = 30
-_MAX_GROUPS = 5
-_STAYS = re.compile(r"^$|^javascript:|[#?]")  # the link leads to the same page
 _MAX_FOOTER_CHARS = 400
 _FOOTER = re.compile(r"(?:^|[\s_-])footer(?:[\s_-]|$)")
 _FOOTER_ELEMENTS = frozenset({"address", "small", "font"})
@@ -57,7 +37,6 @@ def drop_furniture(tree: HtmlTree) -> None:
     links = [tag for tag in tree.find_all("a") if "href" in tag.attributes and tag.depth < MAX_SEARCH_DEPTH]
     _drop_bars(tree, links)
     _drop_last_links(links)
-    _drop_scales(links)
     labels = {tag.get("aria-labelledby") for tag in tree.find_all("nav")} - {""}
     for element in tree.elements:
         attributes = element.attributes
@@ -99,21 +78,6 @@ def _drop_last_links(links: Iterable[Element]) -> None:
         if len({link.get("href") for link in last}) >= _MIN_TARGETS:
             for link in last:
                 link.fill([])
-
-
-def _drop_scales(links: Iterable[Element]) -> None:
-    """Remove lines of links that are numbers, such as ratings and pages, or the letters of an index."""
-    lines = {id(link.parent): link.parent for link in links if link.parent is not None and link.parent.name in _SCALES}
-    for line in lines.values():
-        if len(line.tags) < _MIN_TARGETS or line.short_text(_MAX_BAR_CHARS) is None:
-            continue
-        pieces = [*line.leading_texts()]
-        signs = [text.strip() for text, is_link in pieces if is_link and WORD.search(text)]
-        others = [text for text, is_link in pieces if not is_link]
-        is_counting = len(signs) >= _MIN_TARGETS and all(sign.isdecimal() and len(sign) < 3 for sign in signs)
-        is_alphabet = len(signs) >= _MIN_LETTERS and "".join(signs).lower() in ascii_lowercase
-        if (is_counting or is_alphabet) and len(WORD.findall(" ".join(others))) < 2:
-            line.fill([])
 
 
 def _ends_line(link: Element) -> bool:
@@ -220,83 +184,6 @@ def _hidden_states(placeholder: Element) -> list[Element]:
     alike = len({(tag.name, tag.classes) for tag in states}) == 1 and all("id" in tag.attributes for tag in states)
     is_state = alike and len(states) in (2, 3, 4) and all(map(is_brief, states))
     return states if is_state and not any(tag.contains(("a",)) for tag in states) else []
-
-
-def drop_other_posts(tree: HtmlTree) -> None:
-    """Remove further posts and comments below the text of a page. Each of them has the form of the others.
-
-    A further post has the class of the first one, but its heading is a link to another page. Comments follow prose,
-    have neither headings nor code nor tables, and contain controls with the same text. The heading above them begins or
-    ends with their number, or the page has a form to write one.
-    """
-    with_text = (tag for tag in tree.find_all("h1") if any(LETTER.search(text) for text, _ in tag.leading_texts()))
-    headings = list(islice(with_text, 2))
-    for post in headings[0].parents(6) if len(headings) == 1 and not headings[0].contains(("a",)) else ():
-        siblings = post.parent.tags if post.parent is not None else []
-        others = [tag for tag in siblings if tag is not post and tag.classes and _form(tag) == _form(post)]
-        if others and all(map(_has_linked_title, others)):
-            post.parent.remove(set(map(id, others)))  # type: ignore[union-attr]  # it has siblings
-    by_text: dict[str, list[Element]] = defaultdict(list)
-    for control in (*tree.find_all("a"), *tree.find_all("button")):
-        if control.name == "button" or _STAYS.search(control.get("href")):
-            text = fold(control.short_text(_MAX_CONTROL_CHARS) or "")
-            by_text[text].append(control)
-    groups = [group for text, group in by_text.items() if LETTER.search(text) and len(group) >= _MIN_TARGETS]
-    for controls in nlargest(_MAX_GROUPS, groups, key=len):
-        _drop_comments(controls, tree.find_all("textarea"))
-
-
-def _drop_comments(controls: Sequence[Element], fields: Sequence[Element]) -> None:
-    """Remove the comments of which each contains one of the controls."""
-    above = {id(tag) for tag in controls[-1].parents()}
-    box = next((tag for tag in controls[0].parents() if id(tag) in above), None)
-    around = [box, *box.parents(2)] if box is not None else []
-    inside = {id(tag) for control in controls for tag in control.parents()}
-    items = [tag for tag in box.tags if id(tag) in inside] if box is not None else []
-    alike = len(items) >= _MIN_TARGETS and len({_form(tag) for tag in items}) == 1
-    if box is None or not alike or any(tag.contains(_NOT_IN_COMMENTS) for tag in items):
-        return
-    before: list[Element | str] = []
-    first = items[0]
-    for parent in around:
-        before[:0] = takewhile(lambda node: node is not first, parent.children)  # noqa: B023 - used at once
-        first = parent
-    title = next((tag for tag in reversed(before) if isinstance(tag, Element)), None)
-    is_titled = title is not None and title.name in HEADINGS
-    counts = _COUNT.findall(title.text()) if title is not None and is_titled else []
-    has_form = any(id(around[-1]) in map(id, field.parents()) for field in fields)
-    if not has_form and not {str(len(items)), str(len(controls))}.intersection(counts):
-        return
-    pieces = [text.strip() for text, is_link in texts(before, is_noise) if not is_link]
-    if not any(len(text) >= _MIN_SENTENCE_CHARS and text.endswith(SENTENCE_ENDS) for text in pieces):
-        return
-    longest = max((tag for tag in items[0].elements() if tag.classes), key=_direct_length, default=items[0])
-    above_items = (tag for node in before if isinstance(node, Element) for tag in (node, *node.elements()))
-    if longest.classes and any(_form(tag) == _form(longest) for tag in above_items):
-        return  # the first post of a thread has the form of the others
-    box.remove(set(map(id, items)))
-    if title is not None and is_titled:
-        title.fill([])
-
-
-def _form(tag: Element) -> tuple[str, frozenset[str]]:
-    return tag.name, tag.classes
-
-
-def _has_linked_title(post: Element) -> bool:
-    title = next((tag for tag in post.elements(MAX_NODES) if tag.name in HEADINGS), None)
-    links = [tag for tag in (title.elements() if title is not None else ()) if tag.name == "a"]
-    return bool(links) and not _STAYS.search(links[0].get("href"))
-
-
-def _direct_length(tag: Element) -> int:
-    """Return the length of the text of an element and of its children without classes."""
-    nodes = [
-        node
-        for child in tag.children
-        for node in ((child,) if isinstance(child, str) or child.classes else child.children)
-    ]
-    return sum(len(node.strip()) for node in nodes if isinstance(node, str))
 
 
 def drop_trail(tree: HtmlTree) -> None:

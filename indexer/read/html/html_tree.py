@@ -6,7 +6,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import islice, takewhile
+from itertools import islice
 from types import SimpleNamespace
 
 from lxml import etree
@@ -227,26 +227,6 @@ def _show_shadow_roots(elements: Sequence[Element]) -> None:
         host.fill([root])
 
 
-def _join_terms(nested: Sequence[Element]) -> None:
-    """Move lists back into the terms that contain them, as one line. libxml2 ends a <dt> before a <dl> in it."""
-    for inner in nested:
-        outer = inner.parent
-        if outer is None or inner.name != "dl" or len(outer.children) > 500:
-            continue
-        place = outer.children.index(inner)
-        before, after = (node for node in reversed(outer.children[:place])), outer.children[place:]
-        term = next((node for node in before if isinstance(node, Element)), None)
-        if term is None or term.name != "dt":
-            continue
-        rest = list(takewhile(lambda node: isinstance(node, str) or node.name not in ("dt", "dd"), after))
-        for element in (inner, *inner.elements()):
-            if element.name in ("dl", "dt", "dd"):
-                element.name = "span"
-                element.children.append(" ")
-        term.fill([*term.children, *rest])
-        outer.fill([*outer.children[:place], *after[len(rest) :]])
-
-
 def _close_headings(markup: str) -> str:
     """Change heading end tags to the level of the start tag. HTML5 accepts other levels, but libxml2 does not."""
     open_level = ""
@@ -270,7 +250,6 @@ def parse_html(markup: str) -> HtmlTree:
         return HtmlTree()
     tree = HtmlTree()
     elements, open_elements, pieces = tree.parsed, [tree.root], list[str]()
-    nested_lists: list[Element] = []
 
     def end_text(_comment: str = "") -> None:
         if pieces:
@@ -295,8 +274,6 @@ def parse_html(markup: str) -> HtmlTree:
         parent.children.append(element)
         open_elements.append(element)
         elements.append(element)
-        if name == "dl" == parent.name:
-            nested_lists.append(element)
 
     def end(name: str) -> None:
         """Close the innermost open element if it has this name."""
@@ -312,7 +289,6 @@ def parse_html(markup: str) -> HtmlTree:
         etree.fromstring(_close_headings(markup).encode("utf-8", "replace"), parser)
         if _SHADOW_ROOT.search(markup):
             _show_shadow_roots(elements)
-        _join_terms(nested_lists)
         return tree
     finally:  # break the reference cycle of parser and target, which would keep the page in memory
         tree, elements, open_elements = HtmlTree(), [], []

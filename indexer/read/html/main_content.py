@@ -3,7 +3,7 @@
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.class_names import declares_article, is_published
 from indexer.read.html.code_and_formulas import replace_formulas
-from indexer.read.html.furniture import drop_furniture, drop_other_posts, drop_trail
+from indexer.read.html.furniture import drop_furniture, drop_trail
 from indexer.read.html.html_tables import build_tables
 from indexer.read.html.html_tree import HtmlTree, parse_html
 from indexer.read.html.panels import unfold_panels
@@ -47,7 +47,6 @@ def extract(
     is_article = is_page and not is_stripped and declares_article(tree, markup)
     is_single = is_article or (is_page and not is_stripped and is_published(tree))
     if is_single:
-        drop_other_posts(tree)
         container = main_part(tree, is_article=is_article)
     else:
         container = find_container(tree) or (layout_cell(tree) if is_page else None) or body

@@ -33,7 +33,7 @@ _NOT_IN_LABELS = HEADINGS | _FLOW
 _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})
 _HEADING_FRAME = _LABELS | HEADINGS | _NEVER
 MAX_LABEL_CHARS = 80
-SENTENCE_ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
+_SENTENCE_ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
 INLINE = frozenset("a abbr b bdi cite code dfn em i kbd mark q ruby s small span strong sub sup time u var wbr".split())
 _NAMING_LINES = TITLES | {"td", "th"}
 _FLOW_LINES = frozenset({"p", "li", "dd", "div"})
@@ -118,7 +118,7 @@ def _is_box(tag: Element) -> bool:
     if not (is_note or is_in_main):
         return False
     text = tag.short_text(MAX_LABEL_CHARS)
-    if text is not None and text.rstrip().endswith(SENTENCE_ENDS):
+    if text is not None and text.rstrip().endswith(_SENTENCE_ENDS):
         begins_with_link = next((is_link for piece, is_link in tag.leading_texts() if LETTER.search(piece)), True)
         if not begins_with_link:
             return True
@@ -177,7 +177,7 @@ def is_in_sentence(link: Element) -> bool:
     position = line.children.index(link)
     around = line.children[:position], line.children[position + 1 :]
     before, after = ("".join(node for node in nodes if isinstance(node, str)).strip() for nodes in around)
-    begun = len(before) >= 12 and not before.endswith(SENTENCE_ENDS) and line.name not in TITLES
+    begun = len(before) >= 12 and not before.endswith(_SENTENCE_ENDS) and line.name not in TITLES
     return LETTER.search(after) is not None or (begun and LETTER.search(before) is not None)
 
 

@@ -129,11 +129,12 @@ def _name_panels(controls: Sequence[Element], links: Sequence[Element], ids: Map
     titles: dict[int, Element] = {}
     holders: dict[int, Element] = {}
     for bar, tabs in bars.values():
-        is_marked = all(tab.name == "label" or tab.get("role") == "tab" for tab in tabs)
+        marked = [tab for tab in tabs if tab.name == "label" or tab.get("role") == "tab"]
+        is_marked, tabs = bool(marked), marked or tabs
         names = [tag.text() for tag in tabs]
         panels = [panel for tab in tabs if (panel := _target(tab, ids)) is not None]
         if not is_marked:
-            panels = _unmarked_panels(bar, tabs, panels)
+            panels = _unmarked_panels(bar, tabs, panels) if panels else []
         elif len({id(panel) for panel in panels}) != len(names):
             siblings = bar.parent.tags if bar.parent is not None else []
             after = next((sibling for tag, sibling in pairwise(siblings) if tag is bar), None)
@@ -154,10 +155,7 @@ def _name_panels(controls: Sequence[Element], links: Sequence[Element], ids: Map
 
 
 def _unmarked_panels(bar: Element, tabs: Sequence[Element], targets: Sequence[Element]) -> list[Element]:
-    """Return the panels directly after a bar that contains only buttons or links without ARIA roles, or an empty list.
-
-    The controls refer to these panels, or the panels have the same class.
-    """
+    """Return the panels directly after a bar that contains only buttons or links to them, or an empty list."""
     if len(tabs) < 2 or len(bar.tags) != len(tabs) or bar.parent is None or bar.parent.name == "form":
         return []
     if len(bar.parent.children) > MAX_NODES:
@@ -171,13 +169,9 @@ def _unmarked_panels(bar: Element, tabs: Sequence[Element], targets: Sequence[El
     is_bar = _leading_words(bar) == " ".join(names) and all(map(LETTER.search, names))
     if not is_bar or any(len(name) > _MAX_TAB_CHARS for name in names) or any(map(_opens_popup, tabs)):
         return []
-    if targets:
-        is_toggle = all(map(_is_opener, tabs))
-        has_titles = any(tag.name in HEADINGS for panel in panels for tag in panel.tags[:1])
-        return panels if [*map(id, targets)] == [*map(id, panels)] and (is_toggle or not has_titles) else []
-    kinds = [_kinds(panel) for panel in panels]
-    is_run = panels[0] is not after[0] or len(after) == len(panels) or _kinds(after[len(panels)]).isdisjoint(kinds[0])
-    return panels if is_run and panels[0].classes and set.intersection(*kinds) else []
+    is_toggle = all(map(_is_opener, tabs))
+    has_titles = any(tag.name in HEADINGS for panel in panels for tag in panel.tags[:1])
+    return panels if [*map(id, targets)] == [*map(id, panels)] and (is_toggle or not has_titles) else []
 
 
 def _show_panels(hidden: Sequence[Element], targets: Collection[str]) -> list[Element]:

@@ -86,7 +86,7 @@ class SectionDraft:
 
     If the section is an entry of a list or table, `list_path` is the path of the section around this list or table. If
     `resumes` is true, the draft continues a section after a list or table within it. If `leads` is true, the draft
-    is a summary, which is prepended to the next section. If `has_form` is true, a form was left out of it.
+    is a summary, which is prepended to the next section.
     """
 
     path: tuple[str, ...]
@@ -95,7 +95,6 @@ class SectionDraft:
     resumes: bool = False
     is_defined: bool = False
     leads: bool = False
-    has_form: bool = False
     heading: Block | None = None
     blocks: list[Block] = field(default_factory=list)
 
@@ -180,7 +179,7 @@ def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
         ends = first and first is not draft and not filled and len(draft.path) == len(first.path) == 1 and first.blocks
         if draft.blocks:
             filled.append(draft)
-        elif not (heading is None or is_above or heading.is_pointer or ends or draft.has_form):
+        elif not (heading is None or is_above or heading.is_pointer or ends):
             filled.append(SectionDraft(draft.path[:-1], draft.anchor, heading=heading, blocks=[heading], resumes=True))
         elif not is_above:
             continue

@@ -75,8 +75,6 @@ class Walker:
             elif (node.attributes or node.name in MAY_BE_NOISE) and is_noise(node):
                 if node.name == "a" and is_permalink(node):
                     self._note_anchor(node)
-                elif node.name == "form":
-                    self._drafts[-1].has_form = True
             elif node.name in MAY_BE_CODE and is_code(node):
                 self._preformatted(node)
             else:

@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -31,7 +30,6 @@ _SHORT_POST = 300  # characters of prose
 _MIN_MENU_LINKS = 3
 _LINK_BOX_SHARE = 0.8
 _MAX_TEASER_CHARS = 400
-_MAX_LABEL_CHARS = 30
 _MIN_TITLE_CHARS = 20
 _MIN_CAPTION_CHARS = 40
 _MAX_LEGAL_CHARS = 1_000
@@ -118,12 +116,11 @@ def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
     start = find_container(tree, sizes) or body
     if is_article and _remove_other_articles(start, sizes):
         sizes = measure(body, with_noise=False)
-    head_links = _head_links(start, sizes) if is_article else set[str]()
     text_element = _named_element(start, sizes) if is_article else start
     leads = _find_leads(text_element, start, sizes)
-    outer = _trim(text_element, sizes, is_article)
+    outer, core = _trim(text_element, sizes, is_article)
     if is_article:
-        _remove_asides(outer, sizes, head_links)
+        _remove_teasers(core, sizes)
         _mark_decoration(outer, sizes)
         _remove_repeats(outer, sizes)
     outer.fill([*leads, *outer.children])
@@ -146,8 +143,11 @@ def _named_element(start: Element, sizes: Sizes) -> Element:
     return next((tag for tag in reversed(text_elements) if times[tag.get("class")] == 1 or not tag.get("class")), start)
 
 
-def _trim(start: Element, sizes: Sizes, is_article: bool) -> Element:
-    """Remove the furniture around the prose of an element, and return the element with all remaining text."""
+def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Element]:
+    """Remove the furniture around the prose of an element.
+
+    Returns: the element with all remaining text, and the innermost element with most of the prose.
+    """
     outer = inner = start
     only_furniture_around = True
     while True:
@@ -163,7 +163,7 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> Element:
             boxes = [tag for tag in boxes if _is_short_box(tag, sizes, is_article=True)]
             if is_article and sum(sizes[id(tag)].text for tag in boxes) < 0.5 * sizes[id(inner)].text:
                 inner.remove(set(map(id, boxes)))
-            return outer
+            return outer, inner
         place = blocks.index(core)
         for box in blocks[:place]:
             _clean_title(box, sizes, is_article=is_article)
@@ -239,30 +239,12 @@ def _is_teaser(item: Element) -> bool:
 
 
 def _is_linked_title(line: Element, size: Size) -> bool:
-    """Return whether a paragraph is only the linked title of another page, or such a title after a label."""
-    links = sum(map(_leads_elsewhere, line.elements(MAX_NODES))) if size.linked >= _MIN_TITLE_CHARS else 0
-    if not links:
-        return False
-    texts = [(text.strip(), is_link) for text, is_link in line.leading_texts() if not text.isspace()]
-    label = "".join(text for text, _ in takewhile(lambda pair: not pair[1], texts))
-    title = " ".join(text for text, is_link in texts if is_link)
-    is_title = links == 1 and (len(title.split()) > 2 or not title.isascii())
-    is_labelled = is_title and label.endswith(":") and len(label) <= _MAX_LABEL_CHARS and texts[-1][1]
-    return is_labelled or size.linked > _LINK_BOX_SHARE * size.text
-
-
-def _head_links(start: Element, sizes: Sizes) -> set[str]:
-    """Return the targets of the links before the first prose."""
-    before = takewhile(lambda tag: id(tag) not in sizes or not sizes[id(tag)].has_prose, start.elements())
-    return {tag.get("href") for tag in before if _leads_elsewhere(tag)}
+    is_title = line.name == "p" and size.text >= _MIN_TITLE_CHARS and size.linked > _LINK_BOX_SHARE * size.text
+    return is_title and any(map(_leads_elsewhere, line.elements()))
 
 
 def _leads_elsewhere(element: Element) -> bool:
-    return (
-        element.name == "a"
-        and not element.get("href").startswith(("#", "mailto:", "tel:"))
-        and bool(element.get("href"))
-    )
+    return element.name == "a" and element.get("href")[:1] not in ("", "#")
 
 
 def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
@@ -282,11 +264,8 @@ def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
     return bool(removed)
 
 
-def _remove_asides(start: Element, sizes: Sizes, head_links: Collection[str]) -> None:
-    """Remove boxes of links, teasers and controls from an article, except boxes with most of the article's text.
-
-    A box that begins with one of the `head_links`, which also precede the article's text, is about its author.
-    """
+def _remove_teasers(start: Element, sizes: Sizes) -> None:
+    """Remove boxes of links and teasers from an article, except boxes with most of the article's text."""
     limit = (1 - _MIN_MAIN_SHARE) * sizes[id(start)].text
     todo = [start]
     while todo:
@@ -294,29 +273,14 @@ def _remove_asides(start: Element, sizes: Sizes, head_links: Collection[str]) ->
         removed: set[int] = set()
         for node in element.tags:
             size = sizes.get(id(node))
-            if size is None or not size.text:
+            if size is None or not size.text or not (node.name in _LINK_BOXES or _is_linked_title(node, size)):
                 continue
-            if size.text < limit and _is_aside(node, size, sizes, head_links):
+            is_box = node.name not in _TABLE_PARTS and size.text < limit
+            if is_box and (size.linked > _LINK_BOX_SHARE * size.text or _is_teaser_box(node, sizes)):
                 removed.add(id(node))
-            elif node.name in _LINK_BOXES:
+            else:
                 todo.append(node)
         element.remove(removed)
-
-
-def _is_aside(node: Element, size: Size, sizes: Sizes, head_links: Collection[str]) -> bool:
-    """Return whether a box or line within an article is not part of its text."""
-    if node.name == "p":
-        return _is_linked_title(node, size)
-    if node.name not in _LINK_BOXES or node.name in _TABLE_PARTS:
-        return False
-    if size.linked > _LINK_BOX_SHARE * size.text or _is_teaser_box(node, sizes):
-        return True
-    if size.text >= _MAX_BOX_CHARS or size.has_h1 or node.contains(_CONTENT):
-        return False
-    first = next((tag for tag in node.elements(MAX_NODES) if tag.name == "a" and not tag.text().isspace()), None)
-    begins_with_link = next((is_link for text, is_link in node.leading_texts() if not text.isspace()), False)
-    is_about_author = first is not None and begins_with_link and first.get("href") in head_links
-    return is_about_author or node.contains(FIELDS)
 
 
 def _remove_repeats(start: Element, sizes: Sizes) -> None:

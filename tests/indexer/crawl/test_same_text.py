@@ -161,17 +161,6 @@ def test_sources_of_short_pages(site: Site, work: Work, source: str, are_views: 
     assert len(work.paths(site)) == (2 if are_views else 3)
 
 
-def test_a_print_view_of_a_short_page(site: Site, work: Work) -> None:
-    site.routes["/"] = html("Start", TEXTS["hops"], nav='<a href="/news/4">t</a>')
-    site.routes["/news/4"] = html(
-        "Tides", "Low at noon.", more='<a href="/print?id=4">print</a> <a href="/news/4/x">x</a>'
-    )
-    site.routes["/print?id=4"] = html("Tides", "Low at noon. Source: news 4.", nav="")
-    site.routes["/news/4/x"] = html("Tides", "High at seven, and again tomorrow.", nav="")
-    work.build(site.url)
-    assert set(work.paths(site)) == {"/", "/news/4", "/news/4/x"}
-
-
 def test_pages_that_differ_by_a_query_are_no_views_although_they_have_one_title(site: Site, work: Work) -> None:
     more = '<a href="/faq?page=2">2</a> <a href="/faq?page=3">3</a>'
     site.routes["/"] = html("Start", TEXTS["hops"], nav='<a href="/faq">t</a>')

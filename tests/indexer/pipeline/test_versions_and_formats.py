@@ -153,19 +153,6 @@ def test_documents_of_which_one_has_the_others_text_are_one_in_several_formats(t
     assert not any(better == "page2.html" for _, better in twins(work))
 
 
-def test_short_pages_are_one_with_their_sources(tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    for name, text in (("winter", "Feed."), ("hive", "A hive stands on dry ground and looks to the sun.")):
-        (tmp_path / "docs" / f"{name}.html").write_text(
-            f"<title>{name}</title><main><h1>{name}</h1><p>{text}</p></main>"
-        )
-        (tmp_path / "docs" / f"{name}.rst.txt").write_text(f"{name}\n======\n\n{text}\n")
-    (tmp_path / "docs" / "spring.md").write_text("Feed.\n")
-    work = Work(tmp_path / "index")
-    work.build(tmp_path / "docs")
-    assert twins(work) == {("winter.rst.txt", "winter.html"), ("hive.rst.txt", "hive.html")}
-
-
 def test_a_hit_stands_for_its_document_in_other_formats(tmp_path: Path) -> None:
     work = Work(tmp_path / "index")
     in_formats(tmp_path / "docs", 1, 2, 3)

@@ -101,10 +101,6 @@ READ = {
         "<div>See there. <div>→ <a href='http://a.example/1'>http://a.example/1</a></div></div>",
         "http://a.example/1",
     ),
-    "a signature of several lines": (
-        "<dl><dt id=m class=sig>tie(<dl><dd>rope,</dd><dd>*,</dd></dl>) → Knot</dt><dd>Ties.</dd></dl>",
-        "tie(rope, *, ) → Knot\nTies.",
-    ),
     "a button with a status and its meaning": (
         "<button><b>404 </b><span><p>There is no such rope.</p></span></button>",
         "404 There is no such rope.",

@@ -117,7 +117,6 @@ PANES = "<div class=pane id=a>Drill two holes into it.</div><div class=pane id=b
     [
         "<ul class=nav><li><a href='#a'>Ceiling</a></li><li><a href='#b'>Post</a></li></ul>",
         "<div><button data-target='#a'>Ceiling</button><button data-target='#b'>Post</button></div>",
-        "<div><button>Ceiling</button><button>Post</button></div>",
     ],
 )
 @pytest.mark.parametrize("panes", [PANES, f"<div>{PANES}</div>"])
