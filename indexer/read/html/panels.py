@@ -49,7 +49,7 @@ _CONTENT_IN_BUTTONS = HEADINGS | {"code", "pre", "kbd", "samp"}
 _OPERATION = re.compile(r"^\s*[1-5]\d\d\s*$|/[\w{]+|\w\(\)")  # an HTTP status, a path or a function call
 _MAX_TITLE_CHARS = 200
 _MAX_TAB_CHARS = 60
-_IDENTIFIER = re.compile(r"^\w*[a-z0-9_][A-Z_]\w*$")
+_WORD_BORDER = re.compile(r"[a-z0-9_][A-Z_]")  # within a name such as PriceList or price_list
 
 
 def unfold_panels(tree: HtmlTree) -> None:
@@ -309,7 +309,8 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element],
     counts = Counter(_leading_words(control) for control in openers)
     for control in openers:
         name = _leading_words(control)
-        if counts[name] == 1 or _IDENTIFIER.match(name):  # another repeated label, such as "Show", is not a title
+        # another repeated label, such as "Show", is not a title
+        if counts[name] == 1 or (name.isidentifier() and _WORD_BORDER.search(name)):
             _make_text(control, "p")
 
 
