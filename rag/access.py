@@ -343,7 +343,7 @@ class AccessRules:
             raise SettingsError(f"{self._path} is not valid TOML: {error}") from error
 
     def rights(self, user: str, groups: Iterable[str] = ()) -> tuple[Scope, Scope]:
-        """Return the documents that a user may read and those that the user may write, combined from the user's rules.
+        """Return the scopes in which a user may read and write, combined from the user's rules.
 
         Args:
             user: name of the user, without the prefix `user:`.

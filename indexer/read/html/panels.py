@@ -131,11 +131,11 @@ def _name_panels(controls: Sequence[Element], links: Sequence[Element], ids: Map
     for bar, tabs in bars.values():
         marked = [tab for tab in tabs if tab.name == "label" or tab.get("role") == "tab"]
         is_marked, tabs = bool(marked), marked or tabs
-        names = [tag.text() for tag in tabs]
         panels = [panel for tab in tabs if (panel := _target(tab, ids)) is not None]
-        if not is_marked:
-            panels = _unmarked_panels(bar, tabs, panels) if panels else []
-        elif len({id(panel) for panel in panels}) != len(names):
+        if not is_marked and not (panels := _unmarked_panels(bar, tabs, panels)):
+            continue
+        names = [tag.text() for tag in tabs]
+        if is_marked and len({id(panel) for panel in panels}) != len(names):
             siblings = bar.parent.tags if bar.parent is not None else []
             after = next((sibling for tag, sibling in pairwise(siblings) if tag is bar), None)
             if bar.tags and len(bar.tags[-1].tags) == len(names):  # the panels follow the tabs in the same element
@@ -148,7 +148,7 @@ def _name_panels(controls: Sequence[Element], links: Sequence[Element], ids: Map
                 titles[id(panel)] = title = Element("p", {}, panel.parent)
                 title.fill([name])
                 holders[id(panel.parent)] = panel.parent
-        if panels and not is_marked:
+        if not is_marked:
             bar.fill([])
     for holder in holders.values():
         holder.fill([node for child in holder.children for node in (titles.get(id(child), ""), child)])
@@ -156,7 +156,7 @@ def _name_panels(controls: Sequence[Element], links: Sequence[Element], ids: Map
 
 def _unmarked_panels(bar: Element, tabs: Sequence[Element], targets: Sequence[Element]) -> list[Element]:
     """Return the panels directly after a bar that contains only buttons or links to them, or an empty list."""
-    if len(tabs) < 2 or len(bar.tags) != len(tabs) or bar.parent is None or bar.parent.name == "form":
+    if not 2 <= len(tabs) == len(targets) == len(bar.tags) or bar.parent is None or bar.parent.name == "form":
         return []
     if len(bar.parent.children) > MAX_NODES:
         return []
@@ -306,9 +306,9 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element],
         elif panel is not None and panel.name in _PANELS and not _is_popup(panel) and not is_menu(panel):
             alike[control.name, control.classes, panel.name, panel.classes, is_opener].append(control)
     openers = [control for key, group in alike.items() if len(group) > 1 or key[-1] for control in group]
-    counts = Counter(_leading_words(control) for control in openers)
-    for control in openers:
-        name = _leading_words(control)
+    names = [_leading_words(control) for control in openers]
+    counts = Counter(names)
+    for control, name in zip(openers, names, strict=True):
         # another repeated label, such as "Show", is not a title
         if counts[name] == 1 or (name.isidentifier() and _WORD_BORDER.search(name)):
             _make_text(control, "p")
