@@ -49,8 +49,8 @@ BLUEPRINTS = (
     document_pages.changes,
 )
 
-YEAR_S = 365 * 24 * 3600
-FRESH_S = 3600
+ASSET_MAX_AGE_S = 365 * 24 * 3600
+SEARCH_BOX_MAX_AGE_S = 3600
 MAX_NAME_CHARS = 60
 # A path prefix. Browsers must not interpret it as a host, a parent folder or a script.
 _PREFIX = re.compile(r"(?=.{1,200}\Z)(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
@@ -80,7 +80,7 @@ def readyz() -> Response:
 
 def search_box() -> Response:
     """Return the script of the search box. Pages of all origins may load it."""
-    response = send_from_directory(str(current_app.static_folder), "embed.js", max_age=FRESH_S)
+    response = send_from_directory(str(current_app.static_folder), "embed.js", max_age=SEARCH_BOX_MAX_AGE_S)
     response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     return response
 
@@ -103,9 +103,9 @@ def create_app(
     """Create the application. The caller starts and closes the retriever. Raises SettingsError."""
     app = Flask(__name__)
     app.ensure_sync = cache(app.ensure_sync)  # type: ignore[method-assign]  # cached, because it is slow
-    app.url_map.merge_slashes = False  # a redirect would contain a forged Host header
+    app.url_map.merge_slashes = False  # a redirect would repeat a forged Host header
     app.config["MAX_CONTENT_LENGTH"] = limits.MAX_BODY_BYTES + 1
-    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # `asset` puts a hash of the content into the address
+    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = ASSET_MAX_AGE_S  # the address contains a hash of the content
     app.json = JsonProvider(app)
     app.extensions |= {"retriever": retriever, "settings": settings, "jobs": builds, "pushes": pushes}
     app.extensions |= {"insights": recorder, "draining": threading.Event()}

@@ -27,16 +27,16 @@ SEARCH_THREADS, LONG_THREADS = 2, 16  # per worker process
 PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
 NEXT_MS = 5  # milliseconds to wait for a connection's next request
 BUSY = "The server is overloaded: try again."
-_PEEK = 8192
-_LENGTH_DIGITS = 9
+_PEEK_BYTES = 8192
+_MAX_LENGTH_DIGITS = 9
 _SMOOTHING = 0.1
-_NAMES = b"accept|authorization|content-length|transfer-encoding|x-api-key|x-forwarded-for"
-_HEADER = re.compile(rb"\r\n(" + _NAMES + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
+_HEADER_NAMES = b"accept|authorization|content-length|transfer-encoding|x-api-key|x-forwarded-for"
+_HEADER = re.compile(rb"\r\n(" + _HEADER_NAMES + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
 _PORT = re.compile(r":[0-9]*\Z")
 
 
 class Head(NamedTuple):
-    """The properties of an HTTP request that determine when and where it runs."""
+    """The properties of an HTTP request that determine its thread pool and its place in the queue."""
 
     path: bytes
     size: int  # bytes; 0 if the request is incomplete
@@ -53,7 +53,7 @@ def read_head(data: bytes) -> Head:
     path = unquote_to_bytes(words[1].partition(b"?")[0]) if len(words) > 2 else b""
     headers = {name.lower(): value for name, value in _HEADER.findall(data[:end])}
     length = headers.get(b"content-length", b"0")
-    has_length = length.isdigit() and len(length) <= _LENGTH_DIGITS and b"transfer-encoding" not in headers
+    has_length = length.isdigit() and len(length) <= _MAX_LENGTH_DIGITS and b"transfer-encoding" not in headers
     is_complete = end > 3 and has_length and len(data) >= end + int(length)
     key = headers.get(b"authorization") or headers.get(b"x-api-key", b"")
     return Head(
@@ -66,7 +66,7 @@ def read_head(data: bytes) -> Head:
 
 
 class _Job(NamedTuple):
-    """A queued request, which is the next one of its connection."""
+    """A request in a queue. A thread calls `handle` to read it from the connection and answer it."""
 
     future: "Future[Any]"
     handle: Callable[[Any], Any]
@@ -76,7 +76,7 @@ class _Job(NamedTuple):
 
 
 class _RoundRobinQueue:
-    """A queue that serves the addresses of callers in rotation, and the keys of each address in rotation."""
+    """A queue that takes one job of each client address in turn. The keys sent from an address take turns, too."""
 
     def __init__(self) -> None:
         self._queues: dict[bytes, _RoundRobinQueue | deque[_Job]] = {}
@@ -166,7 +166,7 @@ class Dispatcher:
         self._long_paths = tuple(path.encode() for path in long_paths)
         self._note = note
         for lane in (self._search, self._long, self._probe):
-            lane.start()  # earlier threads, and their child processes, would inherit blocked stop signals
+            lane.start()  # threads that start before this would inherit blocked stop signals
 
     def waiting(self) -> dict[str, int]:
         """Return the number of queued requests of each kind."""
@@ -192,7 +192,7 @@ class Dispatcher:
 
     def _lane_of(self, head: Head) -> Lane:
         """Return the lane of a request. An incomplete request must not occupy a search thread."""
-        # The paths of routes are searched for within the request's path, which may begin with a host or a prefix.
+        # A route's path can be anywhere in the request's path, which may begin with a host or a path prefix.
         if head.path[head.path.rfind(b"/") :] in PROBES:
             return self._probe
         is_long = not head.size or any(path in head.path for path in self._long_paths)
@@ -257,7 +257,7 @@ def _peek(connection: Any) -> bytes:
     """Return the received bytes of the next request, without consuming them."""
     buffered = b"" if connection.parser is None else connection.parser.unreader.buf.getvalue()
     try:
-        return bytes(buffered + connection.sock.recv(_PEEK, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        return bytes(buffered + connection.sock.recv(_PEEK_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT))
     except OSError:
         return bytes(buffered)
 

@@ -16,7 +16,7 @@ from web.guards.access import caller
 # Only these URLs may become links. White space and control characters are excluded, as they can hide a scheme.
 SAFE_URL = re.compile(r"(?:(?:git\+)?https?://|(?:git\+)?file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
 BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-# filter field → characters that may follow the path of a source
+# filter field → characters that may follow a source's path in a value; "" is the end of the value
 _NEXT_CHARACTERS = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}
 
 
@@ -42,7 +42,7 @@ def readable_url(url: str) -> str:
 
 
 class DisplayNames:
-    """The names under which files of local sources are shown, without the source's path on the server."""
+    """Display names of files in local sources. They hide server paths: /srv/docs/a.md is shown as docs/a.md."""
 
     def __init__(self, sources: Iterable[str] = ()) -> None:
         """Choose a name for each local source of a collection."""
@@ -53,7 +53,7 @@ class DisplayNames:
             root: _name_of(root) if same[_name_of(root)] == 1 else "/".join(root.rsplit("/", 2)[-2:])
             for root in sorted({*roots.values()}, key=len, reverse=True)
         }
-        # for each filter field: a source's name, and the prefix of filter values in place of which it is shown
+        # filter field → pairs of a source's name and the path or URL that the name replaces in values
         self._starts: dict[str, list[tuple[str, str]]] = {field: [] for field in _NEXT_CHARACTERS}
         for source, root in roots.items():
             name = self._names[root]
@@ -82,7 +82,10 @@ class DisplayNames:
         return _replaced(field, value, [(start, name) for name, start in self._starts.get(field, ())])
 
     def index_values(self, parameters: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """Convert filter values for display in a page's parameters to values in the index. Reverses `display_value`."""
+        """Convert filter values in query parameters from their display form to their indexed form.
+
+        This reverses `display_value`.
+        """
         return {
             field: [_replaced(field, value, self._starts.get(field, ())) for value in values]
             for field, values in parameters.items()
@@ -102,7 +105,7 @@ class DisplayNames:
 
 
 def display_names(*collections: str) -> DisplayNames:
-    """Return the display names for those of the collections that the current caller may read."""
+    """Return the display names for sources of these collections. Omits collections that the caller may not read."""
     sources: list[str] = []
     for name in filter(caller().scope.has, collections):
         with suppress(NotReady, NotThere):

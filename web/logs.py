@@ -45,7 +45,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats log records as JSON objects: time (UTC), level, logger, message, fields, and the traceback if any."""
+    """Formats log records as JSON: time (UTC), level, logger, message, fields and, for an exception, the traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as one line of JSON."""

@@ -33,14 +33,14 @@ from web.problems import this_request
 
 WORKER_NUMBER = "PILOTLIGHT_WORKER"
 STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "total")
-SECONDS = (
+BUCKETS_S = (
     *(0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.012, 0.016, 0.025, 0.035),
     *(0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
-MAX_QUEUED = 100
+MAX_QUEUED_VALUES = 100
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-_QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"})
+_QUIET_ROUTES = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"})
 _QUEUE_SAMPLES = {
     "pilotlight_http_requests_waiting": "waiting",
     "pilotlight_http_request_wait_seconds_sum": "seconds",
@@ -59,7 +59,7 @@ METRICS = {
     "insights_searches": (metrics.Counter, "inc", "Searches that insights recorded or dropped.", "outcome"),
     "query_cache_lookups": (metrics.Counter, "inc", "Lookups in the cache of queries and answers.", "kind outcome"),
 }
-_OPTIONS: dict[Any, Any] = {metrics.Histogram: {"buckets": SECONDS}, metrics.Gauge: {"multiprocess_mode": "livesum"}}
+_OPTIONS: dict[Any, Any] = {metrics.Histogram: {"buckets": BUCKETS_S}, metrics.Gauge: {"multiprocess_mode": "livesum"}}
 ReadStatus = Callable[[], dict[str, Any]]
 
 blueprint = Blueprint("metrics", __name__)
@@ -67,7 +67,7 @@ metrics.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """The metrics of an application. Values are queued first, because the Prometheus client has one lock for all."""
+    """The metrics of an application. Values are queued, because the Prometheus client has one lock for all metrics."""
 
     def __init__(self, status: ReadStatus) -> None:
         registry = self._collected = CollectorRegistry()
@@ -104,7 +104,7 @@ class Metrics:
     def note(self, name: str, *labels: str, value: float = 1) -> None:
         """Queue a value for the metric in METRICS with this name and these labels. `flush` records it."""
         self._queued.append((self._recorder_of(name, *labels), value))
-        if len(self._queued) > MAX_QUEUED:
+        if len(self._queued) > MAX_QUEUED_VALUES:
             self.flush()
 
     def queues(self) -> list[dict[str, Any]]:
@@ -196,7 +196,7 @@ def install(app: Flask, retriever: LiveRetriever) -> None:
 
 def _log(log_record: RequestLog, method: str, route: str, status: int, seconds: float) -> None:
     level = logging.ERROR if status >= 500 and status != 503 else logging.INFO
-    if status < 400 and route in _QUIET:
+    if status < 400 and route in _QUIET_ROUTES:
         level = logging.DEBUG
     fields = {
         "request_id": log_record.id,
@@ -213,7 +213,7 @@ def _log(log_record: RequestLog, method: str, route: str, status: int, seconds: 
 
 
 def number_worker(server: Any, worker: Any) -> None:
-    """Assign the lowest free number to a worker. A new worker continues the counter files of its number."""
+    """Assign the lowest free number to a worker. The worker continues the counter files of that number."""
     numbers = {each.number for each in server.WORKERS.values()}
     worker.number = next(number for number in itertools.count() if number not in numbers)
     os.environ[WORKER_NUMBER] = str(worker.number)

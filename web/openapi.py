@@ -57,7 +57,7 @@ HTML = Content("text/html", {"type": "string"})
 class Operation:
     """A decorator that describes a view: its request, responses and access. The summary is the view's docstring.
 
-    `role` is required of callers, unless it is None. `errors` are statuses in addition to the common ones. `operator`
+    Callers need the `role`, unless it is None. `errors` are statuses in addition to the common ones. `operator`
     requires the role write, but browsers may send the key as a password. `needs_everything` requires that the caller
     may read all documents.
     """

@@ -111,7 +111,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             READY.set()
 
     def finish_request(self, conn: TConn, fs: "Future[Any]") -> None:
-        """Poll an open connection for its next request. Other connections are closed when the client closes them."""
+        """Poll a connection for its next request. If it must not stay open, wait for the client to close it."""
         if not fs.cancelled() and fs.exception() is None and fs.result():
             super().finish_request(conn, fs)
             return
@@ -154,7 +154,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         super().handle_exit(sig, frame)
 
     def handle_quit(self, sig: int, frame: object) -> None:
-        """Stop immediately. If the worker is starting, stop afterwards, because an interrupted start would fail."""
+        """Stop immediately, or after the start if the worker is starting: an interrupted start would fail."""
         if self.booted:
             super().handle_quit(sig, frame)
         self.alive = False

@@ -1,4 +1,4 @@
 """Implement the REST interface. Requests and responses are structs of `rag.messages`.
 
-These modules may import `guards` and the modules directly in `web`.
+These modules may import `guards` and the top-level modules of `web`.
 """

@@ -21,7 +21,7 @@ from web.openapi import Content, Operation
 
 JSON_LINES = "application/jsonl"
 MAX_EXPORTS = 4  # per worker process
-# A pushed document must have exactly one of these two fields, as a string.
+# A pushed document must have exactly one of the fields `text` and `base64`, as a string.
 _CONTENT = [{"required": [name], "properties": {name: {"type": "string"}}} for name in ("text", "base64")]
 _PUSH = Annotated[messages.Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 
@@ -72,7 +72,7 @@ def _json_pieces(document: OpenDocument) -> Iterator[bytes]:
 
 
 def _one_export_at_a_time(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the pieces of an export. Only one export of the process computes a piece at a time."""
+    """Yield the pieces of an export, each computed under a lock, so that the exports of a process take turns."""
     while True:
         with _export_lock:
             piece = next(pieces, None)

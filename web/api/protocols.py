@@ -22,7 +22,7 @@ from web.openapi import Content, Operation
 from web.problems import MEDIA_TYPE, problem_of
 
 MAX_LISTED = 50  # documents listed for each collection in `/llms.txt`
-_ANSWER = Content("application/json", {"type": "object", "description": "result or error, of JSON-RPC 2.0"})
+_ANSWER = Content("application/json", {"type": "object", "description": "a JSON-RPC 2.0 result or error"})
 _REFUSED = [Content(MEDIA_TYPE, {"$ref": f"{REF}Problem"}), _ANSWER]
 _LINK_TEXT = str.maketrans("[]()<>\n", " " * 7)
 TOKENS = (

@@ -71,8 +71,8 @@ def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via 
 
     Args:
         search: the request.
-        embedded: vectors of the query, if they have been computed.
-        via: kind of route that received the search. If None, the search is not recorded for insights.
+        embedded: vectors of the query, if they are already computed.
+        via: interface that received the search, such as `page`. If None, the search is not recorded for insights.
     """
     answer = retriever().search(search, embedded)
     extensions = current_app.extensions
@@ -86,7 +86,7 @@ def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via 
 
 
 def collections_of(collection: str, collections: str | Sequence[str] | None) -> list[str]:
-    """Return the collections to search: `collection`, or those of `collections` that the server has."""
+    """Return the names of the collections to search: `collection`, or those in `collections` that the server has."""
     if collections is None:
         return [collection]
     names, served = names_of(collections), retriever().status().get("collections", [])
@@ -141,7 +141,7 @@ _DECODER = msgspec.json.Decoder(float_hook=_number)
 def parse_query_string(raw: bytes) -> dict[str, list[str]]:
     """Return the values of each parameter in a query string. Raises BadRequest or FieldError.
 
-    Only `collections` and the parameters of a filter, except `from` and `to`, may occur more than once.
+    Only `collections` and filter parameters other than `from` and `to` may occur more than once.
     """
     try:
         pairs = parse_qsl(raw.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
@@ -158,7 +158,7 @@ def parse_query_string(raw: bytes) -> dict[str, list[str]]:
 
 
 def is_filter(name: str) -> bool:
-    """Return whether a query parameter is part of a filter, as `language`, `from` and `meta.team` are."""
+    """Return whether a query parameter is part of a filter, such as `language`, `from` or `meta.team`."""
     return name in LISTS or name in DAYS or name.startswith(METADATA)
 
 

@@ -60,7 +60,7 @@ def search_by_body() -> Response:
 @blueprint.post("/search/batch")
 @Operation(role="read", body=messages.SearchBatch, responses={200: messages.BatchAnswer}, takes_long=True)
 def search_by_batch() -> Response:
-    """Run several searches at once. The result of a failed search is a problem instead of an answer."""
+    """Run several searches in one request. For a failed search, the result is a problem object, not an answer."""
     began = time.perf_counter()
     fields = requests.read_object(MAX_BODY_BYTES)
     refuse_unknown_fields(fields, ("queries",), "a batch")

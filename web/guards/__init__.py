@@ -1,4 +1,4 @@
 """Check requests before they reach a route: access rights, request rates and body sizes.
 
-These modules may import the modules directly in `web`.
+These modules may import the top-level modules of `web`.
 """

@@ -30,9 +30,9 @@ MAX_BODY_BYTES = 2 * 1024 * 1024
 MAX_SEARCH_BYTES = 64 * 1024
 MAX_CONVERSATION_BYTES = 512 * 1024
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-MAX_LARGE_BYTES = 32 * 1024 * 1024
+MAX_LARGE_BYTES = 32 * 1024 * 1024  # sum of all bodies over MAX_SEARCH_BYTES
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-BURST_S = 2.0
+BURST_S = 2.0  # the requests allowed in this time may come in one burst
 MAX_BUCKETS = 1 << 14
 _PROBES = 16
 _BUCKET = struct.Struct("<8sd")  # digest of the caller, monotonic time at which the bucket is full
@@ -72,7 +72,10 @@ class TokenBuckets:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _find(self, digest: bytes) -> tuple[int, float]:
-        """Return the offset of a caller's bucket and its full time. A new caller reuses the fullest bucket (time 0)."""
+        """Return the offset of a caller's bucket, and the time at which it is full.
+
+        A caller without a bucket gets the fullest bucket of those probed, with the time 0.
+        """
         first = int.from_bytes(digest[:4], "little")
         fullest, earliest = 0, float("inf")
         for probe in range(_PROBES):

@@ -1,3 +1,3 @@
 """HTML pages for readers and operators: search, documents, status and insights.
 
-These modules may import `api`, `guards` and the modules directly in `web`."""
+These modules may import `api`, `guards` and the top-level modules of `web`."""

@@ -25,8 +25,8 @@ from web.display_urls import display_names
 from web.openapi import HTML, Content, Operation
 from web.pages.snippets import make_text
 
-SHOWN = 60
-BEFORE = 10
+SHOWN_PASSAGES = 60
+PASSAGES_BEFORE = 10  # shown before the marked passage
 
 
 class ReadRequest(InCollection):
@@ -46,7 +46,7 @@ blueprint = Blueprint("reading", __name__, url_prefix="/document")
 @blueprint.get("/<id>")
 @Operation(role="read", query=ReadRequest, responses={200: [HTML, MARKDOWN]}, errors=(404,))
 def read(id: str) -> str | Response:
-    """Show the indexed text of a document, on several pages if it is long. `Accept: text/markdown` returns it all."""
+    """Show the indexed text of a document, page by page. With `Accept: text/markdown`, return the whole text."""
     read_request = read_query(ReadRequest, "a document")
     opened = retriever().open_document(id, read_request.collection)
     document = opened.facts
@@ -56,9 +56,11 @@ def read(id: str) -> str | Response:
     start = 0
     if read_request.start is not None:
         start = min(read_request.start, opened.count - 1)
-    elif opened.count > SHOWN and (around := retriever().open_around(read_request.passage, read_request.collection)):
-        start = max(0, around[1] - BEFORE) if around[0].entry == opened.entry else 0
-    stop = start + SHOWN
+    elif opened.count > SHOWN_PASSAGES:
+        around = retriever().open_around(read_request.passage, read_request.collection)
+        if around and around[0].entry == opened.entry:
+            start = max(0, around[1] - PASSAGES_BEFORE)
+    stop = start + SHOWN_PASSAGES
     passages = opened.passages(start, stop)
     url, names = document["url"], display_names(read_request.collection)
     is_code = is_source_code(document["content_type"])
@@ -78,7 +80,7 @@ def read(id: str) -> str | Response:
         ],
         marked=read_request.passage,
         html=lambda passage: make_text(passage["text"], (), passage["blocks"], is_code=is_code),
-        before=from_passage(max(0, start - SHOWN)) if start else None,
+        before=from_passage(max(0, start - SHOWN_PASSAGES)) if start else None,
         after=from_passage(stop) if stop < opened.count else None,
         back=url_for("page.index", **fields) if read_request.q else None,
     )

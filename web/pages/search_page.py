@@ -30,8 +30,8 @@ from web.display_urls import BIDI_CONTROLS, SAFE_URL, DisplayNames, Link, displa
 from web.openapi import HTML, Operation
 from web.pages.snippets import SNIPPET_CHARS, make_section, make_text
 
-EXAMPLES = 4
-ALSO = 3
+MAX_EXAMPLES = 4
+MAX_DUPLICATES = 3  # shown for each hit
 HEADINGS = {"source": "Source", "language": "Language", "content_type": "Kind", "path": "Folder", "version": "Version"}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _KINDS = {
@@ -95,7 +95,7 @@ class PageSearch:
         return PageSearch(structs.replace(self.search, query=query), self.places).address()
 
     def address(self, pairs: Sequence[Pair] | None = None, **more: object) -> str:
-        """Return the URL of this search from its first hit. `pairs` replaces the filters, `more` adds parameters."""
+        """Return the URL of this search's first page. `pairs` replaces the filters, and `more` adds parameters."""
         search = self.search
         parameters = [("q", search.query)] if search.query else []
         parameters += [("mode", search.mode)] if search.mode != MODES[0] else []
@@ -105,12 +105,12 @@ class PageSearch:
         parameters += [(name, str(value)) for name, value in more.items() if value]
         return f"{url_for('page.index')}{'?' if parameters else ''}{urlencode(parameters)}"
 
-    def narrowed(self) -> list[dict[str, str]]:
-        """Return the active filters. Each has the URL of the search without that filter."""
+    def active_filters(self) -> list[dict[str, str]]:
+        """Return the name, value and label of each active filter, with the URL of the search without that filter."""
         filters = []
         for index, (name, value) in enumerate(self.pairs):
             other_pairs = [*self.pairs[:index], *self.pairs[index + 1 :]]
-            # Searches within one page have no limit of hits per document, so remove that parameter with the filter.
+            # The filter by one page comes with per_document=0, so remove both.
             limit = "" if name == "url_prefix" else self.per_document
             heading = HEADINGS.get(name, name.removeprefix(METADATA).replace("_", " ")).lower()
             label = f"{heading} {_label(name, value, self.places)}"
@@ -179,7 +179,7 @@ def index() -> str:
         "chosen": collections_shown,
         "collections": collections if offers else [],
         "narrowed": [
-            one for one in page_search.narrowed() if not (offers and one["name"] in ("collection", "collections"))
+            one for one in page_search.active_filters() if not (offers and one["name"] in ("collection", "collections"))
         ],
     }
     if blank:
@@ -199,7 +199,7 @@ def _examples(status: Mapping[str, Any], collections: Sequence[str]) -> list[str
     if not status["ready"]:
         return []
     try:
-        return [text for name in collections for text in requests.retriever().questions(name)][:EXAMPLES]
+        return [text for name in collections for text in requests.retriever().questions(name)][:MAX_EXAMPLES]
     except (NotReady, NotThere):
         return []
 
@@ -268,8 +268,8 @@ def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
         "snippet": make_text(hit.text, hit.highlights, hit.blocks, is_code=is_code, size=SNIPPET_CHARS),
         "whole": section_html or None,
         "citation": BIDI_CONTROLS.sub("", citation),
-        "also": [page_search.places.link_to(url) for url in hit.duplicates[:ALSO]],
-        "beyond": len(hit.duplicates[ALSO:]),
+        "also": [page_search.places.link_to(url) for url in hit.duplicates[:MAX_DUPLICATES]],
+        "beyond": len(hit.duplicates[MAX_DUPLICATES:]),
         "versions": [(each["version"], page_search.places.link_to(each["url"])) for each in hit.also],
     }
 

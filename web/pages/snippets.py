@@ -45,9 +45,11 @@ def make_text(
     is_code: bool = False,
     size: float = math.inf,
 ) -> Markup:
-    """Render a text as HTML with its matches marked. If it is long, render the snippet with the most matching words.
+    """Render a text as HTML with its matches marked. If it is longer than `size`, render only a snippet of it.
 
-    A snippet consists of whole sentences, table rows or lines of code, unless one is longer than `size`.
+    The snippet is the part with the most matching words.
+
+    It consists of whole sentences, table rows or lines of code, unless one is longer than `size`.
 
     Args:
         text: a passage.
@@ -110,7 +112,7 @@ def mark(text: str, spans: Iterable[Span], start: int, end: int) -> Markup:
 
 
 def _render(text: str, blocks: Iterable[ShownBlock], spans: list[Span], shown: Span) -> Markup:
-    """Render the part `shown` of a text. An ellipsis replaces text before and after it."""
+    """Render the span `shown` of a text. An ellipsis replaces the text before and after it."""
     start, end = shown
     visible = [ShownBlock(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
     visible = [block for block in visible if block.start < block.end]
@@ -145,7 +147,7 @@ def _window(text: str, blocks: list[ShownBlock], spans: list[Span], size: int) -
         return len({word[:4].casefold() for word in inside})
 
     matched = [at for at, unit in enumerate(units) if any(start < unit[1] and unit[0] < end for start, end in spans)]
-    # If several units have the most words, max() returns the first.
+    # max() returns the first of several units with the same number of words.
     first = last = max(matched, key=words_from) if matched else 0
     while last + 1 < len(units) and units[last + 1][1] - units[first][0] <= size:
         last += 1
@@ -155,7 +157,7 @@ def _window(text: str, blocks: list[ShownBlock], spans: list[Span], size: int) -
 
 
 def _units(text: str, block: ShownBlock, size: int) -> list[Span]:
-    """Return the lines of code, table rows or sentences of a block. Units over `size` characters are split."""
+    """Return the spans of a block's sentences, table rows or lines of code. Spans over `size` characters are split."""
     units: list[Span] = []
     for line_start, line_end in _lines(text, block.start, block.end):
         is_prose = block.kind not in ("code", "table")

@@ -13,10 +13,10 @@
   let conversation = null; // on the page, with the searches whose hits may appear below it
   let call = null; // AbortController of the current answer
   let pendingQuery = null; // the query whose hits will appear below the answer
-  let entered = Boolean(search.elements.q.defaultValue) // opened by its address, not by typing or going back
+  let entered = Boolean(search.elements.q.defaultValue) // the query was submitted or in the address, not typed or restored
     && performance.getEntriesByType("navigation")[0]?.type !== "back_forward";
   let arrived = () => {}; // called when new hits are shown
-  let cited = null; // the opened hit and its citation
+  let cited = null; // the hit that a citation opened, and the citation
 
   // --- the conversation of the hits on the page
 
@@ -166,12 +166,12 @@
     return element;
   }
 
-  /** Removes characters that change the direction of text, and the private ones of proof marks. */
+  /** Removes characters that change the direction of text, and the private-use characters of proof marks. */
   const plain = (text) => text.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ue000-\ue003]/g, "");
 
   const ITEM = /^[ \t]*(?:[-*+•]|(\d{1,3})[.)])[ \t]+/;
 
-  /** Splits a text into blocks. The parts of a list are its items, those of code its lines. */
+  /** Splits a text into blocks. The `parts` of a list are its items, and the `parts` of code its lines. */
   function blocksOf(text) {
     const blocks = [];
     let open = null;

@@ -1,22 +1,22 @@
 "use strict";
 // A search box for any site, from one tag: <script src="https://search.example.org/embed.js" defer></script>
-// The box is in a shadow root, out of reach of the page's styles. The root is open: a closed one would hide the box
-// from accessibility checkers, but not from the page's scripts. Answers become text nodes, never HTML, and styles a
-// constructed sheet, so that the page's content security policy needs no exception.
+// The box is in a shadow root, so that the page's styles do not apply to it. The root is open, because a closed root
+// would hide the box from accessibility checkers, but not from the page's scripts. Answers are inserted as text, never
+// as HTML. Styles are in a constructed style sheet, so that the page's content security policy needs no exception.
 (() => {
   const script = document.currentScript;
-  if (!script?.src) return console.warn("Pilotlight: load embed.js by a script tag of its own, not as a module.");
+  if (!script?.src) return console.warn("Pilotlight: load embed.js with a plain script tag, not as a module.");
   const DEBOUNCE_MS = 120;
-  const SLOW_MS = 400; // before the status says that a search is running
+  const SLOW_MS = 400; // delay until the status says that a search is running
   const RETRY_MS = 2000;
-  const SEEN_MS = 2000; // a search counts once its hits were on screen this long
-  const FIRST_HITS = 2; // rendered at once, the others after the first paint
+  const SEEN_MS = 2000; // a search is counted when its hits have been on screen for this long
+  const FIRST_HITS = 2; // rendered immediately; the others follow after the first paint
   const MAX_SUGGESTIONS = 3;
   const STORAGE_KEY = "pilotlight-search"; // last query, in the tab's session storage
   const SNIPPET_CHARS = 220;
-  const LEAD_CHARS = 60; // before the first match
+  const LEAD_CHARS = 60; // shown before the first match
   const PATH = " › "; // between the headings of a section
-  const FOCUSED = Symbol.for("pilotlight.search"); // set on the window once a box handles the keyboard shortcuts
+  const HAS_SHORTCUTS = Symbol.for("pilotlight.search"); // set on the window when a box handles keyboard shortcuts
   const TEXTS = {
     en: {
       search: "Search", label: "Search this site", close: "Close", results: "Results",
@@ -181,15 +181,15 @@
   root.append(all);
 
   let texts = TEXTS.en;
-  let searchId = ""; // of the hits on the page, if the server records searches
-  let looking = 0; // timer until the search counts
+  let searchId = ""; // id of the search whose hits are shown; empty if the server records no searches
+  let looking = 0; // timer until the search is counted
   let turn = 0; // number of the latest search; responses to earlier ones are stale
   let request = new AbortController();
   let timer = 0;
   let shownQuery = ""; // the query of the hits on the page
   let pressTarget = null; // element under the last pointerdown
 
-  // --- the page: its language, direction and colours may change between one opening and the next
+  // --- the page, whose language, direction and colours may change while the box is closed
 
   function dress() {
     const { theme, placeholder, button } = script.dataset;
@@ -214,7 +214,7 @@
 
   function attach() {
     dress();
-    if (!host.isConnected) document.documentElement.append(host); // not in the body, which scripts replace
+    if (!host.isConnected) document.documentElement.append(host); // scripts may replace the body
   }
 
   function open() {
@@ -295,7 +295,7 @@
     return { code: reply.status, answer: reply.ok ? await reply.json() : null };
   }
 
-  // If the server records searches, report a search once its hits were on screen.
+  // If the server records searches, reports a search when its hits have been on screen for SEEN_MS.
   function look(id) {
     clearTimeout(looking);
     searchId = id;
@@ -323,7 +323,7 @@
     return fetch(new URL(`api/v1/${path}`, script.src), { ...policy, headers, signal, ...more });
   }
 
-  // A page may have no access to storage. Then the query is lost when it is closed.
+  // Some pages have no access to storage. There, the last query is not restored.
   function keep(query) {
     try {
       sessionStorage.setItem(STORAGE_KEY, query);
@@ -341,7 +341,7 @@
   // --- rendering
 
   function show(words, rows = [], names = [], meant = null) {
-    hits.scrollTop = 0; // before the new hits, which would cost a layout
+    hits.scrollTop = 0; // after inserting hits, this would force a layout
     status.textContent = words;
     const queries = names.map(({ text }) => [text, text]);
     if (meant) queries.unshift([meant, texts.meant + meant]);
@@ -362,7 +362,7 @@
 
   function row(hit, place) {
     const address = addressOf(hit.link || hit.url);
-    const title = hit.title || (address ? hit.url : hit.url.replace(/.*\//, "")); // for a file only its name
+    const title = hit.title || (address ? hit.url : hit.url.replace(/.*\//, "")); // the name of a file
     const within = hit.section + PATH;
     const path = (within.startsWith(hit.title + PATH) ? within.slice(hit.title.length + PATH.length) : within).slice(0, -PATH.length);
     const element = make(address ? "a" : "div", {
@@ -468,8 +468,8 @@
   }
 
   for (const type of ["keydown", "keypress", "keyup"]) addEventListener(type, onKeyOfDialog, true);
-  if (!window[FOCUSED]) {
-    window[FOCUSED] = true;
+  if (!window[HAS_SHORTCUTS]) {
+    window[HAS_SHORTCUTS] = true;
     addEventListener("keydown", onKeyOfPage);
   }
   addEventListener("click", (event) => {
@@ -485,7 +485,7 @@
   }, true);
   opener.addEventListener("click", open);
   closer.addEventListener("click", close);
-  dialog.addEventListener("cancel", stop); // closed by the browser, as by a gesture
+  dialog.addEventListener("cancel", stop); // closed by the browser, for example after a gesture
   dialog.addEventListener("pointerdown", (event) => { pressTarget = event.target; });
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog && pressTarget === dialog) close(); // outside of the dialog

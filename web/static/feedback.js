@@ -1,7 +1,7 @@
 "use strict";
 // Reports opened hits and verdicts of a search. Pages include this script only if the server records searches.
 (() => {
-  const SEEN_MS = 2000; // a search counts once its hits were on screen this long
+  const SEEN_MS = 2000; // a search is counted when its hits have been on screen for this long
   const ICONS = { good: "M2 10h4v11H2zM8 20V10l4-8c2 0 3 1 3 3l-1 4h6a2 2 0 0 1 2 2l-2 8a2 2 0 0 1-2 1z", bad: "M2 3h4v11H2zM8 4v10l4 8c2 0 3-1 3-3l-1-4h6a2 2 0 0 0 2-2l-2-8a2 2 0 0 0-2-1z" };
   const NAMES = { good: "This answers it", bad: "This does not answer it" };
   const MESSAGES = { good: "Marked as an answer", bad: "Marked as no answer", none: "No longer marked" };
@@ -9,7 +9,7 @@
   const count = document.getElementById("count");
   const address = new URL("api/v1/feedback", document.getElementById("search").action);
   let search = ""; // id of the search on the page
-  let timer = 0; // until the search counts, then 0
+  let timer = 0; // timer until the search is counted, then 0
   let opened = new Set();
   let verdicts = new Map();
 
@@ -18,7 +18,7 @@
     timer = 0;
     const body = JSON.stringify({ search_id: search, feedback, hit });
     const headers = { "Content-Type": "application/json" };
-    // The request outlives the page, and its failure changes nothing on the page.
+    // The request continues if the page is closed. The page ignores errors.
     fetch(address, { method: "POST", headers, body, keepalive: true }).catch(() => {});
   }
 

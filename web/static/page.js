@@ -1,18 +1,18 @@
 "use strict";
-// Searches while typing. The server renders every state. This script fetches that page, parses it and moves its parts
-// in, so that there is one renderer. Parsing runs no scripts, and escaped text stays escaped.
+// Searches while typing. The server renders all pages. This script fetches a page, parses it, and moves its results into
+// the current page. Parsing runs no scripts, and escaped text stays escaped.
 (() => {
   const DEBOUNCE_MS = 120;
   const RETRY_MS = 2000;
-  const DEFAULTS = { mode: "hybrid", collections: "default" }; // left out of addresses
-  const SLOW_MS = 400; // before the status says that a search is running
-  const HEADERS = { Accept: "text/html", "X-Pilotlight-Typing": "1" }; // the server counts a search once its hits were seen
+  const DEFAULTS = { mode: "hybrid", collections: "default" }; // omitted in addresses
+  const SLOW_MS = 400; // delay until the status says that a search is running
+  const HEADERS = { Accept: "text/html", "X-Pilotlight-Typing": "1" }; // feedback.js reports when the hits have been seen
   const part = (id) => document.getElementById(id);
   const [form, box, results, facets, count] = ["search", "q", "results", "facets", "count"].map(part);
   let turn = 0; // number of the latest search; responses to earlier ones are stale
   let request = new AbortController();
   let timer = 0;
-  let pageAddress = location.href; // shown, or being fetched
+  let pageAddress = location.href; // address of the results that are shown or being fetched
   let settled = true; // the next search adds a history entry instead of replacing it
 
   // --- addresses
@@ -55,7 +55,7 @@
     remember(url);
     await restore();
     scrollTo(0, 0);
-    // the link that was followed is gone
+    // the followed link was replaced, and had the focus
     if (document.activeElement === document.body) (form.querySelector("#narrowed li:last-child a") ?? box).focus();
   }
 
@@ -114,7 +114,7 @@
     form.removeAttribute("aria-busy");
     count.classList.remove("seen");
     if (answer?.page) show(answer.page);
-    else if (answer?.status === 200) location.reload(); // not a page of a search: load it as a whole
+    else if (answer?.status === 200) location.reload(); // not a search page, such as a proxy's login page
     else if (answer?.status === 503) { // the server is too busy to render a page
       showFailure("Busy right now", "The search will be repeated automatically.");
       timer = setTimeout(load, RETRY_MS);
@@ -135,7 +135,7 @@
     timer = setTimeout(search, DEBOUNCE_MS);
   }
 
-  // --- the list as the popup of a combobox: a grid, as its rows hold links and buttons
+  // --- roles: the list is a grid, because its rows contain links and buttons; the search box is its combobox
 
   function dress() {
     const list = results.querySelector(".pages");
@@ -203,7 +203,7 @@
     hit.replaceChildren(...fresh.childNodes);
     if (explained) hit.querySelector(".why")?.setAttribute("open", "");
     dress();
-    scrollBy(0, passageTop(hit) - top); // keep the passage at its place on screen
+    scrollBy(0, passageTop(hit) - top); // so that the passage does not move on the screen
     if (focused) hit.querySelector(".toggle").focus({ preventScroll: true });
   }
 
@@ -291,7 +291,7 @@
     }
   });
 
-  // shows the hits of a follow-up question below its answer; the address stays that of the first question
+  // shows the hits of a follow-up question below its answer; the page keeps the address of the first question
   results.addEventListener("showhits", (event) => {
     pageAddress = address(event.detail);
     load();

@@ -1,12 +1,12 @@
 "use strict";
-// Runs before the first paint, so that the other colours never flash up.
+// Applies the chosen theme before the first paint, so that the page does not flash in other colours.
 (() => {
   const root = document.documentElement;
   let theme = "auto";
   try {
     theme = localStorage.getItem("theme") ?? theme;
   } catch {
-    // without storage, the choice ends with the page
+    // without storage, the choice is lost when the page is closed
   }
 
   function apply() {

@@ -10,7 +10,7 @@ from indexer.records import TextBlock
 from rag.query.results import Hit
 from tests.web.fakes import CODE, FakeRetriever, make_hit
 from tests.web.test_problems import assert_problem
-from web.pages.document_pages import SHOWN
+from web.pages.document_pages import SHOWN_PASSAGES
 from web.pages.snippets import CUT, SNIPPET_CHARS, make_section, make_text
 
 URL = "file:///srv/notes/a%20b.md"
@@ -62,7 +62,7 @@ def test_a_document_is_shown_with_the_passage_marked(client, address):
 def test_a_long_document_is_shown_in_parts(client, retriever, address):
     retriever.count = 40
     html = client.get(f"{address}?passage=p70&collection=notes").text
-    assert html.count("&lt;Text&gt;") == SHOWN
+    assert html.count("&lt;Text&gt;") == SHOWN_PASSAGES
     assert '<div class="passage" id="passage"><p>&lt;Text&gt; 70.</p></div>' in html
     assert f'href="{address}?start=0&amp;collection=notes">Earlier passages</a>' in html
     assert "Read on" not in html
