@@ -1,7 +1,7 @@
 """Convert DOCX files to HTML, which the HTML reader divides into sections, and PPTX files to one section per slide.
 
-Hidden text, deleted text, field codes and hidden slides are left out. No DOCX library is used, because the libraries
-skip insertions and content controls, or show hidden text.
+Hidden text, deleted text, field codes and hidden slides are left out. No DOCX library is used, because these libraries
+skip inserted text and content controls, or return hidden text.
 """
 
 import re
@@ -37,13 +37,13 @@ from indexer.text import reader_notes
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText", f"{W}rt"})
 _EMPTY = etree.Element("nothing")
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
-_MIN_WORDS = 3
-_MAX_SPAN = 1_000
+_MIN_FOOTER_WORDS = 3
+_MAX_SPAN = 1_000  # rows or columns
 _PARAGRAPH, _TABLE, _RUN, _TEXT, _FIELD, _BOX = (f"{W}{name}" for name in "p tbl r t fldChar txbxContent".split())
 _NOTES = ("footnote", "endnote", "comment")
 _REFERENCES = frozenset(f"{W}{kind}Reference" for kind in _NOTES)
 _PAGE_NUMBER_FIELD = re.compile(r"\b(?:NUM|SECTION)?PAGES?\b")
-_SIGNS = {
+_CHARACTERS = {
     f"{W}tab": " ", f"{W}ptab": " ", f"{W}br": "<br>", f"{W}cr": "<br>", f"{W}noBreakHyphen": "-",
     f"{W}softHyphen": "&shy;",
 }  # fmt: skip
@@ -55,7 +55,7 @@ def read_docx(body: bytes, charset: str | None) -> Extraction:
     main = main_part(package, "word/document.xml")
     walker = _Walker(package, main)
     markup = "".join([*walker.letterhead(), *walker.blocks(package.xml(main))])
-    markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # the HTML reader would drop a heading without text
+    markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # the HTML reader drops a heading that no text follows
     title, declared = document_properties(package)
     extraction = extract(f"<body>{markup.replace('</ul><ul>', '')}</body>")
     return Extraction(title or extraction.title, extraction.sections, declared)
@@ -76,15 +76,15 @@ class _Walker:
         kinds = ("styles", *(f"{kind}s" for kind in _NOTES))
         styles, *roots = (package.xml(names[kind]) if kind in names else _EMPTY for kind in kinds)
         self._styles = _Styles(styles)
-        # footnotes, endnotes and comments that are not read yet, by kind and id
+        # footnotes, endnotes and comments that are not read yet, by (tag, id)
         self._notes = {(note.tag, note.get(f"{W}id", "")): note for root in roots for note in root.iterchildren("*")}
         self._is_hidden = False
-        self._after: list[str] = []  # HTML of text boxes, notes and diagrams in the open paragraph
-        self._pending = ""  # HTML of a paragraph whose end is deleted; the next paragraph continues it
-        self._fields: list[bool] = []  # for each open field, whether its result has begun
+        self._after: list[str] = []  # HTML of text boxes, notes and diagrams, to append to the current paragraph
+        self._pending = ""  # HTML of a paragraph to join with the next one, because the break between them is deleted
+        self._fields: list[bool] = []  # nested fields: True if the code of the field has ended and its result follows
 
     def letterhead(self) -> dict[str, None]:
-        """Return the distinct paragraphs of headers and footers, without bare page numbers."""
+        """Return the distinct paragraphs of headers and footers as HTML, except page numbers."""
         names = dict.fromkeys(name for kind, name in self._relations.values() if kind in ("header", "footer"))
         blocks: dict[str, None] = {}
         for root in (self._package.xml(name) for name in names if name in self._package):
@@ -92,7 +92,7 @@ class _Walker:
                 fields = [text.text or "" for text in paragraph.iter(f"{W}instrText")]
                 fields += [field.get(f"{W}instr", "") for field in paragraph.iter(f"{W}fldSimple")]
                 words = "".join(text.text or "" for text in paragraph.iter(_TEXT)).split()
-                if _PAGE_NUMBER_FIELD.search(" ".join(fields)) and sum(map(str.isalpha, words)) < _MIN_WORDS:
+                if _PAGE_NUMBER_FIELD.search(" ".join(fields)) and sum(map(str.isalpha, words)) < _MIN_FOOTER_WORDS:
                     paragraph.clear()
             blocks |= dict.fromkeys(self.blocks(root))
         return blocks
@@ -197,8 +197,8 @@ class _Walker:
                 )
             elif not is_shown:
                 yield from self._inline(child)
-            elif tag in _SIGNS:
-                yield _SIGNS[tag]
+            elif tag in _CHARACTERS:
+                yield _CHARACTERS[tag]
             elif tag == f"{W}sym":
                 yield escape(text_of_symbol(child))
             elif tag in (f"{M}oMath", f"{M}oMathPara"):
@@ -268,7 +268,7 @@ class _Styles:
             self._styles[identity] = _Style(_attribute(style.find(f"{W}basedOn")), level, hidden, numbering)
 
     def inherited(self, properties: Any, name: str, default: Any = None, kind: str = "pStyle") -> Any:
-        """Return the attribute `name` of the style in `properties` or its base styles, or `default` if none has it."""
+        """Return the attribute `name` of the style that `properties` name, else of its base styles, else `default`."""
         identity = _attribute(properties.find(W + kind))
         for _ in range(30):
             style = self._styles.get(identity)
@@ -280,7 +280,7 @@ class _Styles:
         return default
 
     def is_item(self, properties: Any) -> bool:
-        """Return whether a paragraph is a list item."""
+        """Return whether the properties of a paragraph make it a list item."""
         numbering = properties.find(f"{W}numPr")
         if numbering is None:
             numbering = self.inherited(properties, "numbering")
@@ -290,7 +290,7 @@ class _Styles:
 _SHAPE_PROPERTIES = tuple(f"{P}nv{kind}Pr" for kind in ("Sp", "GrpSp", "GraphicFrame", "Pic", "CxnSp"))
 _TITLES = ("title", "ctrTitle")
 _SKIPPED_PLACEHOLDERS = ("sldNum", "dt", "sldImg")
-_RUNNING = ("ftr", "hdr")  # footers and headers, which are the same on most slides
+_FOOTERS_AND_HEADERS = ("ftr", "hdr")  # placeholders that are the same on most slides
 _Relations = dict[str, tuple[str, str]]
 
 
@@ -318,9 +318,9 @@ def read_pptx(body: bytes, charset: str | None) -> Extraction:
         blocks = []
         for kind, lines in shown:
             block = "\n".join(lines)
-            if kind not in (*_TITLES, *_RUNNING) or (kind in _RUNNING and block not in running):
+            if kind not in (*_TITLES, *_FOOTERS_AND_HEADERS) or (kind in _FOOTERS_AND_HEADERS and block not in running):
                 blocks.append(block)
-            running.update([block] if kind in _RUNNING else [])
+            running.update([block] if kind in _FOOTERS_AND_HEADERS else [])
         label = f"Slide {number}"
         text = "\n\n".join(block for block in blocks if block.strip())
         sections.append(Section((f"{label}: {title}" if title else label,), f"slide={number}", text or title))

@@ -1,7 +1,7 @@
-"""Read zip files that contain XML, with limits of size and without XML entities.
+"""Read EPUB files, and the elements that Office formats share. All these files are zip files of XML.
 
-The module reads EPUB files, and elements that Office formats share: document properties, diagrams, chart titles,
-picture descriptions, equations and symbols.
+The shared elements are document properties, diagrams, chart titles, picture descriptions, equations and symbols. The
+size of zip entries is limited, and XML with a document type is refused, because it could define entities.
 """
 
 import io
@@ -27,7 +27,7 @@ from indexer.text.charsets import decode
 
 OLE = b"\xd0\xcf\x11\xe0"
 _ENCRYPTED_STREAMS = ("EncryptedPackage", "EncryptedSummary")
-_LOCKED = re.compile(rb"\x09\x08(?:\x08\x00.{8}|\x10\x00.{16})(?:\x86\x00\x00\x00)?\x2f\x00", re.DOTALL)
+_LOCKED_XLS = re.compile(rb"\x09\x08(?:\x08\x00.{8}|\x10\x00.{16})(?:\x86\x00\x00\x00)?\x2f\x00", re.DOTALL)
 _MAX_ENTRIES = 20_000
 _MAX_ENTRY_BYTES = 40_000_000
 _MAX_TOTAL_BYTES = 200_000_000
@@ -37,18 +37,19 @@ _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}Rela
 
 
 def refuse_ole(body: bytes, *, is_workbook: bool = False) -> None:
-    """Raise ParseError for a file in the OLE format of old Office versions, unless it is an unencrypted workbook."""
-    if any(name.encode("utf-16-le") in body for name in _ENCRYPTED_STREAMS) or (is_workbook and _LOCKED.search(body)):
+    """Raise ParseError for a file in the OLE format of Office before 2007. A workbook is refused only if encrypted."""
+    has_encrypted_stream = any(name.encode("utf-16-le") in body for name in _ENCRYPTED_STREAMS)
+    if has_encrypted_stream or (is_workbook and _LOCKED_XLS.search(body)):
         raise ParseError("encrypted: it opens only with a password")
     if not is_workbook:
         raise ParseError("in the Office format used before 2007, which is not read")
 
 
 class Package:
-    """A zip file with the entries of one document. The size of all entries that are read is limited."""
+    """A zip file that contains one document. Limits the size of each entry and the total size of the entries read."""
 
     def __init__(self, body: bytes) -> None:
-        """Open a document. Raises ParseError if it is not a zip file or has too many entries."""
+        """Open a document. Raises ParseError if the document is not a zip file or has too many entries."""
         if body.startswith(OLE):
             refuse_ole(body)
         try:
@@ -56,7 +57,7 @@ class Package:
         except DAMAGED as error:
             raise ParseError("truncated or damaged: it is not a readable zip file") from error
         self._names = {info.filename: info for info in self._zip.infolist()}
-        self._read = 0
+        self._bytes_read = 0
         if len(self._names) > _MAX_ENTRIES:
             raise ParseError(f"more than {_MAX_ENTRIES:,} parts")
 
@@ -75,8 +76,8 @@ class Package:
                 data = file.read(_MAX_ENTRY_BYTES + 1)
         except DAMAGED as error:
             raise ParseError(f"truncated or damaged: its part {name[:100]} cannot be read") from error
-        self._read += len(data)
-        if len(data) > _MAX_ENTRY_BYTES or self._read > _MAX_TOTAL_BYTES:
+        self._bytes_read += len(data)
+        if len(data) > _MAX_ENTRY_BYTES or self._bytes_read > _MAX_TOTAL_BYTES:
             raise ParseError(f"more than {_MAX_ENTRY_BYTES:,} bytes in a part, or {_MAX_TOTAL_BYTES:,} in all")
         return data
 
@@ -91,7 +92,7 @@ class Package:
         return parse_xml(_STRICT_NAMESPACE.sub(_TRANSITIONAL, data) if _STRICT_NAMESPACE.search(data) else data)
 
     def relations(self, name: str) -> dict[str, tuple[str, str]]:
-        """Map the id of each relation of an entry to the kind and name of the related entry."""
+        """Return `(kind, target)` by id for each reference from an entry to another entry of the package."""
         folder, _, file = name.rpartition("/")
         listing = f"{folder}/_rels/{file}.rels".lstrip("/")
         if listing not in self:
@@ -116,14 +117,14 @@ def parse_xml(data: bytes) -> Any:
 
 
 def resolve_target(base: str, target: str) -> str:
-    """Resolve a reference in the entry `base` to the name of an entry. The name cannot lead out of the package."""
+    """Resolve `target`, a reference in the entry `base`, to the name of an entry. The result never begins with `..`."""
     path = unquote(target.partition("#")[0])
     joined = path if path.startswith("/") else posixpath.join(posixpath.dirname(base), path)
     return posixpath.normpath(f"/{joined}").lstrip("/")
 
 
 def main_part(package: Package, usual: str) -> str:
-    """Return the name of the main entry of a package, or `usual` if the package does not declare its main entry."""
+    """Return the name of the entry that a package declares as its main document, or `usual` if it declares none."""
     candidates = [name for kind, name in package.relations("").values() if kind == "officeDocument"]
     return next((name for name in candidates if name in package), usual)
 
@@ -132,7 +133,7 @@ _DC, _TERMS = "{http://purl.org/dc/elements/1.1/}", "{http://purl.org/dc/terms/}
 
 
 def document_properties(package: Package) -> tuple[str | None, Declared]:
-    """Return the title of a document, and its language and date of the last change as `Declared`."""
+    """Return the title of a document or None, and a `Declared` with its language and the date of its last change."""
     try:
         root = package.xml("meta.xml" if "meta.xml" in package else "docProps/core.xml")
     except ParseError:
@@ -149,7 +150,7 @@ def _properties_of(root: Any) -> tuple[str | None, Declared]:
 _ROOTFILE = "{urn:oasis:names:tc:opendocument:xmlns:container}rootfile"
 _OPF = "{http://www.idpf.org/2007/opf}"
 _NOTE_REFERENCE = re.compile(r"(?=<a\b[^<>]*\bnoteref\b|<sup\b[^<>]*><a\b)")
-_CHAPTER = ("application/xhtml+xml", "text/html")
+_CHAPTER_TYPES = ("application/xhtml+xml", "text/html")
 
 
 def read_epub(body: bytes, charset: str | None) -> Extraction:
@@ -163,10 +164,10 @@ def read_epub(body: bytes, charset: str | None) -> Extraction:
     items = {
         item.get("id"): resolve_target(name, item.get("href", ""))
         for item in root.iter(f"{_OPF}item")
-        if item.get("media-type") in _CHAPTER and "nav" not in item.get("properties", "").split()
+        if item.get("media-type") in _CHAPTER_TYPES and "nav" not in item.get("properties", "").split()
     }
     sections: list[Section] = []
-    # a spine may list the same chapter several times, with different anchors
+    # the spine (the reading order) of a book may list a chapter several times, with different anchors
     for chapter in dict.fromkeys(items.get(entry.get("idref"), "") for entry in root.iter(f"{_OPF}itemref")):
         if chapter not in package:
             continue
@@ -191,7 +192,7 @@ _FONTS = {
 
 
 def text_of_symbol(element: Any) -> str:
-    """Return the character of a `w:sym` element, or "" if the character is unknown."""
+    """Return the character of a `w:sym` element, or an empty string if it is unknown."""
     try:
         return _character(int(element.get(f"{W}char", ""), 16), element.get(f"{W}font", ""))
     except ValueError:
@@ -199,7 +200,7 @@ def text_of_symbol(element: Any) -> str:
 
 
 def decode_font_text(text: str, font: str) -> str:
-    """Replace private-use characters in a text by the characters that the font shows for them."""
+    """Replace private-use characters of symbol fonts, such as Wingdings, by the Unicode characters they look like."""
     return text if text.isascii() else _IN_FONT.sub(lambda match: _character(ord(match[0]), font or "Symbol"), text)
 
 
@@ -216,16 +217,16 @@ def _character(code: int, font: str) -> str:
 
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _NEEDS_NO_PARENTHESES = re.compile(r"(?:[^\W\d_][\u0300-\u036f]*)+|\d+(?:[.,]\d+)?|\S?|√?\([^()]*\)")
-_TEMPLATES = {  # the text of a field in upper case is put in parentheses if necessary
+_TEMPLATES = {  # a field in capitals, such as {NUM}, gets parentheses if it has several terms
     "f": "{NUM}/{DEN}", "sSub": "{E}{limits}", "sSup": "{E}{limits}", "sSubSup": "{E}{limits}", "sPre": "{limits}{e}",
     "limLow": "{e}_{LIM}", "limUpp": "{e}^{LIM}", "rad": "{deg}√({e})", "nary": "{chr}{limits} {e}",
     "func": "{fName} {e}",
 }  # fmt: skip
-_BETWEEN = {"mr": ", ", "m": "; ", "eqArr": "; "}  # separators of cells, rows, lines
+_SEPARATORS = {"mr": ", ", "m": "; ", "eqArr": "; "}  # matrix cells, matrix rows, equation lines
 
 
 def equation_text(node: Any) -> str:
-    """Return the text of an equation or of an element in an equation."""
+    """Return the text of an equation or of one of its elements, such as `(a+b)/2` for a fraction."""
     name = node.tag.removeprefix(M)
     if node.tag in DELETED or name.endswith("Pr"):
         return ""
@@ -239,8 +240,8 @@ def equation_text(node: Any) -> str:
     if name == "d":
         separator = properties.get("sepChr", "|")
         return f"{properties.get('begChr', '(')}{separator.join(cells)}{properties.get('endChr', ')')}"
-    if name in _BETWEEN:
-        return _BETWEEN[name].join(cells)
+    if name in _SEPARATORS:
+        return _SEPARATORS[name].join(cells)
     if name not in _TEMPLATES:
         return "".join(text for _, text in texts)
     pieces = defaultdict(str, {kind: text.strip() for kind, text in texts})
@@ -259,11 +260,12 @@ P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _V = "{urn:schemas-microsoft-com:vml}"
 _WITH_TEXT = frozenset({"t", "docPr", "cNvPr", "chart", "relIds", "textpath", "imagedata", "OLEObject", "oleObj"})
+# descriptions without information, such as "Picture 3" or "logo.png"
 _NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif|bmp|tiff?|svg|emf|wmf)", re.I | re.S)
 
 
 def visible_children(node: Any) -> Iterator[Any]:
-    """Yield the child elements that are not deleted. Of alternatives, only the first one with text is visible."""
+    """Yield the undeleted children of an element. Replace `AlternateContent` by its first alternative with text."""
     for child in node.iterchildren(tag=etree.Element):
         if child.tag != f"{_MC}AlternateContent":
             if child.tag not in DELETED:
@@ -275,7 +277,7 @@ def visible_children(node: Any) -> Iterator[Any]:
 
 
 def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-    """Yield the paragraphs of a drawing, chart, diagram or picture. The tag of the element must be in `DRAWN`."""
+    """Yield the texts of an element with a tag in `DRAWN`: chart titles, diagram labels or a picture's description."""
     kind = _local_name(element)
     if kind == "textpath":
         yield element.get("string", "")
@@ -295,7 +297,8 @@ def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[
             if point.get("type", "node") in ("node", "asst") and (text := _drawing_words(point)):
                 yield text
     elif element.get("hidden") not in ("1", "true"):
-        around = element.getparent()  # the parent shape has the alternative text
+        around = element.getparent()
+        # the alternative text of a VML picture is in its parent shape
         description = around.get("alt", "") if kind == "imagedata" else element.get("descr", "")
         description = " ".join(description.split())
         if description and not _NAME_ONLY.fullmatch(description):

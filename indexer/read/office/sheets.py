@@ -1,4 +1,4 @@
-"""Convert each sheet of a workbook (XLSX, XLS, ODS) to a section, with the values that a spreadsheet displays.
+"""Convert each sheet of a workbook (XLSX, XLS, ODS) to a section, with values as a spreadsheet program shows them.
 
 Calamine reads the values of XLSX and XLS files. Regular expressions read the number formats of XLSX files from the XML,
 because an XML parser would take 5 times as long for a large sheet. Numbers of XLS files are not formatted. Hidden rows
@@ -30,14 +30,14 @@ _MAX_MERGED_CELLS = 200_000
 _MAX_ROWS = 2_000_000
 _MAX_COLUMNS = 16_384
 _MAX_STYLES_IN_PATTERN = 100
-_THREAD_AUTHOR_PREFIX = "tc="
-_MAX_REPEAT_LENGTH = 200
-Range = tuple[int, int, int, int]  # first row and column, last row and column, from 0
+_THREAD_AUTHOR_PREFIX = "tc="  # author of an old-style copy of a threaded comment
+_MAX_REPEAT_LENGTH = 200  # characters of a merged cell
+Range = tuple[int, int, int, int]  # first row, first column, last row, last column; counted from 0
 
 
 @dataclass(slots=True)
 class _Sheet:
-    """A visible sheet. `merged` has its merged ranges of cells, and `boxes` the texts of text boxes and comments."""
+    """A visible sheet. `merged` lists its merged cell ranges, and `boxes` the texts of its text boxes and comments."""
 
     name: str
     rows: Iterable[list[str]] = ()
@@ -60,7 +60,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
     if _CONTENT in package:
         sheets = _ods_sheets(package.xml(_CONTENT))
     else:
-        package.check_sizes()  # Calamine does not limit the size of entries
+        package.check_sizes()  # Calamine does not limit the size of zip entries
         sheets = _read_sheets(body, package)
     return Extraction(title, tuple(map(_sheet_section, sheets)), declared)
 
@@ -70,7 +70,10 @@ def _sheet_section(sheet: _Sheet) -> Section:
 
 
 def _fill_merged(sheet: _Sheet) -> Iterator[list[str]]:
-    """Yield rows. The text of a merged range is in all its cells, or once a row if the range fills the whole width."""
+    """Yield the rows of a sheet. The text of a merged range is repeated in each of its cells.
+
+    If the range is as wide as the sheet, the text is only in the first cell of each row.
+    """
     starting: defaultdict[int, list[Range]] = defaultdict(list)
     allowance = _MAX_MERGED_CELLS
     for top, first, bottom, last in sorted(sheet.merged):
@@ -82,9 +85,9 @@ def _fill_merged(sheet: _Sheet) -> Iterator[list[str]]:
         if 0 <= first <= last:
             starting[top].append((top, first, bottom, last))
     filling: list[tuple[Range, str]] = []
-    for place, row in enumerate(sheet.rows):
-        filling = [one for one in filling if one[0][2] >= place]
-        starts = starting.get(place, ())
+    for number, row in enumerate(sheet.rows):
+        filling = [(merged, text) for merged, text in filling if merged[2] >= number]
+        starts = starting.get(number, ())
         if starts or filling:
             row = [*row, *[""] * (sheet.width - len(row))]
         filling += [(merged, row[merged[1]]) for merged in starts if 0 < len(row[merged[1]]) <= _MAX_REPEAT_LENGTH]
@@ -151,8 +154,8 @@ def _sheet_parts(package: Package) -> tuple[list[str], dict[int, str]]:
     codes: dict[int, str] = {}
     for style, entry in enumerate(entry for group in root.iter("{*}cellXfs") for entry in group.iter("{*}xf")):
         number = entry.get("numFmtId", "0")
-        code = customs.get(number) or BUILT_IN.get(number, GENERAL)
-        if code not in (GENERAL, "@"):
+        code = customs.get(number) or _BUILT_IN_FORMATS.get(number, _GENERAL)
+        if code not in (_GENERAL, "@"):
             codes[style] = code
     return names, codes
 
@@ -167,7 +170,7 @@ def _text_boxes(package: Package, related: Iterable[tuple[str, str]]) -> Iterato
                     yield "".join(text.text or "" for text in paragraph.iter(f"{A}t")).strip()
         elif kind in ("comments", "threadedComment"):
             root = package.xml(name)
-            authors = {str(place): author.text or "" for place, author in enumerate(root.iter("{*}author"))}
+            authors = {str(number): author.text or "" for number, author in enumerate(root.iter("{*}author"))}
             for comment in root.iter("{*}comment", "{*}threadedComment"):
                 author = authors.get(comment.get("authorId", ""), "")
                 if not author.startswith(_THREAD_AUTHOR_PREFIX):
@@ -177,11 +180,11 @@ def _text_boxes(package: Package, related: Iterable[tuple[str, str]]) -> Iterato
 def _cell_formats(data: bytes, codes: Mapping[int, str]) -> Iterator[tuple[int, dict[int, str]]]:
     if not codes:
         return
-    # if there are few styles, a pattern that lists their numbers is twice as fast as a pattern for any number
+    # a pattern that lists a few style numbers is twice as fast as a pattern for any number
     styles = b"|".join(b"%d" % style for style in codes) if len(codes) < _MAX_STYLES_IN_PATTERN else rb"\d{1,7}"
     cells = re.finditer(rb'<(?:\w+:)?c\s(?=[^<>]*?\bs="(' + styles + rb')")' + _PLACE, data)
     for row, row_cells in groupby(cells, key=lambda cell: cell[3]):
-        yield int(row) - 1, {_column_number(cell[2]): codes.get(int(cell[1]), GENERAL) for cell in row_cells}
+        yield int(row) - 1, {_column_number(cell[2]): codes.get(int(cell[1]), _GENERAL) for cell in row_cells}
 
 
 @lru_cache(maxsize=1_024)
@@ -193,13 +196,13 @@ def _column_number(letters: bytes) -> int:
 
 
 def _shown_rows(values: Any, west: int, formats: Iterator[tuple[int, dict[int, str]]]) -> Iterator[list[str]]:
-    place, codes = next(formats, (-1, {}))
+    format_row, codes = next(formats, (-1, {}))
     for number, row in enumerate(values.iter_rows()):
-        while -1 < place < number:
-            place, codes = next(formats, (-1, {}))
-        row_codes = codes if place == number else {}
+        while -1 < format_row < number:
+            format_row, codes = next(formats, (-1, {}))
+        row_codes = codes if format_row == number else {}
         yield [
-            value if isinstance(value, str) else format_value(value, row_codes.get(column, GENERAL))
+            value if isinstance(value, str) else format_value(value, row_codes.get(column, _GENERAL))
             for column, value in enumerate(row, west)
         ]
 
@@ -244,8 +247,8 @@ def _ods_sheets(root: Any) -> Iterator[_Sheet]:
         yield sheet
 
 
-def _ods_row(row: Any, sheet: _Sheet, place: int) -> list[str]:
-    """Return the texts of a row up to its last filled or merged cell, and add its merged ranges to the sheet."""
+def _ods_row(row: Any, sheet: _Sheet, number: int) -> list[str]:
+    """Return the texts of a row up to its last filled or merged cell. Append its merged ranges to `sheet.merged`."""
     texts: list[str] = []
     column = 0
     for cell in row.iterchildren(*_CELLS):
@@ -258,7 +261,7 @@ def _ods_row(row: Any, sheet: _Sheet, place: int) -> list[str]:
         column += count
         across, down = _repeat_count(cell, "columns-spanned"), _repeat_count(cell, "rows-spanned")
         if across > 1 or down > 1:
-            sheet.merged.append((place, column - count, place + down - 1, column - count + across - 1))
+            sheet.merged.append((number, column - count, number + down - 1, column - count + across - 1))
     return texts
 
 
@@ -268,8 +271,8 @@ def _repeat_count(element: Any, name: str) -> int:
 
 
 Value = float | int | bool | str | date | datetime | time | timedelta
-GENERAL = "General"
-BUILT_IN = {  # numbers of ECMA-376; date formats are left out, so that dates become ISO 8601
+_GENERAL = "General"
+_BUILT_IN_FORMATS = {  # ECMA-376 format codes by number; without date formats, so that dates are written in ISO 8601
     "1": "0", "2": "0.00", "9": "0%", "10": "0.00%",
     **dict.fromkeys("3 37 38 41".split(), "#,##0"), **dict.fromkeys("4 39 40 43".split(), "#,##0.00"),
     **dict.fromkeys("5 6 42".split(), '"$"#,##0'), **dict.fromkeys("7 8 44".split(), '"$"#,##0.00'),
@@ -279,14 +282,14 @@ _TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|[_*].|\[\$(?P<currency>[^\]-]*)[^\]]*\]|'
     r"(?P<field>y+|m+|d+|h+|s+)|\[[^\]]*\]|(?P<half>AM/PM|A/P)|(?P<general>General|@)|"
     r"(?P<digits>[0#?][0#?,]*(?:\.[0#?]*)?|\.[0#?]+)|(?P<other>.)",
-    re.IGNORECASE | re.DOTALL | re.ASCII,  # otherwise ſ would match s
+    re.IGNORECASE | re.DOTALL | re.ASCII,  # Unicode matching would also accept ſ for s
 )
-# formats that are not supported: conditions, powers of ten, scaling by thousands, hours over 24
-_PLAIN = re.compile(r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)
+# conditions, powers of ten, division by thousands and hours over 24: numbers with these formats are shown as `General`
+_UNSUPPORTED = re.compile(r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)
 _DAY_ZERO = datetime(1899, 12, 30)
 _LAST_DAY = 2_958_466  # days from `_DAY_ZERO` to the end of the year 9999
-_MAX_EXACT, _MAX_INTEGER = 1e15, 1e21  # between these limits, digits after the 15th become zeros
-_ROUNDING = 1 + 4e-16  # factor to round halves up, as spreadsheets do: 2.675 is stored as slightly less
+_MAX_EXACT, _MAX_INTEGER = 1e15, 1e21  # numbers in this range have zeros after the 15th digit
+_ROUNDING = 1 + 4e-16  # factor: rounds 2.675, which is stored as slightly less, to 2.68 as spreadsheets do
 _NOT_ZERO = re.compile("[1-9]")
 _FIELDS = {  # strftime codes; `n` means minutes, and `i` hours of a 12-hour clock
     "yy": "%y", "m": "%-m", "mm": "%m", "mmm": "%b", "d": "%-d", "dd": "%d", "ddd": "%a", "h": "%-H", "hh": "%H",
@@ -296,21 +299,21 @@ _LONG_FIELDS = {"y": "%Y", "m": "%B", "d": "%A"}
 
 
 class _Format(NamedTuple):
-    """A parsed format of dates or numbers. With the default values, it is the format `General`."""
+    """A parsed format code of dates or numbers. Without arguments, `_Format()` is the format `General`."""
 
     strftime_format: str = ""
     format_spec: str = ""
-    before: str = ""
-    after: str = ""
+    prefix: str = ""
+    suffix: str = ""
     factor: float = 1
     min_integer_digits: int = 1
     min_decimals: int = 0
 
 
-def format_value(value: Value, code: str = GENERAL) -> str:
-    """Return a value as a workbook displays it."""
+def format_value(value: Value, code: str = _GENERAL) -> str:
+    """Return a cell value as a spreadsheet program displays it with the format `code`."""
     if isinstance(value, float):
-        return _format_plain(value) if code == GENERAL else _format_number(value, code)
+        return _format_plain(value) if code == _GENERAL else _format_number(value, code)
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -355,7 +358,7 @@ def _format_number(value: float, code: str) -> str:
         integer = integer.zfill(parsed.min_integer_digits) if parsed.min_integer_digits else integer.removeprefix("0")
         rest = rest[: parsed.min_decimals] + rest[parsed.min_decimals :].rstrip("0")
         text = f"{integer}{point if rest else ''}{rest}"
-    text = f"{parsed.before}{text}{parsed.after}"
+    text = f"{parsed.prefix}{text}{parsed.suffix}"
     return f"-{text}" if value < 0 and _NOT_ZERO.search(text) else text
 
 
@@ -364,7 +367,7 @@ def _parse_format(code: str) -> _Format:
     matches = takewhile(lambda token: token[0] != ";", _TOKEN.finditer(code[:_MAX_FORMAT_LENGTH]))
     tokens = [(token.lastgroup, token[token.lastgroup]) for token in matches if token.lastgroup]
     kinds = [kind for kind, _ in tokens]
-    if _PLAIN.search(code) or "general" in kinds:
+    if _UNSUPPORTED.search(code) or "general" in kinds:
         return _Format()
     if "field" in kinds:
         return _Format(strftime_format=_date_format(tokens))
@@ -375,8 +378,8 @@ def _parse_format(code: str) -> _Format:
     integer, _, behind = tokens[place][1].partition(".")
     return _Format(
         format_spec=f"{',' if ',' in integer else ''}.{len(behind)}f",
-        before="".join(texts[:place]).lstrip(),
-        after="".join(texts[place:]).rstrip(),
+        prefix="".join(texts[:place]).lstrip(),
+        suffix="".join(texts[place:]).rstrip(),
         factor=_ROUNDING * 100 ** tokens.count(("other", "%")),
         min_integer_digits=integer.count("0"),
         min_decimals=behind.count("0"),
