@@ -1,9 +1,9 @@
 """Access control: the documents that each key and each user may read and write.
 
-A scope is a filter that `rag.serving.live` adds to every request of a caller. Scores and word counts are still computed
-from the whole collection, so documents whose existence is secret belong in a separate collection.
+`rag.serving.live` adds the scope of a caller to the filter of every request. Scores still depend on all documents of a
+collection, so documents whose existence must stay secret belong in a separate collection.
 
-A fast hash is enough for keys: they are random, so they cannot be guessed from their SHA-256.
+Only SHA-256 hashes of keys are stored. Such a fast hash is enough, because keys are random and cannot be guessed.
 """
 
 import fcntl
@@ -34,8 +34,10 @@ from rag.settings import Settings, refuse_unknown
 T = TypeVar("T")
 
 ROLES = ("read", "write")
-MUST_BE_WHOLE = "writing needs a whole collection: use a separate collection for the documents that are written"
-ORIGINS_ARE = "write it as https://docs.example.org or http://localhost:3000, without a path"
+WHOLE_COLLECTION_ADVICE = (
+    "writing needs a whole collection: use a separate collection for the documents that are written"
+)
+ORIGIN_FORM = "write it as https://docs.example.org or http://localhost:3000, without a path"
 _PREFIX = "pl_"  # lets secret scanners recognise leaked keys
 _MIN_KEY_BYTES = 16
 _MAX_FILE_BYTES = 1_000_000
@@ -82,7 +84,7 @@ class Scope:
         return any(grant.is_whole for grant in self._of(collection))
 
     def narrowed(self, collection: str, requested: Filter | None) -> Filter | None:
-        """Combine the filter of a request with the filter of the scope for a collection. None means all documents."""
+        """Combine the filter of a request with the filter of the scope. Returns None if all documents are allowed."""
         if (allowed := _allowed(self, collection)) is None:
             return requested
         return requested & allowed if requested else allowed
@@ -118,7 +120,7 @@ def reader_names(users: Iterable[str], groups: Iterable[str]) -> frozenset[str]:
 
 
 class _FollowedFile(Generic[T]):
-    """A cache for the content of a file, which is read again after the file changes. Safe to share between threads."""
+    """A cache of a file's content. If the file has changed, it is read again. Safe to share between threads."""
 
     def __init__(self, path: Path, read: Callable[[], T]) -> None:
         self._path = path
@@ -126,7 +128,7 @@ class _FollowedFile(Generic[T]):
         self._cached: tuple[tuple[int, int, int], T] | None = None
 
     def content(self) -> T:
-        """Return the current content of the file. Raises OSError, and the errors of the function `read`."""
+        """Return the current content of the file. Raises OSError, and any error of the function that reads it."""
         now = self._path.stat()
         version = (now.st_ino, now.st_mtime_ns, now.st_size)
         if self._cached is None or self._cached[0] != version:
@@ -148,13 +150,13 @@ class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, d
 
     @cached_property
     def grant(self) -> Grant:
-        """The grant with which the key was created. Raises FilterError if the filter in the file is invalid."""
+        """The documents that were granted to the key. Raises FilterError if the filter in the file is invalid."""
         collections, readers = (None if of is None else frozenset(of) for of in (self.collections, self.readers))
         return Grant(collections, Filter.parse(self.filter) or None if self.filter is not None else None, readers)
 
     @cached_property
     def readable(self) -> Scope:
-        """The documents that the key may read. A key without origins, filter and readers ignores access lists."""
+        """The documents that the key may read. If it has no origins, filter or readers, access lists are ignored."""
         has_limits = self.origins or self.grant.filter
         return Scope((replace(self.grant, readers=self.grant.readers or frozenset()) if has_limits else self.grant,))
 
@@ -174,7 +176,7 @@ class KeyFile:
     def current(self) -> tuple[Key, ...] | None:
         """Return the keys, and read the file again if it has changed.
 
-        Returns None if there is no file, and () if it has no keys. While the file is invalid, raises KeysError.
+        Returns None if there is no file, and () if it has no keys. Raises KeysError if the file is invalid.
         """
         try:
             return self._followed.content()
@@ -192,7 +194,7 @@ class KeyFile:
         return match
 
     def read(self) -> tuple[Key, ...]:
-        """Read the file and return its keys, oldest first. Raises KeysError if the file is unreadable or invalid."""
+        """Return the keys in the file, oldest first. Raises KeysError if the file is unreadable or invalid."""
         try:
             with self.path.open("rb") as file:
                 keys = json.decode(file.read(_MAX_FILE_BYTES), type=_Content).keys
@@ -208,7 +210,7 @@ class KeyFile:
                 f"{self.path} is not a valid key file: restore it, or delete it and create new keys"
             ) from error
         if writers:
-            raise KeysError(f"{self.path}: key {writers[0]!r} has limits and the role write: {MUST_BE_WHOLE}")
+            raise KeysError(f"{self.path}: key {writers[0]!r} has limits and the role write: {WHOLE_COLLECTION_ADVICE}")
         return keys
 
     def add(
@@ -237,10 +239,10 @@ class KeyFile:
             (origins and role != "read", "a key with --origin is visible in pages, so its role must be read"),
             (
                 role == "write" and not grant.is_whole,
-                f"a key that reads only part of a collection cannot have the role write: {MUST_BE_WHOLE}",
+                f"a key that reads only part of a collection cannot have the role write: {WHOLE_COLLECTION_ADVICE}",
             ),
             (invalid_names, f"{''.join(invalid_names[:1])[:80]!r} is not a valid collection name"),
-            (invalid_origins, f"{''.join(invalid_origins[:1])[:80]!r} is not an origin: {ORIGINS_ARE}"),
+            (invalid_origins, f"{''.join(invalid_origins[:1])[:80]!r} is not an origin: {ORIGIN_FORM}"),
             (size < _MIN_KEY_BYTES, f"the key has {size} bytes: it needs at least {_MIN_KEY_BYTES}, preferably random"),
             (not re.fullmatch(r"[!-~]+", key), "the key contains white space or characters that are not ASCII"),
         )
@@ -260,7 +262,7 @@ class KeyFile:
         return key
 
     def remove(self, name: str) -> Key:
-        """Remove a key and return its record. Running servers refuse the key at once. Raises KeysError."""
+        """Remove a key and return its record. Running servers refuse the key immediately. Raises KeysError."""
         with self._locked_keys() as keys:
             if name not in (by_name := {key.name: key for key in keys}):
                 raise KeysError(f"there is no key called {name[:80]!r}; there are: {', '.join(by_name) or 'none'}")
@@ -284,7 +286,7 @@ class KeyFile:
     def _write(self, keys: Iterable[Key]) -> None:
         new = None
         try:
-            # NamedTemporaryFile creates a file that only its owner can read, as a new key file should be.
+            # NamedTemporaryFile makes the file readable only by its owner, which is right for a new key file.
             with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=self.path.name, delete=False) as file:
                 new = Path(file.name)
                 with suppress(FileNotFoundError):
@@ -301,7 +303,7 @@ class KeyFile:
 
 
 def is_origin(text: str) -> bool:
-    """Return whether a text has the form of the Origin header that browsers send."""
+    """Return whether a text is an origin as browsers send it in headers, such as https://docs.example.org."""
     return bool(_ORIGIN.fullmatch(text))
 
 
@@ -383,7 +385,7 @@ class _Rule(NamedTuple):
 
 
 def _rule(table: Mapping[str, Any], where: str) -> _Rule:
-    """Parse one table `[[access]]`. The message of a SettingsError begins with `where`, the file and the table."""
+    """Parse one table `[[access]]`. Raises SettingsError, whose message begins with `where` (file and table)."""
     refuse_unknown(table, (*_SUBJECTS, *_OBJECTS, "role"), where)
     everything, role, everybody = table.get("everything", False), table.get("role", "read"), table.get("everybody")
     users, groups, collections = (_texts(table, name, where) for name in ("user", "group", "collections"))
@@ -402,7 +404,7 @@ def _rule(table: Mapping[str, Any], where: str) -> _Rule:
         (invalid_names, f"{''.join(invalid_names[:1])[:80]!r} is not a valid collection name"),
         (filter is not None and not filter, "filter must have a field"),
         ([] in map(table.get, ("user", "group", "collections")), "a list must not be empty"),
-        (role == "write" and not everything, f"the role write needs everything = true: {MUST_BE_WHOLE}"),
+        (role == "write" and not everything, f"the role write needs everything = true: {WHOLE_COLLECTION_ADVICE}"),
     )
     for is_wrong, problem in refusals:
         if is_wrong:

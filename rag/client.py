@@ -30,7 +30,7 @@ _CONNECT_S = 10.0
 
 
 class _Problem(msgspec.Struct):
-    """The fields of an RFC 9457 problem that are copied to errors. A field that the response lacks is None."""
+    """The fields of an RFC 9457 problem that are copied to errors. A missing field is None."""
 
     detail: str | None = None
     field: str | None = None
@@ -51,9 +51,9 @@ class Client:
         Args:
             url: address of the server, such as http://127.0.0.1:8642.
             key: a key from `pilotlight keys add`; None if the server requires none.
-            timeout: seconds without data after which a request fails. An answer in words can take 60 seconds.
+            timeout: seconds without data after which a request fails. `answer` can need 60 seconds.
             patience: maximum total seconds to wait for a busy server. Only responses with Retry-After are retried.
-            http_proxy: same as the setting `http_proxy`. Only `environment` uses variables such as HTTP_PROXY.
+            http_proxy: address of a proxy, or `environment` to use variables such as HTTP_PROXY; empty for none.
         """
         try:
             address = httpx.URL(url)
@@ -91,8 +91,8 @@ class Client:
         """Find the passages that answer a query best.
 
         Args:
-            query: the query, or a request with its options.
-            options: fields of `SearchRequest`. For missing fields, the server uses its defaults.
+            query: the query, or a request that contains the query and its options.
+            options: fields of `SearchRequest`, such as `k`. The server has defaults for missing fields.
         """
         return self._ask(f"{API}/search", Answer, _fields(query, options))
 
@@ -168,7 +168,7 @@ class Client:
         return self._ask(f"{API}/documents", IndexChange, params={"url": url, "collection": collection}, verb="DELETE")
 
     def change(self, id: int, collection: str = DEFAULT_COLLECTION) -> IndexChange:
-        """Return the change of a pushed or withdrawn document, with its state.
+        """Return a change by its id. A change is the push or the withdrawal of a document, with its current state.
 
         Raises:
             Rejected: the change does not exist, or its record has been deleted.
@@ -178,7 +178,7 @@ class Client:
     def index(self, *, full: bool = False, collection: str = DEFAULT_COLLECTION) -> Job:
         """Start to rebuild the index from its sources. Requires a key with the role write.
 
-        `full` reprocesses unchanged pages too. Pass the returned build to `wait` to wait for its end.
+        With `full`, unchanged pages are reprocessed too. Pass the returned build to `wait` to wait for its end.
 
         Raises:
             Rejected: another build is running, or the collection has no sources.
@@ -205,7 +205,7 @@ class Client:
 
         Raises:
             Unavailable: the timeout has passed.
-            ClientError: the build has failed.
+            ClientError: the build has failed or was cancelled.
         """
         end = monotonic() + timeout
         while work.state in ("queued", "running", "cancelling"):

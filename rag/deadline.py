@@ -1,6 +1,6 @@
-"""The deadline of a request, which is set when the request arrives and checked before each wait.
+"""The deadline of the current request, which is checked before each wait.
 
-It is stored in a context variable, so that functions do not need it as an argument.
+A context variable contains the deadline, so that functions do not need it as an argument.
 """
 
 import math
@@ -14,23 +14,23 @@ _arrival: ContextVar[float | None] = ContextVar("arrival", default=None)
 
 
 def arrive(moment: float) -> None:
-    """Record when the request of this context arrived, as a time of `time.monotonic`."""
+    """Record when the current request arrived. `moment` is a value of `time.monotonic`."""
     _arrival.set(moment)
 
 
 def begin(seconds: float) -> None:
-    """Set the deadline to `seconds` after the arrival of the request, or after now if no arrival was recorded."""
+    """Set the deadline to `seconds` after the recorded arrival of the request, or after now if none was recorded."""
     arrival = _arrival.get()
     _end.set((time.monotonic() if arrival is None else arrival) + seconds)
 
 
 def lift() -> None:
-    """Remove the deadline of this context, so that a response can be streamed after the search."""
+    """Remove the deadline of the current request, so that its response can be streamed after the search."""
     _end.set(math.inf)
 
 
 def end() -> float:
-    """Return the deadline as a time of `time.monotonic`, or infinity if there is none."""
+    """Return the deadline as a value of `time.monotonic`, or infinity if there is none."""
     return _end.get()
 
 

@@ -16,17 +16,17 @@ T = TypeVar("T", bound=msgspec.Struct)
 Schema = Mapping[str, Any]
 
 REF = "#/components/schemas/"
-# Matches a visible character. All invisible ones are listed, because JSON Schema has no names for character classes.
-SOMETHING = (
+# Matches a visible character. The invisible characters are listed, because JSON Schema has no name for them.
+VISIBLE_CHAR = (
     "[^\\u0000-\\u0020\\u007f-\\u00a0\\u00ad\\u061c\\u115f\\u1160\\u1680\\u180e\\u2000-\\u200f\\u2028-\\u202f"
     "\\u205f-\\u206f\\u3000\\ufeff\\ufff9-\\ufffb]"
 )
 # Matches a character that is not white space for `str.isspace`.
-NOT_ONLY_SPACE = "[^\\t-\\r\\u001c-\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]"
-_VISIBLE = re.compile(SOMETHING)
+NON_SPACE_CHAR = "[^\\t-\\r\\u001c-\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]"
+_VISIBLE = re.compile(VISIBLE_CHAR)
 _FIELD_PROBLEM = re.compile(r"Object (?P<problem>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
 _TOO_LONG = re.compile(r"Expected `str` of length <= (\d+)")
-# JSON type: (its name in messages, suffix of its keywords `min…` and `max…`, words before and after a limit)
+# JSON type: (name in messages, end of the keyword such as `minLength`, words before a limit, words after a limit)
 _KINDS = {
     "boolean": ("true or false", "", "", ""),
     "string": ("text", "Length", " of", " characters"),
@@ -49,7 +49,7 @@ def quoted(name: str) -> str:
 
 
 def refuse_unknown_fields(names: Iterable[str], fields: Iterable[str], owner: str) -> None:
-    """Raise FieldError for the first name that is not in `fields`. The message names `owner`, which has the fields."""
+    """Raise FieldError for the first name that is not in `fields`. The message says that `owner` has no such field."""
     fields = tuple(fields)
     for name in names:
         if name not in fields:
@@ -83,7 +83,7 @@ def decode(fields: Mapping[str, Any], kind: type[T], owner: str = "this request"
 
 
 def check(struct: msgspec.Struct) -> None:
-    """Check the fields of a struct that was not created by `decode`. Raises FieldError as `decode` does."""
+    """Check the values in a struct that was not created by `decode`. Raises FieldError for the first invalid value."""
     try:
         msgspec.convert(msgspec.structs.asdict(struct), type(struct))
     except msgspec.ValidationError as error:
@@ -114,7 +114,7 @@ def _field_error(message: str, kind: type[msgspec.Struct]) -> FieldError:
 
 
 def _must_be(schema: Schema, schemas: Schema) -> str:
-    """Describe the values that a schema allows."""
+    """Describe the values that a schema allows, such as "a whole number from 1 to 100"."""
     if "$ref" in schema:
         return _must_be(schemas[schema["$ref"].removeprefix(REF)], schemas)
     if "anyOf" in schema:
@@ -130,6 +130,6 @@ def _must_be(schema: Schema, schemas: Schema) -> str:
     elif lowest is not None and not (lowest == 1 and unit):
         text += f"{before} at least {lowest}{unit}"
     if pattern := schema.get("pattern"):
-        is_any = pattern in (SOMETHING, NOT_ONLY_SPACE)
+        is_any = pattern in (VISIBLE_CHAR, NON_SPACE_CHAR)
         return text + (" with a visible character" if is_any else f" that matches the pattern {pattern}")
     return "text that is not empty" if text == "text" and schema.get("minLength") else text

@@ -41,7 +41,7 @@ class FieldError(QueryError):
 
 
 class NotThere(RagError, status=404):
-    """An object that a request names does not exist. `field` is the name of the request's field."""
+    """A request refers to something that does not exist. `field` is the name of the field that refers to it."""
 
     def __init__(self, detail: str, field: str = "id") -> None:
         super().__init__(detail)
@@ -49,7 +49,7 @@ class NotThere(RagError, status=404):
 
 
 class CollectionMissing(NotThere):
-    """A collection that is not in the index."""
+    """A request names a collection that is not in the index."""
 
     def __init__(self, name: str, names: Iterable[str], field: str = "collection") -> None:
         listed = ", ".join(names)
@@ -58,14 +58,14 @@ class CollectionMissing(NotThere):
 
 
 class JobMissing(NotThere):
-    """A job that never existed, or whose record has been deleted."""
+    """A request names a job that never existed or whose record has been deleted."""
 
     def __init__(self, job: str) -> None:
         super().__init__(f"there is no job {job[:80]!r}: it never existed, or its record was deleted")
 
 
 class RequestRefused(RagError):
-    """A push or job that is invalid (400) or not allowed (403), or a document of a wrong type (415) or size (413)."""
+    """A push or job that is refused: invalid (400), not allowed (403), too large (413), or of a wrong type (415)."""
 
     def __init__(self, field: str, detail: str, status: int = 400) -> None:
         """Create an error whose message is the name of the field followed by `detail`."""
@@ -78,7 +78,7 @@ class QueueFull(RagError, status=429):
 
 
 class StorageFull(RagError, status=507):
-    """A document does not fit on the disk or into the limit of its collection."""
+    """A document cannot be stored: the disk is full, or the collection would exceed its maximum size."""
 
 
 class JobConflict(RagError, status=409):
@@ -121,7 +121,7 @@ class DatasetError(RagError):
 
 
 class AnswerError(RagError, status=502):
-    """An answer in words could not be generated."""
+    """The server of the language model failed to generate an answer."""
 
 
 class EndpointFailed(AnswerError):

@@ -14,7 +14,7 @@ from indexer.read.access_list import MAX_NAMES as MOST_READERS
 from indexer.read.extraction import MAX_NAME_LENGTH, MAX_VALUE_LENGTH
 from indexer.read.formats import CONTENT_TYPES
 from indexer.records import TextBlock
-from rag.decoding import NOT_ONLY_SPACE, SOMETHING
+from rag.decoding import NON_SPACE_CHAR, VISIBLE_CHAR
 from rag.insights.store import FeedbackKind
 from rag.query.request import (
     DEFAULT_COLLECTION,
@@ -60,7 +60,7 @@ Url = Annotated[
 ]
 # The schema shows these patterns, but only `Filter.parse` checks them. msgspec 0.20 to 0.22 corrupts memory if a union
 # has both a list and a `str` with a checked pattern. tests/rag/test_client.py fails if a struct has such a union.
-_Value = Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS, extra_json_schema={"pattern": NOT_ONLY_SPACE})]
+_Value = Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS, extra_json_schema={"pattern": NON_SPACE_CHAR})]
 _Values = _Value | Annotated[list[_Value], Meta(min_length=1, max_length=MOST_VALUES)]
 _MetadataFilter = Annotated[dict[_Value, _Values | None], Meta(max_length=MOST_VALUES)]
 _Address = Annotated[
@@ -71,7 +71,9 @@ _Tag = Annotated[str, Meta(max_length=MOST_CHARACTERS, extra_json_schema={"patte
 _Tags = _Tag | Annotated[list[_Tag], Meta(min_length=1, max_length=MOST_VALUES)]
 
 
-_OUTCOMES = {"items": {"oneOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("Answer", "Problem")]}}
+_ANSWERS_OR_PROBLEMS = {
+    "items": {"oneOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("Answer", "Problem")]}
+}
 
 
 class Request(Struct, forbid_unknown_fields=True):
@@ -105,14 +107,14 @@ class SearchBatch(Request):
 
 
 class BatchAnswer(Struct):
-    """The outcome of each search, in order."""
+    """The answer or the problem of each search, in order."""
 
-    answers: Annotated[list[dict[str, Any]], Meta(extra_json_schema=_OUTCOMES)]
+    answers: Annotated[list[dict[str, Any]], Meta(extra_json_schema=_ANSWERS_OR_PROBLEMS)]
     took_ms: dict[str, Milliseconds]
 
 
 class SuggestRequest(Request):
-    """The beginning of a query that suggestions complete."""
+    """A request for queries that complete the text typed so far."""
 
     q: Query
     k: Annotated[int, Meta(ge=1, le=MAX_SUGGESTIONS, description="maximum number of suggestions")] = DEFAULT_SUGGESTIONS
@@ -143,12 +145,12 @@ class AnswerRequest(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def search(self) -> SearchRequest:
-        """The search, without the conversation."""
+        """The same request without the conversation, as a request for a search."""
         return SearchRequest(**{name: getattr(self, name) for name in SearchRequest.__struct_fields__})
 
 
 class Event(NamedTuple):
-    """A server-sent event. `data` is JSON if Pilotlight created the event."""
+    """A server-sent event. Events that Pilotlight creates have JSON in `data`."""
 
     name: str
     data: str
@@ -181,7 +183,7 @@ _VERDICT = (
 
 
 class Proof(Struct, frozen=True):
-    """The comparison of one sentence with the passages. The meaning of a paraphrase is not checked."""
+    """The comparison of one sentence with the passages. Only words and facts are compared, not meanings."""
 
     start: Annotated[int, Meta(ge=0, description="index of the first character of the sentence in the text")]
     end: Count
@@ -211,18 +213,18 @@ class AnswerInWords(Answer, frozen=True, kw_only=True):
 class VerifyRequest(Request):
     """A text whose quotations and facts are compared with an index."""
 
-    text: Annotated[str, Meta(min_length=1, max_length=MAX_PROVED_CHARS, pattern=SOMETHING)]
+    text: Annotated[str, Meta(min_length=1, max_length=MAX_PROVED_CHARS, pattern=VISIBLE_CHAR)]
     collection: Collection = DEFAULT_COLLECTION
     collections: Collections | None = None
     filter: Annotated[Any, Meta(description="documents that may be evidence", extra_json_schema=FILTER_SCHEMA)] = None
 
 
 class Verification(Struct):
-    """The proofs of the sentences of a text, and the number of sentences by verdict."""
+    """The proof of each sentence of a text, and the number of sentences with each verdict."""
 
     proofs: list[Proof]
     counts: Annotated[dict[str, Count], Meta(description="sentences by verdict")]
-    end: Annotated[int, Meta(ge=0, description="index of the end of the checked text: at most 1,000 sentences")]
+    end: Annotated[int, Meta(ge=0, description="index of the end of the checked text, of at most 1,000 sentences")]
 
 
 class Edit(Struct, frozen=True):
@@ -233,7 +235,7 @@ class Edit(Struct, frozen=True):
 
 
 class SectionChange(Struct, frozen=True):
-    """The change of a section."""
+    """A section that differs between two snapshots."""
 
     kind: Literal["added", "removed", "rewritten", "moved", "renamed"]
     section: Annotated[str, Meta(description="headings below the title, joined with ` › `")]
@@ -244,7 +246,7 @@ class SectionChange(Struct, frozen=True):
 
 
 class DocumentChange(Struct, frozen=True):
-    """The changes of a document."""
+    """A document that differs between two snapshots."""
 
     kind: Literal["added", "removed", "changed", "moved", "renamed"]
     url: str
@@ -260,7 +262,7 @@ class DocumentChange(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """The documents of one generation or version."""
+    """One side of a comparison: a generation, or one version of the manual in a generation."""
 
     generation: str
     created_at: Annotated[str, Meta(description="ISO 8601, UTC")]
@@ -412,10 +414,12 @@ class DocumentListing(Struct, frozen=True):
     passages: list[Passage]
 
 
-_Reader = Annotated[str, Meta(min_length=1, max_length=LONGEST_READER, pattern=SOMETHING)]
+_Reader = Annotated[str, Meta(min_length=1, max_length=LONGEST_READER, pattern=VISIBLE_CHAR)]
 _Readers = Annotated[list[_Reader], Meta(max_length=MOST_READERS // 2)]
-_MetaName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH, pattern=SOMETHING)]
-_MetaValue = Annotated[str, Meta(min_length=1, max_length=MAX_VALUE_LENGTH, extra_json_schema={"pattern": SOMETHING})]
+_MetaName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH, pattern=VISIBLE_CHAR)]
+_MetaValue = Annotated[
+    str, Meta(min_length=1, max_length=MAX_VALUE_LENGTH, extra_json_schema={"pattern": VISIBLE_CHAR})
+]
 _MetaValues = _MetaValue | Annotated[list[_MetaValue], Meta(min_length=1, max_length=MOST_VALUES)]
 
 
@@ -448,7 +452,7 @@ class Push(Request):
     text: str | None = None
     base64: Annotated[bytes, Meta(extra_json_schema={"pattern": _BASE64})] | None = None
     content_type: _MediaType = "text/plain"
-    title: Annotated[str, Meta(min_length=1, max_length=1000, pattern=SOMETHING)] | None = None
+    title: Annotated[str, Meta(min_length=1, max_length=1000, pattern=VISIBLE_CHAR)] | None = None
     language: Language | None = None
     date: Annotated[Day | None, Meta(description="day of the last change")] = None
     metadata: Annotated[
@@ -460,7 +464,7 @@ class Push(Request):
 
 
 class IndexChange(Struct):
-    """A pushed or withdrawn document, with its state. Each collection numbers its changes."""
+    """The push or the withdrawal of a document, with its state. Each collection numbers its changes."""
 
     id: Count
     collection: str
@@ -479,7 +483,7 @@ class PushQueue(Struct):
     collection: str
     queued: Annotated[int, Meta(ge=0, description="changes that wait to be indexed")]
     oldest: Annotated[str | None, Meta(description="when the oldest of them arrived")]
-    failed: Annotated[int, Meta(ge=0, description="unreadable documents, as far back as changes are recorded")]
+    failed: Annotated[int, Meta(ge=0, description="documents that could not be read, among the recorded changes")]
     documents: Annotated[int, Meta(ge=0, description="documents that were pushed and not withdrawn")]
     bytes: Annotated[int, Meta(ge=0, description="total size of these documents")]
     error: Annotated[str | None, Meta(description="error of the last attempt to index waiting changes")]
@@ -565,7 +569,7 @@ class Status(CollectionStatus, kw_only=True):
 
 
 class Problem(Struct):
-    """A problem as RFC 9457 defines it."""
+    """An error response in the format of RFC 9457."""
 
     title: Annotated[str, Meta(description="the reason phrase of the HTTP status")]
     status: int

@@ -37,7 +37,7 @@ class Setting:
     group: str  # heading in docs/reference.md
     choices: tuple[str, ...] = ()
     limits: tuple[float, float] | None = None  # minimum and maximum
-    bare: str = ""  # value of the flag without an argument; empty if it needs an argument
+    bare: str = ""  # value if the flag has no argument; empty if the flag requires one
 
     @property
     def variable(self) -> str:
@@ -59,15 +59,15 @@ class Setting:
 
 
 def setting(default: T, help: str, *, secret: bool = False, **rules: Any) -> T:
-    """Declare a setting as a field. `rules` are further fields of `Setting`. A secret is not part of the `repr`.
+    """Declare a field of `Settings`. `rules` are further fields of `Setting`. The `repr` of `Settings` omits secrets.
 
-    Without `group`, the setting is in the same group as the field above.
+    Without `group`, the setting belongs to the group of the field above it.
     """
     return dataclasses.field(default=default, repr=not secret, metadata={"help": help, **rules})
 
 
 def read_value(value: object, origin: str, kind: type, choices: tuple[str, ...] = ()) -> Any:
-    """Convert a user's value to a type. Raises SettingsError, which names the `origin` of the value."""
+    """Convert a value that a user has set to `kind`. Raises SettingsError, which names the `origin` of the value."""
     try:
         parsed = _READERS[kind](value)
     except (ValueError, TypeError, KeyError):
@@ -79,7 +79,7 @@ def read_value(value: object, origin: str, kind: type, choices: tuple[str, ...] 
 
 
 def nearest(word: str, choices: Iterable[str], least: float = 0.6) -> str | None:
-    """Return the choice most similar to a word, or None if all similarities, from 0 to 1, are below `least`."""
+    """Return the choice most similar to a word, or None if no choice has a similarity of `least` (0 to 1)."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word[:100], list(choices), n=1, cutoff=least)), None)
@@ -92,7 +92,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
 
 
 def refuse_unknown(names: Iterable[str], choices: Sequence[str], where: str) -> None:
-    """Raise SettingsError for the first name that is not in `choices`. The message has `where` and a suggestion."""
+    """Raise SettingsError for the first name that is not in `choices`. The message begins with `where`."""
     for name in names:
         if name not in choices:
             hint = did_you_mean(name, choices) or f"; use one of: {', '.join(choices)}"
@@ -107,13 +107,13 @@ class Settings:
     collection: str = setting("default", "name of the collection; search takes several, with commas, or * for all")
     rules: str = setting("", "file of [[credentials]] for sites and [[access]] for users; empty = the file of --config")
     store: str = setting(
-        "", "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index", group="store"
+        "", "Milvus to publish to and serve from, milvus://HOST:19530/NAME; empty = only the index", group="store"
     )
     keep_generations: int = setting(2, "generations to keep, including the live one", group="build", limits=(1, 1000))
     tokens: str = setting(
         "auto",
-        "keep bits of every token for late interaction; auto = for up to 200,000 passages, if the model knows their "
-        "language and is not multilingual",
+        "store every token, one bit per dimension, for late interaction; auto = yes for up to 200,000 passages, if the "
+        "model knows their language and is not multilingual",
         choices=("auto", "yes", "no"),
         bare="yes",
     )
@@ -187,7 +187,7 @@ class Settings:
     synonyms: str = setting("", "file of synonyms, one rule a line: a, b or a => b; empty = none")
     close: float = setting(
         0.4,
-        "lowest cosine of a close hit, where unrelated texts have 0; a hit with all words needs half; 0 = any is close",
+        "minimum cosine of a close hit, if unrelated texts have 0; a hit with all words needs half; 0 = any is close",
         limits=(0, 1),
     )
     log_format: str = setting("text", "format of the log", choices=("text", "json"))
@@ -219,10 +219,10 @@ class Settings:
     )
     groups_header: str = setting("X-Forwarded-Groups", "header for the user's groups, separated by commas")
     user_proxies: str = setting(
-        "", "networks that such proxies connect from, such as 10.0.0.5,fd00::/64; empty = any with the secret"
+        "", "networks of proxies that may send user_header, such as 10.0.0.5,fd00::/64; empty = any with proxy_secret"
     )
     proxy_secret: str = setting(
-        "", "secret that such proxies send; safer in the variable than in the flag", secret=True
+        "", "secret that proxies send with user_header; safer in the variable than in the flag", secret=True
     )
     answer_url: str = setting(
         "", "OpenAI-compatible API for written answers, such as http://127.0.0.1:8080/v1", group="answers"
@@ -272,7 +272,7 @@ class Settings:
 
     @property
     def cache(self) -> Path:
-        """The package cache folder."""
+        """The folder for compiled models."""
         return Path(self.cache_dir).expanduser() if self.cache_dir else default_folder()
 
     def embedder_config(self) -> EmbedderConfig:
@@ -282,7 +282,7 @@ class Settings:
         return EmbedderConfig(*_hub_name(self.model), cache_dir=self.cache, **fields)
 
     def reranker_config(self) -> EmbedderConfig | None:
-        """Return the configuration of the cross-encoder, in the embedder's precision, or None if none is set."""
+        """Return the configuration of the cross-encoder, or None if `rerank_model` is not set."""
         if not self.rerank_model:
             return None
         return EmbedderConfig(*_hub_name(self.rerank_model), precision=self.precision, cache_dir=self.cache, pairs=True)

@@ -24,7 +24,7 @@ _ALLOWED = {
 }
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-# Headers that the crawler sets itself, or that delimit an HTTP message.
+# Headers that the crawler sets itself, or that define where an HTTP message ends.
 _RESERVED = frozenset(
     "host connection content-length content-type transfer-encoding te trailer upgrade expect cookie user-agent accept "
     "accept-encoding if-none-match if-modified-since range proxy-authorization".split()
@@ -33,11 +33,11 @@ _RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredSource:
-    """A source, with its own metadata and limits: one table `[[source]]` of the file."""
+    """One table `[[source]]` of the file: a source with its own metadata and limits."""
 
     source: str  # address, or absolute path
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    limits: Mapping[str, Any] = field(default_factory=dict)  # see `CrawlLimits.own`
+    limits: Mapping[str, Any] = field(default_factory=dict)  # values by name of the setting; see `CrawlLimits.own`
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class SettingsFile:
 
 
 def read_settings_file(path: Path) -> SettingsFile:
-    """Read a configuration file. Its paths are relative to its folder. Raises SettingsError, which names the entry."""
+    """Read a configuration file. Paths in it are relative to its folder. Raises SettingsError for an invalid file."""
     try:
         content = load_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -83,7 +83,7 @@ def read_settings_file(path: Path) -> SettingsFile:
 
 
 def credentials_of(settings: Settings) -> tuple[Credential, ...]:
-    """Return the credentials in the file that the setting `rules` names. Raises the errors of `read_settings_file`."""
+    """Return the credentials in the file of the setting `rules`, or () if it is not set. Raises SettingsError."""
     return read_settings_file(settings.rules_path).credentials if settings.rules else ()
 
 
@@ -137,7 +137,7 @@ def _metadata(values: object, where: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credential:
-    """Parse a table `[[credentials]]`. Secrets are read later. Errors quote no values, which may be secret."""
+    """Parse a table `[[credentials]]`. Error messages do not quote values, because they may be secret."""
     refuse_unknown(table, _CREDENTIAL_KEYS, where)
     try:
         site = parse_origin(table["origin"] if isinstance(table.get("origin"), str) else "")

@@ -1,4 +1,4 @@
-"""Find the stores that the settings name, in folders or in Milvus, and publish generations to Milvus."""
+"""Open the stores of generations, which are folders of the index or Milvus, and publish generations to Milvus."""
 
 import os
 import shlex
@@ -51,14 +51,17 @@ def milvus_at(address: str) -> "MilvusStore":
 
 
 def stores_of(settings: Settings) -> dict[str, Store]:
-    """Return the stores by collection: local folders or, with Milvus, only its store for the default collection."""
+    """Return the store of each collection, by name. Milvus has only the default collection."""
     if settings.store:
         return {DEFAULT: milvus_at(settings.store)}
     return {name: FolderStore(folder) for name, folder in list_collections(settings.index_dir).items()}
 
 
 def chosen_store(settings: Settings) -> Store:
-    """Return the store of the settings: Milvus, or the collection's folder. Raises SettingsError if they name both."""
+    """Return Milvus if the setting `store` is set, or else the collection's folder.
+
+    Raises SettingsError if the settings name both Milvus and a collection.
+    """
     if not settings.store:
         return FolderStore(settings.collection_dir)
     if settings.collection != DEFAULT:
@@ -170,7 +173,7 @@ def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> Non
 
 
 class Publisher:
-    """Publishes the live generation of an index folder to Milvus after each build, without embedding."""
+    """Copies the live generation of an index folder to Milvus after each build. Nothing is embedded again."""
 
     def __init__(self, store: "MilvusStore", *, keep: int, quiet: bool = False) -> None:
         self._store = store
@@ -213,7 +216,7 @@ def publisher_of(settings: Settings, *, quiet: bool = True) -> Publisher | None:
 
 
 def report_of(report: "BuildReport", publisher: Publisher | None) -> tuple[dict[str, Any], str]:
-    """Return the report of a build and of its publication, JSON-ready and as text for a terminal."""
+    """Return the report of a build and of its publication twice: as JSON-ready data, and as text for a terminal."""
     if publisher is None or publisher.done is None:
         return report.as_dict(), report.table()
     done = publisher.done
