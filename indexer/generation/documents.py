@@ -43,7 +43,7 @@ _CHUNKS = f"""
 SELECT row, chunks.id, chunks.url, documents.url, title, section, text, position, language, date, content_type,
     metadata, blocks
 FROM chunks JOIN documents ON documents.id = chunks.document WHERE row {_IN}
-"""  # noqa: S608 - of fixed texts
+"""  # noqa: S608 - fixed texts
 # Columns in the order of the tables. `Document` and `Chunk` have fields of the same names.
 DOCUMENT_FIELDS = (
     "url", "source", "title", "content_hash", "etag", "last_modified", "fetched_at", "content_type", "language", "date"
@@ -55,7 +55,7 @@ _DOCUMENTS = f"SELECT first_row, chunks, {', '.join(SHOWN_FIELDS)} FROM document
 _FACTS = "url, source, language, content_type, date"
 _PASSAGES = f"SELECT {', '.join(PASSAGE_FIELDS)}, blocks FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"  # noqa: S608
 _SECTION = "SELECT row, document, url, section, text, blocks FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"
-SECTION_NEIGHBOURS = 24
+SECTION_NEIGHBOURS = 24  # chunks on each side
 _READ_BATCH = 64
 _ID = re.compile(r"[0-9a-f]{32}")
 read_blocks = Decoder(list[TextBlock]).decode
@@ -63,7 +63,7 @@ read_metadata = Decoder(dict[str, Any]).decode
 
 
 class StoredChunk(Struct, frozen=True):
-    """A chunk with the facts of its document. `url` has a fragment, and `section` is the heading path."""
+    """A chunk with columns of its document. `url` has a fragment, and `section` is the heading path."""
 
     id: str
     url: str
@@ -104,7 +104,7 @@ class DocumentFacts(NamedTuple):
 
 
 class DocumentWriter:
-    """Writes a new file, which is complete after `finish`. Chunks get rows 0, 1, … in the order of `add`."""
+    """Writes a new SQLite file, which is complete after `finish`. Chunks get rows 0, 1, … in the order of `add`."""
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, isolation_level=None)
@@ -114,7 +114,7 @@ class DocumentWriter:
         self.chunks = 0
 
     def add(self, document: Document, chunks: Sequence[Chunk], terms: Sequence[str], sketch: bytes) -> None:
-        """Store a document, its chunks, the terms for filters, and the sketch by which duplicates are detected."""
+        """Store a document and its chunks, with terms for filters and the document's `editions.sketch`."""
         number, row = self.documents, self.chunks
         facts = attrgetter(*DOCUMENT_FIELDS)(document)
         metadata = json.dumps(flat_metadata(document), ensure_ascii=False)
@@ -141,7 +141,7 @@ class DocumentWriter:
     def _insert(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
         if rows:
             marks = ", ".join("?" * len(rows[0]))
-            self._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608 - only marks
+            self._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608 - only question marks
 
     def languages(self, sample: int) -> list[tuple[str | None, int, list[str]]]:
         """Return (language, number of chunks, sample of their texts) for each language, the most frequent first."""
@@ -165,7 +165,7 @@ class DocumentWriter:
 
 
 class Database:
-    """A connection to a published file. One thread at a time may use it, in a `with` block or through `rows`.
+    """A connection to a published SQLite file, for one thread at a time. Use it in a `with` block, or call `rows`.
 
     If reading fails, the block raises IndexCorrupt. The file may be deleted while the connection is open.
     """
@@ -220,7 +220,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
 
 class DocumentReader:
-    """Reads a published file. Threads may share it, and the file may be deleted while it is open."""
+    """Reads a published SQLite file. Threads may share a reader. The file may be deleted while the reader is open."""
 
     def __init__(self, path: Path) -> None:
         """Open the file. Raises IndexCorrupt if it cannot be read or rows are missing."""
@@ -256,7 +256,7 @@ class DocumentReader:
             return select_rows(filter, connection, self.chunks)
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
-        """Map document numbers to the facts of the documents. Raises IndexCorrupt."""
+        """Map document numbers to `DocumentFacts`. Raises IndexCorrupt."""
         query = f"SELECT id, {_FACTS} FROM documents WHERE id {_IN}"  # noqa: S608
         return {number: DocumentFacts(*facts) for number, *facts in self._documents.rows(query, json.dumps(numbers))}
 
@@ -275,14 +275,14 @@ class DocumentReader:
             yield texts if allowed is None else [each for each in texts if each[0] in allowed]
 
     def survey(self, filter: Filter | None = None) -> list[DocumentFacts]:
-        """Return the facts of all documents, or only of documents that a filter allows. Raises IndexCorrupt."""
+        """Return `DocumentFacts` of all documents, or only of documents that a filter allows. Raises IndexCorrupt."""
         values: list[str] = []
         where = _sql(filter.conditions(), values) if filter else "TRUE"
-        query = f"SELECT {_FACTS} FROM documents WHERE {where}"  # noqa: S608 - of fixed tests
+        query = f"SELECT {_FACTS} FROM documents WHERE {where}"  # noqa: S608 - fixed conditions
         return list(starmap(DocumentFacts, self._documents.rows(query, *values)))
 
     def entries(self, allowed: RowSet | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
-        """Yield all allowed documents, or only the one with this id. Raises IndexCorrupt.
+        """Yield the allowed documents: all, or only the document with this id. Raises IndexCorrupt.
 
         For an unknown id, another document is read, so the time does not reveal whether a forbidden document exists.
         """
@@ -348,7 +348,7 @@ def select_rows(filter: Filter, connection: sqlite3.Connection, total: int) -> R
     """
     values: list[str] = []
     where = _sql(filter.conditions(), values)
-    query = f"SELECT first_row, first_row + chunks FROM documents WHERE {where}"  # noqa: S608 - of fixed tests
+    query = f"SELECT first_row, first_row + chunks FROM documents WHERE {where}"  # noqa: S608 - fixed conditions
     return RowSet.from_ranges(total, connection.execute(query, values))
 
 
@@ -359,7 +359,7 @@ def _sql(conditions: Iterable[Condition], values: list[str]) -> str:
         match condition:
             case HasTerm(terms):
                 marks = ", ".join("?" * len(terms))
-                tests.append(f"id IN (SELECT document FROM terms WHERE term IN ({marks}))")  # noqa: S608 - only marks
+                tests.append(f"id IN (SELECT document FROM terms WHERE term IN ({marks}))")  # noqa: S608 - only question marks
                 values += terms
             case LacksTerm(term):
                 tests.append("id NOT IN (SELECT document FROM terms WHERE term = ?)")

@@ -25,16 +25,16 @@ import numpy.typing as npt
 from indexer.filter import Filter
 
 Versions = Mapping[str, tuple[str, str]]
-"""Maps a source, line feed and address prefix to the prefix with `*` in place of the version, and to the version."""
+"""Maps (source + line feed + address up to a version) to (this address with `*` for the version, the version)."""
 
-_MIN_PAIRED_SHARE = 0.25
-_MAX_BITS = 22
+_MIN_PAIRED_SHARE = 0.25  # share of pages that have another version, averaged over the versions
+_MAX_DIFFERENT_BITS = 22  # between the similarity hashes of similar texts, which have 64 bits
 _UNRELEASED = "dev devel develop development main master trunk next nightly edge unstable canary preview beta".split()
 _NEWEST_ASCENDING = "latest current stable".split()
-_MARK = r"(?:a|b|c|m|rc|cr|alpha|beta|dev|pre|preview|snapshot|nightly|canary)(?:[-_.]?\d+(?:\.\d+)*)?"
+_PRERELEASE = r"(?:a|b|c|m|rc|cr|alpha|beta|dev|pre|preview|snapshot|nightly|canary)(?:[-_.]?\d+(?:\.\d+)*)?"
 _SEGMENT = re.compile(
     rf"(?:(?P<name>[a-z]+(?:[-_.][a-z]+)*)(?P<joint>[-_.]?))??"
-    rf"(?:(?P<number>\d{{1,4}}(?:[._-]\d{{1,8}}){{0,3}}(?:[._-]x)?)(?:(?P<mark>[-_.]?{_MARK})|[-_.](?:final|ga|lts|stable))?"
+    rf"(?:(?P<number>\d{{1,4}}(?:[._-]\d{{1,8}}){{0,3}}(?:[._-]x)?)(?:(?P<mark>[-_.]?{_PRERELEASE})|[-_.](?:final|ga|lts|stable))?"
     rf"|(?P<word>{'|'.join(_UNRELEASED + _NEWEST_ASCENDING)}))(?P<end>\.[a-z]{{2,5}})?",
     re.IGNORECASE,
 )
@@ -42,15 +42,15 @@ _VERSION_NAMES = ("", "v", "ver", "version", "r", "rel", "release")
 _NUMBERS = re.compile(r"[\d.]+")
 _JOINTS = re.compile(r"(?<=\d)[_-](?=[\dx])")
 _MAX_SEGMENT_CHARACTERS = 40
-_HOST_SEGMENT = 2
+_HOST_SEGMENT = 2  # index of the host in an address that is split at slashes
 _LETTER = re.compile(r"[^\W\d_]")
 
 
 class Edition(NamedTuple):
     """One version of a page.
 
-    `page` is the same in all versions: the address up to the version, which is replaced by `*`, and the path after it.
-    `beginning` is the address including the version. If `is_plain`, `version` is an integer, which may also be a year.
+    For https://example.org/v2/setup, `page` is ("https://example.org/*", "setup"), as for all other versions, and
+    `beginning` is "https://example.org/v2". If `is_plain`, `version` is an integer without v, so it may be a year.
     """
 
     page: tuple[str, str]
@@ -67,11 +67,11 @@ def learn_versions(documents: Iterable[tuple[str, str, str, int]]) -> dict[str, 
     return {
         f"{source}\n{beginning}": place_and_version
         for source in sorted(sources)
-        for beginning, place_and_version in _learn_of_source(sources[source]).items()
+        for beginning, place_and_version in _learn_from_source(sources[source]).items()
     }
 
 
-def _learn_of_source(documents: Iterable[tuple[str, str, int]]) -> dict[str, tuple[str, str]]:
+def _learn_from_source(documents: Iterable[tuple[str, str, int]]) -> dict[str, tuple[str, str]]:
     pages: dict[tuple[str, str], list[tuple[Edition, str, int]]] = {}
     for url, title, signature in documents:
         for reading in editions_of(url):
@@ -85,7 +85,7 @@ def _learn_of_source(documents: Iterable[tuple[str, str, int]]) -> dict[str, tup
         pairs = dict[str, tuple[str, str]]()
         in_order = sorted(readings, key=lambda each: version_key(each[0].version))
         for (one, title, signature), (other, its_title, its_signature) in pairwise(in_order):
-            agreeing = (title == its_title) + ((signature ^ its_signature).bit_count() <= _MAX_BITS)
+            agreeing = (title == its_title) + ((signature ^ its_signature).bit_count() <= _MAX_DIFFERENT_BITS)
             if one.version != other.version and agreeing > are_plain:
                 pairs |= {each.beginning: (place, each.version) for each in (one, other)}
         paired[place].update(pairs.keys())
@@ -165,14 +165,14 @@ CREATE TABLE twins (
     document INTEGER NOT NULL, better INTEGER NOT NULL, PRIMARY KEY (document, better)
 ) STRICT, WITHOUT ROWID;
 """
-_RUN_WORDS = 5
-_HASH_LIMIT = 1 << 29
+_SHINGLE_WORDS = 5
+_HASH_LIMIT = 1 << 29  # an eighth of the range of uint32
 _MAX_HASHES = 16_384
 _MAX_DOCUMENTS_PER_HASH = 32
 _MIN_SHARED_HASHES = 5
 _MIN_SHARED_RATIO = 0.6  # markup and page breaks change up to a third of the hashes
 _HTML = ("text/html", "application/xhtml+xml")
-_SEVERAL = "SELECT source FROM documents GROUP BY source HAVING count(DISTINCT content_type) > 1 ORDER BY source"
+_MIXED_SOURCES = "SELECT source FROM documents GROUP BY source HAVING count(DISTINCT content_type) > 1 ORDER BY source"
 _FACTS = """
 SELECT id, url, content_type, hashes,
   (SELECT avg(section != '') FROM chunks WHERE row BETWEEN first_row AND first_row + documents.chunks - 1)
@@ -193,8 +193,8 @@ class _Sketched(NamedTuple):
 
 def sketch(words: npt.NDArray[np.uint64]) -> bytes:
     """Compute the sketch of a document from its word hashes, (n,). It consists of ascending uint32 hashes, as bytes."""
-    runs = np.zeros(max(len(words) - _RUN_WORDS + 1, 0), np.uint64)
-    for place in range(_RUN_WORDS):
+    runs = np.zeros(max(len(words) - _SHINGLE_WORDS + 1, 0), np.uint64)
+    for place in range(_SHINGLE_WORDS):
         runs = (runs * np.uint64(0x9E3779B97F4A7C15)) ^ words[place : place + len(runs)]
         runs ^= runs >> np.uint64(29)
     hashes = np.unique((runs * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(32)).astype(np.uint32))
@@ -203,7 +203,7 @@ def sketch(words: npt.NDArray[np.uint64]) -> bytes:
 
 def write_twins(database: sqlite3.Connection) -> None:
     """Detect duplicates in other formats within each source, and insert them into the table `twins`."""
-    for (source,) in database.execute(_SEVERAL).fetchall():
+    for (source,) in database.execute(_MIXED_SOURCES).fetchall():
         documents = []
         for number, url, content_type, raw, sections in database.execute(_FACTS, (source,)):
             hashes = np.frombuffer(raw, "<u4")

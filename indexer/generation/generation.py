@@ -27,12 +27,12 @@ MAX_CACHED_FILTERS = 64
 
 
 class Generation:
-    """An open generation, which can be used even after its folder was deleted. Threads may share it, processes not."""
+    """An open generation. Threads may share it, but processes may not. Its folder may be deleted while it is open."""
 
     names: Sequence[str] = ()
 
     def __init__(self, folder: Path, *, are_checked: bool = False) -> None:
-        """Open a folder. Compare its files with their checksums unless `are_checked`. Raises errors of `open`."""
+        """Open a folder. Unless `are_checked`, compare the files with their checksums. Raises the errors of `open`."""
         self.folder = folder
         self.manifest = manifests.read_manifest(folder)
         if not are_checked:
@@ -76,7 +76,7 @@ class Generation:
             try:
                 return cls(index_dir / GENERATIONS / name)
             except IndexCorrupt:
-                # builds that ended after the id was read may have removed this generation
+                # A build may have removed this generation after its id was read. Then another generation is live.
                 if manifests.current_id(index_dir) == name:
                     raise
 
@@ -108,7 +108,7 @@ class Generation:
         return self._find_headings(typed, limit, self.select(filter) if filter else None)
 
     def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
-        """Return the scores that `score` computes for rows from the tokens of this generation."""
+        """Call `score` with the tokens of this generation, or None if it has none, and `rows`. Return the scores."""
         return score(self.tokens, rows)
 
     def collections(self, rows: Sequence[int]) -> list[str] | None:
@@ -153,7 +153,7 @@ class JointGeneration(Generation):
     """
 
     def __init__(self, generations: Mapping[str, Generation]) -> None:
-        """Join the generations of several collections; keys are collection names. Raises as `LexicalReader` does."""
+        """Join the generations of several collections; keys are collection names. Raises as `JointReader` does."""
         self.names, self._members = list(generations), list(generations.values())
         counts = [each.manifest.counts for each in self._members]
         self._starts = np.cumsum([0, *(each.chunks for each in counts)])

@@ -1,4 +1,7 @@
-"""Estimate whether a model knows the languages of a generation, by the way it splits their words into pieces."""
+"""Estimate whether a model knows the languages of a generation.
+
+A tokenizer splits the words of an unknown language into single letters or unknown tokens ("broken" pieces).
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -9,7 +12,7 @@ from embedder.model.tokenizer import reliability_of
 
 MULTILINGUAL = "multilingual-e5-small"
 SAMPLE = 256  # passages
-_MIN_TRUST = 0.5
+_MIN_RELIABILITY = 0.5
 _MIN_REPORTED_SHARE = 0.02  # share of all passages
 NAMES = dict(
     pair.split(":")
@@ -24,8 +27,8 @@ NAMES = dict(
 )
 
 
-class Spoken(msgspec.Struct, frozen=True):
-    """A language (None if unknown), its number of passages, and the share of word pieces that the model lacks."""
+class LanguageStats(msgspec.Struct, frozen=True):
+    """A language (None if unknown), its number of passages, and its share of broken pieces."""
 
     language: str | None
     passages: int
@@ -33,28 +36,31 @@ class Spoken(msgspec.Struct, frozen=True):
 
 
 LanguageSamples = Iterable[tuple[str | None, int, Sequence[str]]]
-"""Yields (language, number of its passages, texts of some of these)."""
+"""Yields (language, number of its passages, texts of a sample of these passages)."""
 
 
 def measure_languages(
     samples: LanguageSamples, count_broken: Callable[[Sequence[str]], tuple[int, int]]
-) -> list[Spoken]:
-    """Return each language with the share of word pieces that the model lacks. Pass `Embedder.count_broken`."""
+) -> list[LanguageStats]:
+    """Return each language with its share of broken pieces. `count_broken` is the embedder's method of this name."""
     counts = [(language, passages, count_broken(texts)) for language, passages, texts in samples]
-    return [Spoken(each, passages, round(broken / max(1, pieces), 3)) for each, passages, (broken, pieces) in counts]
+    return [
+        LanguageStats(language, passages, round(broken / max(1, pieces), 3))
+        for language, passages, (broken, pieces) in counts
+    ]
 
 
-def languages_of(report: Mapping[str, Any]) -> list[Spoken]:
+def languages_of(report: Mapping[str, Any]) -> list[LanguageStats]:
     """Return the languages in the report of a generation, or an empty list if the report has none."""
-    return msgspec.convert(report.get("languages", []), list[Spoken])
+    return msgspec.convert(report.get("languages", []), list[LanguageStats])
 
 
-def unknown_languages(languages: Sequence[Spoken], model: str) -> str:
+def unknown_languages(languages: Sequence[LanguageStats], model: str) -> str:
     """Return a sentence that names the languages that the model does not know, or an empty string."""
     total = sum(each.passages for each in languages)
     shares: dict[str, float] = {}
     for each in languages:
-        if reliability_of(each.broken) < _MIN_TRUST:
+        if reliability_of(each.broken) < _MIN_RELIABILITY:
             name = NAMES.get(each.language or "", f"language {each.language}" if each.language else "other languages")
             shares[name] = shares.get(name, 0.0) + each.passages / total
     names = [f"{name} ({share:.0%} of passages)" for name, share in shares.items() if share >= _MIN_REPORTED_SHARE]

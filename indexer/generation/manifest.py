@@ -31,7 +31,7 @@ NAMES = {CURRENT, "CURRENT.new", GENERATIONS, BUILDING, LOCK, COLLECTIONS, KEYS,
 DEFAULT = "default"  # the collection in the index folder itself
 
 SCHEMA_VERSION = 3
-RESTRICTED_VERSION = 4
+RESTRICTED_VERSION = 4  # schema version if any document has an access list
 ANALYSIS = 4  # increment when terms change, so that the next build analyses all texts again
 MANIFEST = "manifest.json"
 DOCUMENTS = "documents.sqlite"
@@ -131,7 +131,7 @@ def parse_manifest(
     """Parse a manifest. Raises IndexCorrupt if it is invalid.
 
     Args:
-        where: path or other place of the manifest, for messages.
+        where: path of the manifest, or another description of it, for error messages.
         generation_id: the id that the manifest must have.
         needs: names of files that the manifest must list.
     """
@@ -216,7 +216,7 @@ def guarded(where: Path, function: Callable[..., Value]) -> Callable[..., Value]
 
 
 def unreadable(path: Path, error: OSError) -> IndexerError:
-    """Return IndexUnreadable if an operating system error is temporary, or else IndexCorrupt."""
+    """Return IndexUnreadable if an operating system error is temporary, otherwise IndexCorrupt."""
     if error.errno not in _TEMPORARY:
         return corrupt(path, error.strerror or "cannot be read")
     advice = "check the disk or network, memory and open files (ulimit -n), and try again"

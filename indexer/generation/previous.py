@@ -59,7 +59,7 @@ def record_of(page: Page, outcome: Outcome) -> PageRecord:
 
 
 def conditions(record: PageRecord) -> Mapping[str, str]:
-    """Return the headers of a conditional request for a page; none if it has neither ETag nor date."""
+    """Return the headers of a conditional request for a page, or no headers if it has no ETag and no date."""
     if record.etag is not None:
         return {"If-None-Match": record.etag}
     return {"If-Modified-Since": record.last_modified} if record.last_modified is not None else {}
@@ -90,7 +90,7 @@ def scan(index_dir: Path, generation_id: str) -> Iterator[ScannedDocument]:
 
 
 def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
-    """Convert the chunks of a page that can no longer be fetched to sections, so that they can be split again."""
+    """Convert chunks back to sections, so that a page can be split again if it can no longer be fetched."""
     return tuple(
         Section(
             tuple(chunk.section.split(SEPARATOR)) if chunk.section else (),
@@ -141,7 +141,7 @@ class PreviousGeneration:
         return self._page("url = ?", url)
 
     def reusable_page(self, url: str) -> PageRecord | None:
-        """Return the record of a page. Return None if the page must be parsed again even with unchanged content."""
+        """Return the record of a page, or None if the page must be parsed again even if its content is unchanged."""
         record = self.page(url) if self.is_trusted else None
         return record if record is not None and not record.noindex else None
 
@@ -188,7 +188,7 @@ class PreviousGeneration:
             last = rows[-1][0]
 
     def sketch(self, document_id: int) -> bytes:
-        """Return the sketch of a document, by which `editions` detects duplicates."""
+        """Return the sketch of a document: hashes from which `editions` detects duplicates, as bytes."""
         [(hashes,)] = self._database.rows("SELECT hashes FROM sketches WHERE document = ?", document_id)
         return bytes(hashes)
 

@@ -29,11 +29,11 @@ ROW = np.dtype([("document", "<u4"), ("signature", "<u8")])
 # the same time (python/cpython#106905).
 _HEADER_LOCK = threading.Lock()
 _HEADER_BYTES = 128  # NumPy pads headers to this size, so the header can be written last
-MAX_SIGNATURE_BITS = 2
+MAX_SIGNATURE_BITS = 2  # different bits of near-duplicates
 
 
 class RowSet:
-    """An immutable set of rows from 0 to total - 1. Threads may share it."""
+    """An immutable subset of the rows 0 to total - 1. Threads may share it."""
 
     def __init__(self, allowed: npt.NDArray[np.bool_]) -> None:
         """Create a set from a mask, bool (total,), which is true for the rows in the set."""
@@ -50,7 +50,8 @@ class RowSet:
         ends = np.fromiter(chain.from_iterable(ranges), dtype=np.int64).reshape(-1, 2)
         if len(ends) and (ends.min() < 0 or ends.max() > total or (ends[:, 0] > ends[:, 1]).any()):
             raise ValueError(f"a range of rows is not between 0 and {total}")
-        # number of ranges that start at a row minus those that end; the cumulative sum counts the ranges with the row
+        # For each row: the number of ranges that start at it, minus the number of ranges that end at it. The cumulative
+        # sum is the number of ranges that contain the row.
         steps = np.bincount(ends[:, 0], minlength=total + 1) - np.bincount(ends[:, 1], minlength=total + 1)
         return cls(np.cumsum(steps[:total]) > 0)
 
@@ -198,6 +199,6 @@ class TokenReader:
         return self.signs, starts, (ends - starts).astype(np.int32)
 
     def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
-        """Return the sign bits and token counts of passages in the order of `rows`, as `TokenWriter.add` takes them."""
+        """Return the arguments of `TokenWriter.add` for these passages: sign bits and token counts."""
         _, starts, counts = self.gather(rows)
         return self.signs[spread(starts, counts)], counts

@@ -21,12 +21,12 @@ from indexer.generation.rows import Rows, RowSet, ScoredRows
 faiss: Any = partly_typed  # its type stubs are incomplete and partly wrong
 Vectors = npt.NDArray[np.float32]
 _METRIC = faiss.METRIC_INNER_PRODUCT
-_LARGEST = float(np.finfo(np.float16).max)
+_MAX_FLOAT16 = float(np.finfo(np.float16).max)
 _PAGE_BYTES = 4096
 
-# Minimum numbers of vectors for which `pq` and `ivf` are the fastest; see "Index types" in docs/running.md.
-_PQ_FROM = 2_000
-_IVF_FROM = 131_072
+# Numbers of vectors from which `pq` and `ivf` are the fastest types; see "Index types" in docs/running.md.
+_MIN_PQ_VECTORS = 2_000
+_MIN_IVF_VECTORS = 131_072
 # Parameters for training
 _CODE_BITS = 4
 _LISTS_PER_QUERY = 192
@@ -66,7 +66,7 @@ class VectorWriter:
             raise VectorError(
                 f"the embedder returned vectors of shape {vectors.shape}, not (n, {self._dimension}); check the model"
             )
-        are_good = np.all(np.abs(vectors) <= _LARGEST, axis=1)
+        are_good = np.all(np.abs(vectors) <= _MAX_FLOAT16, axis=1)
         if not are_good.all():
             raise VectorError(
                 f"the embedder returned a NaN, infinite or huge value in vector {self.count + int(np.argmin(are_good))}"
@@ -81,8 +81,8 @@ class VectorWriter:
     def write(self, path: Path) -> None:
         """Build the index and write it to a file. Equal vectors result in equal files. Raises OSError."""
         index = self._store
-        if self.count >= _PQ_FROM:
-            base = self._trained_pq() if self.count < _IVF_FROM else self._trained_ivf()
+        if self.count >= _MIN_PQ_VECTORS:
+            base = self._trained_pq() if self.count < _MIN_IVF_VECTORS else self._trained_ivf()
             index = faiss.IndexRefine(base, self._store)
             index.k_factor = _CANDIDATES_PER_HIT
         try:
@@ -167,7 +167,7 @@ class VectorReader:
         self.dimension = int(index.d)
         self._codes = faiss.rev_swig_ptr(store.codes.data(), self.count * store.code_size)
         self._codes = self._codes.reshape(self.count, store.code_size)
-        # touch every memory page, so that the first query is fast; the file is cached since its checksum was verified
+        # Read a byte of every memory page, so that the first query is fast. The checksum has already cached the file.
         self._codes.reshape(-1)[::_PAGE_BYTES].max(initial=0)
         self._params: dict[int, Any] = {}
         self._scratch = _Scratch()
@@ -206,7 +206,7 @@ class VectorReader:
         if len(rows) and (rows.min() < 0 or rows.max() >= self.count):
             raise VectorError(f"there is no row {int(rows.max()):,} in an index of {self.count:,} vectors")
         numbers = _as_float32(self._codes.take(rows, axis=0))
-        if numbers.max(initial=0) > _LARGEST or numbers.min(initial=0) < -_LARGEST:
+        if numbers.max(initial=0) > _MAX_FLOAT16 or numbers.min(initial=0) < -_MAX_FLOAT16:
             raise corrupt(self._path, "has a vector with NaN or infinity")
         return numbers
 
@@ -248,7 +248,7 @@ class VectorReader:
 
 
 def _as_float32(codes: npt.NDArray[np.uint8]) -> Vectors:
-    """Convert float16 codes, (n, 2 × dimension), to float32. Infinity and NaN become numbers beyond `_LARGEST`."""
+    """Convert float16 codes, (n, 2 × dimension), to float32. Infinity and NaN become numbers beyond `_MAX_FLOAT16`."""
     # Faster than NumPy's cast: shift the sign, exponent and fraction; the factor 2**112 corrects the exponent's bias.
     bits = (codes.view(np.int16).astype(np.int32).view(np.uint32) << 13) & 0x8FFFE000
     return bits.view(np.float32) * np.float32(2.0**112)

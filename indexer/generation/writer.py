@@ -61,8 +61,8 @@ class GenerationWriter:
         The caller adds the vectors and tokens of the chunks later.
 
         Args:
-            reused: for an unchanged document, the similarity hashes of its chunks, and its sketch, by which `editions`
-                detects duplicates. If None, both are computed.
+            reused: for an unchanged document, the similarity hashes of its chunks, and its `editions.sketch`. If None,
+                both are computed.
         """
         terms = terms_of(document)
         if document.access != EVERYBODY:

@@ -19,7 +19,7 @@ from embedder.text_embedder import Embedder, encode_documents
 from indexer import memory
 from indexer.config import BuildConfig, credentialed_sources, has_same_limits, inherit_limits
 from indexer.errors import IndexCorrupt, IndexMissing
-from indexer.generation.languages import SAMPLE, Spoken, measure_languages, unknown_languages
+from indexer.generation.languages import SAMPLE, LanguageStats, measure_languages, unknown_languages
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Manifest
 from indexer.generation.previous import READER_VERSION, PreviousGeneration
 from indexer.generation.rows import why_no_tokens
@@ -258,7 +258,7 @@ class Draft:
         else:
             report.take_languages(self._plan.earlier.manifest)
             broken = {each.language: each.broken for each in report.languages}
-            report.languages = [Spoken(each, count, broken.get(each, 0.0)) for each, count, _ in samples]
+            report.languages = [LanguageStats(each, count, broken.get(each, 0.0)) for each, count, _ in samples]
         report.unknown = unknown_languages(report.languages, model)
 
     def close(self) -> None:

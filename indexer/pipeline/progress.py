@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import msgspec
 
 from indexer.errors import counted
-from indexer.generation.languages import Spoken, languages_of
+from indexer.generation.languages import LanguageStats, languages_of
 from indexer.generation.manifest import Counts, Manifest
 from indexer.records import Failure, ScanCounts, Skip
 from indexer.text.cleaning import one_line, shorten
@@ -184,7 +184,7 @@ class BuildReport:
         self.fetched = 0
         self.unchanged = 0
         self.embedded = self.carried = 0  # chunks with new vectors, chunks with vectors of the previous build
-        self.languages: list[Spoken] = []
+        self.languages: list[LanguageStats] = []
         self.unknown = ""  # sentence about languages that the model does not know
         self.tokens = TokenUse(kept=True, by_hand=False, reason="the model knows the language")
         self.new, self.changed, self.gone = Tally("new"), Tally("changed"), Tally("gone")

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from embedder.model.tokenizer import reliability_of
 from embedder.text_embedder import Embedder
-from indexer.generation.languages import Spoken
+from indexer.generation.languages import LanguageStats
 from indexer.generation.rows import ScoredRows
 
 REASON = "_reason"  # suffix of ranking columns that contain the effect of a signal
@@ -77,7 +77,7 @@ class CollectionFacts(Struct, frozen=True):
     """The facts of a collection that affect the weights. See `share_of_code` and `measure_unrelated`."""
 
     code: float
-    languages: tuple[Spoken, ...]
+    languages: tuple[LanguageStats, ...]
     unrelated: float
 
 
@@ -103,7 +103,7 @@ def measure_unrelated(embedder: Embedder) -> float:
 
 
 @lru_cache(1 << 10)
-def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> float:
+def trust_in_meaning(query: tuple[int, int], languages: tuple[LanguageStats, ...]) -> float:
     """Estimate how well the model knows the language of a query, from 0.08 (hardly) to 1 (well).
 
     A short query has too few pieces (tokens) for an estimate, so 24 pieces with the usual share of broken pieces in its

@@ -2,9 +2,9 @@
 
 import pytest
 
-from indexer.generation.languages import Spoken, unknown_languages
+from indexer.generation.languages import LanguageStats, unknown_languages
 
-EN, EL, TR = Spoken("en", 50, 0.05), Spoken("el", 50, 0.95), Spoken("tr", 1, 0.3)
+EN, EL, TR = LanguageStats("en", 50, 0.05), LanguageStats("el", 50, 0.95), LanguageStats("tr", 1, 0.3)
 
 
 @pytest.mark.parametrize(
@@ -13,9 +13,9 @@ EN, EL, TR = Spoken("en", 50, 0.05), Spoken("el", 50, 0.95), Spoken("tr", 1, 0.3
         ([EN], ""),
         ([EN, EL], "Greek (50 % of passages)"),
         ([EL, TR, EN], "Greek (50 % of passages)"),  # Turkish is too rare
-        ([EL, Spoken("tr", 50, 0.3), Spoken("xx", 100, 0.5)],
+        ([EL, LanguageStats("tr", 50, 0.3), LanguageStats("xx", 100, 0.5)],
          "Greek (25 % of passages), Turkish (25 % of passages) or language xx (50 % of passages)"),
-        ([Spoken(None, 9, 0.9)], "other languages (100 % of passages)"),
+        ([LanguageStats(None, 9, 0.9)], "other languages (100 % of passages)"),
     ],
 )  # fmt: skip
 def test_what_the_model_does_not_know_is_named(languages, named):

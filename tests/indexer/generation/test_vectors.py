@@ -23,7 +23,7 @@ def unit(count: int, dimension: int = 16, seed: int = 0) -> np.ndarray:
 
 def write(path: Path, vectors: np.ndarray, kind: str = "flat", block: int = 7) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in zip(("_PQ_FROM", "_IVF_FROM"), KINDS[kind], strict=True):
+        for name, value in zip(("_MIN_PQ_VECTORS", "_MIN_IVF_VECTORS"), KINDS[kind], strict=True):
             patch.setattr(f"{MODULE}.{name}", value)
         writer = VectorWriter(vectors.shape[1])
         for start in range(0, len(vectors), block):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from indexer.config import BuildConfig
 from indexer.generation.generation import Generation
-from indexer.generation.languages import Spoken
+from indexer.generation.languages import LanguageStats
 from indexer.generation.rows import RowFacts, ScoredRows
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress
@@ -142,7 +142,7 @@ def test_an_answer_laid_out_for_a_terminal() -> None:
     assert f"{'x' * 200}\n" in as_text(answer | {"collections": ["one", "two"]})
 
 
-EN, EL, TR = Spoken("en", 50, 0.05), Spoken("el", 50, 0.95), Spoken("tr", 1, 0.3)
+EN, EL, TR = LanguageStats("en", 50, 0.05), LanguageStats("el", 50, 0.95), LanguageStats("tr", 1, 0.3)
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ EN, EL, TR = Spoken("en", 50, 0.05), Spoken("el", 50, 0.95), Spoken("tr", 1, 0.3
         ((9, 10), [EN, EL], 0.08),
         ((0, 1), [EN, EL], 1.0),
         ((200, 256), [EN, EL, TR], 0.08),
-        ((0, 1), [Spoken("en", 9, 0.0)], 1.0),
-        ((1, 1), [Spoken("el", 0, 1.0)], 0.08),
-        ((2, 8), [Spoken("en", 0, 0.1), Spoken("el", 3, 0.3)], 0.184),
+        ((0, 1), [LanguageStats("en", 9, 0.0)], 1.0),
+        ((1, 1), [LanguageStats("el", 0, 1.0)], 0.08),
+        ((2, 8), [LanguageStats("en", 0, 0.1), LanguageStats("el", 3, 0.3)], 0.184),
     ],
 )
 def test_meaning_counts_as_far_as_the_model_knows_the_language(query, languages, trust):
