@@ -28,7 +28,7 @@ Versions = Mapping[str, tuple[str, str]]
 """Maps (source + line feed + address up to a version) to (this address with `*` for the version, the version)."""
 
 _MIN_PAIRED_SHARE = 0.25  # share of pages that have another version, averaged over the versions
-_MAX_DIFFERENT_BITS = 22  # between the similarity hashes of similar texts, which have 64 bits
+_MAX_DIFFERENT_BITS = 22  # similarity hashes of similar texts differ in at most this many of 64 bits
 _UNRELEASED = "dev devel develop development main master trunk next nightly edge unstable canary preview beta".split()
 _NEWEST_ASCENDING = "latest current stable".split()
 _PRERELEASE = r"(?:a|b|c|m|rc|cr|alpha|beta|dev|pre|preview|snapshot|nightly|canary)(?:[-_.]?\d+(?:\.\d+)*)?"

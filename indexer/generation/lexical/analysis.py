@@ -28,8 +28,8 @@ STEMMERS = {
 # Tantivy has no stemmer for Hindi. This pattern matches endings of number and case. Removing verb endings too
 # (Ramanathan and Rao 2003) does not improve nDCG@10 on XQuAD.
 _HINDI_ENDING = re.compile("(?<=..)(?:िय[ाो]|[ाु][ओएआ])?[ािीुूेो]?[ँं]?$")
-_WITH_STOP_WORD_LIST = STEMMERS.keys() - {"ar", "el", "hi", "ro", "ta", "tr"}
-COMPOUNDING = frozenset({"da", "de", "fi", "hu", "nb", "nl", "nn", "no", "sv"})
+_STOP_WORD_LANGUAGES = STEMMERS.keys() - {"ar", "el", "hi", "ro", "ta", "tr"}
+COMPOUNDING_LANGUAGES = frozenset({"da", "de", "fi", "hu", "nb", "nl", "nn", "no", "sv"})
 # Stop words are indexed, but searched for only if a query has no other words.
 STOP_WORDS = frozenset(
     "a an and are as at be but by can could did do does for from had has have how i if in into is it its me my no not "
@@ -65,7 +65,7 @@ _PREFIX = r"(?<![A-Za-z0-9_)\]}.@$#%\\<&-])(?:[.@$#%\\<]|\$\{)(?=[^\W\d]|_)"
 _OPTION = r"(?<![\w-])--?[A-Za-z]\w*(?:-\w+)*"
 _PAIR = r"(?<![\w/&.])[A-Za-z]{1,2}[&/][A-Za-z]{1,2}(?![\w/&+#*])"
 _SUFFIX = r"(?:[+\uff0b]{2}(?!\+)|[+#*\u266f\uff03\uff0b](?![A-Za-z0-9_+#*=]))"
-# Numbers with thousands separators, a fraction or both. Versions, dates and IP addresses, with more dots, do not match.
+# Numbers with thousands separators, a fraction or both. Versions, dates and IP addresses have more dots: no match.
 _THOUSANDS = (
     r"(?!0)\d{1,3}(?:(?:,\d{2,3})*,\d{3}|(?:\.\d{3})+|(?:['\u2019\u066c]\d{3})+|(?:[ \u00a0\u2009\u202f]\d{3})+)"
 )
@@ -83,7 +83,7 @@ _PICTURE = (
 _VARIANTS = "\u20e3\ufe0e\ufe0f\U0001f3fb-\U0001f3ff"
 _FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
 _PICTURES = f"{_FLAG}|{_PICTURE}[{_VARIANTS}]*(?:\u200d{_PICTURE}[{_VARIANTS}]*)*"
-_UNCOUNTED = re.compile(f"[{_VARIANTS}\u200c\u200d]+|(?<=^\\$){{")
+_IGNORED = re.compile(f"[{_VARIANTS}\u200c\u200d]+|(?<=^\\$){{")
 _SUFFIX_PATTERN = re.compile(_SUFFIX)
 _SINGLE_PICTURE = re.compile(f"{_FLAG}|{_PICTURE}")
 # These two subpatterns make the patterns below three times as fast without changing their matches.
@@ -148,7 +148,7 @@ def all_rules(languages: Iterable[str]) -> tuple[str, ...]:
 
 
 def words(text: str) -> re.Pattern[str]:
-    """Return the pattern that matches words, numbers, symbols and names such as C++. ASCII texts have a faster one."""
+    """Return the pattern for words, numbers, symbols and names such as C++. For an ASCII text, it is a faster one."""
     return _ASCII_WORD if text.isascii() else _WORD
 
 
@@ -159,7 +159,7 @@ def find_words(text: str) -> list[str]:
 
 
 def bare_words(text: str) -> re.Pattern[str]:
-    """Return the pattern that matches only words, without symbols. ASCII texts have a faster one."""
+    """Return the pattern for words without symbols. For an ASCII text, it is a faster one."""
     return _BARE_ASCII_WORD if text.isascii() else _BARE_WORD
 
 
@@ -176,7 +176,7 @@ def symbol_term(word: str) -> str:
     if number := _read_number(word):
         integer = "".join(filter(str.isdecimal, fold(number["grouped"] or number["digits"])))
         return (f"{integer}.{fold(number['fraction'])}" if number["fraction"] else integer)[:_MAX_WORD_CHARS]
-    name = _UNCOUNTED.sub("", word).replace("\u266f", "#")
+    name = _IGNORED.sub("", word).replace("\u266f", "#")
     return fold(name)[:_MAX_WORD_CHARS]
 
 
@@ -208,7 +208,8 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
     terms: list[str] = []
     for piece in pieces:
         if _SPACELESS_RUN.match(piece):
-            # "abc" becomes a, ab, b, bc, c. The terms of "bc" (b, bc, c) are consecutive in it, so phrases match.
+            # "abc" becomes a, ab, b, bc, c. The terms of "bc" (b, bc, c) are consecutive in this list, so the phrase
+            # "bc" matches.
             characters = _CHARACTER.findall(piece)
             terms += [term for first, second in pairwise(characters) for term in (first, first + second)]
             terms.append(characters[-1])
@@ -228,7 +229,7 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
 
 
 def _humps(name: str) -> list[str]:
-    """Return the parts of a name such as getUserById or HTTPServer2; none for PostgreSQL, DNAs, iPhone and so on."""
+    """Return the words within a name such as getUserById or HTTPServer2, but none for PostgreSQL, DNAs or iPhone."""
     humps = _HUMP.findall(name) if name.isascii() and len(name) <= _MAX_WORD_CHARS else []
     match [hump for hump in humps if hump.isalpha()]:
         case [first, second, *others] as words if min(map(len, words)) > 1:
@@ -240,7 +241,7 @@ def is_stop_word(word: str, language: str) -> bool:
     """Return whether a lower-case word is a stop word of a language. Languages without a list have none."""
     if language == ENGLISH:
         return word in STOP_WORDS
-    return language in _WITH_STOP_WORD_LIST and not _stop_filters[language].analyze(word)
+    return language in _STOP_WORD_LANGUAGES and not _stop_filters[language].analyze(word)
 
 
 def _analyzer(token_filter: tantivy.Filter) -> tantivy.TextAnalyzer:
@@ -301,7 +302,7 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
     stop_weights = dict.fromkeys(words, 0.0)
     total = 0.0
     for language, count in passages.items():
-        has_list = language in _WITH_STOP_WORD_LIST
+        has_list = language in _STOP_WORD_LANGUAGES
         stop_words = list(filter(_is_stop_word[language].__getitem__, different)) if has_list else []
         clues = len(stop_words)
         if language == ENGLISH:
@@ -344,11 +345,11 @@ def quantities(words: Sequence[str]) -> list[list[str]]:
 Span = tuple[int, int]  # characters [start, end)
 _MAX_SOUGHT_WORDS = 64
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # dying has the stem die, but shares only the d with it
-_CHANGED = ("e", "i", "y", "bl")  # endings of stems that differ in longer words: visibl, visibility
+_CHANGING_ENDINGS = ("e", "i", "y", "bl")  # endings of stems that differ in longer words: visibl, visibility
 # Translation table for ASCII texts: letters become lower case, and characters outside words become spaces.
 _SPACED = bytes(code if chr(code).isalnum() or chr(code) == "_" else ord(" ") for code in range(128)).lower().ljust(256)
 # Matches a Latin word, or one character of another script with its attached marks, such as voicing marks of kana.
-_UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOTALL)
+_WORD_OR_CHARACTER = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOTALL)
 
 
 def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:
@@ -406,7 +407,9 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str,
 
 @lru_cache(maxsize=64)
 def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
-    """Return (search strings, number endings) for ASCII texts, or two empty lists if any term contains a symbol.
+    """Return (search strings, number endings) for ASCII texts.
+
+    Both lists are empty if a term contains a symbol, or if there are too many terms.
 
     Every marked word contains one of the search strings, except a number with thousands separators, because `_SPACED`
     replaces the separators by spaces. Such a number contains a number ending: a space and its last three digits.
@@ -415,7 +418,7 @@ def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
         return [], []
     # Every word begins with its stem, except that an ending may change the last letter of the stem.
     beginnings = sorted(
-        _BEGINNINGS.get(term) or (term[:-1] if term.endswith(_CHANGED) and len(term) > 1 else term)
+        _BEGINNINGS.get(term) or (term[:-1] if term.endswith(_CHANGING_ENDINGS) and len(term) > 1 else term)
         for term in marked
         if term.isascii() and "_" not in term
     )
@@ -427,7 +430,7 @@ def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
 
 def _spans_within(marked: frozenset[str], text: str, run: re.Match[str]) -> list[Span]:
     """Return the spans of marked characters and pairs of characters in text without spaces. Merge adjacent spans."""
-    ends = [match.end() for match in _UNIT.finditer(text, *run.span())]
+    ends = [match.end() for match in _WORD_OR_CHARACTER.finditer(text, *run.span())]
     spans: list[Span] = []
     for first, single, pair in zip([run.start(), *ends], ends, [*ends[1:], run.end()], strict=False):
         if fold(text[first:pair]) in marked:

@@ -23,7 +23,7 @@ from tantivy import Occur, Query
 
 from indexer.errors import IndexUnwritable
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm, parts_of
-from indexer.generation.lexical.analysis import COMPOUNDING, ENGLISH, TERMS, Cache, Key, Value, all_rules
+from indexer.generation.lexical.analysis import COMPOUNDING_LANGUAGES, ENGLISH, TERMS, Cache, Key, Value, all_rules
 from indexer.generation.lexical.letters import fold
 from indexer.generation.lexical.lexical_query import (
     Clause,
@@ -129,7 +129,7 @@ class LexicalReader:
 
         def compounds(word: str) -> list[str]:
             stems = sorted({fold(term) for language in self._languages for term in TERMS[language][word]}, key=len)
-            allow_any_rest = not COMPOUNDING.isdisjoint(self._languages)
+            allow_any_rest = not COMPOUNDING_LANGUAGES.isdisjoint(self._languages)
             for stem in (fold(word), *stems):
                 if compounds := [each.word for each in self.compounds(stem, allow_any_rest=allow_any_rest)]:
                     return [each for each in compounds if is_known_word(each)]

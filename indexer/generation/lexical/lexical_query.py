@@ -35,7 +35,7 @@ _NAME = re.compile(r"(?<![\w-])\w++(?:(?:[.-]|::|->)\w++)+")
 
 
 class ParsedQuery(NamedTuple):
-    """The optional words, required phrases and excluded parts of a query. `meaning` is the query without the latter."""
+    """Optional words, required phrases and excluded texts of a query. `meaning` is the query without excluded texts."""
 
     words: str
     required: tuple[str, ...]
@@ -130,8 +130,9 @@ class LexicalQuery(Struct, frozen=True):
 
     `words` are optional words, each with alternative terms. `synonyms` are optional phrases. `pairs` are optional
     phrases that are not highlighted: names, quantities, and stop words with their neighbours. `query_words` has `words`
-    and the distinctive words of `required`. Terms in `marked` are highlighted. `meaning` is the text for the vector
-    search, without excluded parts. `did_you_mean` is the query with corrections, or None without corrections.
+    and the distinctive words of `required`. Terms in `marked` are highlighted. `also` lists corrections and synonyms.
+    `meaning` is the text for the vector search, without excluded texts. `did_you_mean` is the query with corrections,
+    or None without corrections.
     """
 
     words: tuple[Terms, ...]
@@ -194,7 +195,7 @@ def read_query(
             forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
             compounds += [substitute.words] if substitute.is_split else []
         elif lookups and len(distinctive) > 1 and not word.isalnum() and has_symbol(word):
-            # If the index lacks a symbol, drop it. If it lacks a name whose words are searched for too, drop the name.
+            # Drop a symbol, or a name whose words are searched for anyway, if it does not occur in the index.
             is_dispensable = analysis.words_within(word) or not any(map(str.isalpha, word))
             if is_dispensable and not lookups.is_known(symbol_term(word)):
                 continue
@@ -419,7 +420,7 @@ def _rules_of(words: Iterable[str], languages: Languages) -> Rules:
 def _distinctive_words(
     typed: Sequence[str], passages: Passages, text: str, *, or_stop_words: bool
 ) -> tuple[dict[str, bool], list[Sequence[str]]]:
-    """Return the distinctive words, each with whether it may be corrected, and the distinctive pairs.
+    """Return a dict of the distinctive words (True if a word may be corrected), and a list of distinctive pairs.
 
     If no word is distinctive and `or_stop_words` is true, all words count as distinctive.
     """

@@ -13,7 +13,7 @@ from indexer.cut.cuts import split_sentences
 
 _MIN_LINES, _MIN_WORDS = 3, 20
 MIN_PASTED_CHARS = 4 * _MIN_WORDS
-_MAX_TELLING_WORDS = 64
+_MAX_ERROR_WORDS = 64
 # A one-line input field removes line ends, but not tabs and indents. This pattern matches at the removed line ends.
 _REMOVED_LINE_END = re.compile(
     r"(?=\t)|(?<!:)(?=  \S)| (?=at [\w.$<>/]+\()| (?=Caused by: |---> )"
@@ -32,15 +32,16 @@ _CODE = re.compile(r"\b[A-Z]{1,5}-?\d{3,6}\b")
 _NUMBER = re.compile(r"\d+")
 _PLAIN_WORD = re.compile(r"[^\w\s]*[^\W\d_]+(?:['\u2019-][^\W\d_]+)*[^\w\s]*")
 _MIN_NON_WORD_SHARE = 0.25
-_MIN_SENTENCE_BYTES = 20  # a Chinese character has three, and says as much as three letters
+_MIN_SENTENCE_BYTES = 20  # a Chinese character has three bytes, and says as much as three Latin letters
 _MIN_NEARNESS_SHARE = 0.9
 
 
 def error_lines(text: str) -> str:
     """Return the most important error lines of a pasted traceback or log. Return any other text unchanged.
 
-    If any lines name a cause, return only the last of these. Otherwise return the diagnostics of a compiler, in order.
-    Otherwise return lines with error codes, or else all lines that name errors, last line first, without repetitions.
+    If lines name causes, such as "Caused by: …", return only the last cause. Otherwise return a compiler's diagnostics,
+    in order. Without diagnostics, return the lines with error codes or, without codes, all lines that name errors,
+    starting with the last line and without repetitions.
     """
     split = text.splitlines() if "\n" in text else _REMOVED_LINE_END.split(text)
     lines = [line.rstrip() for line in split if line.strip()]
@@ -57,19 +58,19 @@ def error_lines(text: str) -> str:
     if not faults or not (has_frames or _is_log(lines)):
         return text
     coded = [line for line in faults if _CODE.search(line) and _FAULT.search(line)]
-    telling: dict[str, str] = {}
+    distinct: dict[str, str] = {}
     causes, diagnostics = (list(filter(pattern.match, faults)) for pattern in (_CAUSE, _DIAGNOSTIC))
     for line in causes[-1:] or diagnostics or reversed(coded or faults):
-        if sum(len(each.split()) for each in telling.values()) < _MAX_TELLING_WORDS:
-            telling.setdefault(_NUMBER.sub("0", line), line)
-    return "\n".join(telling.values())
+        if sum(len(each.split()) for each in distinct.values()) < _MAX_ERROR_WORDS:
+            distinct.setdefault(_NUMBER.sub("0", line), line)
+    return "\n".join(distinct.values())
 
 
 def nearest_sentences(text: str, measure: Callable[[Sequence[str]], npt.NDArray[np.float32]]) -> str:
     """Return the sentences of a long text that are the most similar to any passage, in their original order.
 
-    Otherwise the greeting and background in an email would outweigh the question. Sentences with 90 % of the highest
-    similarity are kept.
+    From an email, for example, this selects the question, and drops the greeting and the background. A sentence is
+    selected if it has at least 90 % of the highest similarity.
 
     Args:
         measure: returns the similarity of each sentence to the passage nearest to it, float32 (n,).

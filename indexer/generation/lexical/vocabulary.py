@@ -1,13 +1,14 @@
 """Correct the words of queries by the vocabulary of a generation, and suggest its headings while a user types.
 
-All files are mapped into memory. Words are sorted by length: `word-lengths.npy`. `word-counts.npy` has the number of
-passages with each word. `word-folded.npy` has the letters of all words without accents, `word-written.npy` with
-accents. Counting edits is slow, so words with very different letters are skipped by comparing 32-bit masks. Two edits
-are tried only for frequent words, because a rare word is seldom the intended one.
+All files are mapped into memory. Words are sorted by length. `word-lengths.npy` has the length of each word, and
+`word-counts.npy` the number of passages with the word. `word-folded.npy` has the letters of all words without accents,
+`word-written.npy` with accents. Counting edits is slow, so words with very different letters are skipped by comparing
+32-bit masks. Two edits are tried only for frequent words, because a rare word is seldom the intended one.
 
-A title or heading completes a typed text if the text occurs in it at the beginning of a word. `heading-texts.npy` has
-titles and headings as they are written, `heading-folded.npy` their folded words, in UTF-8 with a line feed after each.
-`heading-uses.npy` has an entry for each heading of each document: heading number, first row, whether it is the title.
+A title or heading completes a typed text if one of its words begins with the text. `heading-texts.npy` has titles and
+headings as they are written, `heading-folded.npy` their folded words, in UTF-8 with a line feed after each title or
+heading. `heading-uses.npy` has a row for each heading of each document: the number of the heading, the row of the first
+chunk with it, and whether it is the title.
 """
 
 from array import array
@@ -40,7 +41,8 @@ _MAX_COUNTED_SPELLINGS = 1 << 21
 _MAX_CORRECTIONS = 3
 _MIN_STEM_LETTERS, _MAX_ENDING_LETTERS = 4, 3
 _MAX_COMPOUNDS = 8
-# From this size on, nearly any misspelling resembles a rare word. Rare corrections must have the same first letter.
+# In a vocabulary of at least this many words, nearly any misspelling resembles a rare word. So a rare word is a
+# correction only if it has the same first letter.
 _LARGE_VOCABULARY = 10_000
 
 _USE = np.dtype([("name", "<u4"), ("row", "<u4"), ("is_title", "?")])
@@ -122,9 +124,9 @@ class Vocabulary:
     def corrections(self, word: str, is_allowed: Callable[[str], bool] = lambda word: True) -> list[Correction]:
         """Return up to three corrections of a word that is not in the index, the likeliest first.
 
-        They are sorted by the number of edits, then by the number of passages. An edit inserts, deletes or replaces a
-        letter, or exchanges two adjacent ones. A word of 4 to 7 letters may have one edit, and a longer word two. Words
-        with digits or symbols are not corrected.
+        Corrections are sorted by the number of edits, then by the number of passages. An edit inserts, deletes or
+        replaces a letter, or exchanges two adjacent letters. A word of 4 to 7 letters may have one edit, and a longer
+        word two. Words with digits or symbols are not corrected.
         """
         if not _is_word(word := fold(word)):
             return []
@@ -135,7 +137,7 @@ class Vocabulary:
             if edits > 1:
                 for shorter, longer in (sorted((word, fold(each.word)), key=len) for each in corrections):
                     if longer.startswith(shorter) or longer.endswith(shorter):
-                        return []  # a prefix is no misspelling: "uncultured" does not mean "cultured"
+                        return []  # "uncultured" is not a misspelling of "cultured"
             likely = [each for each in corrections if each.passages > 1 or not many or each.word[0] == word[0]]
             if likely:
                 return sorted(likely, key=_likelihood)[:_MAX_CORRECTIONS]
@@ -277,8 +279,8 @@ class HeadingWriter:
             np.save(folder / file, content, allow_pickle=False)
 
 
-# For each title or heading: number of allowed documents, up to `_SITE_HEADING_DOCUMENTS`; whether it is a title
-_View = tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]
+# For each title or heading: number of documents with it, at most `_SITE_HEADING_DOCUMENTS`; whether it is a title
+_Usage = tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]
 
 
 class Headings:
@@ -295,22 +297,23 @@ class Headings:
         highest = int(self._uses["name"].max(initial=0))
         if len(self._folded_ends) != self._count or highest >= max(1, self._count):
             raise corrupt(folder / next(iter(HEADINGS)), "does not match the other files of headings")
-        self._all = self._view(self._uses)
-        self._narrowed: WeakKeyDictionary[RowSet, _View] = WeakKeyDictionary()
+        self._all = self._usage_of(self._uses)
+        self._usage_by_rows: WeakKeyDictionary[RowSet, _Usage] = WeakKeyDictionary()
 
     def find(self, typed: str, count: int, allowed: RowSet | None = None) -> list[Heading]:
         """Return titles and headings of allowed rows that complete a typed text, the likeliest first.
 
-        Those that begin with the text come first, then those in which a later word begins with it. Within both groups,
-        headings that many documents share come last, titles come before headings, and short texts before long ones.
+        Titles and headings that begin with the text come first. Those with a later word that begins with it follow. In
+        both groups, headings that many documents share come last, titles come before headings, and short texts before
+        long ones.
         """
         if not (begun := " ".join(typed_words(typed))):
             return []
-        if allowed is not None and allowed not in self._narrowed:
+        if allowed is not None and allowed not in self._usage_by_rows:
             is_allowed = allowed.contains(self._uses["row"].astype(np.int64))
-            self._narrowed[allowed] = self._view(self._uses[is_allowed])
-        documents, is_title = self._all if allowed is None else self._narrowed[allowed]
-        places = self._beginning(begun)
+            self._usage_by_rows[allowed] = self._usage_of(self._uses[is_allowed])
+        documents, is_title = self._all if allowed is None else self._usage_by_rows[allowed]
+        places = self._find_offsets(begun)
         names = np.searchsorted(self._folded_ends, places)
         tiers = np.where(self._folded_starts[names] == places, 0, 1)
         is_allowed = documents[names] > 0
@@ -335,7 +338,7 @@ class Headings:
         order = np.argsort(keys, kind="stable")
         return keys[order], places[order]
 
-    def _beginning(self, text: str) -> npt.NDArray[np.int64]:
+    def _find_offsets(self, text: str) -> npt.NDArray[np.int64]:
         """Return the offsets of the words in `_folded` at which this text occurs."""
         begun = text.encode()
         keys, places = self._words
@@ -346,7 +349,7 @@ class Headings:
             places = places[self._folded[places + offset] == byte]
         return places
 
-    def _view(self, uses: npt.NDArray[np.void]) -> _View:
+    def _usage_of(self, uses: npt.NDArray[np.void]) -> _Usage:
         is_title = np.zeros(self._count, np.bool_)
         is_title[uses["name"][uses["is_title"]]] = True
         documents = np.minimum(np.bincount(uses["name"], minlength=self._count), _SITE_HEADING_DOCUMENTS)
