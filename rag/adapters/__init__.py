@@ -1,4 +1,4 @@
-"""Adapters, which offer Pilotlight as a LangChain retriever and as MCP tools.
+"""Offer searches as a LangChain retriever and as MCP tools.
 
 The package may import `query`, `client`, `answer`, `insights` and `serving`.
 """

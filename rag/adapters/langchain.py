@@ -10,20 +10,21 @@ from pydantic import ConfigDict, SkipValidation
 from rag.query.request import DEFAULT_COLLECTION, Filter, Mode, SearchRequest
 from rag.query.results import Answer, text_of
 
-FACTS = ("title", "section", "document", "score", "language", "date", "content_type")
+METADATA_FIELDS = ("title", "section", "document", "score", "language", "date", "content_type")
 
 
 class Searcher(Protocol):
-    """The interface that `rag.Client` and, in the same process, `rag.serving.live.LiveRetriever` implement."""
+    """An object that can search, such as `rag.Client` or, in the same process, `rag.serving.live.LiveRetriever`."""
 
     def search(self, query: SearchRequest) -> Answer:
         """Return the passages that answer a query best."""
 
 
 class PilotlightRetriever(BaseRetriever):
-    """A LangChain retriever that raises the errors of its searcher.
+    """A LangChain retriever. It raises the errors of its `searcher`.
 
-    Chains cite `source`, the address of a hit. `source` and the names in `FACTS` override metadata of the same name.
+    The metadata of each result has the address of the hit as `source`, because chains cite this field. `source` and the
+    fields in `METADATA_FIELDS` override metadata of the document with the same names.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -46,6 +47,6 @@ class PilotlightRetriever(BaseRetriever):
         request = SearchRequest(query, k=limit, filter=filter, **options)
         documents = []
         for hit in self.searcher.search(request).hits:
-            facts = {name: value for name in FACTS if (value := getattr(hit, name)) is not None}
+            facts = {name: value for name in METADATA_FIELDS if (value := getattr(hit, name)) is not None}
             documents.append(Document(text_of(hit), id=hit.id, metadata={**hit.metadata, "source": hit.url, **facts}))
         return documents

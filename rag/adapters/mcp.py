@@ -1,6 +1,7 @@
 """Serve the tools over the Model Context Protocol with the official SDK. Requires the extra `pilotlight[mcp]`.
 
-Results are only text. If they also had structured content, some clients would show a model both, and others no text.
+Results are only text. If they also had structured content, some clients would pass both to the model, and others would
+pass only the structured content.
 """
 
 import json
@@ -25,14 +26,17 @@ Call = Callable[[str, Mapping[str, Any]], Reply]
 INSTRUCTIONS = f"""Searches collections of documents by meaning and words, and reads them. Search with a whole
 question; read more by address where a passage is not enough; grep for exact names. Cite addresses. {DATA}"""
 _MAX_SHOWN_IDS = 1000  # ids of earlier passages that are sent with each search
-_READS = ToolAnnotations(read_only_hint=True)
+_READ_ONLY = ToolAnnotations(read_only_hint=True)
 
 
 def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]:
-    """Return an MCP server that runs tools with `call`. Searches omit the passages in `shown`, and add theirs to it."""
+    """Return an MCP server that runs tools with `call`.
+
+    A search omits passages whose ids are in `shown`, and adds the ids of the passages that it returns.
+    """
 
     async def list_tools(context: Any, parameters: Any) -> ListToolsResult:
-        return ListToolsResult(tools=[Tool(**each, annotations=_READS) for each in describe_tools()])
+        return ListToolsResult(tools=[Tool(**each, annotations=_READ_ONLY) for each in describe_tools()])
 
     async def call_tool(context: Any, parameters: Any) -> CallToolResult:
         arguments = dict(parameters.arguments or {})
@@ -53,7 +57,7 @@ def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]
 
 
 def serve_stdio(call: Call) -> None:
-    """Serve over standard input and output until the client disconnects. Searches omit passages returned before."""
+    """Serve MCP over standard input and output until the client disconnects. No search repeats an earlier passage."""
 
     async def serve() -> None:
         server = make_server(call, {})

@@ -19,10 +19,11 @@ _CONTEXT_CHARS = 160
 _MAX_MATCHES = 20
 _REST_TOKENS = 12  # tokens of the line "… and 12 more"
 _BATCH_PASSAGES = 16
-_MAX_HEADING_CHARS = 2_000_000  # total of all heading paths; above it, only the last heading of a path is kept
+_MAX_HEADING_CHARS = 2_000_000  # in all heading paths; of further paths, only the last heading is stored
 _MAX_ANCHOR_CHARS = 200
-# Tokens per match of each pattern. They were fitted so that the sum for a text is at least the count of five tokenizers
-# (two of OpenAI, Claude 2, DeepSeek, WordPiece). Texts: documentation, code, addresses, numbers and a dozen scripts.
+# Tokens per match of each pattern, fitted so that the sum for a text is at least the number of tokens that each of five
+# tokenizers needs: two of OpenAI, Claude 2, DeepSeek and WordPiece. The texts for the fit were documentation, code,
+# addresses, numbers and prose in a dozen scripts.
 _TOKENS = {
     r"[A-Z]?[a-z]{2,}|[A-Z]{3,}": 0.98,  # words, including those in names such as getUserById
     r"(?<![A-Za-z])[A-Za-z]{1,2}(?![a-z])": 0.4,
@@ -46,7 +47,7 @@ def count_tokens(text: str) -> int:
 
 
 class DocumentExcerpt:
-    """A selection of a document's passages, by index. A run is a range of adjacent passages with one heading path."""
+    """A selection of passages of a document. Passages are identified by their index in the document."""
 
     def __init__(self, document: OpenDocument) -> None:
         """Create an excerpt without passages. Call `load_headings` or `load_around` to select some."""
@@ -60,7 +61,7 @@ class DocumentExcerpt:
         self._costs: dict[int, int] = {}
 
     def load_headings(self) -> None:
-        """Select all passages and read their headings. Their texts are read on demand."""
+        """Select all passages and read their headings. The texts of passages are read on demand."""
         characters = 0
         path = short_path = ""
         for index, (url, section, tokens) in enumerate(self.document.headings()):
@@ -83,7 +84,7 @@ class DocumentExcerpt:
 
     @cached_property
     def runs(self) -> list[range]:
-        """The selected passages, as ranges of consecutive passages of one section."""
+        """The selected passages as ranges. Each range has consecutive passages with the same heading path."""
         groups = groupby(enumerate(sorted(self._headings)), key=lambda each: (each[1] - each[0], self.section(each[1])))
         runs = [[index for _, index in run] for _, run in groups]
         return [range(run[0], run[-1] + 1) for run in runs]
@@ -111,7 +112,7 @@ class DocumentExcerpt:
     def index_of(self, anchor: str) -> int | None:
         """Return the index of the first passage with an anchor, or None.
 
-        If no address ends with the anchor, returns the first passage with a line that consists of the anchor's words.
+        If no address ends with the anchor, returns the first passage that has the words of the anchor as a line.
         """
         for index, (url, _, _) in self._headings.items():
             if url.endswith(f"#{anchor}"):
@@ -128,7 +129,7 @@ class DocumentExcerpt:
         return None
 
     def tokens(self, indexes: Iterable[int]) -> int:
-        """Return the total number of tokens of passages, as counted when the document was indexed."""
+        """Return the total number of tokens in passages. They were counted when the document was indexed."""
         return sum(self._headings[index][2] for index in indexes)
 
     def cost(self, indexes: Iterable[int]) -> int:
@@ -150,7 +151,10 @@ class DocumentExcerpt:
         return f"{self.heading(indexes[0])} ({self._headings[indexes[0]][0]})"
 
     def block(self, number: int, indexes: Sequence[int], text: str | None = None, **facts: str) -> str:
-        """Return a delimited block: a header, and `text` or else the passages. An ellipsis marks a gap between them."""
+        """Return a delimited block with a header and the texts of passages. An ellipsis marks omitted passages.
+
+        If `text` is set, the block contains it instead of these texts.
+        """
         if text is None:
             stretches = groupby(enumerate(indexes), key=lambda each: each[1] - each[0])
             text = "\n…\n".join("\n".join(self.text(index) for _, index in stretch) for _, stretch in stretches)
@@ -159,9 +163,9 @@ class DocumentExcerpt:
         return delimited(number, about | facts, text)
 
     def blocks(self, indexes: range, budget: float, **facts: str) -> tuple[list[str], int | None]:
-        """Return the blocks that fit a budget, and the index of the first passage that does not fit (None if all fit).
+        """Return the blocks that fit into a budget of tokens, and the index of the first omitted passage, or None.
 
-        Each block has passages of one run. The header of the first block includes `facts`.
+        Each block has passages of one range in `runs`. The header of the first block includes `facts`.
         """
         blocks: list[str] = []
         for run in self.runs:
@@ -182,7 +186,10 @@ class DocumentExcerpt:
         return blocks, None
 
     def outline(self, budget: float) -> str:
-        """Return the headings with their tokens and addresses. Omits the deepest levels that do not fit the budget."""
+        """Return the headings with the tokens and the address of each section, one a line.
+
+        If they do not fit into the budget of tokens, the deepest levels are omitted.
+        """
         nodes: list[_Heading] = []
         above: list[_Heading] = []
         for run in self.runs:
@@ -211,7 +218,7 @@ class DocumentExcerpt:
 
 @dataclass(slots=True)
 class _Heading:
-    """A heading in an outline, with the tokens of its section."""
+    """A heading in an outline, with the number of tokens in its section."""
 
     depth: int
     name: str
@@ -227,14 +234,14 @@ def line_of(words: Sequence[str]) -> re.Pattern[str]:
 
 
 def age_of(read: str, date: str | None) -> str:
-    """Return a phrase such as "read 3 d ago, page of 2024-05-01"."""
+    """Describe the age of a document, such as "read 3 d ago, page of 2024-05-01"."""
     minutes = max(0, int((datetime.now(UTC) - datetime.fromisoformat(read)).total_seconds() / 60))
     ago = f"{minutes // 1440} d" if minutes >= 2880 else f"{minutes // 60} h" if minutes >= 120 else f"{minutes} min"
     return f"read {ago} ago" + (f", page of {date}" if date else "")
 
 
 def fitting(lines: Sequence[str], budget: float) -> str:
-    """Return the first lines that fit into a budget. If lines are omitted, a last line says how many."""
+    """Join the first lines that fit into a budget of tokens. If lines are omitted, the last line says how many."""
     costs = accumulate(count_tokens(neutralise(line)) + 1 for line in lines)
     number = sum(1 for _ in takewhile(lambda cost: cost + _REST_TOKENS <= budget, costs))
     more = [f"… and {len(lines) - number} more"] * (number < len(lines))
@@ -242,7 +249,7 @@ def fitting(lines: Sequence[str], budget: float) -> str:
 
 
 def excerpts_of(pattern: Any, text: str) -> str:
-    """Return each match of a pattern with the lines around it. Long lines are truncated on both sides of the match."""
+    """Return the matches of a pattern with the lines before and after each. Long lines are truncated at both ends."""
     spans: list[tuple[int, int]] = []
     for match in islice(pattern.finditer(text), _MAX_MATCHES):
         deadline.check()

@@ -44,10 +44,10 @@ VERBS = {  # name: "module.function" in `rag.commands`, and the summary
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """The flags and the configuration file of a command line. Verbs receive it by `click.pass_obj`."""
+    """The flags and the configuration file of a command line. Verbs with `click.pass_obj` receive this object."""
 
     flags: Mapping[str, object]
-    file: "SettingsFile | None"  # None without --config
+    file: "SettingsFile | None"  # None if --config is not set
 
     def settings(self, without: Sequence[str] = ()) -> Settings:
         """Return the settings, ignoring the flags in `without`. Raises SettingsError."""
@@ -75,7 +75,7 @@ class SettingOption(click.Option):
 
 
 class Verb(click.Command):
-    """A subcommand that passes its settings to a function and prints the result. Python code can call it directly."""
+    """A subcommand that passes its settings to a function and prints the result of the function."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function of the verb, without parsing a command line."""
@@ -109,7 +109,7 @@ class Verb(click.Command):
 def verb(
     *reads: str, without: Sequence[str] = (), prints: bool = True
 ) -> Callable[[Callable[..., Result | None]], Verb]:
-    """Return a decorator that turns a function of the settings and of click's parameters into a verb.
+    """Return a decorator that turns a function into a verb. The function receives the settings and click's parameters.
 
     Args:
         reads: names of settings, or of groups of settings, that become flags.

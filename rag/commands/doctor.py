@@ -97,7 +97,7 @@ def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
 
 
 def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> dict[str, Any]:
-    """Return a report on the live generation and its sources. Raises PilotlightError if it cannot be opened."""
+    """Return a report on the live generation and its sources. Raises PilotlightError if the index cannot be opened."""
     with closing(Generation.open(published_folder(settings))) as generation:
         manifest = generation.manifest
     with _warning(warnings):
@@ -116,7 +116,10 @@ def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> 
 
 
 def readers(warnings: list[str]) -> dict[str, str | None]:
-    """Return the mechanism for each kind of sandboxing of document readers. It is None if this machine has none."""
+    """Return the kernel mechanism for each kind of sandboxing of document readers, or None where there is none.
+
+    Adds a warning if a kind of sandboxing is missing.
+    """
     with closing(ReaderProcess()) as process:
         with _warning(warnings):
             process.start()
@@ -127,7 +130,7 @@ def readers(warnings: list[str]) -> dict[str, str | None]:
 
 
 def _misspelled() -> list[str]:
-    """Return a warning for each environment variable that is almost the name of a setting."""
+    """Return a warning for each environment variable that looks like a misspelled setting."""
     variables = [*(one.variable for one in SETTINGS), *_OTHER_VARIABLES]
     unknown = [name for name in sorted(os.environ) if name.startswith("PILOTLIGHT_") and name not in variables]
     return [

@@ -31,10 +31,10 @@ from rag.settings import Settings
 def index(
     context: CommandContext, /, settings: Settings, *, source: Sequence[str], quiet: bool, **flags: Any
 ) -> Result:
-    """Index the sources of the command line. Limits from flags apply only to these sources."""
+    """Index sources, by default those of the live index. Limits in flags apply only to sources on the command line."""
     from indexer import memory
 
-    memory.prepare()  # reduces memory use, because FAISS aborts the process if memory runs out
+    memory.prepare()  # reduces memory use: FAISS aborts the process if memory runs out
     from indexer.pipeline.progress import Progress
     from rag.commands.indexing import IndexRequest, index_sources
 

@@ -42,14 +42,14 @@ class IndexRequest:
     """The sources to index, and the options of the builds.
 
     Args:
-        sources: sources to index. If empty, `configured` is used. If both are empty, the live generation's are used.
-        configured: the sources of the configuration file.
+        sources: sources to index. If empty, `configured` is used, and if both are empty, the live generation's sources.
+        configured: sources in the configuration file.
         add: whether to keep the sources of the live generation too.
         full: whether the first build reprocesses unchanged pages too.
         allow_shrink: whether to accept that a source has lost most of its documents.
         watch: whether to keep running, and to index folders and files again after each change.
         limits: values of settings by name. They apply to `sources`, or to all sources if `sources` is empty.
-        on_first: called with the report of the first build. If set, `watch` raises an error of the first build.
+        on_first: called with the report of the first build. If set, an error of the first build also ends `watch`.
     """
 
     sources: Sequence[str] = ()
@@ -65,7 +65,10 @@ class IndexRequest:
 def index_sources(
     request: IndexRequest, settings: Settings, progress: Callable[[], Progress], *, quiet: bool = False
 ) -> Result:
-    """Index the sources, and publish a generation if anything has changed. `progress` creates a display for a build."""
+    """Index the sources, and publish a generation if anything has changed.
+
+    `progress` creates the progress display of each build. Returns the report of the build or, with `watch`, the totals.
+    """
     sources = _sources(request, settings)
     config = settings.build_config()  # raises for invalid values, before the model is loaded
     limits_by_source = {one.source: one.limits for one in sources}
@@ -134,7 +137,7 @@ class SourceBuilds:
     def build(self, refresh: Collection[str], *, full: bool = False, keeps_others: bool = False) -> BuildReport:
         """Build the collection, and read only the sources in `refresh` again. Raises the errors of `pipeline.build`.
 
-        With `keeps_others`, the index also keeps sources that other commands have added.
+        With `keeps_others`, sources that other commands have added to the index remain in it.
         """
         folder = self.settings.collection_dir
         live = live_sources(folder) if (keeps_others or set(self.sources) - set(refresh)) and live_id(folder) else []
@@ -171,7 +174,7 @@ class SourceBuilds:
         return totals
 
     def _try(self, refresh: Sequence[str], totals: dict[str, int], *, full: bool, keeps_others: bool) -> list[str]:
-        """Index sources in one build or, if that fails, in one build for each. Returns the sources that failed."""
+        """Index sources in one build, or in one build per source if that fails. Returns the sources that failed."""
         failed: list[str] = []
         try:
             report = self.build(refresh, full=full, keeps_others=keeps_others)
@@ -191,7 +194,7 @@ class SourceBuilds:
 
 @contextmanager
 def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cluster | None]":
-    """Connect to the Ray cluster of the settings and yield it, or None if the settings have none. Raises ClusterError.
+    """Connect to the Ray cluster and yield it, or yield None if the setting `ray` is empty. Raises ClusterError.
 
     Each node chooses the engine for its processor, but all nodes use the precision of this machine.
     """

@@ -1,4 +1,4 @@
-"""The processes in which a server builds its index. They read the settings from the environment.
+"""The program that a server starts to build its index. It reads the settings from the environment.
 
 `python -m rag.commands.jobs FOLDER` runs the job in a folder. Without FOLDER, it indexes waiting pushed documents.
 """
@@ -34,13 +34,13 @@ def index_sources(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_job(folder: Path, work: Work = index_sources) -> int:
-    """Run the job in a folder, write its result there, and return the exit code. `work` builds and returns a report."""
+    """Run the job in a folder, write its result into the folder, and return the exit code. `work` does the build."""
     job: dict[str, Any] = json.loads((folder / JOB).read_text(encoding="utf-8"))
     end: dict[str, Any] = {"state": "failed", "report": None, "error": None}
     code = 2
     try:
-        with raise_at(signal.SIGINT):  # a parent may ignore SIGINT, and children inherit that
-            if (folder / CANCEL).exists():  # the imports may have lost the signal
+        with raise_at(signal.SIGINT):  # children of a process that ignores SIGINT ignore it too
+            if (folder / CANCEL).exists():  # SIGINT may have arrived before `raise_at`
                 raise KeyboardInterrupt
             end |= {"report": work(job), "state": "done"}
         code = 0

@@ -1,4 +1,4 @@
-"""Functions with which verbs check and prepare the models, the collection and the store of the settings."""
+"""Functions that verbs share: check the index, the store and the models of the settings, and prepare the models."""
 
 import dataclasses
 import sys
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def published_folder(settings: Settings) -> Path:
-    """Return the folder of the collection. Raises CollectionMissing, or IndexMissing if the index has no collection."""
+    """Return the folder of the collection. Raises CollectionMissing, or IndexMissing if nothing has been indexed."""
     folders = list_collections(settings.index_dir)
     folder = settings.collection_dir
     if folder in folders.values():
@@ -54,7 +54,7 @@ class LazyEmbedder:
     """
 
     def __init__(self, plan: Plan, load: Callable[[], Embedder]) -> None:
-        """Create an embedder for a plan, which names model, engine and precision. `load` loads the actual embedder."""
+        """Create an embedder. `plan` defines its model, engine and precision, and `load` loads the actual embedder."""
         self._spec = plan.spec
         self.dimension = plan.spec.dimension
         self.max_length, self.is_multilingual = plan.spec.max_length, plan.spec.is_multilingual
@@ -65,14 +65,14 @@ class LazyEmbedder:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer. Its first use starts to load the embedder in a thread. Raises the error if that has failed."""
+        """The tokenizer. The first use starts a thread that loads the embedder. Raises an error if that has failed."""
         loading = self._start_loading()
         if loading.done():
             loading.result()
         return self._tokenizer
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Count broken pieces as `Embedder.count_broken` does, without loading the embedder."""
+        """Return the same counts as `Embedder.count_broken`, without loading the embedder."""
         return self._tokenizer.count_broken(texts)
 
     def __getattr__(self, name: str) -> Any:
@@ -115,14 +115,17 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
 
 
 def plans(settings: Settings) -> list[Plan]:
-    """Return the plans (engine and precision) of the embedder and of the cross-encoder if set. Raises EmbedderError."""
+    """Return the plan (engine and precision) of the embedder, and that of the cross-encoder if there is one.
+
+    Raises EmbedderError.
+    """
     configs = [settings.embedder_config(), settings.reranker_config()]
     return [Plan(config) for config in configs if config]
 
 
 @contextmanager
 def verify_in_background(plans: Sequence[Plan]) -> Iterator[None]:
-    """Verify the hashes of model files and packages in a thread while the block imports modules.
+    """Verify the hashes of model files and packages in a thread while the `with` block imports modules.
 
     Results are cached, so this process and its forks do not hash the files again. Raises ModelError or PackageError.
     """
@@ -144,7 +147,8 @@ def verify_in_background(plans: Sequence[Plan]) -> Iterator[None]:
 def with_index_precision(settings: Settings) -> Settings:
     """Return the settings with the precision `auto` replaced by the precision of the index.
 
-    If the model hardly knows a collection's language, queries get this precision too, because int8 would be inaccurate.
+    If the model hardly knows the language of a collection, queries use this precision instead of int8, which would be
+    inaccurate.
     """
     manifests = list(_live_manifests(settings)) if "auto" in (settings.precision, settings.query_precision) else []
     for manifest in manifests[:1]:

@@ -53,7 +53,7 @@ _RERANK = click.option("--rerank", is_flag=True, help="rerank the best candidate
 @_RERANK
 @click.option("--explain", is_flag=True, help="explain the score of each hit")
 def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **options: Any) -> Result:
-    """Answer one query, given as one or more words. `--json` prints the body of the REST response."""
+    """Answer one query, which consists of all arguments. `--json` prints the body of the REST response."""
     request = SearchRequest(" ".join(query), filter=read_filter(pairs), collection=settings.collection, **options)
     settings = models.with_index_precision(settings)
     plans = [plan.queries for plan in models.plans(settings)]
@@ -135,7 +135,7 @@ def read_filter(pairs: Sequence[str]) -> Filter | None:
 def evaluate(
     settings: Settings, *, beir_dir: Path, from_insights: bool, from_index: bool, mode: str | None, rerank: bool
 ) -> Result:
-    """Measure retrieval quality on a BEIR folder, or write such a folder from insights or from the index."""
+    """Measure retrieval quality on a folder in BEIR's layout, or create such a folder from insights or the index."""
     if from_insights or from_index:
         results = _write_dataset(settings, beir_dir, from_index=from_index)
     else:
@@ -253,7 +253,7 @@ def _compare_documents(
 
 
 def _load_embedder(settings: Settings) -> "tuple[Plan, Embedder]":
-    """Load the embedder with the precision of the index. Returns its plan and the embedder."""
+    """Load the embedder with the precision of the index. Returns the plan of the embedder, and the embedder."""
     from rag.serving.follower import load_embedder
 
     settings = models.with_index_precision(settings)

@@ -32,11 +32,11 @@ _PR_SET_PDEATHSIG = 1
 MAX_DEFAULT_WORKERS = 16  # each worker loads the vectors into memory
 
 
-_SERVED = ("index", "store", "embedder", "rerank", "serve", "page", "access", "users", "answers", "insights")
-_INDEXING = ("build", "crawl", "chunk", "ocr")
+_SERVING_GROUPS = ("index", "store", "embedder", "rerank", "serve", "page", "access", "users", "answers", "insights")
+_INDEXING_GROUPS = ("build", "crawl", "chunk", "ocr")
 
 
-@verb(*_SERVED, *_INDEXING, without=("collection",), prints=False)
+@verb(*_SERVING_GROUPS, *_INDEXING_GROUPS, without=("collection",), prints=False)
 @click.argument(
     "source",
     nargs=-1,
@@ -58,10 +58,10 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
     if settings.answer_url:
         Endpoint.of(settings)  # raises SettingsError
     if source:
-        is_indexed = start_indexing(settings, source)
+        wait_until_indexed = start_indexing(settings, source)
         settings = context.settings(without=SOURCE_SETTINGS)
         import_module("web.server")  # imported here, while the first build runs
-        is_indexed()
+        wait_until_indexed()
     settings = models.with_index_precision(settings)
     plan, *rerank_plans = models.plans(settings)
     plans = [plan, plan.queries, *rerank_plans]
@@ -89,8 +89,8 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
 def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], None]:
     """Start a process that indexes the sources, and then watches the folders and files among them.
 
-    If the live index has exactly these sources, it is used at once. The returned function waits until the sources are
-    indexed, and exits with code 2 if the build fails.
+    Returns a function that waits until the sources are indexed, and exits with code 2 if the build fails. If the live
+    index has exactly these sources, the function does not wait.
     """
     from indexer.network.urls import address_kind, full_name
     from rag.commands.models import sources_of_index
@@ -102,13 +102,13 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
     if is_live:
         print(f"using the index of {', '.join(sources)}", file=sys.stderr, flush=True)
         os.write(writer, _INDEXED_BYTE)
-    # Use `os.fork`: with `multiprocessing`, this process and each worker would wait for the child when they exit.
+    # Not `multiprocessing`, because this process and the workers would then wait for the child before they exit.
     if (follows or not is_live) and os.fork() == 0:
         gc.enable()
         code = 1
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         try:
-            if os.getppid() == server:  # else the server ended before the signal was requested
+            if os.getppid() == server:  # otherwise the server ended before `prctl`, so no signal will come
                 code = _index(settings, sources, writer, watch=follows, is_live=is_live)
         finally:
             sys.stderr.flush()
@@ -124,7 +124,10 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
 
 
 def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bool, is_live: bool) -> int:
-    """Run the verb `index` in a forked process, which ends when its parent ends. Returns the exit code."""
+    """Run the verb `index` in the forked process, and return the exit code.
+
+    After the first build, write a byte to the pipe `writer`, unless `is_live`.
+    """
     from rag.commands.index import index
 
     def announce(report: "BuildReport") -> None:
@@ -138,18 +141,18 @@ def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bo
         return report_error(error)
     except KeyboardInterrupt:
         return 130
-    except Exception:  # noqa: BLE001 - must not reach the parent's frames, which the fork has copied
+    except Exception:  # noqa: BLE001 - the code of the parent process must not handle it
         traceback.print_exc()
         return 1
     return 0
 
 
 def share_cores(settings: Settings, engine: str, cores: int) -> Settings:
-    """Return settings in which `workers` and `threads` are chosen for serving, unless they are set.
+    """Return the settings with values for `workers` and `threads` that suit the cores. Values above 0 do not change.
 
-    With the native engine, each worker has one thread on up to 16 cores. Threads of one call wait for each other if
-    they share cores, and the Python code of a query takes as long as the model, so more workers are faster. Other
-    engines run packages compiled for a fixed number of threads, so they keep `threads` as it was for the build.
+    On up to 16 cores, the native engine gets one worker per core with one thread each. Threads wait for each other if
+    they share cores, and the Python code of a query takes as long as the model, so more workers are faster than more
+    threads. Packages of other engines are compiled for a fixed number of threads, so `threads` does not change.
     """
     workers, threads = settings.workers, settings.threads
     if engine == "native":
@@ -176,7 +179,8 @@ def mcp(settings: Settings, *, server: str | None) -> None:
     except ModuleNotFoundError as error:
         raise SettingsError("mcp is not installed: pip install 'pilotlight[mcp]'") from error
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that reads standard input cannot be interrupted
+    # By default, SIGINT would wait for the thread that reads standard input, which cannot be interrupted.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     with ExitStack() as stack:
         if server is not None:
             from rag.client import Client
