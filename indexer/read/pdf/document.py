@@ -18,25 +18,25 @@ import pypdfium2.raw as pdfium
 
 from indexer.errors import ParseError
 from indexer.read.pdf.layout import HYPHENS, Hyphens, PdfBlock, read_pages
-from indexer.read.pdf.lines import HYPHEN
+from indexer.read.pdf.lines import LINE_END_MARK
 from indexer.records import Declared, Extraction, Section, SectionBlock
 from indexer.text import reader_notes
 
 _MAX_PAGES = 20_000
 _MAX_CHARACTERS = 20_000_000
 _MAX_BOOKMARKS = 20_000
-_MADE_UP = re.compile(r"^(?:Microsoft \w+ - |untitled)|\.(?:docx?|dvi|tex|indd|pptx?|xlsx?|pdf)$", re.IGNORECASE)
+_FAKE_TITLE = re.compile(r"^(?:Microsoft \w+ - |untitled)|\.(?:docx?|dvi|tex|indd|pptx?|xlsx?|pdf)$", re.IGNORECASE)
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)(\d\d)")
-_NUMBER = re.compile(
+_SECTION_NUMBER = re.compile(
     r"^(?:(?:chapter|appendix|part|section|kapitel|chapitre)\s+)?(?:\d++|[A-Z]\d*+|[IVXL]+)?(?:\.\d++)*+[.):]?\s+",
     re.IGNORECASE,
 )
-_NOT_WORD = re.compile(r"[\W_]+")
+_NON_WORD = re.compile(r"[\W_]+")
 _WORD = re.compile(r"[^\W\d_]{3}")
 logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # suppress warnings about forms
 
-Place = tuple[int, int]
-Level = tuple[int, str]
+BlockIndex = tuple[int, int]  # index of the page, index of the block on the page
+Heading = tuple[int, str]  # level from 0, text
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
@@ -64,12 +64,12 @@ def read(body: bytes, charset: str | None) -> Extraction:
         hyphens = Hyphens(block.text for blocks in pages for block in blocks)
         for blocks in pages:
             for place, block in enumerate(blocks):
-                if HYPHEN in block.text:
+                if LINE_END_MARK in block.text:
                     blocks[place] = replace(block, text=hyphens.resolve(block.text), head=hyphens.resolve(block.head))
         headings = _headings_by_outline(document, pages)
         has_outline = len(headings) >= 3
         title = document.get_metadata_value("Title").strip()
-        is_untitled = not title or _MADE_UP.search(title)
+        is_untitled = not title or _FAKE_TITLE.search(title)
         by_type = {} if has_outline and not is_untitled else _headings_by_type(pages)
         headings = headings if has_outline else by_type
         if is_untitled:
@@ -85,13 +85,13 @@ def read(body: bytes, charset: str | None) -> Extraction:
         )
 
 
-def _headings_by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
-    """Return the blocks whose page and text match a bookmark, as headings.
+def _headings_by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[BlockIndex, Heading]:
+    """Return the blocks that have the page and text of a bookmark, with the level of the bookmark.
 
     If a title occurs several times on a page, the first block matches the first bookmark, and so on.
     """
-    headings: dict[Place, Level] = {}
-    on_page: defaultdict[int, list[Level]] = defaultdict(list)
+    headings: dict[BlockIndex, Heading] = {}
+    on_page: defaultdict[int, list[Heading]] = defaultdict(list)
     for mark in islice(document.get_toc(max_depth=8), _MAX_BOOKMARKS):
         destination = mark.get_dest()
         number = destination.get_index() if destination else None
@@ -115,10 +115,12 @@ def _headings_by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> 
 
 
 def _title_keys(text: str) -> set[str]:
-    return {key for variant in (text, _NUMBER.sub("", text, count=1)) if (key := _NOT_WORD.sub("", variant).casefold())}
+    """Return the letters and digits of a title in lower case, with and without its section number."""
+    variants = (text, _SECTION_NUMBER.sub("", text, count=1))
+    return {key for variant in variants if (key := _NON_WORD.sub("", variant).casefold())}
 
 
-def _headings_by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
+def _headings_by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[BlockIndex, Heading]:
     """Return short blocks in large or bold type, or in capitals, as headings. The largest type is the top level."""
     blocks = {(page, place): block for page, page_blocks in enumerate(pages) for place, block in enumerate(page_blocks)}
     sizes: Counter[float] = Counter()
@@ -129,7 +131,7 @@ def _headings_by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]
         return {}
     usual = max(sizes, key=lambda size: sizes[size])
     likely = {place: block for place, block in blocks.items() if _stands_out(block, usual)}
-    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # too many: bold type is also used for text
+    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # bold type is also used for text
         likely = {place: block for place, block in likely.items() if block.size >= 1.3 * usual}
     styles = {place: (max(block.size, usual), block.is_bold) for place, block in likely.items()}
     levels = {style: min(level, 5) for level, style in enumerate(sorted(set(styles.values()), reverse=True))}
@@ -150,16 +152,16 @@ def _stands_out(block: PdfBlock, usual: float) -> bool:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _SectionDraft:
     path: tuple[str, ...]
     page: int
     text: str = ""
-    marks: list[tuple[int, str]] = field(default_factory=list)
+    page_marks: list[tuple[int, str]] = field(default_factory=list)
     blocks: list[SectionBlock] = field(default_factory=list)
     last: PdfBlock | None = None
 
     @property
-    def is_page(self) -> bool:
+    def has_no_heading(self) -> bool:
         return self.path == (f"Page {self.page + 1}",)
 
     def add(self, block: PdfBlock, page: int | None) -> None:
@@ -173,7 +175,7 @@ class _Draft:
                 gap = "\n"
             self.text += gap
         if page is not None and page != self.page:
-            self.marks.append((len(self.text), f"page={page + 1}"))
+            self.page_marks.append((len(self.text), f"page={page + 1}"))
         if block.kind in ("table", "code"):
             head = block.head if block.kind == "table" else None
             self.blocks.append(SectionBlock(len(self.text), len(self.text) + len(block.text), head))
@@ -181,14 +183,14 @@ class _Draft:
         self.last = block
 
 
-def _build_sections(pages: Sequence[Sequence[PdfBlock]], headings: Mapping[Place, Level]) -> tuple[Section, ...]:
-    above: list[Level] = []
-    drafts: list[_Draft] = []
+def _build_sections(pages: Sequence[Sequence[PdfBlock]], headings: Mapping[BlockIndex, Heading]) -> tuple[Section, ...]:
+    above: list[Heading] = []
+    drafts: list[_SectionDraft] = []
     for page, blocks in enumerate(pages):
         last = drafts[-1] if drafts else None
-        if last is None or last.is_page or not headings or len(last.text) > 10_000:
-            path = last.path if last and headings and not last.is_page else (f"Page {page + 1}",)
-            drafts.append(_Draft(path, page))
+        if last is None or last.has_no_heading or not headings or len(last.text) > 10_000:
+            path = last.path if last and headings and not last.has_no_heading else (f"Page {page + 1}",)
+            drafts.append(_SectionDraft(path, page))
         for place, block in enumerate(blocks):
             heading = headings.get((page, place))
             if heading is None:
@@ -197,13 +199,13 @@ def _build_sections(pages: Sequence[Sequence[PdfBlock]], headings: Mapping[Place
             while above and above[-1][0] >= heading[0]:
                 above.pop()
             above.append(heading)
-            drafts.append(_Draft(tuple(text for _, text in above), page))
+            drafts.append(_SectionDraft(tuple(text for _, text in above), page))
     for draft, after in zip(drafts, [*drafts[1:], None], strict=True):
         is_above = after is not None and after.path[: len(draft.path)] == draft.path
-        if not draft.text and not is_above and not draft.is_page:
+        if not draft.text and not is_above and not draft.has_no_heading:
             draft.text = draft.path[-1]
     return tuple(
-        Section(draft.path, f"page={draft.page + 1}", draft.text, tuple(draft.marks), tuple(draft.blocks))
+        Section(draft.path, f"page={draft.page + 1}", draft.text, tuple(draft.page_marks), tuple(draft.blocks))
         for draft in drafts
         if draft.text
     )

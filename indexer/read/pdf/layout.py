@@ -1,4 +1,4 @@
-"""Order the columns of a page, find running heads and feet, and group lines into paragraphs, items and code."""
+"""Order the columns of a page, find running heads and feet, and group lines into paragraphs, list items and code."""
 
 import re
 from bisect import bisect_left
@@ -8,31 +8,31 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from indexer.read.pdf.lines import HYPHEN, PdfLine, group_rows, merge_pieces, separator
+from indexer.read.pdf.lines import LINE_END_MARK, PdfLine, group_rows, merge_segments, separator
 from indexer.read.pdf.page import PdfPage, read_page
 from indexer.read.pdf.tables import Table, find_boxed_tables, find_ruled_tables
 
 _MIN_LINES = 3
-_MAX_GAPS = 24
+_MAX_COLUMN_CANDIDATES = 24
 _EDGE_TOLERANCE_POINTS = 3.0
-_MIN_CARD_LINES = 6
+_MIN_SIDE_LINES = 6
 _BASE_TOLERANCE_POINTS = 0.7
-_MIN_FULL_WIDTH = 0.55  # minimum length of the median line, as a share of the column's width
-_NEAR_PAGES = 4  # pages before and after to compare; left and right pages and chapters differ in their heads
+_MIN_FULL_WIDTH = 0.55  # minimum width of the median line, as a share of the column's width
+_COMPARED_PAGES = 4  # both directions; heads may differ between left and right pages, and between chapters
 _EDGE_HEIGHT_SHARE = 0.17
-_MIN_WORDS = 30
+_SHORT_PAGE_WORDS = 30
 _HEIGHT_TOLERANCE_POINTS = 6.0
 _DIGITS = re.compile(r"\d+")
 
-Unit = PdfLine | Table
+PageElement = PdfLine | Table
 
 
-def _order_columns(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
-    split = (_column_gap(units) or _empty_strip(units)) if depth < 3 else None
+def _order_columns(elements: Sequence[PageElement], depth: int = 0) -> list[list[PageElement]]:
+    split = (_column_gap(elements) or _empty_strip(elements)) if depth < 3 else None
     if split is None:
-        return [sorted(units, key=lambda unit: (-unit.base, unit.x0))] if units else []
-    columns: list[list[Unit]] = []
-    spanning, bands = _split_bands(units, *split)
+        return [sorted(elements, key=lambda element: (-element.base, element.x0))] if elements else []
+    columns: list[list[PageElement]] = []
+    spanning, bands = _split_bands(elements, *split)
     for place, (left, right) in enumerate(bands):
         columns += _order_columns(left, depth + 1) + _order_columns(right, depth + 1)
         if place < len(spanning):
@@ -42,76 +42,76 @@ def _order_columns(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
     return [column for column in columns if column]
 
 
-def _column_gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the x positions of the border between two columns and of their outer edges. Return None for one column."""
-    prose = sorted((unit for unit in units if unit.is_prose), key=lambda unit: unit.x0)
+def _column_gap(elements: Sequence[PageElement]) -> tuple[float, float, float] | None:
+    """Return `(x of the border between two columns, left edge, right edge)`, or None if there is only one column."""
+    prose = sorted((element for element in elements if element.is_prose), key=lambda element: element.x0)
     if len(prose) < 2 * _MIN_LINES:
         return None
     edges: list[list[float]] = []
-    for unit in prose:
-        if not edges or unit.x0 - edges[-1][0] > _EDGE_TOLERANCE_POINTS:
+    for element in prose:
+        if not edges or element.x0 - edges[-1][0] > _EDGE_TOLERANCE_POINTS:
             edges.append([])
-        edges[-1].append(unit.x0)
-    west, east = prose[0].x0, max(unit.x1 for unit in prose)
+        edges[-1].append(element.x0)
+    west, east = prose[0].x0, max(element.x1 for element in prose)
     starts = sorted(((len(edge), edge[0]) for edge in edges if len(edge) >= _MIN_LINES), reverse=True)
-    pairs = _neighbours(units)
-    columns = [edge for _, edge in starts if edge > west + _EDGE_TOLERANCE_POINTS][:_MAX_GAPS]
+    pairs = _neighbours(elements)
+    columns = [edge for _, edge in starts if edge > west + _EDGE_TOLERANCE_POINTS][:_MAX_COLUMN_CANDIDATES]
     scores = [
-        (_count_parallel_lines(units, edge - 1.0, west, east), edge)
+        (_count_parallel_lines(elements, edge - 1.0, west, east), edge)
         for edge in columns
         if not _separates_terms(pairs, edge - 1.0)
     ]
     best = max((score for score, _ in scores), default=0)
     if best < _MIN_LINES:
         return None
-    # choose the leftmost edge, because lines at the other edges are indented
+    # lines of a column may be indented, so its border is the leftmost of the similar edges
     return min(edge for score, edge in scores if score >= 0.8 * best) - 1.0, west, east
 
 
-def _empty_strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the x positions of an empty strip between two texts and of their outer edges. Return None for one text."""
-    if len(units) < 2 * _MIN_CARD_LINES:
+def _empty_strip(elements: Sequence[PageElement]) -> tuple[float, float, float] | None:
+    """Return `(middle of an empty strip between two texts, left edge, right edge)`, or None if there is no strip."""
+    if len(elements) < 2 * _MIN_SIDE_LINES:
         return None
-    ordered = sorted(units, key=lambda unit: unit.x0)
+    ordered = sorted(elements, key=lambda element: element.x0)
     strips: list[tuple[float, float]] = []
     end = ordered[0].x1
-    for unit in ordered[1:]:
-        if unit.x0 - end >= 0.8 * unit.size:
-            strips.append((unit.x0 - end, (end + unit.x0) / 2))
-        end = max(end, unit.x1)
-    pairs = _neighbours(units)
-    for _, x in sorted(strips, reverse=True)[:_MAX_GAPS]:
-        sides = [sorted(u.base for u in units if u.x1 < x), sorted(u.base for u in units if u.x0 > x)]
+    for element in ordered[1:]:
+        if element.x0 - end >= 0.8 * element.size:
+            strips.append((element.x0 - end, (end + element.x0) / 2))
+        end = max(end, element.x1)
+    pairs = _neighbours(elements)
+    for _, x in sorted(strips, reverse=True)[:_MAX_COLUMN_CANDIDATES]:
+        sides = [sorted(u.base for u in elements if u.x1 < x), sorted(u.base for u in elements if u.x0 > x)]
         few, many = sorted(sides, key=len)
         places = ((base, bisect_left(many, base - _BASE_TOLERANCE_POINTS)) for base in few)
         shared = sum(place < len(many) and many[place] <= base + _BASE_TOLERANCE_POINTS for base, place in places)
-        if len(few) >= _MIN_CARD_LINES and shared < 0.5 * len(few) and not _separates_terms(pairs, x):
+        if len(few) >= _MIN_SIDE_LINES and shared < 0.5 * len(few) and not _separates_terms(pairs, x):
             return x, ordered[0].x0, end
     return None
 
 
-def _neighbours(units: Sequence[Unit]) -> list[tuple[Unit, Unit]]:
-    rows = pairwise(sorted(units, key=lambda unit: (-round(unit.base), unit.x0)))
+def _neighbours(elements: Sequence[PageElement]) -> list[tuple[PageElement, PageElement]]:
+    rows = pairwise(sorted(elements, key=lambda element: (-round(element.base), element.x0)))
     return [(a, b) for a, b in rows if abs(a.base - b.base) <= _BASE_TOLERANCE_POINTS and a.x1 <= b.x0]
 
 
-def _separates_terms(pairs: Sequence[tuple[Unit, Unit]], x: float) -> bool:
+def _separates_terms(pairs: Sequence[tuple[PageElement, PageElement]], x: float) -> bool:
     """Return whether the position `x` separates bold terms from their definitions."""
     across = [(a.is_bold, b.is_bold) for a, b in pairs if a.x1 <= x <= b.x0]
     return len(across) >= _MIN_LINES and across.count((True, False)) >= 0.8 * len(across)
 
 
-def _count_parallel_lines(units: Sequence[Unit], x: float, west: float, east: float) -> int:
-    """Return the number of parallel lines left and right of `x`, or 0 if they do not form columns."""
+def _count_parallel_lines(elements: Sequence[PageElement], x: float, west: float, east: float) -> int:
+    """Return the number of lines left of `x` that have a line to their right, or 0 if `x` does not separate columns."""
     total = 0
     widths: tuple[list[float], list[float]] = [], []
-    for band in _split_bands(units, x, west, east)[1]:
-        left_units, right = texts = [[unit for unit in side if unit.is_prose] for side in band]
+    for band in _split_bands(elements, x, west, east)[1]:
+        left_lines, right = texts = [[element for element in side if element.is_prose] for side in band]
         lines = min(map(len, texts))
         if lines < _MIN_LINES or any(3 * len(text) < len(side) for text, side in zip(texts, band, strict=True)):
             continue
-        widths[0].extend(unit.x1 - unit.x0 for unit in left_units)
-        widths[1].extend(unit.x1 - unit.x0 for unit in right)
+        widths[0].extend(element.x1 - element.x0 for element in left_lines)
+        widths[1].extend(element.x1 - element.x0 for element in right)
         total += lines
     if not total:
         return 0
@@ -120,30 +120,37 @@ def _count_parallel_lines(units: Sequence[Unit], x: float, west: float, east: fl
     return total if is_full or (usual[0] >= _MIN_FULL_WIDTH * max(widths[0]) and x - west > 0.4 * (east - west)) else 0
 
 
-def _typical_pitch(units: Sequence[Unit]) -> float:
-    bases = sorted(unit.base for unit in units)
+def _typical_pitch(elements: Sequence[PageElement]) -> float:
+    bases = sorted(element.base for element in elements)
     steps = sorted(b - a for a, b in pairwise(bases) if b - a > 1.0)
     return steps[len(steps) // 3] if steps else 12.0
 
 
 def _split_bands(
-    units: Sequence[Unit], x: float, west: float, east: float
-) -> tuple[list[Unit], list[tuple[list[Unit], list[Unit]]]]:
-    """Return the units that cross `x`, and the bands above, between and below them as `(left units, right units)`."""
+    elements: Sequence[PageElement], x: float, west: float, east: float
+) -> tuple[list[PageElement], list[tuple[list[PageElement], list[PageElement]]]]:
+    """Return the elements that cross `x`, and the other elements in the bands above, between and below these.
+
+    A band is `(elements left of x, elements right of x)`.
+    """
     reach = 0.15 * min(x - west, east - x)
-    spanning = sorted((u for u in units if u.x0 < x - reach and u.x1 > x + reach), key=lambda unit: -unit.base)
+    spanning = sorted((u for u in elements if u.x0 < x - reach and u.x1 > x + reach), key=lambda element: -element.base)
     crossing = set(map(id, spanning))
-    borders = [-unit.base for unit in spanning]
-    bands: list[tuple[list[Unit], list[Unit]]] = [([], []) for _ in range(len(spanning) + 1)]
-    for unit in units:
-        if id(unit) not in crossing:
-            side = 0 if unit.x1 - x <= x - unit.x0 else 1
-            bands[bisect_left(borders, -unit.base)][side].append(unit)
+    borders = [-element.base for element in spanning]
+    bands: list[tuple[list[PageElement], list[PageElement]]] = [([], []) for _ in range(len(spanning) + 1)]
+    for element in elements:
+        if id(element) not in crossing:
+            side = 0 if element.x1 - x <= x - element.x0 else 1
+            bands[bisect_left(borders, -element.base)][side].append(element)
     return spanning, bands
 
 
-class Edge(NamedTuple):
-    """A row at the top or bottom of a page. The outermost has depth 0. `is_apart`: a gap separates it from the text."""
+class EdgeRow(NamedTuple):
+    """A row near the top or bottom of a page, which may be a running head or foot.
+
+    `depth` is the number of rows between it and the edge. `pattern` is its text with `#` for numbers. If `is_apart`, a
+    gap separates it from the next row.
+    """
 
     is_top: bool
     depth: int
@@ -156,7 +163,7 @@ class Edge(NamedTuple):
     line_ids: tuple[int, ...]
 
 
-def _edge_rows(page: PdfPage) -> list[Edge]:
+def _edge_rows(page: PdfPage) -> list[EdgeRow]:
     bottom, top = page.bottom_and_top
     reach = _EDGE_HEIGHT_SHARE * (top - bottom)
     rows = group_rows(page.lines)
@@ -173,17 +180,18 @@ def _edge_rows(page: PdfPage) -> list[Edge]:
             numbers = frozenset(int(digits[:6]) for digits in _DIGITS.findall(text)[:20])
             key = _DIGITS.sub("#", text).casefold()
             lines = tuple(map(id, row))
-            edges.append(Edge(is_top, place, base, text, key, numbers, is_small, is_apart, lines))
+            edges.append(EdgeRow(is_top, place, base, text, key, numbers, is_small, is_apart, lines))
     return edges
 
 
 def _running_lines(
-    page: int, edges: Mapping[int, Sequence[Edge]], similar_pages: Collection[int], count: int, is_short: bool
+    page: int, edges: Mapping[int, Sequence[EdgeRow]], similar_pages: Collection[int], count: int, is_short: bool
 ) -> set[int]:
-    """Return the Python `id` of each line of a page that is part of a running head or foot.
+    """Return the Python `id` of each line of a page that belongs to a running head or foot.
 
-    The page is not compared with `similar_pages`, which may be pages of the same form and repeat its text. If there are
-    at most 3 pages, only page numbers count. On a short page, a row with letters may be a title: it counts if repeated.
+    In a document of at most 3 pages (`count`), only page numbers are running feet. Otherwise, rows are running heads or
+    feet if other pages repeat them. `similar_pages` are ignored, because they may be copies of a form, and repeat its
+    text too. If `is_short`, a row with letters may be a title, so other pages must have exactly the same row.
     """
     if count <= 3:
         outer = [edge for edge in edges[page] if not edge.depth and _is_page_number(edge.text, page + 1, count)]
@@ -202,9 +210,9 @@ def _running_lines(
     return heads
 
 
-def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
-    """Return whether a row recurs in `candidates`: `(distance in pages, row)` for each row of the other pages."""
-    if edge.depth and not edge.is_apart:  # part of the text, which pages of a form may share
+def _recurs(edge: EdgeRow, candidates: Sequence[tuple[int, EdgeRow]], is_short: bool) -> bool:
+    """Return whether a row recurs in `candidates`: the rows of other pages, each with its distance in pages."""
+    if edge.depth and not edge.is_apart:  # part of the text, which pages of a form may repeat
         return False
     near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE_POINTS]
     if is_short and any(map(str.isalpha, edge.text)):
@@ -218,7 +226,7 @@ def _recurs(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) 
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     level = {pages: other.is_apart for pages, other in outer if abs(other.y - edge.y) <= 1.0}
-    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # text is not apart on all pages
+    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # a gap on all pages: not a line of the text
         return True
     return any(other.text == edge.text for _, other in near)
 
@@ -235,19 +243,19 @@ def _share_layout(one: Counter[tuple[str, str, int]], other: Counter[tuple[str, 
 
 
 HYPHENS = ("-", "\u2010")
-_PARTED = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)[-\u2010]{HYPHEN}([^\W\d_]+)")
+_DIVIDED_WORD = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)[-\u2010]{LINE_END_MARK}([^\W\d_]+)")
 _SPELLING = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)?")
 _ITEM = re.compile(r"[•◦▪‣∙●○■□◆◇►▶✓➢–—*·-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]|\[\d{1,3}\]")
 _INDENT_EM = 0.6
 
 
 class Hyphens:
-    """Decide whether to keep hyphens at line ends, by the spellings in the rest of the document."""
+    """Decides whether to keep hyphens at line ends, by the spellings of the same words elsewhere in the document."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         """Count the spellings, with and without a hyphen, of each word that is divided at a line end."""
         texts = list(texts)
-        parted = [match.groups() for text in texts if HYPHEN in text for match in _PARTED.finditer(text)]
+        parted = [match.groups() for text in texts if LINE_END_MARK in text for match in _DIVIDED_WORD.finditer(text)]
         spellings = {(a + hyphen + b).casefold() for a, b in parted for hyphen in ("", "-")}
         self._counts: Counter[str] = Counter()
         if spellings:
@@ -255,8 +263,8 @@ class Hyphens:
             self._counts.update(word for word in words if word in spellings)
 
     def resolve(self, text: str) -> str:
-        """Return a text in which divided words are joined."""
-        return _PARTED.sub(self._rejoin, text).replace(HYPHEN, "") if HYPHEN in text else text
+        """Join words that are divided at line ends, and keep the hyphen if the document usually spells them with it."""
+        return _DIVIDED_WORD.sub(self._rejoin, text).replace(LINE_END_MARK, "") if LINE_END_MARK in text else text
 
     def _rejoin(self, match: re.Match[str]) -> str:
         first, second = match.groups()
@@ -284,22 +292,22 @@ class PdfBlock:
 def read_pages(document: Any, scanned: list[int]) -> Iterator[list[PdfBlock]]:
     """Yield the blocks of each page, and append the numbers of scanned pages, from 1, to `scanned`."""
     count = len(document)
-    near: dict[int, tuple[PdfPage, list[Edge], Counter[tuple[str, str, int]]]] = {}
-    for index in range(count + _NEAR_PAGES):
+    near: dict[int, tuple[PdfPage, list[EdgeRow], Counter[tuple[str, str, int]]]] = {}
+    for index in range(count + _COMPARED_PAGES):
         if index < count:
             page = read_page(document, index)
             if page.is_scan:
                 scanned.append(index + 1)
             ends = Counter((line.words[0].text, line.words[-1].text, round(line.base)) for line in page.lines)
             near[index] = page, _edge_rows(page), ends
-        number = index - _NEAR_PAGES
+        number = index - _COMPARED_PAGES
         if number >= 0:
             page, _, ends = near[number]
             similar_pages = [each for each, other in near.items() if each != number and _share_layout(ends, other[2])]
             edges = {each: other[1] for each, other in near.items()}
-            is_short = sum(len(line.words) for line in page.lines) < _MIN_WORDS
+            is_short = sum(len(line.words) for line in page.lines) < _SHORT_PAGE_WORDS
             yield _lay_out(page, _running_lines(number, edges, similar_pages, count, is_short))
-            near.pop(number - _NEAR_PAGES, None)
+            near.pop(number - _COMPARED_PAGES, None)
 
 
 def _lay_out(page: PdfPage, heads: Collection[int]) -> list[PdfBlock]:
@@ -314,41 +322,41 @@ def _lay_out(page: PdfPage, heads: Collection[int]) -> list[PdfBlock]:
     return blocks + [PdfBlock("text", note) for note in page.notes]
 
 
-def _merge_lines(column: Sequence[Unit]) -> list[Unit]:
-    units_of_rows: list[Unit] = []
-    for _, units in groupby(column, key=lambda unit: isinstance(unit, Table)):
-        run = list(units)
-        lines = [unit for unit in run if isinstance(unit, PdfLine)]
-        units_of_rows += map(merge_pieces, group_rows(lines)) if lines else run
-    return units_of_rows
+def _merge_lines(column: Sequence[PageElement]) -> list[PageElement]:
+    merged: list[PageElement] = []
+    for _, elements in groupby(column, key=lambda element: isinstance(element, Table)):
+        run = list(elements)
+        lines = [element for element in run if isinstance(element, PdfLine)]
+        merged += map(merge_segments, group_rows(lines)) if lines else run
+    return merged
 
 
 def _group_blocks(column: Sequence[PdfLine | Table]) -> Iterator[PdfBlock]:
     pitch = _typical_pitch(column)
-    lines = [unit for unit in column if isinstance(unit, PdfLine)]
+    lines = [element for element in column if isinstance(element, PdfLine)]
     ends = sorted(line.x1 for line in lines)
     right = ends[len(ends) * 9 // 10] if ends else 0.0
     code: set[int] = set()
     if not all(line.is_monospaced for line in lines):
-        for is_monospaced, group in groupby(column, key=lambda unit: isinstance(unit, PdfLine) and unit.is_monospaced):
+        for is_monospaced, group in groupby(column, key=lambda line: isinstance(line, PdfLine) and line.is_monospaced):
             fixed = list(map(id, group))
             code.update(fixed if is_monospaced and len(fixed) > 1 else ())
     run: list[PdfLine] = []
-    for unit in column:
-        if isinstance(unit, Table):
+    for element in column:
+        if isinstance(element, Table):
             yield from _make_block(run, right)
             run = []
-            yield PdfBlock("table", unit.text, unit.size, head=unit.head)
+            yield PdfBlock("table", element.text, element.size, head=element.head)
             continue
         is_other = False
-        if run and id(unit) in code and id(run[-1]) in code:
-            is_other = abs(unit.size - run[-1].size) > 0.1 or run[-1].base - unit.base > 3.2 * unit.size
+        if run and id(element) in code and id(run[-1]) in code:
+            is_other = abs(element.size - run[-1].size) > 0.1 or run[-1].base - element.base > 3.2 * element.size
         elif run:
-            is_other = id(unit) in code or id(run[-1]) in code or _opens_block(unit, run, pitch, right)
+            is_other = id(element) in code or id(run[-1]) in code or _opens_block(element, run, pitch, right)
         if is_other:
             yield from _make_block(run, right)
             run = []
-        run.append(unit)
+        run.append(element)
     yield from _make_block(run, right)
 
 
@@ -386,7 +394,7 @@ def _ends_sentence(line: PdfLine) -> bool:
 def _is_wrapped(line: PdfLine, after: PdfLine, right: float) -> bool:
     """Return whether a line was wrapped: the next word did not fit, or the sentence continues in lower case."""
     word = after.words[0]
-    if line.is_row or after.is_row:
+    if line.has_wide_gaps or after.has_wide_gaps:
         return False
     return line.x1 + 0.25 * line.size + (word.x1 - word.x0) > right - 2.0 * line.size or (
         not _ends_sentence(line) and word.text[0].islower()

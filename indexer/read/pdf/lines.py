@@ -16,27 +16,27 @@ MARK = re.compile(
     "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4]"
 )
 _PRESENTATION_FORMS = re.compile("[\ufb1d-\ufdff\ufe70-\ufefc]")
-_LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # ligatures with lam; PDFium reverses their letters
+_LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # lam ligatures; PDFium reverses their letters
 _NUMBER_SEPARATORS = frozenset(".,:/\u066b\u066c")
 _NUMBER_SIGNS = frozenset("+%$€£#°\u066a\u20aa")
 _MIRRORED = dict(zip("()[]{}<>«»‹›", ")(][}{><»«›‹", strict=True))
 _OPENING = frozenset("([{<«‹")
 _SHADOW_EM = 0.17  # a letter repeated within this distance is a shadow; the letters of `ll` are further apart
 _STOPS = frozenset(".,:;!?\u060c\u061b\u061f")
-_KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}
+_KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}  # right, left or number, by bidirectional class
 _LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")
 _RIGHT_IN_LEFT = re.compile("R(?:[^L]*R)?")
 
 
 class Glyph(NamedTuple):
-    """A letter with combining marks, a ligature or a word. Sizes are in points. `place` indexes the page's text."""
+    """A letter with combining marks, a ligature or a word. Positions are in points. `offset` indexes the text."""
 
     text: str
     x0: float
     x1: float
     base: float
     size: float
-    place: int
+    offset: int
 
 
 Sequenced = tuple[Glyph | None, bool]  # glyph, or None for a space; whether it is read from right to left
@@ -45,26 +45,26 @@ Sequenced = tuple[Glyph | None, bool]  # glyph, or None for a space; whether it 
 def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
     """Return whether a page is read from right to left, and the words of the page.
 
-    A page is read from right to left if a third of its letters are: its names and addresses are often in Latin letters.
-    On such a page, x coordinates are negated, so that they increase in reading order.
+    A page is read from right to left if at least a third of its letters are, because such pages often have names and
+    addresses in Latin letters. On such a page, x coordinates are negated, so that they increase in reading order.
     """
     kinds = _bidi_kinds(glyphs)
     from_the_right = 2 * kinds.count("R") >= kinds.count("L")
     words: list[Glyph] = []
     for row in _rows(glyphs):
-        pieces: list[list[Glyph]] = []
+        segments: list[list[Glyph]] = []
         for glyph in row:
-            if not pieces or glyph.x0 - pieces[-1][-1].x1 > glyph.size:
-                pieces.append([])
-            pieces[-1].append(glyph)
-        for piece in pieces:
+            if not segments or glyph.x0 - segments[-1][-1].x1 > glyph.size:
+                segments.append([])
+            segments[-1].append(glyph)
+        for segment in segments:
             runs: list[Glyph] = []
-            for word in _words(piece, from_the_right):
+            for word in _words_in_reading_order(segment, from_the_right):
                 x0, x1 = min(glyph.x0 for glyph in word), max(glyph.x1 for glyph in word)
                 if from_the_right:
                     x0, x1 = -x1, -x0
                 text = "".join(_base_letters(glyph.text) for glyph in word)
-                runs.append(Glyph(text, x0, x1, word[0].base, max(glyph.size for glyph in word), word[0].place))
+                runs.append(Glyph(text, x0, x1, word[0].base, max(glyph.size for glyph in word), word[0].offset))
             if any(a.x0 > b.x0 for a, b in pairwise(runs)):
                 start, end = min(run.x0 for run in runs), max(run.x1 for run in runs)
                 gap = (end - start - sum(run.x1 - run.x0 for run in runs)) / (len(runs) - 1)
@@ -77,7 +77,7 @@ def words_of_glyphs(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
 
 
 def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
-    """Group letters by base line, from top to bottom and left to right. Append combining marks to letters."""
+    """Group letters by base line, from top to bottom and left to right. Add combining marks to the nearest letters."""
     rows: list[list[Glyph]] = []
     marks: list[Glyph] = []
     for glyph in sorted(glyphs, key=lambda glyph: -glyph.base):
@@ -88,7 +88,7 @@ def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
         else:
             rows.append([glyph])
     for row in rows:
-        row.sort(key=lambda glyph: (glyph.x0, glyph.place))
+        row.sort(key=lambda glyph: (glyph.x0, glyph.offset))
     bases = [-row[0].base for row in rows]
     for mark in marks if rows else ():
         near = bisect_left(bases, -mark.base)
@@ -109,15 +109,15 @@ def _remove_shadows(row: Sequence[Glyph]) -> list[Glyph]:
     return glyphs
 
 
-def _words(piece: Sequence[Glyph], from_the_right: bool) -> Iterator[list[Glyph]]:
-    visual: list[Glyph | None] = list(piece[:1])
-    for last, glyph in pairwise(piece):
+def _words_in_reading_order(segment: Sequence[Glyph], from_the_right: bool) -> Iterator[list[Glyph]]:
+    visual: list[Glyph | None] = list(segment[:1])
+    for last, glyph in pairwise(segment):
         if glyph.x0 - last.x1 > 0.17 * max(glyph.size, last.size):
             visual.append(None)
         visual.append(glyph)
-    kinds = _bidi_kinds(piece)
+    kinds = _bidi_kinds(segment)
     right_count, left_count = kinds.count("R"), kinds.count("L")
-    stops = piece[0].text in _STOPS, piece[-1].text in _STOPS
+    stops = segment[0].text in _STOPS, segment[-1].text in _STOPS
     if not right_count or not left_count:
         is_right = bool(right_count) or (from_the_right and not left_count)
     elif stops[0] != stops[1]:
@@ -152,7 +152,7 @@ def _kinds_with_numbers(visual: Sequence[Glyph | None]) -> str:
 
 
 def _reading_order(visual: Sequence[Glyph | None], kinds: str, is_right: bool) -> Iterator[Sequenced]:
-    """Yield letters in reading order, by reversing the runs that are read from right to left."""
+    """Yield the letters of a line in reading order. Runs that are read from right to left are reversed."""
     if not is_right:
         start = 0
         for span in _RIGHT_IN_LEFT.finditer(kinds):
@@ -170,7 +170,7 @@ def _reading_order(visual: Sequence[Glyph | None], kinds: str, is_right: bool) -
 
 
 def _mirror_brackets(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
-    """Yield all letters. Mirror brackets that the file stores reversed: a `)` before a bracketed text becomes a `(`."""
+    """Yield all letters. Correct brackets that the file stores reversed: a `)` before bracketed text becomes a `(`."""
     is_open = False
     for place, (glyph, is_right) in enumerate(sequence):
         if glyph and is_right and glyph.text in _MIRRORED:
@@ -190,14 +190,14 @@ def _base_letters(text: str) -> str:
     return text[::-1] if _LIGATURE.fullmatch(text) else text
 
 
-_MIN_SPACED_PIECES = 3
+_MIN_SPACED_LETTERS = 3
 _MIN_WORD_GAP_EM = 0.12
 _VOWELS = frozenset("aeiouy")
-_SHORT = re.compile(f"s{{{_MIN_SPACED_PIECES},}}")
+_SHORT_WORDS = re.compile(f"s{{{_MIN_SPACED_LETTERS},}}")
 _FORMULA = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")
-HYPHEN = "\u00ad"  # inserted after a hyphen at a line end; `Hyphens.resolve` removes it
+LINE_END_MARK = "\u00ad"  # inserted after a hyphen at a line end; `Hyphens.resolve` removes it
 _ENDS_IN_HYPHEN = re.compile(r"[^\W\d_][-\u2010]")
-_WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
+_CJK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
 _TIGHT_GAP_EM = 0.45
 
 
@@ -223,7 +223,7 @@ class PdfLine(NamedTuple):
     size: float
     is_bold: bool = False
     is_monospaced: bool = False
-    is_row: bool = False
+    has_wide_gaps: bool = False
 
     @property
     def text(self) -> str:
@@ -237,16 +237,16 @@ class PdfLine(NamedTuple):
 
 
 def join_spaced_words(words: Sequence[Word]) -> list[Word]:
-    """Return all words, after joining letters that are spaced out, as in `H A R B O U R`."""
+    """Return all words. Letters that are spaced out, as in `H A R B O U R`, are joined."""
     joined: list[Word] = []
     done = 0
-    for run in _SHORT.finditer("".join("s" if len(word[0]) <= 2 else "l" for word in words)):
+    for run in _SHORT_WORDS.finditer("".join("s" if len(word[0]) <= 2 else "l" for word in words)):
         first = run.start()
         while first < run.end():
             end = first + 1
             while end < run.end() and _word_gap(words[end - 1], words[end]) is not None:
                 end += 1
-            if end - first >= _MIN_SPACED_PIECES:
+            if end - first >= _MIN_SPACED_LETTERS:
                 joined += [*words[done:first], *_join_letters(words[first:end])]
                 done = end
             first = end
@@ -277,7 +277,7 @@ def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
             groups.append([])
         groups[-1].append(word)
     texts = ["".join(word.text for word in group) for group in groups]
-    least = _MIN_SPACED_PIECES if jumps else 4 if texts[0].istitle() else 5
+    least = _MIN_SPACED_LETTERS if jumps else 4 if texts[0].istitle() else 5
     if not any(len(group) >= least and _is_like_a_word(text) for group, text in zip(groups, texts, strict=True)):
         return run
     return [
@@ -287,7 +287,7 @@ def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
 
 
 def _is_like_a_word(text: str) -> bool:
-    """Return whether a text may be a word rather than a list of letters, marks in a table, or variables."""
+    """Return whether letters may form a word. Otherwise they are variables, list labels or marks in a table."""
     letters = [letter.lower() for letter in text if letter.isalpha()]
     is_cased = text.upper() == text or text[1:].lower() == text[1:]
     is_list = all(a < b for a, b in pairwise(letters))
@@ -318,25 +318,25 @@ def find_lines(words: Iterable[Word]) -> list[PdfLine]:
             base, size = word.base, word.size
     if run:
         runs.append(make_line(run, base, size))
-    pieces: list[PdfLine] = []
+    segments: list[PdfLine] = []
     for row in group_rows(runs):
         last: PdfLine | None = None
         for line in row:
             gap = line.x0 - last.x1 if last else 0.0
             if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # printed twice
-                pieces[-1] = max(last, line, key=lambda one: len(one.words))
+                segments[-1] = max(last, line, key=lambda one: len(one.words))
             elif last and -0.5 * last.size <= gap <= _TIGHT_GAP_EM * max(last.size, line.size):
                 big = max(last, line, key=lambda one: (one.size, len(one.words)))
                 both = sorted((*last.words, *line.words), key=lambda word: word.x0)
-                pieces[-1] = make_line(both, big.base, big.size)
+                segments[-1] = make_line(both, big.base, big.size)
             else:
-                pieces.append(line)
-            last = pieces[-1]
-    return pieces
+                segments.append(line)
+            last = segments[-1]
+    return segments
 
 
 def make_line(words: Sequence[Word], base: float, size: float) -> PdfLine:
-    """Return a line of words. Its size is the size of the longest word, or `size` if the longest word has size 0."""
+    """Combine words into a line. Its font size is that of the longest word, or `size` if that word has size 0."""
     usual = max(words, key=lambda word: len(word.text)).size
     length = sum(len(word.text) for word in words)
     heavy = sum(len(word.text) for word in words if word.is_bold)
@@ -345,13 +345,14 @@ def make_line(words: Sequence[Word], base: float, size: float) -> PdfLine:
     return PdfLine(tuple(words), words[0].x0, x1, base, usual or size, heavy > 0.8 * length, is_monospaced)
 
 
-def merge_pieces(row: Sequence[PdfLine]) -> PdfLine:
-    """Merge the pieces of one line. The base line of the result is the base line of the longest piece."""
+def merge_segments(row: Sequence[PdfLine]) -> PdfLine:
+    """Merge the parts of one line, such as table cells. The base line of the result is that of the longest part."""
     if len(row) == 1:
         return row[0]
     big = max(row, key=lambda line: len(line.text))
-    is_row = any(after.x0 - line.x1 > 2.5 * after.size for line, after in pairwise(row))
-    return make_line([word for line in row for word in line.words], big.base, big.size)._replace(is_row=is_row)
+    has_wide_gaps = any(after.x0 - line.x1 > 2.5 * after.size for line, after in pairwise(row))
+    words = [word for line in row for word in line.words]
+    return make_line(words, big.base, big.size)._replace(has_wide_gaps=has_wide_gaps)
 
 
 def group_rows(lines: Iterable[PdfLine]) -> list[list[PdfLine]]:
@@ -368,7 +369,7 @@ def group_rows(lines: Iterable[PdfLine]) -> list[list[PdfLine]]:
 
 
 def separator(before: str, after: str) -> str:
-    """Return the text to insert between two lines of a paragraph: a space, nothing, or `HYPHEN` after a hyphen."""
+    """Return the text to insert between two lines: a space, an empty string, or `LINE_END_MARK` after a hyphen."""
     if _ENDS_IN_HYPHEN.fullmatch(before[-2:]) and after[:1].isalnum():
-        return HYPHEN if after[0].isalpha() else ""
-    return "" if _WIDE_SCRIPT.match(before[-1:]) and _WIDE_SCRIPT.match(after[:1]) else " "
+        return LINE_END_MARK if after[0].isalpha() else ""
+    return "" if _CJK.match(before[-1:]) and _CJK.match(after[:1]) else " "

@@ -1,4 +1,4 @@
-"""Read the words, form fields, notes and drawn lines of a PDF page, and their positions, with PDFium."""
+"""Read the words, form fields, notes and drawn lines of a PDF page with PDFium, and their positions."""
 
 import ctypes
 import math
@@ -35,105 +35,105 @@ _MIN_LINE_LENGTH_POINTS = 5.0
 _HIDDEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
 _MAX_DRAWN_OBJECTS = 20_000
 _PASSWORD = 1 << 13
-_BOXES = frozenset((pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON))
+_CHECKBOXES = frozenset((pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON))
 _CHOICES = frozenset((pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium.FPDF_FORMFIELD_LISTBOX))
-_NO_NOTES = frozenset((pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_SCREEN))
+_TYPES_WITHOUT_NOTES = frozenset((pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_SCREEN))
 
 Point = tuple[float, float]
-Rotation = tuple[int, int, int, int]  # (a, b, c, d) of x' = ax + by, y' = cx + dy
-Span = tuple[int, int]
+Rotation = tuple[int, int, int, int]  # (a, b, c, d): x' = ax + by, y' = cx + dy
+Span = tuple[int, int]  # indexes of the first character, and after the last
 BoxText = tuple[str, float, float, float, float]  # text; left, bottom, right and top of its box, in points
 
 
 class Rule(NamedTuple):
-    """A horizontal drawn line. Coordinates are in points."""
+    """A horizontal line that is drawn on a page. Coordinates are in points."""
 
     x0: float
     x1: float
     y: float
 
 
-class Upright(NamedTuple):
-    """A vertical drawn line. Coordinates are in points."""
+class VerticalRule(NamedTuple):
+    """A vertical line that is drawn on a page. Coordinates are in points."""
 
     bottom: float
     top: float
     x: float
 
 
-def drawn_lines(page: Any, rotation: Rotation) -> Iterator[Rule | Upright]:
-    """Yield the horizontal and vertical lines of a rotated page. The sides of drawn boxes are lines too."""
+def drawn_lines(page: Any, rotation: Rotation) -> Iterator[Rule | VerticalRule]:
+    """Yield the horizontal and vertical lines drawn on a page, after rotating it. The sides of a box are lines."""
     a, b, c, d = rotation
     x0, bottom, x1, top = (ctypes.c_float() for _ in range(4))
     segments = 0
-    for thing, kind, matrix in _objects(page, PdfMatrix(a, c, b, d), _MAX_DRAWN_OBJECTS):
+    for pdf_object, kind, matrix in _objects(page, PdfMatrix(a, c, b, d), _MAX_DRAWN_OBJECTS):
         if kind != pdfium.FPDF_PAGEOBJ_PATH:
             continue
-        pdfium.FPDFPageObj_GetBounds(thing, x0, bottom, x1, top)
+        pdfium.FPDFPageObj_GetBounds(pdf_object, x0, bottom, x1, top)
         near, far = matrix.on_point(x0.value, bottom.value), matrix.on_point(x1.value, top.value)
         line = _line_between(near, far)
         if line:
             yield line
         elif min(abs(far[0] - near[0]), abs(far[1] - near[1])) > _MAX_LINE_WIDTH_POINTS and segments < 20_000:
-            segment_count = pdfium.FPDFPath_CountSegments(thing)
+            segment_count = pdfium.FPDFPath_CountSegments(pdf_object)
             if segment_count <= 1_000:
                 segments += segment_count
-                yield from _outline_sides(thing, segment_count, _combine_matrices(thing, matrix))
+                yield from _outline_sides(pdf_object, segment_count, _combine_matrices(pdf_object, matrix))
 
 
 def _objects(page: Any, matrix: PdfMatrix, max_objects: float) -> Iterator[tuple[Any, int, PdfMatrix]]:
-    """Yield `(object, type, matrix of the container)` for each object of a page and of its form objects."""
+    """Yield `(object, type, container's matrix)` for up to `max_objects` objects of a page and of its form objects."""
     todo: list[tuple[Any, Any, int, PdfMatrix]] = []
     todo.append((page.raw, pdfium.FPDFPage_GetObject, pdfium.FPDFPage_CountObjects(page.raw), matrix))
     while todo:
         holder, get, count, matrix = todo.pop()
         max_objects -= count
         for place in range(count if max_objects >= 0 else 0):
-            thing = get(holder, place)
-            kind = pdfium.FPDFPageObj_GetType(thing)
+            pdf_object = get(holder, place)
+            kind = pdfium.FPDFPageObj_GetType(pdf_object)
             if kind == pdfium.FPDF_PAGEOBJ_FORM:
-                inner = pdfium.FPDFFormObj_CountObjects(thing)
-                todo.append((thing, pdfium.FPDFFormObj_GetObject, inner, _combine_matrices(thing, matrix)))
-            yield thing, kind, matrix
+                inner = pdfium.FPDFFormObj_CountObjects(pdf_object)
+                todo.append((pdf_object, pdfium.FPDFFormObj_GetObject, inner, _combine_matrices(pdf_object, matrix)))
+            yield pdf_object, kind, matrix
 
 
-def _line_between(start: Point, end: Point) -> Rule | Upright | None:
-    """Convert a thin box with these opposite corners to a line. Return None if the box is too short or too wide."""
+def _line_between(start: Point, end: Point) -> Rule | VerticalRule | None:
+    """Return the line that a thin box with two opposite corners forms, or None if the box is too wide or too short."""
     (x0, x1), (bottom, top) = sorted((start[0], end[0])), sorted((start[1], end[1]))
     if x1 - x0 >= _MIN_LINE_LENGTH_POINTS and top - bottom <= _MAX_LINE_WIDTH_POINTS:
         return Rule(x0, x1, (bottom + top) / 2)
     if top - bottom >= _MIN_LINE_LENGTH_POINTS and x1 - x0 <= _MAX_LINE_WIDTH_POINTS:
-        return Upright(bottom, top, (x0 + x1) / 2)
+        return VerticalRule(bottom, top, (x0 + x1) / 2)
     return None
 
 
-def _outline_sides(path: Any, segment_count: int, matrix: PdfMatrix) -> Iterator[Rule | Upright]:
+def _outline_sides(path: Any, segment_count: int, matrix: PdfMatrix) -> Iterator[Rule | VerticalRule]:
     fill, stroke = ctypes.c_int(), ctypes.c_int()
     pdfium.FPDFPath_GetDrawMode(path, fill, stroke)
     x, y = ctypes.c_float(), ctypes.c_float()
-    figures: list[list[Point]] = []
+    outlines: list[list[Point]] = []
     for place in range(segment_count):
         segment = pdfium.FPDFPath_GetPathSegment(path, place)
         kind = pdfium.FPDFPathSegment_GetType(segment)
         if kind == pdfium.FPDF_SEGMENT_BEZIERTO:
             return
         pdfium.FPDFPathSegment_GetPoint(segment, x, y)
-        if kind == pdfium.FPDF_SEGMENT_MOVETO or not figures:
-            figures.append([])
-        figures[-1].append(matrix.on_point(x.value, y.value))
+        if kind == pdfium.FPDF_SEGMENT_MOVETO or not outlines:
+            outlines.append([])
+        outlines[-1].append(matrix.on_point(x.value, y.value))
         if pdfium.FPDFPathSegment_GetClose(segment):
-            figures[-1].append(figures[-1][0])
-    sides = [tuple(zip(*points, strict=True)) for points in figures]
+            outlines[-1].append(outlines[-1][0])
+    coordinates = [tuple(zip(*points, strict=True)) for points in outlines]
     if stroke.value:
-        ends = [pair for points in figures for pair in pairwise(points)]
+        ends = [pair for points in outlines for pair in pairwise(points)]
     else:
-        ends = [((min(xs), min(ys)), (max(xs), max(ys))) for xs, ys in sides]
+        ends = [((min(xs), min(ys)), (max(xs), max(ys))) for xs, ys in coordinates]
     yield from filter(None, (_line_between(*pair) for pair in ends))
 
 
-def _combine_matrices(thing: Any, outer: PdfMatrix) -> PdfMatrix:
+def _combine_matrices(pdf_object: Any, outer: PdfMatrix) -> PdfMatrix:
     placement = pdfium.FS_MATRIX(1, 0, 0, 1, 0, 0)
-    pdfium.FPDFPageObj_GetMatrix(thing, placement)
+    pdfium.FPDFPageObj_GetMatrix(pdf_object, placement)
     return PdfMatrix.from_raw(placement).multiply(outer)
 
 
@@ -153,7 +153,7 @@ def read_annotations(document: Any, page: Any) -> tuple[list[BoxText], list[str]
             if kind == pdfium.FPDF_ANNOT_FILEATTACHMENT:
                 reader_notes.add("a file attached to a PDF was not read")
             text = _field_value(form, annotation) if kind == pdfium.FPDF_ANNOT_WIDGET and form else ""
-            if kind not in _NO_NOTES:
+            if kind not in _TYPES_WITHOUT_NOTES:
                 text = _read_string(partial(pdfium.FPDFAnnot_GetStringValue, annotation, b"Contents"))
             if text and kind in (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_FREETEXT):
                 box = pdfium.FS_RECTF()
@@ -168,7 +168,7 @@ def read_annotations(document: Any, page: Any) -> tuple[list[BoxText], list[str]
 
 def _field_value(form: Any, annotation: Any) -> str:
     kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
-    if kind in _BOXES:
+    if kind in _CHECKBOXES:
         return "☒" if pdfium.FPDFAnnot_IsChecked(form, annotation) else "☐"
     if kind in _CHOICES:
         options = range(min(pdfium.FPDFAnnot_GetOptionCount(form, annotation), 1_000))
@@ -203,11 +203,11 @@ _MIN_GAP_QUOTIENT = 0.7
 _MAX_SLOPE = 0.1
 _WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u200b]+[\x02\ufffe]?")
 _LETTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|[^\\s\x00\x01\x03-\x1f\uffff\u200b]")
-_STRANGE = re.compile("[\x01\x03-\x08\x0e-\x1f\ufffd\ue000-\uf8ff]")
-_OVERPRINTED = re.compile(  # doubled letters, as in `HHaarrbboouurr`, `HHarbour`, `atat`
+_UNMAPPED = re.compile("[\x01\x03-\x08\x0e-\x1f\ufffd\ue000-\uf8ff]")
+_OVERPRINTED = re.compile(  # letters printed twice for bold type: `HHaarrbboouurr`, `HHarbour`, `atat`
     r"\b(?:(?:([^\W\d_])\1(?!\1)){2,}\b|([A-Z])\2[a-z]{2}|(?!([^\W\d_])\3)([^\W\d_]{2,20})\4\b)"
 )
-_HALF = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
 # TeX fonts without a Unicode map encode ligatures and quotation marks as control characters (Cork encoding)
 _CORK = re.compile("[\x10-\x16\x1b-\x1f](?=\\w)|(?<=\\w)[\x10-\x16\x1b-\x1f]")
@@ -218,7 +218,7 @@ _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w{0,9}bx|bx\d|[a-z]TB
 _PLAIN_NAME = re.compile("^(?:helvetica|arial|courier|times)|-(?:regu|roman|book|light|ital|obli)", re.ASCII)
 _ROTATIONS: tuple[Rotation, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))
 
-Frames = dict[int | None, tuple[bool, list[Word]]]  # quarter turns → (whether read from right to left, words)
+WordsByTurns = dict[int | None, tuple[bool, list[Word]]]  # quarter turns → (whether read from right to left, words)
 Style = Callable[[int], tuple[bool, bool]]  # index of a character → (whether bold, whether monospaced)
 
 
@@ -228,7 +228,7 @@ class PdfPage:
 
     text: str = ""  # text in PDFium's order; empty if the page has `lines`
     lines: list[PdfLine] = field(default_factory=list)
-    drawn: list[Rule | Upright] = field(default_factory=list)
+    drawn: list[Rule | VerticalRule] = field(default_factory=list)
     bottom_and_top: tuple[float, float] = (0.0, 0.0)
     notes: list[str] = field(default_factory=list)
     is_scan: bool = False
@@ -241,15 +241,15 @@ def read_page(document: Any, index: int) -> PdfPage:
             reader_notes.add(f"a PDF page with more than {_MAX_TEXT_OBJECTS:,} pieces of text was not read")
             return PdfPage()
         with closing(page.get_textpage()) as text_page:
-            text, frames = _frames_of(page, text_page)
+            text, by_turns = _text_or_words(page, text_page)
         boxes, notes = read_annotations(document, page)
-        is_blank = not text.strip() and not any(turn is not None for turn in frames)
+        is_blank = not text.strip() and not any(turn is not None for turn in by_turns)
         is_scan = is_blank and bool(pdfium.FPDFPage_CountObjects(page))
         if text:
             return PdfPage(text, notes=[*(box[0] for box in boxes), *notes], is_scan=is_scan)
-        turn = max(frames, key=lambda turn: len(frames[turn][1]), default=pdfium.FPDFPage_GetRotation(page) % 4)
-        from_the_right, words = frames.pop(turn, (False, []))
-        turned_texts = [" ".join(word.text for word in other) for _, other in frames.values()]
+        turn = max(by_turns, key=lambda turn: len(by_turns[turn][1]), default=pdfium.FPDFPage_GetRotation(page) % 4)
+        from_the_right, words = by_turns.pop(turn, (False, []))
+        turned_texts = [" ".join(word.text for word in other) for _, other in by_turns.values()]
         a, b, c, d = _ROTATIONS[turn or 0]
         if from_the_right:
             a, b = -a, -b
@@ -270,7 +270,7 @@ def _has_too_many_texts(page: Any) -> bool:
 
 
 def _words_in_boxes(boxes: Sequence[BoxText], rotation: Rotation, sizes: Sequence[float]) -> Iterator[Word]:
-    """Yield the words of text boxes. Font sizes are estimated, and at most the median of the sorted `sizes`."""
+    """Yield the words of form fields and text boxes. Font sizes are guessed, up to the median of the sorted `sizes`."""
     a, b, c, d = rotation
     usual = sizes[len(sizes) // 2] if sizes else 10.0
     for text, *sides in boxes:
@@ -290,28 +290,29 @@ def _words_in_boxes(boxes: Sequence[BoxText], rotation: Rotation, sizes: Sequenc
                 x0 += step * (len(word) + 1)
 
 
-def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
+def _text_or_words(page: Any, text_page: Any) -> tuple[str, WordsByTurns]:
+    """Return `(text in PDFium's order, {})` if the layout of a page cannot be followed, else `("", words)`."""
     count = pdfium.FPDFText_CountChars(text_page)
     text = _all_text(text_page, count) if 0 < count <= _MAX_CHARACTERS else ""
     text = _CORK.sub(lambda match: _CORK_SIGNS[match[0]], text)
     if not text:
         return _plain_text(text_page) if count else "", {}
-    strange = len(_STRANGE.findall(text))
+    strange = len(_UNMAPPED.findall(text))
     if 5 * strange > len(text):
         reader_notes.add("a PDF font that does not identify its letters: its text may be unreadable")
     edges, raw = page.get_bbox(), text_page.raw
     style = _style_reader(raw)
     needs_letters = FROM_THE_RIGHT.search(text) or len(list(islice(_OVERPRINTED.finditer(text), 2))) == 2
-    frames: Frames = {} if needs_letters else _read_words(raw, text, edges, style)
-    if not frames:
+    by_turns: WordsByTurns = {} if needs_letters else _read_words(raw, text, edges, style)
+    if not by_turns:
         for turn, glyphs in _read_glyphs(raw, text, edges).items():
             is_right, runs = words_of_glyphs(glyphs)
-            frames[turn] = is_right, [Word(_normalise_word(run.text), *run[1:5], *style(run.place)) for run in runs]
-    total = sum(len(words) for _, words in frames.values())
-    is_slanted = len(frames.get(None, (False, []))[1]) > _MAX_SLANTED_SHARE * total
+            by_turns[turn] = is_right, [Word(_normalise_word(run.text), *run[1:5], *style(run.offset)) for run in runs]
+    total = sum(len(words) for _, words in by_turns.values())
+    is_slanted = len(by_turns.get(None, (False, []))[1]) > _MAX_SLANTED_SHARE * total
     if is_slanted:
         reader_notes.add("a PDF page of vertical or slanted text: its layout was not followed")
-    return (_plain_text(text_page), {}) if is_slanted or total > _MAX_WORDS else ("", frames)
+    return (_plain_text(text_page), {}) if is_slanted or total > _MAX_WORDS else ("", by_turns)
 
 
 def _plain_text(text_page: Any) -> str:
@@ -329,7 +330,7 @@ def _all_text(text_page: Any, count: int) -> str:
 
 
 def _quarter_turns(a: float, b: float, c: float, d: float) -> int | None:
-    """Return the number of clockwise quarter turns that make text upright, or None if the text is slanted."""
+    """Return the clockwise quarter turns that make text upright, or None if the text is slanted."""
     if abs(b) <= _MAX_SLOPE * abs(a):
         return 0 if a > 0 else 2
     if abs(a) <= _MAX_SLOPE * abs(b):
@@ -340,7 +341,7 @@ def _quarter_turns(a: float, b: float, c: float, d: float) -> int | None:
 def _origins(
     text_page: Any, text: str, pattern: re.Pattern[str], edges: Sequence[float]
 ) -> Iterator[tuple[re.Match[str], int | None, Point, float]]:
-    """Yield `(match, quarter turns, origin, font size)` for each match whose first character is on the visible page."""
+    """Yield `(match, quarter turns, origin, font size)` for each match of a pattern that begins on the visible page."""
     west, south, east, north = edges
     x, y, matrix = ctypes.c_double(), ctypes.c_double(), pdfium.FS_MATRIX()
     at = ctypes.byref(x), ctypes.byref(y)
@@ -353,7 +354,7 @@ def _origins(
             yield match, _quarter_turns(matrix.a, matrix.b, matrix.c, matrix.d), (x.value, y.value), size
 
 
-def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> Frames:
+def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> WordsByTurns:
     x0, x1, bottom, top = sides = [ctypes.c_double() for _ in range(4)]
     box = [ctypes.byref(side) for side in sides]
     words: defaultdict[int | None, list[Word]] = defaultdict(list)
@@ -377,27 +378,27 @@ def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style)
 def _join_words(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: float, b: float) -> list[Word]:
     """Join words that PDFium divides at wide gaps between letters, as in `Nort h`."""
     joined: list[Word] = []
-    start, spaced = 0, (0.0, 0.0)  # `spaced`: base line and letter gap of the last run of two or more words
+    start, base, letter_gap = 0, 0.0, 0.0  # base line and median letter gap of the last run of several words
     for end in range(1, len(words) + 1):
-        if end < len(words) and _may_be_one(text_page, words[end - 1 : end + 1], spans[end - 1 : end + 1]):
+        if end < len(words) and _may_be_one_word(text_page, words[end - 1 : end + 1], spans[end - 1 : end + 1]):
             continue
         run = range(start, end)
         pairs = [(place, place + 1) for first, after in spans[start:end] for place in range(first, after - 1)]
         if len(run) > 1:
             gaps = [_gap_between(text_page, *pair, a, b) for pair in pairs]
-            letter_gap = spaced[1] if spaced[0] == words[start].base else 0.0
-            spaced = words[start].base, median(gaps) if gaps else letter_gap
+            letter_gap = median(gaps) if gaps else letter_gap if base == words[start].base else 0.0
+            base = words[start].base
         for each in run:
             word = words[each]
             gap = _gap_between(text_page, spans[each - 1][1] - 1, spans[each][0], a, b) if each > start else 0.0
-            if each > start and gap * _MIN_GAP_QUOTIENT <= spaced[1]:
+            if each > start and gap * _MIN_GAP_QUOTIENT <= letter_gap:
                 word = joined[-1]._replace(text=joined.pop().text + word.text, x1=word.x1)
             joined.append(word)
         start = end
     return joined
 
 
-def _may_be_one(text_page: Any, words: Sequence[Word], spans: Sequence[Span]) -> bool:
+def _may_be_one_word(text_page: Any, words: Sequence[Word], spans: Sequence[Span]) -> bool:
     """Return whether the gap between two words may be a gap between letters of one word."""
     (word, after), ((_, end), (begin, _)) = words, spans
     return (
@@ -412,7 +413,7 @@ def _may_be_one(text_page: Any, words: Sequence[Word], spans: Sequence[Span]) ->
 
 
 def _gap_between(text_page: Any, place: int, after: int, a: float, b: float) -> float:
-    """Return the distance along a line from the advance box of a letter to the origin of the next letter."""
+    """Return the distance in points from the end of a letter's advance width to the origin of the next letter."""
     box, x, y = pdfium.FS_RECTF(), ctypes.c_double(), ctypes.c_double()
     pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
     pdfium.FPDFText_GetCharOrigin(text_page, after, x, y)
@@ -435,7 +436,7 @@ def _read_glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int 
         else:
             pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
             x0, x1 = sorted((a * box.left + b * box.bottom, a * box.right + b * box.top))
-        if last == origin and glyphs[turn]:  # a ligature, or a letter printed twice
+        if last == origin and glyphs[turn]:  # same position: a ligature, or a letter printed twice
             one = glyphs[turn][-1]
             if one.text != match[0]:
                 glyphs[turn][-1] = one._replace(text=one.text + match[0], x1=max(one.x1, x1))
@@ -449,7 +450,7 @@ def _normalise_word(word: str) -> str:
     """Join the surrogate pairs of a word, and replace ligatures by letters and all kinds of hyphens by `-`."""
     if word.isascii() and word[-1] != "\x02":
         return word
-    if _HALF.search(word):
+    if _SURROGATE.search(word):
         word = word.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if word[-1] in ("\x02", "\ufffe"):
         word = word[:-1] + "-"
@@ -462,15 +463,15 @@ def _style_reader(text_page: Any) -> Style:
     styles: dict[int, tuple[bool, bool]] = {}
 
     def style(place: int) -> tuple[bool, bool]:
-        thing = pdfium.FPDFText_GetTextObject(text_page, place)
-        font = pdfium.FPDFTextObj_GetFont(thing) if thing else None
+        pdf_object = pdfium.FPDFText_GetTextObject(text_page, place)
+        font = pdfium.FPDFTextObj_GetFont(pdf_object) if pdf_object else None
         key = ctypes.addressof(font.contents) if font else 0
         if key not in styles:
             pdfium.FPDFText_GetFontInfo(text_page, place, buffer, 128, ctypes.byref(flags))
             text = buffer.value.decode("latin-1").rpartition("+")[2]
             name = text if text.endswith(("TB", "-B")) else text.lower()
             is_bold = bool(_BOLD_NAME.search(name))
-            if not is_bold and not _PLAIN_NAME.search(name):  # use the weight if the name does not say
+            if not is_bold and not _PLAIN_NAME.search(name):  # the name does not tell, so use the weight
                 is_bold = pdfium.FPDFText_GetFontWeight(text_page, place) >= 600
             styles[key] = is_bold, bool(flags.value & 1) or (bool(font) and _has_one_width(font))
         return styles[key]
@@ -479,7 +480,7 @@ def _style_reader(text_page: Any) -> Style:
 
 
 def _has_one_width(font: Any) -> bool:
-    """Return whether all letters of a font have the same width. TeX does not flag its monospaced fonts."""
+    """Return whether all letters of a font have the same width. TeX does not mark its monospaced fonts as such."""
     width, widths = ctypes.c_float(), Counter[int]()
     for code in string.ascii_letters.encode():
         pdfium.FPDFFont_GetGlyphWidth(font, code, 1_000.0, width)

@@ -7,18 +7,18 @@ from itertools import groupby, pairwise, product
 from typing import TypeVar
 
 from indexer.read.pdf.lines import PdfLine, Word, group_rows, make_line, separator
-from indexer.read.pdf.page import Rule, Upright
+from indexer.read.pdf.page import Rule, VerticalRule
 from indexer.read.table_grid import Cell, column_names, find_head, spread_cells
 from indexer.records import COLUMNS
 from indexer.text import reader_notes
 
 _TOLERANCE_POINTS = 4.0
-_MIN_RULE_LENGTH = 15.0
+_MIN_RULE_POINTS = 15.0
 _MAX_STROKE_GAP_POINTS = 2.0
-_MAX_CELL_LINES = 3  # lines; a row whose cells all have the same larger number of lines is split into rows
+_MAX_CELL_LINES = 3  # lines; if all cells of a row have the same larger number of lines, each line becomes a row
 
 Place = tuple[int, int]
-S = TypeVar("S", Rule, Upright)
+S = TypeVar("S", Rule, VerticalRule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Table:
 
 
 def _make_table(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[PdfLine]) -> Table:
-    """Build a table from rows of cells and the lines in these cells. The first `heads` rows have column names."""
+    """Build a table from the texts of its cells and its `lines`. The first `heads` rows have the column names."""
     rows = [COLUMNS.join(row).rstrip(" |") if any(row) else "" for row in cells]
     head = "\n".join(filter(None, rows[:heads]))
     return Table(
@@ -50,7 +50,7 @@ def _make_table(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[PdfL
 
 
 @dataclass(slots=True)
-class _Box:
+class _BoxedCell:
     top: int
     left: int
     bottom: int
@@ -64,24 +64,25 @@ class _Box:
 
 
 def find_boxed_tables(
-    lines: Sequence[PdfLine], drawn: Sequence[Rule | Upright]
+    lines: Sequence[PdfLine], drawn: Sequence[Rule | VerticalRule]
 ) -> tuple[list[Table], list[PdfLine], list[Rule]]:
-    """Return the tables whose cells have drawn borders, and the lines and rules outside these tables."""
+    """Return the tables whose cells have drawn borders, and the lines of text and horizontal rules outside them."""
     tables: list[Table] = []
     free = _join_strokes([line for line in drawn if isinstance(line, Rule)])
     ordered = sorted(lines, key=lambda line: -_middle(line))
     middles = [-_middle(line) for line in ordered]
     used: set[int] = set()
-    for rules, uprights in _connected_lines(free, _join_strokes([line for line in drawn if isinstance(line, Upright)])):
+    vertical_rules = _join_strokes([line for line in drawn if isinstance(line, VerticalRule)])
+    for rules, verticals in _connected_rules(free, vertical_rules):
         ys = _cluster_positions(
-            [*(line.y for line in rules), *(y for line in uprights for y in (line.bottom, line.top))]
+            [*(line.y for line in rules), *(y for line in verticals for y in (line.bottom, line.top))]
         )[::-1]
-        xs = _cluster_positions([*(line.x for line in uprights), *(x for line in rules for x in (line.x0, line.x1))])
+        xs = _cluster_positions([*(line.x for line in verticals), *(x for line in rules for x in (line.x0, line.x1))])
         if len(ys) < 2 or len(xs) < 3 or (len(ys) - 1) * (len(xs) - 1) > 10_000:
             continue
-        if len(ys) == 2 and len(uprights) < len(xs):  # a single row needs a line on both sides of each cell
+        if len(ys) == 2 and len(verticals) < len(xs):  # a single row needs a rule on both sides of each cell
             continue
-        boxes = _find_cells(rules, uprights, xs, ys)
+        boxes = _find_cells(rules, verticals, xs, ys)
         near = ordered[bisect_left(middles, -ys[0]) : bisect_right(middles, -ys[-1])]
         inside = _fill_cells(boxes, [line for line in near if id(line) not in used], xs, ys) if boxes else []
         texts = [box.text for box in boxes]
@@ -99,29 +100,32 @@ def _middle(line: PdfLine) -> float:
 
 
 def _join_strokes(strokes: Iterable[S]) -> list[S]:
-    strokes_united: list[S] = []
+    joined: list[S] = []
     for stroke in sorted(strokes, key=lambda stroke: (round(stroke[2]), stroke[0])):
-        start, end, at = strokes_united[-1] if strokes_united else stroke
-        if strokes_united and abs(at - stroke[2]) <= 1.0 and start <= stroke[0] <= end + _MAX_STROKE_GAP_POINTS:
-            strokes_united[-1] = type(stroke)(start, max(end, stroke[1]), at)
+        start, end, at = joined[-1] if joined else stroke
+        if joined and abs(at - stroke[2]) <= 1.0 and start <= stroke[0] <= end + _MAX_STROKE_GAP_POINTS:
+            joined[-1] = type(stroke)(start, max(end, stroke[1]), at)
         else:
-            strokes_united.append(stroke)
-    return strokes_united
+            joined.append(stroke)
+    return joined
 
 
-def _connected_lines(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[tuple[list[Rule], list[Upright]]]:
-    uprights = sorted(uprights, key=lambda line: line.x)
-    if not rules or not uprights or len(rules) + len(uprights) > 5_000:
+def _connected_rules(
+    rules: Sequence[Rule], verticals: Sequence[VerticalRule]
+) -> Iterator[tuple[list[Rule], list[VerticalRule]]]:
+    """Yield groups of horizontal and vertical rules that touch each other."""
+    verticals = sorted(verticals, key=lambda line: line.x)
+    if not rules or not verticals or len(rules) + len(verticals) > 5_000:
         return
-    homes = list(range(len(rules) + len(uprights)))
+    parents = list(range(len(rules) + len(verticals)))
 
-    def home(place: int) -> int:
-        while homes[place] != place:
-            homes[place] = homes[homes[place]]
-            place = homes[place]
+    def root_of(place: int) -> int:
+        while parents[place] != place:
+            parents[place] = parents[parents[place]]
+            place = parents[place]
         return place
 
-    xs = [line.x for line in uprights]
+    xs = [line.x for line in verticals]
     crossings = 0
     for number, rule in enumerate(rules):
         first, end = bisect_left(xs, rule.x0 - _TOLERANCE_POINTS), bisect_right(xs, rule.x1 + _TOLERANCE_POINTS)
@@ -130,13 +134,13 @@ def _connected_lines(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iter
             reader_notes.add("a PDF page with too many drawn lines: the cells of its tables were not detected")
             return
         for place in range(first, end):
-            if uprights[place].bottom - _TOLERANCE_POINTS <= rule.y <= uprights[place].top + _TOLERANCE_POINTS:
-                homes[home(number)] = home(len(rules) + place)
-    groups: dict[int, tuple[list[Rule], list[Upright]]] = {}
+            if verticals[place].bottom - _TOLERANCE_POINTS <= rule.y <= verticals[place].top + _TOLERANCE_POINTS:
+                parents[root_of(number)] = root_of(len(rules) + place)
+    groups: dict[int, tuple[list[Rule], list[VerticalRule]]] = {}
     for number, rule in enumerate(rules):
-        groups.setdefault(home(number), ([], []))[0].append(rule)
-    for number, upright in enumerate(uprights, start=len(rules)):
-        groups.setdefault(home(number), ([], []))[1].append(upright)
+        groups.setdefault(root_of(number), ([], []))[0].append(rule)
+    for number, upright in enumerate(verticals, start=len(rules)):
+        groups.setdefault(root_of(number), ([], []))[1].append(upright)
     yield from groups.values()
 
 
@@ -150,37 +154,37 @@ def _cluster_positions(values: Sequence[float]) -> list[float]:
 
 
 def _find_cells(
-    rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[float], ys: Sequence[float]
-) -> list[_Box]:
+    rules: Sequence[Rule], verticals: Sequence[VerticalRule], xs: Sequence[float], ys: Sequence[float]
+) -> list[_BoxedCell]:
     downwards = [-y for y in ys]
-    floors = _drawn_sides([(-line.y, line.x0, line.x1) for line in rules], downwards, xs)
-    walls = _drawn_sides([(line.x, -line.top, -line.bottom) for line in uprights], xs, downwards)
+    horizontal_sides = _drawn_sides([(-line.y, line.x0, line.x1) for line in rules], downwards, xs)
+    vertical_sides = _drawn_sides([(line.x, -line.top, -line.bottom) for line in verticals], xs, downwards)
     height, width = len(ys) - 1, len(xs) - 1
-    boxes: list[_Box] = []
+    boxes: list[_BoxedCell] = []
     covered: set[Place] = set()
     for top, left in product(range(height), range(width)):
         if (top, left) in covered:
             continue
-        right = next((column for column in range(left + 1, width) if (column, top) in walls), width)
-        bottom = next((row for row in range(top + 1, height) if (row, left) in floors), height)
+        right = next((column for column in range(left + 1, width) if (column, top) in vertical_sides), width)
+        bottom = next((row for row in range(top + 1, height) if (row, left) in horizontal_sides), height)
         cell = set(product(range(top, bottom), range(left, right)))
-        drawn = sum((row, column) in floors and row > top for row, column in cell)
-        drawn += sum((column, row) in walls and column > left for row, column in cell)
-        missing = sum((bottom, column) not in floors for column in range(left, right) if bottom < height)
-        missing += sum((right, row) not in walls for row in range(top, bottom) if right < width)
+        drawn = sum((row, column) in horizontal_sides and row > top for row, column in cell)
+        drawn += sum((column, row) in vertical_sides and column > left for row, column in cell)
+        missing = sum((bottom, column) not in horizontal_sides for column in range(left, right) if bottom < height)
+        missing += sum((right, row) not in vertical_sides for row in range(top, bottom) if right < width)
         if drawn or missing or cell & covered:
-            if len(boxes) >= 5:  # fewer cells are part of a drawing
+            if len(boxes) >= 5:  # fewer cells are probably a drawing
                 reader_notes.add("a table in a PDF with cells that are not rectangles: its cells were not detected")
             return []
         covered |= cell
-        boxes.append(_Box(top, left, bottom, right))
+        boxes.append(_BoxedCell(top, left, bottom, right))
     return boxes
 
 
 def _drawn_sides(
     lines: Sequence[tuple[float, float, float]], positions: Sequence[float], crossings: Sequence[float]
 ) -> set[Place]:
-    """Return `(i, j)` for each drawn cell side, at `positions[i]` from `crossings[j]` to `crossings[j + 1]`."""
+    """Return `(i, j)` for each side of a cell that is drawn at `positions[i]`, between `crossings[j]` and the next."""
     middles = [(a + b) / 2 for a, b in pairwise(crossings)]
     drawn: set[Place] = set()
     for at, start, end in lines:
@@ -192,10 +196,11 @@ def _drawn_sides(
 
 
 def _fill_cells(
-    boxes: Sequence[_Box], lines: Sequence[PdfLine], xs: Sequence[float], ys: Sequence[float]
+    boxes: Sequence[_BoxedCell], lines: Sequence[PdfLine], xs: Sequence[float], ys: Sequence[float]
 ) -> list[PdfLine]:
-    home = {(row, column): box for box in boxes
-            for row in range(box.top, box.bottom) for column in range(box.left, box.right)}  # fmt: skip
+    """Add the words of lines to the table cells at their positions. Return the lines that are inside the table."""
+    box_at = {(row, column): box for box in boxes
+              for row in range(box.top, box.bottom) for column in range(box.left, box.right)}  # fmt: skip
     downwards = [-y for y in ys]
     inside: list[PdfLine] = []
     for line in lines:
@@ -203,16 +208,14 @@ def _fill_cells(
         if not 0 <= row < len(ys) - 1 or line.x0 < xs[0] - _TOLERANCE_POINTS or line.x1 > xs[-1] + _TOLERANCE_POINTS:
             continue
         inside.append(line)
-        columns = [min(max(0, bisect_right(xs, (w.x0 + w.x1) / 2) - 1), len(xs) - 2) for w in line.words]
-        by_box = groupby(zip(columns, line.words, strict=True), key=lambda pair: id(home[row, pair[0]]))
-        for _, pairs in by_box:
-            cell_words = list(pairs)
-            home[row, cell_words[0][0]].lines.append(make_line([word for _, word in cell_words], line.base, line.size))
+        columns = {w: min(max(0, bisect_right(xs, (w.x0 + w.x1) / 2) - 1), len(xs) - 2) for w in line.words}
+        for box, words in groupby(line.words, key=lambda word: box_at[row, columns[word]]):
+            box.lines.append(make_line(list(words), line.base, line.size))
     return inside
 
 
-def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) -> Table:
-    by_row: list[list[_Box]] = [[] for _ in range(height)]
+def _grid_table(boxes: Sequence[_BoxedCell], height: int, lines: Sequence[PdfLine]) -> Table:
+    by_row: list[list[_BoxedCell]] = [[] for _ in range(height)]
     for box in boxes:
         by_row[box.top].append(box)
     spanned = {row for box in boxes if box.bottom - box.top > 1 for row in range(box.top, box.bottom)}
@@ -234,7 +237,7 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) ->
 
 
 def find_ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[Table], list[PdfLine]]:
-    """Return the tables between drawn lines of the same width, and the lines of text outside these tables."""
+    """Return the tables between horizontal rules of the same width, and the lines of text outside these tables."""
     tables: list[Table] = []
     remaining = sorted(lines, key=lambda line: -line.base)
     for stack in _rule_stacks(rules):
@@ -270,9 +273,9 @@ def _is_below(line: PdfLine, rule: Rule) -> bool:
 
 
 def _rule_stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
-    """Group drawn lines of the same width, from top to bottom. Return groups of two or more, the largest first."""
+    """Group rules of the same width, from top to bottom. Return the groups of two or more, the largest group first."""
     stacks: dict[tuple[int, int], list[Rule]] = {}
-    for rule in sorted((rule for rule in rules if rule.x1 - rule.x0 >= _MIN_RULE_LENGTH), key=lambda rule: -rule.y):
+    for rule in sorted((rule for rule in rules if rule.x1 - rule.x0 >= _MIN_RULE_POINTS), key=lambda rule: -rule.y):
         west, east = round(rule.x0 / _TOLERANCE_POINTS), round(rule.x1 / _TOLERANCE_POINTS)
         near = ((west + a, east + b) for a in (0, -1, 1) for b in (0, -1, 1))
         stack = stacks.setdefault(next((key for key in near if key in stacks), (west, east)), [])
@@ -287,14 +290,14 @@ def _are_cells(lines: Sequence[PdfLine]) -> bool:
 
 
 def _fit_columns(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
-    """Return whether lines are in two or more columns, and no line extends far across a column border."""
+    """Return whether the lines are in two or more columns, and no line extends far across a column border."""
     if any(min(x - line.x0, line.x1 - x) > 0.25 * (line.x1 - line.x0) for line in lines for x in borders):
         return False
     return len({sum(x < (line.x0 + line.x1) / 2 for x in borders) for line in lines}) > 1
 
 
 def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]]) -> Table | None:
-    """Return a table of lines, or None if they form only one row or column. Drawn lines separate the `groups`."""
+    """Return a table with these lines, or None if they form only one row or column. Rules separate the `groups`."""
     rows = group_rows(lines)
     borders = _column_borders(rows, max(line.size for line in lines))
     if not borders or len(rows) < 2:
@@ -319,7 +322,10 @@ def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]])
 
 
 def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether wrapped lines form one row: at most half have a first cell, and at most one column has no gaps."""
+    """Return whether lines are one table row with wrapped cells.
+
+    Then text is in the first column of at most half of the lines, and in all lines of at most one column.
+    """
     filled = [place for place, cells in enumerate(rows) if cells[0]]
     is_short = 0 < 2 * len(filled) <= len(rows) and filled[-1] - filled[0] + 1 == len(filled)
     return is_short and sum(all(column) for column in zip(*rows, strict=True)) <= 1
@@ -330,7 +336,7 @@ def _merge_rows(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _column_borders(rows: Sequence[Sequence[PdfLine]], size: float) -> list[float]:
-    """Return the x positions of column borders: the middles of vertical strips that at most 10 % of rows cross."""
+    """Return the x positions of column borders: the middles of white strips that at most 10 % of the rows cross."""
     several = [[word for line in row for word in line.words] for row in rows if len(row) > 1]
     gaps = sorted(b.x0 - a.x1 for row in rows if len(row) > 1 for line in row for a, b in pairwise(line.words))
     least = max(0.4 * size, 1.3 * gaps[len(gaps) // 2] if gaps else 0.0)

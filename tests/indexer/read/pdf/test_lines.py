@@ -3,14 +3,14 @@
 import pytest
 
 from indexer.read.pdf.lines import (
-    HYPHEN,
+    LINE_END_MARK,
     PdfLine,
     Word,
     find_lines,
     group_rows,
     join_spaced_words,
     make_line,
-    merge_pieces,
+    merge_segments,
     separator,
 )
 
@@ -69,10 +69,10 @@ def test_rows_are_from_the_top_down_and_from_left_to_right() -> None:
     assert [[line.text for line in row] for row in group_rows(pieces)] == [["a", "b"], ["c", "d"]]
 
 
-@pytest.mark.parametrize(("left", "is_row"), [(80, False), (100, True)])
-def test_pieces_that_are_merged_are_a_row_where_they_are_far_apart(left: float, is_row: bool) -> None:
-    line = merge_pieces([piece("label", 50), piece("value", left, 700, 8)])
-    assert (line.text, line.is_row, line.base) == ("label value", is_row, 700)
+@pytest.mark.parametrize(("left", "has_wide_gaps"), [(80, False), (100, True)])
+def test_pieces_that_are_merged_are_a_row_where_they_are_far_apart(left: float, has_wide_gaps: bool) -> None:
+    line = merge_segments([piece("label", 50), piece("value", left, 700, 8)])
+    assert (line.text, line.has_wide_gaps, line.base) == ("label value", has_wide_gaps, 700)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_letters_set_apart_are_words(letters: str, gaps: list[float], expected: 
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        ("the har-", "bour", HYPHEN), ("deck A-", "7", ""), ("the", "harbour", " "), ("a -", "b", " "),
+        ("the har-", "bour", LINE_END_MARK), ("deck A-", "7", ""), ("the", "harbour", " "), ("a -", "b", " "),
         ("の港", "は", ""), ("港", "harbour", " "),
     ],
 )  # fmt: skip

@@ -3,7 +3,7 @@
 import pytest
 
 from indexer.read.pdf.lines import PdfLine, Word, make_line
-from indexer.read.pdf.page import Rule, Upright
+from indexer.read.pdf.page import Rule, VerticalRule
 from indexer.read.pdf.tables import find_boxed_tables, find_ruled_tables
 
 
@@ -15,8 +15,8 @@ def line(text: str, left: float, base: float) -> PdfLine:
     return make_line(words, base, 10)
 
 
-def grid(xs: list[float], ys: list[float]) -> list[Rule | Upright]:
-    return [*(Rule(xs[0], xs[-1], y) for y in ys), *(Upright(ys[-1], ys[0], x) for x in xs)]
+def grid(xs: list[float], ys: list[float]) -> list[Rule | VerticalRule]:
+    return [*(Rule(xs[0], xs[-1], y) for y in ys), *(VerticalRule(ys[-1], ys[0], x) for x in xs)]
 
 
 CELLS = [("Zone", 55, 705), ("Fare", 155, 705), ("Port", 55, 685), ("2.50", 155, 685)]
@@ -42,9 +42,9 @@ def test_a_word_across_a_side_belongs_to_the_cell_of_its_middle(left: float, exp
 
 
 def test_a_cell_without_the_side_between_spans_both_columns() -> None:
-    sides = [Rule(50, 250, y) for y in (720, 700, 680, 660)] + [Upright(660, 720, x) for x in (50, 250)]
+    sides = [Rule(50, 250, y) for y in (720, 700, 680, 660)] + [VerticalRule(660, 720, x) for x in (50, 250)]
     lines = [line("Fares", 55, 705), line("Day", 55, 685), line("Week", 155, 685), line("2", 55, 665)]
-    [table], _, _ = find_boxed_tables([*lines, line("9", 155, 665)], [*sides, Upright(660, 700, 150)])
+    [table], _, _ = find_boxed_tables([*lines, line("9", 155, 665)], [*sides, VerticalRule(660, 700, 150)])
     assert table.text == "Fares\nDay | Week\n2 | 9"
 
 
