@@ -76,7 +76,7 @@ class Generation:
             try:
                 return cls(index_dir / GENERATIONS / name)
             except IndexCorrupt:
-                # A build may have removed this generation after its id was read. In that case, open the new one.
+                # Builds can remove this generation after its id is read. If so, try again with the new live generation.
                 if manifests.current_id(index_dir) == name:
                     raise
 

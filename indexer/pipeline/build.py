@@ -1,6 +1,6 @@
 """Build a generation from sources. Unchanged pages, documents and vectors are copied from the live generation.
 
-The stages are `fetch → read → cut → embed → write → publish`. The first two run ahead of the others, see `_Build`.
+The stages are `fetch → read → cut → embed → write → publish`. The first two stages run ahead of the others.
 """
 
 import shutil
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # A source is assumed to be broken if it lost all of its documents, or over half of them and at least five.
 _MIN_REMAINING_SHARE, _MIN_LOST_DOCUMENTS = 0.5, 5
-_MAX_ITEMS_AHEAD = 16
+_MAX_ITEMS_AHEAD = 16  # items that are fetched and parsed ahead
 
 
 def build(
@@ -61,7 +61,7 @@ def build(
         embedder: embeds new texts. The vectors of unchanged texts are copied.
         progress: displays the progress. It is closed at the end.
         cluster: embeds the texts. By default, this machine embeds them.
-        is_brief: see `writer_lock`.
+        is_brief: whether other writers may wait for this build, see `writer_lock`.
 
     Raises:
         SourceError, CredentialsError, SessionEnded: a source cannot be read.
@@ -168,7 +168,7 @@ class _Shrunk(Exception):
 
 
 def _without_shrunk(plan: BuildPlan, shrunk: _Shrunk) -> BuildPlan:
-    """Return a plan that copies the shrunken source instead. Raises SourceError if no source is left to read."""
+    """Return a plan that keeps the source's previous documents. Raises SourceError if no source is left to read."""
     reason = f"{shrunk.observed}; the previous documents are kept; to remove them, index it with --allow-shrink"
     unchanged = {**plan.copy_reasons, shrunk.source: reason}
     if not {*plan.sources}.intersection(plan.config.refresh or ()) - {SOURCE, *unchanged}:
@@ -300,7 +300,7 @@ class _Build:
             self._report.seconds["read"] += busy_seconds() - busy_before
 
     def _check_before(self, source: str | None) -> None:
-        """Raise _Shrunk if a source read before `source` has lost most documents. If `source` is None, check all."""
+        """Raise _Shrunk if a source read before `source`, or any source if None, has lost most of its documents."""
         config, live = self._plan.config, self._earlier.manifest
         while self._unchecked and source in {None, *self._unchecked} and self._unchecked[0] != source:
             complete_source = self._unchecked.popleft()
@@ -369,7 +369,7 @@ class _Build:
         if record.failure is not None:
             self._report.fail(Failure(record.url, record.failure), is_kept=True)
         if record.noindex:
-            is_new = record.outcome.is_indexed  # the page has been indexed, and is noindex now
+            is_new = record.outcome.is_indexed  # the previous build indexed the page
             outcome = self._skip(record.url, "noindex" if is_new else record.outcome.reasons[0])
         elif record.outcome.is_indexed and not self._earlier.is_trusted:
             number, _ = self._mark_remaining(record.url)
@@ -411,7 +411,7 @@ class _Build:
         for page, reason in scans.unread:
             self._report.skip(Skip(f"{document.url}#page={page}", f"a page without text: {reason}"))
         if NOBODY in document.access:
-            self._skip(document.url, "no one can find it: an access list of it is empty or cannot be read")
+            self._skip(document.url, "nobody can find it: one of its access lists is empty or cannot be read")
         if len(chunks) > MAX_CHUNKS:
             del chunks[MAX_CHUNKS:]
             self._skip(document.url, f"its passages beyond the limit of {MAX_CHUNKS:,} per document")

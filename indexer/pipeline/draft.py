@@ -34,8 +34,8 @@ from indexer.sources.pushed_store import SOURCE
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
-_EMBEDDED_CHUNKS = 512  # per call of the embedder, which sorts them by length: under 5 % of its batches is padding
-_BLOCK_CHUNKS = 4096  # bounds the memory for vectors when most are copied from the previous generation
+_CHUNKS_PER_CALL = 512  # the embedder sorts them by length, so that under 5 % of its batches is padding
+_MAX_BLOCK_CHUNKS = 4096  # limits the memory for vectors that are copied from the previous generation
 _TO_EMBED = -1
 _REPEATED = -2  # _REPEATED - n: same text as row n of this generation
 _MIN_SAMPLE_TEXTS = 8
@@ -44,7 +44,7 @@ Embedded = tuple[DocumentTokens, float]  # vectors of a block, seconds of embedd
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """The data of the live generation that a build can reuse."""
+    """The data of the live generation that a build can reuse: all vectors, all passages, or the whole generation."""
 
     vectors: bool = False
     passages: bool = False
@@ -53,7 +53,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """The sources, settings and services of a build. `copy_reasons` maps each source that is not read to the reason."""
+    """The sources, settings and services of a build. `copy_reasons` says why sources are copied instead of read."""
 
     config: BuildConfig
     earlier: PreviousGeneration
@@ -179,7 +179,7 @@ class Draft:
         self.writer = GenerationWriter(folder, dimension, tokens=plan.report.tokens.kept)
         self.remember = self.writer.documents.remember
         self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None after a change
-        self._together = memory.share(_EMBEDDED_CHUNKS)
+        self._chunks_per_call = memory.share(_CHUNKS_PER_CALL)
         self._to_embed: list[Chunk] = []
         self._rows: list[int] = []  # previous row of each chunk, _TO_EMBED, or _REPEATED - n
         self._placed = 0
@@ -278,7 +278,7 @@ class Draft:
                 self._plan.progress.chunks(waiting=1)
             self._rows.append(row)
             self._placed += 1
-            if len(self._to_embed) >= self._together or len(self._rows) == _BLOCK_CHUNKS:
+            if len(self._to_embed) >= self._chunks_per_call or len(self._rows) == _MAX_BLOCK_CHUNKS:
                 self._embed()
 
     def _embed(self) -> None:
@@ -311,7 +311,7 @@ class Draft:
         return self._plan.config.no_tokens or why_no_tokens(passages, broken, is_multilingual=is_multilingual)
 
     def _check_tokens(self, texts: Sequence[str] = ()) -> None:
-        """Sample `texts`. If token vectors prove to be useless, drop all of them, unless a setting requires them."""
+        """Count broken pieces in a sample of `texts`. Drop all token vectors if they are useless but not required."""
         tokens, embedder = self._plan.report.tokens, self._plan.embedder
         if texts and embedder is not None:
             broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _MIN_SAMPLE_TEXTS)])

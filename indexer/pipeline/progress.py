@@ -142,7 +142,7 @@ def _print(stream: TextIO, text: str) -> None:
 
 @dataclass(slots=True)
 class Tally:
-    """The number of pages that have the same reason, with examples."""
+    """The number of pages with the same note or the same reason for being skipped, with examples."""
 
     reason: str
     count: int = 0
@@ -160,10 +160,10 @@ class TokenUse:
     """The decision whether to store the token vectors of passages for late interaction."""
 
     kept: bool
-    by_hand: bool
+    by_hand: bool  # whether a setting decided
     reason: str
     bytes: int = 0
-    broken: tuple[int, int] = (0, 0)  # (broken, all) pieces of words, by `count_broken`
+    broken: tuple[int, int] = (0, 0)  # (broken, all) pieces of words, from `count_broken`
 
     def __str__(self) -> str:
         return f"yes, {self.bytes / 1e6:,.1f} MB: {self.reason}" if self.kept else f"no: {self.reason}"
@@ -250,7 +250,7 @@ class BuildReport:
         return self
 
     def problems(self) -> str:
-        """Return the most frequent notes, skips and failures as a text in brackets, or an empty string."""
+        """Return the most frequent notes, skips and failures in parentheses, or an empty string."""
         reasons = [group.reason for group in self.notes[:2]]
         reasons += [f"{group.count:,} skipped ({group.reason})" for group in self.skipped[:3]]
         reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failed[:2]]

@@ -39,8 +39,8 @@ def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
     Args:
         index_dir: an existing folder, in which the lock file remains.
         is_brief: whether the caller is a brief writer, such as a server that indexes pushed documents. A brief writer
-            fails at once if another process holds the lock. Other writers wait up to 30 s for a brief writer, but do
-            not wait for each other.
+            fails immediately if another process holds the lock. Other writers wait up to 30 s for a brief writer, but
+            do not wait for each other.
 
     Raises:
         BuildLocked: another process holds the lock. The message names the process.
@@ -85,7 +85,7 @@ def _holder(handle: int) -> dict[str, object]:
 
 
 def prepare(index_dir: Path) -> None:
-    """Create the index folder if it is missing. Raises IndexUnwritable if it is a file, or has unrelated files."""
+    """Create the index folder if it is missing. Raises IndexUnwritable if it is a file, or contains unrelated files."""
     if index_dir.exists() and not index_dir.is_dir():
         raise IndexUnwritable(f"{index_dir} is a file; name a folder for the index")
     missing = [folder for folder in (index_dir, *index_dir.parents) if not folder.is_dir()]
@@ -100,7 +100,7 @@ def prepare(index_dir: Path) -> None:
 
 
 def start(index_dir: Path, keep: int, generation_id: str | None = None, size: int | None = None) -> Path:
-    """Create a folder for a new generation. Removes drafts and old generations that killed processes have left.
+    """Create a folder for a new generation. First remove drafts and old generations that killed processes left behind.
 
     Args:
         keep: number of published generations to keep.
@@ -157,7 +157,7 @@ def flush(folder: Path, manifest: Manifest) -> None:
 def install(index_dir: Path, folder: Path) -> None:
     """Move a checked and flushed generation to `generations/`, and make it live. Raises OSError.
 
-    After a rollback, generations that are newer than the previous live generation are removed.
+    If the index had been rolled back, the generations after the previous live generation are removed.
     """
     before = live_id(index_dir)
     os.rename(folder, index_dir / GENERATIONS / folder.name)
@@ -210,7 +210,7 @@ def remove_old(index_dir: Path, keep: int) -> None:
 
 
 def remove(index_dir: Path, name: str) -> None:
-    """Remove a generation. It is first moved out of `generations/`, so that no reader opens an incomplete one."""
+    """Remove a generation. First move it out of `generations/`, so that readers never open an incomplete generation."""
     moved = index_dir / BUILDING / _new_id(index_dir)
     os.rename(index_dir / GENERATIONS / name, moved)
     shutil.rmtree(moved)

@@ -35,7 +35,7 @@ CONFIG = BuildConfig(chunk_tokens=40)
 
 @pytest.fixture(autouse=True)
 def _many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.pipeline.draft._EMBEDDED_CHUNKS", 16)
+    monkeypatch.setattr("indexer.pipeline.draft._CHUNKS_PER_CALL", 16)
 
 
 def make(index: Path, source: Path, cluster: Cluster | None = None) -> tuple[dict[str, Any], dict[str, Any]]:

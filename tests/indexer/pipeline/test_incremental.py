@@ -86,8 +86,8 @@ def test_a_header_that_newly_forbids_comes_with_304(work: Work, site: Site) -> N
 
 def test_vectors_stay_in_step_across_blocks(work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made and carried vectors alternate, in blocks that end within documents."""
-    monkeypatch.setattr(draft, "_EMBEDDED_CHUNKS", 3)
-    monkeypatch.setattr(draft, "_BLOCK_CHUNKS", 7)
+    monkeypatch.setattr(draft, "_CHUNKS_PER_CALL", 3)
+    monkeypatch.setattr(draft, "_MAX_BLOCK_CHUNKS", 7)
     source = tmp_path / "long.txt"
     paragraphs = [f"Paragraph {number} is about topic{number} and about subject{number}." for number in range(60)]
     source.write_text("\n\n".join(paragraphs))

@@ -207,7 +207,7 @@ GREEK = "Οι γάτες κοιμούνται σχεδόν όλη τη μέρα 
 
 
 def test_tokens_are_kept_where_they_help(docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draft, "_EMBEDDED_CHUNKS", 2)  # so that a build looks several times
+    monkeypatch.setattr(draft, "_CHUNKS_PER_CALL", 2)  # so that a build looks several times
     greek = tmp_path / "greek"
     greek.mkdir()
     (greek / "cats.txt").write_text(GREEK * 9)

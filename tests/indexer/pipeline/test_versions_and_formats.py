@@ -49,7 +49,7 @@ def stored(work: Work) -> dict[str, tuple[bytes, bytes]]:
 def test_a_page_is_in_every_version_and_its_text_is_embedded_once(
     tmp_path: Path, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexer.pipeline.draft._EMBEDDED_CHUNKS", together)
+    monkeypatch.setattr("indexer.pipeline.draft._CHUNKS_PER_CALL", together)
     work, alone = Work(tmp_path / "index"), Work(tmp_path / "alone")
     manual(tmp_path / "docs", "1.0", "2.0", "10.0")
     report = work.build(tmp_path / "docs")
