@@ -411,7 +411,7 @@ class _Build:
         for page, reason in scans.unread:
             self._report.skip(Skip(f"{document.url}#page={page}", f"a page without text: {reason}"))
         if NOBODY in document.access:
-            self._skip(document.url, "nobody can find it: one of its access lists is empty or cannot be read")
+            self._skip(document.url, "no user can find it: one of its access lists is empty or cannot be read")
         if len(chunks) > MAX_CHUNKS:
             del chunks[MAX_CHUNKS:]
             self._skip(document.url, f"its passages beyond the limit of {MAX_CHUNKS:,} per document")
