@@ -19,7 +19,7 @@ _CONTEXT_CHARS = 160
 _MAX_MATCHES = 20
 _REST_TOKENS = 12  # tokens of the line "… and 12 more"
 _BATCH_PASSAGES = 16
-_MAX_HEADING_CHARS = 2_000_000  # in all heading paths; of further paths, only the last heading is stored
+_MAX_HEADING_CHARS = 2_000_000  # sum of all heading paths; further paths are shortened to their last heading
 _MAX_ANCHOR_CHARS = 200
 # Tokens per match of each pattern, fitted so that the sum for a text is at least the number of tokens that each of five
 # tokenizers needs: two of OpenAI, Claude 2, DeepSeek and WordPiece. The texts for the fit were documentation, code,

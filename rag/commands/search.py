@@ -265,7 +265,7 @@ def _load_embedder(settings: Settings) -> "tuple[Plan, Embedder]":
 def _search_index(
     settings: Settings, sides: "Sequence[Side]", texts: dict[str, str], judgements: "Judgements"
 ) -> "list[tuple[dict[str, Any], Run]]":
-    from rag.evaluation.evaluation import LIVE, missing, relevant, search_index
+    from rag.evaluation.evaluation import LIVE, missing_documents, relevant_documents, search_index
     from rag.query.retriever import Retriever
 
     store = models.published_store(settings)
@@ -292,10 +292,10 @@ def _search_index(
                     "precision": plan.precision,
                     "query_precision": plan.queries.precision,
                     "mode": side.mode,
-                    "missing": len(missing(retriever, judgements)),
+                    "missing": len(missing_documents(retriever, judgements)),
                 }
             searched.append((facts, run))
-    documents = relevant(judgements)
+    documents = relevant_documents(judgements)
     if all(facts["missing"] == len(documents) for facts, _ in searched):
         raise DatasetError(
             f"no document judged relevant in qrels/test.tsv (for example {(documents or ['none'])[0]}) is in either "

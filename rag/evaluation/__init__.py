@@ -1,1 +1,1 @@
-"""Evaluation: judged questions, measures of search quality, and comparisons of two generations or settings."""
+"""Measure search quality on judged questions, and compare two generations or settings."""

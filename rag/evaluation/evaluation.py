@@ -40,7 +40,7 @@ from rag.settings import BY_NAME, Settings, read_value
 Judgements = dict[str, dict[str, int]]  # query id: document id: relevance
 Run = dict[str, dict[str, float]]  # query id: document id: score, the higher the better
 Figure = npt.NDArray[np.float64]  # value of one measure for each query, (n,)
-Figures = dict[str, Figure]  # name of the measure: values
+Figures = dict[str, Figure]  # name of the measure: its values
 
 NDCG = "ndcg@10"
 MEASURES = {nDCG @ 10: NDCG, RR @ 10: "mrr@10", R @ 100: "recall@100"}
@@ -55,7 +55,7 @@ _MAX_SHOWN_QUERIES = 10
 _MAX_SHOWN_CHARS = 60
 _NEXT_OPTION = re.compile(r",(?=[a-z_]+=)")
 _OPTIONS: dict[str, tuple[type, tuple[str, ...]]] = {"mode": (str, MODES), "rerank": (bool, ())}
-_OF_SIDE = (*_OPTIONS, "synonyms", "rerank_model")
+_SIDE_OPTIONS = (*_OPTIONS, "synonyms", "rerank_model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +121,19 @@ def evaluate(
     tokens: bool | None = None,
     reranker: CrossEncoder | None = None,
 ) -> dict[str, Any]:
-    """Search for the judged queries with the code that serves queries, and return the mean of each measure.
-
-    If `mode` is None, the documents are embedded once and searched in every mode. `modes` has the figures of dense,
-    lexical and hybrid search without tokens. If tokens are indexed, hybrid search with tokens follows. The top level
-    repeats the figures of the last search. `worst` lists the queries for which dense or lexical search does best.
+    """Search for the judged queries with the code that serves queries, and measure the results.
 
     Args:
         dataset: documents, queries and judgements.
         embedder: model that makes the vectors. Dense search is exact, so the figures do not depend on an index type.
-        mode: mode of the search; None for all modes.
+        mode: mode of the search; None to embed the documents once and search in every mode.
         tokens: whether to index and compare tokens. If None, the rule of builds decides. Mode lexical uses no tokens.
         reranker: model that reranks the best candidates, or None.
+
+    Returns:
+        The mean of each measure by name, the number of queries, and the options of the search. If `mode` is None, these
+        figures are for hybrid search, with tokens if they are indexed. `modes` then lists the figures of every search,
+        and `worst` the queries with the largest losses of hybrid search (see `find_losses`).
     """
     texts, queries = list(dataset.corpus.values()), dataset.queries
     if tokens is None:
@@ -167,7 +168,7 @@ def evaluate(
 
 
 def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybrid: Figure) -> list[dict[str, Any]]:
-    """Return the queries whose nDCG@10 in hybrid search is furthest below dense or lexical search, worst first."""
+    """Return the queries for which hybrid search has a lower nDCG@10 than dense or lexical search, worst first."""
     losses = hybrid - np.maximum(dense, lexical)
     indices = [index for index in np.argsort(losses, kind="stable")[:_MAX_SHOWN_QUERIES].tolist() if losses[index] < 0]
     ids, columns = list(queries), {"difference": losses, "dense": dense, "lexical": lexical, "hybrid": hybrid}
@@ -175,23 +176,23 @@ def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybr
 
 
 def _figures_of(columns: Figures, index: int) -> dict[str, float]:
-    """Return the rounded figures of one query."""
+    """Return the figures of the query at `index`, rounded."""
     return {name: round(float(values[index]), 4) for name, values in columns.items()}
 
 
 def knows_language(dataset: Dataset, embedder: Embedder) -> bool:
-    """Return whether a model knows the languages of the documents, by the same rule as the report of a build."""
+    """Return whether a model knows the languages of the documents. Reports of builds use the same rule."""
     texts = list(dataset.corpus.values())
     return not unknown_languages(measure_languages([(None, len(texts), _sample(texts))], embedder.count_broken), "")
 
 
 def _sample(items: Sequence[T]) -> Sequence[T]:
-    """Return about SAMPLE items, at regular intervals."""
+    """Return every n-th item, so that about SAMPLE items remain."""
     return items[:: max(1, len(items) // SAMPLE)]
 
 
 def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figures:
-    """Return the value of each measure for each query, in the order of `queries`. Without hits, the value is 0."""
+    """Return the value of each measure for each query, in the order of `queries`. A query without hits gets 0."""
     indices = {query_id: index for index, query_id in enumerate(queries)}
     figures = {name: np.zeros(len(indices)) for name in MEASURES.values()}
     for metric in ir_measures.iter_calc(list(MEASURES), judgements, run):
@@ -201,7 +202,10 @@ def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figur
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The hits of a query, to rank in any mode. `shortened` are lexical hits for the shortened query of mode hybrid."""
+    """The hits of a query, which can be ranked in any mode.
+
+    If a query is too long for the model, hybrid search shortens it. `shortened` has the lexical hits for that query.
+    """
 
     document_ids: Sequence[str]
     dense: ScoredRows | None
@@ -212,7 +216,7 @@ class Candidates:
     facts: QueryFacts
 
     def rank(self, mode: Mode, *, tokens: bool) -> Ranking:
-        """Rank the candidates as a search in this mode does. With `tokens`, token vectors are compared too."""
+        """Rank the candidates as a search in this mode does. `tokens` says whether to compare token vectors too."""
         if mode == "lexical":
             return fuse(None, self.lexical, self.cosines, None, self.facts)
         lexical = self.shortened if mode == "hybrid" else None
@@ -224,7 +228,7 @@ def search_corpus(
 ) -> Iterator[tuple[str, Candidates]]:
     """Embed and index the documents once, and yield the id and the candidates of every query, in order.
 
-    `mode` is None if the candidates are ranked in several modes. Mode lexical needs no vectors.
+    With mode `lexical`, nothing is embedded. If `mode` is None, the candidates can be ranked in every mode.
     """
     documents, texts = list(dataset.corpus), list(dataset.corpus.values())
     is_dense = mode != "lexical"
@@ -301,15 +305,15 @@ class Side:
 
 
 def read_side(text: str, settings: Settings, name: str) -> Side:
-    """Parse one side of a comparison, such as `live,mode=dense`. Error messages contain `name`, A or B."""
+    """Parse one side of a comparison, such as `live,mode=dense`. Error messages contain `name`, which is A or B."""
     generation, *rest = _NEXT_OPTION.split(text)
     if generation != LIVE and not is_generation_id(generation):
         raise SettingsError(f"{name} must be {LIVE} or a generation id, optionally with ,NAME=VALUE…: {text[:80]!r}")
     values: dict[str, Any] = {}
     for pair in rest:
         key, _, value = pair.partition("=")
-        if key not in _OF_SIDE:
-            raise SettingsError(f"{name} cannot set {key[:40]!r}; it can set {', '.join(_OF_SIDE)}")
+        if key not in _SIDE_OPTIONS:
+            raise SettingsError(f"{name} cannot set {key[:40]!r}; it can set {', '.join(_SIDE_OPTIONS)}")
         where = f"{key} in {name}"
         values[key] = read_value(value, where, *_OPTIONS[key]) if key in _OPTIONS else BY_NAME[key].read(value, where)
     options = {key: values.pop(key) for key in _OPTIONS if key in values}
@@ -320,7 +324,7 @@ def read_side(text: str, settings: Settings, name: str) -> Side:
 
 
 def by_document(judgements: Judgements) -> Judgements:
-    """Replace judgements of sections by judgements of documents, each with the highest relevance of its sections."""
+    """Merge judgements of sections into one judgement per document, with the highest relevance of its sections."""
     merged: Judgements = {}
     for query_id, judged in judgements.items():
         documents = merged.setdefault(query_id, {})
@@ -333,7 +337,7 @@ def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: J
     """Search a generation for each query, and return scores for the addresses of the best 100 documents.
 
     Args:
-        judgements: judgements of documents by address. A duplicate that is judged relevant replaces its hit.
+        judgements: judgements of documents by address. If a duplicate of a hit is judged relevant, it replaces the hit.
         side: mode of the search, and whether to rerank.
     """
     run: Run = {}
@@ -347,19 +351,22 @@ def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: J
     return run
 
 
-def missing(retriever: Retriever, judgements: Judgements) -> list[str]:
-    """Return the addresses of relevant documents that are not in a generation, in alphabetical order."""
+def missing_documents(retriever: Retriever, judgements: Judgements) -> list[str]:
+    """Return the addresses of relevant documents that are missing from a generation, in alphabetical order."""
     documents = retriever.generation.documents
-    return [url for url in relevant(judgements) if next(documents(id=document_id(url)), None) is None]
+    return [url for url in relevant_documents(judgements) if next(documents(id=document_id(url)), None) is None]
 
 
-def relevant(judgements: Judgements) -> list[str]:
+def relevant_documents(judgements: Judgements) -> list[str]:
     """Return the addresses of documents that are judged relevant, in alphabetical order."""
     return sorted({url for judged in judgements.values() for url, relevance in judged.items() if relevance > 0})
 
 
 def compare(queries: Mapping[str, str], judgements: Judgements, a: Run, b: Run) -> dict[str, Any]:
-    """Compare two runs over the same judged queries. Returns a JSON-ready report with the largest losses of B first."""
+    """Compare the results of A and B for the same judged queries. Returns a JSON-ready report.
+
+    `by_query` in the report begins with the query for which B loses most.
+    """
     first, second = (measure(judgements, queries, run) for run in (a, b))
     measures = {}
     for name in first:

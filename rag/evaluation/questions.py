@@ -41,7 +41,7 @@ _TAGS = re.compile(r"^[^\S\n]*+(?:[@\\]\w|:\w+ \w+:|\w+:$|-{3,}|={3,}|>>> |Copyr
 
 
 class Question(NamedTuple):
-    """A question, and the ids of its answers. The text `removed` is deleted from passages that repeat the question."""
+    """A question, and the ids of its answers. `removed` is deleted from passages that repeat the question."""
 
     kind: Literal["question", "heading", "comment", "link", "reference"]
     text: str
@@ -62,17 +62,17 @@ class TargetPassage(NamedTuple):
 
 
 def write_questions(folder: Path, documents: Documents, facts: Mapping[str, Any], links: Links = ()) -> dict[str, Any]:
-    """Write the passages of an index, and questions about them, in BEIR's layout. The files depend only on the index.
+    """Write the passages of an index and questions about them in BEIR's layout. The same index gives the same files.
 
     Args:
         documents: function that reads all documents, JSON-ready with their passages. It is called several times.
-        links: addresses of page and target, and text, of each link.
+        links: the address of the page, the address of the target, and the text of each link.
 
     Returns:
         The report of `write_beir`, with the number of questions by kind.
 
     Raises:
-        DatasetError: the index has nothing that makes a question.
+        DatasetError: no question can be generated from the index.
         InsightsError, OSError: see `write_beir`.
     """
     rows, questions = make_dataset(documents, links)
@@ -83,7 +83,7 @@ def write_questions(folder: Path, documents: Documents, facts: Mapping[str, Any]
 
 
 def make_dataset(documents: Documents, links: Links = ()) -> tuple[Iterator[dict[str, str]], list[Question]]:
-    """Return the passages of an index as rows of BEIR's corpus, and questions about them."""
+    """Return the passages of an index as rows of corpus.jsonl, and questions about the passages."""
     headings, comments = _headings(_passages(documents)), _comments(_passages(documents))
     references = _references(_passages(documents), headings)
     chooser = random.Random(SEED)  # noqa: S311 - no secret
@@ -112,7 +112,7 @@ def _passages(documents: Documents) -> Iterator[TargetPassage]:
 
 
 def _headings(passages: Iterable[TargetPassage]) -> dict[str, Question]:
-    """Return the headings that occur once, as questions. The passages under a heading are its answers."""
+    """Return headings that occur only once, as questions by text. The passages below a heading are its answers."""
     answers: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for each in passages:
         if not each.is_code:
@@ -136,7 +136,7 @@ def _comments(passages: Iterable[TargetPassage]) -> Iterator[Question]:
         if not each.is_code or not each.headings:
             continue
         comment = _COMMENT.match(each.text) or _DOCSTRING.search(each.text)
-        if not comment or len(each.text) < 2 * len(comment[0]):  # more comment than code
+        if not comment or len(each.text) < 2 * len(comment[0]):  # skip passages with more comment than code
             continue
         written = comment[2] if comment.re is _DOCSTRING else comment[0]
         text = _TAGS.split(_MARKERS.sub("", written).strip("\n"), maxsplit=1)[0]
@@ -146,7 +146,7 @@ def _comments(passages: Iterable[TargetPassage]) -> Iterator[Question]:
 
 
 def _references(passages: Iterable[TargetPassage], headings: Mapping[str, Question]) -> Iterator[Question]:
-    """Yield sentences that contain the heading of another section, as questions. That section is the answer."""
+    """Yield sentences that contain the heading of another section, as questions. The other section is the answer."""
     starts = Counter(len(heading.split()) for heading in headings)
     lengths = [count for count in starts if 2 <= count <= _MAX_REFERENCE_WORDS]
     for each in passages:
@@ -167,7 +167,8 @@ def _references(passages: Iterable[TargetPassage], headings: Mapping[str, Questi
 def _links(passages: Iterable[TargetPassage], links: Links) -> Iterator[Question]:
     """Yield the texts of links as questions. The linked page or section is the answer.
 
-    Texts are skipped if they have several targets, are on most pages, or are in the title or headings of the target.
+    The text of a link is skipped if it has several targets, if it is on most pages, or if the address, the title or a
+    heading of the target contains it.
     """
     uses: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for page, target, text in links:

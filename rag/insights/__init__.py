@@ -1,1 +1,1 @@
-"""A record of searches and feedback, for reports and test sets. It contains no identities, and is off by default."""
+"""Record searches and feedback, for reports and test sets. This is off by default, and users are not recorded."""

@@ -23,7 +23,7 @@ MAX_SEARCHES = 200_000
 MAX_LISTED = 50
 MAX_DAYS = 3650
 REASONS = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # East Asian keyboards enter full-width forms
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # also as typed on East Asian keyboards
 _QUESTIONS, _JUDGED = (Path(__file__).with_name(name).read_text("utf-8") for name in ("questions.sql", "judged.sql"))
 MIN_OPENED = 2
 GOOD, OPENED, BAD = 2, 1, 0  # relevance in a dataset
@@ -31,7 +31,7 @@ MARK = "from-insights.json"
 
 
 class Group(NamedTuple):
-    """Counts and the mean cosine of a group of searches, such as all searches for one question."""
+    """Statistics of a group of searches, such as all searches for one question. `cosine` is a mean."""
 
     asked: int = 0
     unanswered: int = 0  # searches with at least one of REASONS
@@ -44,11 +44,11 @@ class Group(NamedTuple):
     cosine: float | None = None
 
     def reasons(self) -> list[tuple[str, int]]:
-        """Return pairs of a reason, in words, and the number of searches that were unanswered for this reason."""
+        """Return each reason why searches were unanswered, in words, with the number of these searches."""
         return [(words, count) for name, words in REASONS.items() if (count := getattr(self, name))]
 
 
-QuestionFigures = tuple[str, Group]  # the text as last typed, and its figures
+QuestionFigures = tuple[str, Group]  # the question as last typed, and its statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Report:
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Convert errors of the database in the block to InsightsError."""
+    """Convert database errors inside the `with` block to InsightsError."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -101,14 +101,14 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
 
 
 def _by_need(question: QuestionFigures) -> tuple[int, int, str]:
-    """Return the sort key of an unanswered question. Unopened hits count least, because they may contain the answer."""
+    """Return the sort key of an unanswered question. Unopened hits count least, because they may be good answers."""
     text, group = question
     return -(group.empty + group.far + group.bad), -group.unanswered, text
 
 
 def escape_formula(text: str) -> str:
     """Prefix a text with an apostrophe if a spreadsheet would run it as a formula."""
-    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) or text.startswith(_FORMULA) else text
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA_STARTS) or text.startswith(_FORMULA_STARTS) else text
 
 
 class JudgedQuestion(NamedTuple):
@@ -121,7 +121,7 @@ class JudgedQuestion(NamedTuple):
 
 @_reading()
 def judged_questions(folder: Path, collection: str) -> list[JudgedQuestion]:
-    """Return the questions with a hit that was judged good or opened MIN_OPENED times. The most frequent is first."""
+    """Return the questions with a hit that was judged good or opened in MIN_OPENED searches, most frequent first."""
     judged = []
     with closing(open_to_read(folder)) as connection:
         rows = connection.execute(_JUDGED, (MAX_RECORDED_CHARS, collection))
@@ -140,9 +140,9 @@ def judged_questions(folder: Path, collection: str) -> list[JudgedQuestion]:
 def write_dataset(
     folder: Path, judged: Iterable[JudgedQuestion], documents: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write judged questions in BEIR's layout, with all `documents` as the corpus. Returns the report.
+    """Write judged questions in BEIR's layout, with all `documents` as the corpus.
 
-    Raises InsightsError if there are no questions, and the errors of `write_beir`.
+    Returns the report of `write_beir`. Raises its errors, and InsightsError if there are no questions.
     """
     judged = list(judged)
     if not judged:
@@ -175,9 +175,9 @@ def write_beir(
     """Write a folder in BEIR's layout.
 
     Args:
-        folder: new or empty folder, or one that contains the file `mark` and may be overwritten.
+        folder: new or empty folder, or a folder with the file `mark`, which is overwritten.
         mark: name of the file that receives the report.
-        rows: documents of the corpus. They are read before `questions`.
+        rows: documents of the corpus. All rows are read before the first question.
         questions: questions, each with its judgements.
         facts: entries to add to the report.
 

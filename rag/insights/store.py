@@ -27,7 +27,7 @@ FeedbackKind = Literal["seen", "opened", "good", "bad", "none"]
 DATABASE = "searches.sqlite"
 MAX_RECORDED_CHARS = 500
 WRITE_INTERVAL_S = 0.5  # a killed process loses the searches of one interval
-MAX_WAITING_BYTES = 16_000_000  # further searches and feedback are dropped
+MAX_WAITING_BYTES = 16_000_000  # searches and feedback above this size are dropped
 MAX_BYTES = 500_000_000
 _FEEDBACK_SIZE = 1_000
 _CLEAN_INTERVAL_S = 60.0
@@ -47,18 +47,18 @@ log = logging.getLogger("pilotlight")
 
 
 def new_id(at: float) -> str:
-    """Return a random id for a search at a Unix time: 32 hexadecimal digits that begin with the time."""
+    """Return a random id of 32 hexadecimal digits for a search. Its first digits are the Unix time `at`."""
     noise = int.from_bytes(os.urandom(11), "little")
     return f"{int(at * 1000) << _NOISE_BITS | noise >> 67:016x}{noise & ((1 << 63) - 1):016x}"
 
 
 def first_id(at: float) -> str:
-    """Return the lowest id that a search at a Unix time can have. Ids of later searches are greater."""
+    """Return the lowest id that a search at the Unix time `at` can have. Later searches have greater ids."""
     return f"{int(at * 1000) << _NOISE_BITS:016x}"
 
 
 class RecordedSearch(NamedTuple):
-    """A search with the facts that are recorded about it."""
+    """A row of the table of searches, with its hits."""
 
     id: str
     collection: str
@@ -72,7 +72,7 @@ class RecordedSearch(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """An event of a search: a hit was opened or judged, or the hits were displayed."""
+    """Feedback on a search: a hit was opened or judged, or the hits were displayed."""
 
     id: str
     event: FeedbackKind
@@ -105,8 +105,11 @@ class InsightsStore:
                         continue
                 connection.execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
 
-    def retain(self, now: float, days: int, most_bytes: int) -> None:
-        """Delete unseen searches after ten minutes, and others after `days`. Above `most_bytes`, delete the oldest."""
+    def delete_old(self, now: float, days: int, max_bytes: int) -> None:
+        """Delete unseen searches after ten minutes, and other searches after `days`.
+
+        If the database is then still larger than `max_bytes`, delete the oldest searches until it is not.
+        """
         oldest = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0) - timedelta(days=days - 1)
         execute = self._connection.execute
         execute("DELETE FROM searches WHERE seen = 0 AND id < ?", (first_id(now - _UNSEEN_LIFETIME_S),))
@@ -115,11 +118,11 @@ class InsightsStore:
             names = ("page_count", "freelist_count", "page_size")
             pages, free, size = (int(execute(f"PRAGMA {name}").fetchone()[0]) for name in names)
             count = execute("SELECT count(*) FROM searches").fetchone()[0]
-            if not count or (pages - free) * size <= most_bytes:
+            if not count or (pages - free) * size <= max_bytes:
                 break
             tenth = execute("SELECT id FROM searches ORDER BY id LIMIT 1 OFFSET ?", (count // 10,)).fetchone()
             execute("DELETE FROM searches WHERE id <= ?", tenth)
-        # Unlike `executescript`, `execute` would free only a page or two.
+        # `execute` would run only the first step of this statement, which frees a page or two.
         self._connection.executescript("PRAGMA incremental_vacuum")
         execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
@@ -130,7 +133,7 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
         raise InsightsError(f"{folder} has no record of searches: serve with --insights to keep one")
     connection = _open(folder)
     connection.execute("PRAGMA query_only = ON")
-    # question_key is the same for all spellings of a question
+    # The SQL function question_key returns the same text for all spellings of a question.
     connection.create_function("question_key", 1, lambda query: fold(query).strip(" ?!."), deterministic=True)
     return connection
 
@@ -187,12 +190,12 @@ class Recorder:
             self._thread.join()
 
     def record(self, answer: Answer, via: Via, *, seen: bool = True) -> str | None:
-        """Queue a search. Returns its id, or None if the queue is full.
+        """Queue a search. Returns the id of the search, or None if the queue is full.
 
         Args:
             answer: the answer to the search.
-            via: interface that the search came from.
-            seen: whether its hits were displayed. Reports ignore an unseen search until it has feedback.
+            via: interface through which the search was requested.
+            seen: whether the hits were displayed. Reports ignore an unseen search until it has feedback.
         """
         one = RecordedSearch(
             new_id(time.time()),
@@ -231,7 +234,7 @@ class Recorder:
             self.count("dropped", len(self._searches))
 
     def _write(self) -> None:
-        """Write the queue to the database, and delete old searches. After an error, entries stay in the queue."""
+        """Write the queue to the database, and delete old searches. If this fails, the queue stays unchanged."""
         is_due = time.monotonic() >= self._cleaned + _CLEAN_INTERVAL_S and (self._folder / DATABASE).exists()
         if not (self._searches or self._feedback or is_due):
             return
@@ -248,7 +251,7 @@ class Recorder:
                     self._free_bytes += sum(map(_size, searches)) + _FEEDBACK_SIZE * len(feedback)
                 if is_due:
                     self._cleaned = time.monotonic()
-                    store.retain(time.time(), self._days, MAX_BYTES)
+                    store.delete_old(time.time(), self._days, MAX_BYTES)
             self._is_failing = False
         except (sqlite3.Error, OSError, InsightsError) as error:
             if not self._is_failing:

@@ -22,10 +22,10 @@ from rag.jobs.pushes import pushed_folders
 from rag.settings import Settings
 from rag.stores import check_fingerprint
 
-_BATCH_SECONDS = 0.2  # wait for further changes before a build
+_BATCH_SECONDS = 0.2  # wait before a build, so that it includes further changes
 _POLL_SECONDS = 0.1
-_IDLE_SECONDS = 60.0  # idle time before the process ends; the next one needs a second or two to start
-_MAX_BUILDS = 100  # per process, because libraries leak memory
+_IDLE_SECONDS = 60.0  # idle time before the process ends; starting another process takes a second or two
+_MAX_BUILDS = 100  # builds per process, because libraries leak memory
 _RETRY_SECONDS = 5.0
 
 log = logging.getLogger("pilotlight")
@@ -48,9 +48,9 @@ class PushedBuilder:
         self._retry: dict[str, float] = {}
 
     def run_until_idle(self, is_needed: Callable[[], bool], idle: float = _IDLE_SECONDS) -> None:
-        """Index waiting changes. Return `idle` seconds after the last successful build.
+        """Index waiting changes until there has been no successful build for `idle` seconds.
 
-        Returns earlier if no changes are waiting and `is_needed` returns False, or after `_MAX_BUILDS` builds.
+        Returns earlier after `_MAX_BUILDS` builds, or if no changes are waiting and `is_needed` returns False.
         """
         last_success, builds = time.monotonic(), 0
         while time.monotonic() < last_success + idle and builds < _MAX_BUILDS:

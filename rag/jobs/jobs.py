@@ -1,4 +1,4 @@
-"""Jobs of a server, which are builds in separate processes. Their state is in files, so every worker can read it.
+"""Jobs of a server, which are builds in separate processes. Each worker can read the state of jobs from files:
 
 INDEX/jobs/lock        locked while a job is started or stopped
 INDEX/jobs/<id>/lock   locked by the process of the job until it ends
@@ -50,7 +50,7 @@ class JobManager:
     """Starts, lists and stops jobs. Several processes may manage the same jobs."""
 
     def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
-        """Create a manager. `runner` is the command that runs a job; the folder of the job is its last argument."""
+        """Create a manager. `runner` is the command that runs a job. The folder of the job is appended to `runner`."""
         self._settings = settings
         self._runner = runner
         self._folder = settings.index_dir / JOBS
@@ -87,7 +87,7 @@ class JobManager:
         return self.get(job_id)
 
     def _begin(self, folder: Path, job: dict[str, Any]) -> None:
-        """Start the process of a job. If this fails, the job is removed."""
+        """Create the folder of a job and start its process. If this fails, the folder is removed."""
         try:
             folder.mkdir()
             # Lock before the job is visible to others. The process inherits the lock and keeps it until it ends.
@@ -118,7 +118,7 @@ class JobManager:
     def _is_running(self, job_id: str) -> bool:
         """Return whether a job is running, without reading its report."""
         folder = self._folder / job_id
-        return _is_held(folder / LOCK) and not (folder / END).exists()
+        return _is_locked(folder / LOCK) and not (folder / END).exists()
 
     def get(self, job_id: str) -> dict[str, Any]:
         """Return a job, JSON-ready: its request, state, report and error. Raises JobMissing."""
@@ -126,7 +126,7 @@ class JobManager:
         request: dict[str, Any] | None = _read(folder / JOB) if is_generation_id(job_id) else None
         if request is None:
             raise JobMissing(job_id)
-        is_alive = _is_held(folder / LOCK)  # check first: a process writes END before it unlocks
+        is_alive = _is_locked(folder / LOCK)  # must precede reading END: a process writes END before it unlocks
         end: dict[str, Any] | None = _read(folder / END)
         is_cancelled = (folder / CANCEL).exists()
         if end is None and is_alive:
@@ -138,20 +138,20 @@ class JobManager:
         return request | {"ended_at": None, "report": None, "error": None} | end
 
     def cancel(self, job_id: str) -> dict[str, Any]:
-        """Signal a job to stop, and return it. The live index does not change. Raises JobMissing or JobConflict."""
+        """Request that a job stops, and return it. The live index does not change. Raises JobMissing or JobConflict."""
         self.get(job_id)
         with self._locked():
             if not self._is_running(job_id):
                 raise JobConflict(f"job {job_id} has ended")
             with suppress(OSError):
                 (self._folder / job_id / CANCEL).touch()
-            with suppress(ProcessLookupError):  # the lock is held, so the process still has this id
+            with suppress(ProcessLookupError):  # the process is running, so its id has not been reused
                 os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
             return self.get(job_id)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock that processes need to start or stop a job."""
+        """Prevent other processes from starting or stopping jobs until the `with` block ends."""
         with (self._folder / LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -159,7 +159,10 @@ class JobManager:
 
 @contextmanager
 def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
-    """Create missing folders and check that `size` bytes are free. Raises StorageFull, also for errors in the block."""
+    """Create missing folders, and check that `size` bytes are free for the `with` block.
+
+    Raises StorageFull if they are not free, or if the block cannot write to the disk.
+    """
     try:
         with disk_errors(index_dir):
             prepare(index_dir)
@@ -171,7 +174,7 @@ def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
 
 
 def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log: Path) -> int:
-    """Start a build process, and return its id. The process inherits `lock` and keeps it locked until it ends."""
+    """Start a build process, and return its id. The process inherits the locked file `lock`, which its end unlocks."""
     with log.open("w") as written:
         process = subprocess.Popen(
             command,
@@ -182,7 +185,7 @@ def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log
             start_new_session=True,  # signals to the server do not reach the build
             pass_fds=[lock.fileno()],
         )
-    threading.Thread(target=process.wait, name="pilotlight-build", daemon=True).start()  # reaps the process
+    threading.Thread(target=process.wait, name="pilotlight-build", daemon=True).start()  # prevents a zombie process
     return process.pid
 
 
@@ -198,7 +201,7 @@ def _read(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _is_held(path: Path) -> bool:
+def _is_locked(path: Path) -> bool:
     try:
         with suppress(FileNotFoundError), path.open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""The queue of pushed documents, which another process indexes.
+"""The queue of pushed documents. A change is the push or the withdrawal of a document. Another process indexes changes.
 
-INDEX/pushed/documents.sqlite   documents pushed to the default collection; other collections have their own file
-INDEX/pushed/lock, log.txt      lock and output of the process that indexes the documents of all collections
+INDEX/pushed/documents.sqlite   documents pushed to the default collection; other collections have such a file too
+INDEX/pushed/lock, log.txt      lock and output of the process that indexes the changes of all collections
 """
 
 import fcntl
@@ -33,8 +33,8 @@ from rag.jobs.jobs import RUNNER, folder_of, start_process, writing
 from rag.messages import Push
 from rag.settings import Settings
 
-MAX_PUSHED_BYTES = 10_000_000_000  # per collection
-MAX_QUEUED = 10_000  # waiting changes per collection
+MAX_PUSHED_BYTES = 10_000_000_000  # limit per collection
+MAX_QUEUED = 10_000  # limit of waiting changes per collection
 MAX_LISTED_CHANGES = 100
 _CHARSET = re.compile(r"[a-z0-9_.:-]+")
 _POLL_SECONDS = 1.0
@@ -46,7 +46,7 @@ class PushedQueue:
     """Stores pushed documents, and starts the process that indexes them. Several processes may use the same queue."""
 
     def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
-        """Create a queue. `runner` is the command that indexes waiting changes."""
+        """Create a queue. `runner` is the command that indexes the waiting changes of all collections."""
         self._settings = settings
         self._runner = runner
         self._wake = threading.Event()
@@ -65,10 +65,12 @@ class PushedQueue:
             self._thread.join()
 
     def put(self, push: Push) -> dict[str, Any]:
-        """Store a document, which replaces an earlier document at its address, and return the change.
+        """Store a document, which replaces an earlier document at its address. Returns the change, JSON-ready.
 
-        Raises RequestRefused for an invalid document, QueueFull, StorageFull, and JobConflict. JobConflict means that
-        another server builds the collection, or that the address has a document and `replace` is false.
+        Raises:
+            RequestRefused: the document is invalid.
+            QueueFull, StorageFull: there is no room for the document.
+            JobConflict: another server builds the collection, or `replace` is false and the address has a document.
         """
         store, settings = self._store(push.collection), self._settings
         content_type, _, parameter = push.content_type.lower().partition(";")
@@ -87,7 +89,7 @@ class PushedQueue:
             content_type=content_type.strip(),
             charset=charset if push.text is None else "utf-8",
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            sender_facts=_stated_facts(push),
+            sender_facts=_sender_facts(push),
         )
         with writing(settings.index_dir, folder_of(settings, push.collection), len(body)):
             facts = store.facts()
@@ -99,10 +101,10 @@ class PushedQueue:
             if change is None:
                 raise JobConflict(f"{page.url} already has a document, and `replace` is false")
         self._wake.set()
-        return _described(change, push.collection)
+        return _describe_change(change, push.collection)
 
     def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Withdraw a pushed document. Raises NotThere if none was pushed to this address, and the errors of `put`."""
+        """Withdraw the document at an address. Raises NotThere if none was pushed there, and the errors of `put`."""
         store, address = self._store(collection), _address(url)
         with writing(self._settings.index_dir, folder_of(self._settings, collection)):
             if not store.has(address):
@@ -110,25 +112,25 @@ class PushedQueue:
                 raise NotThere(f"{text}; a crawled document is removed with its source", "url")
             change = store.remove(address)
         self._wake.set()
-        return _described(change, collection)
+        return _describe_change(change, collection)
 
     def change(self, number: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return a change and its state, JSON-ready. Raises NotThere or RequestRefused."""
+        """Return a change with its state, JSON-ready. Raises NotThere, or RequestRefused for an invalid collection."""
         store = PushedStore(folder_of(self._settings, collection))
         is_number = number.isascii() and number.isdecimal() and len(number) <= 18
         change = store.change(int(number)) if is_number else None
         if change is None:
             raise NotThere(f"collection {collection!r} has no change {number[:80]!r}, or its record was deleted")
-        return _described(change, collection)
+        return _describe_change(change, collection)
 
     def queue(self, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return the state of the queue, its last error, and the latest changes, newest first."""
+        """Return the state of the queue of a collection, with its last error and its latest changes, newest first."""
         store = PushedStore(folder_of(self._settings, collection))
-        changes = [_described(change, collection) for change in store.changes(MAX_LISTED_CHANGES)]
+        changes = [_describe_change(change, collection) for change in store.changes(MAX_LISTED_CHANGES)]
         return {"collection": collection, **asdict(store.facts()), "failed": store.failed(), "changes": changes}
 
     def waiting(self) -> dict[str, dict[str, Any]]:
-        """Return a JSON-ready dictionary from collections to the states of their queues."""
+        """Return the state of each queue by collection, JSON-ready."""
         now, queues = datetime.now(UTC), {}
         for name, folder in pushed_folders(self._settings.index_dir).items():
             store = PushedStore(folder)
@@ -160,7 +162,7 @@ class PushedQueue:
             self._wake.clear()
 
     def _run(self) -> None:
-        """Start the process that indexes changes, unless it is already running."""
+        """Start the process that indexes waiting changes, unless the process is already running."""
         folder = self._settings.index_dir / PUSHED
         folder.mkdir(exist_ok=True)
         with suppress(BlockingIOError), (folder / "lock").open("w") as lock:
@@ -169,7 +171,7 @@ class PushedQueue:
 
 
 def pushed_folders(index_dir: Path) -> dict[str, Path]:
-    """Return the folders of all collections with pushed documents by name, including unpublished collections."""
+    """Return the folder of each collection with pushed documents, by name, including unpublished collections."""
     try:
         names = sorted(entry.name for entry in (index_dir / COLLECTIONS).iterdir() if is_collection_name(entry.name))
     except (FileNotFoundError, NotADirectoryError):
@@ -179,7 +181,7 @@ def pushed_folders(index_dir: Path) -> dict[str, Path]:
 
 
 def _address(url: str) -> str:
-    """Return the normalised address of a document. Raises RequestRefused."""
+    """Return the normalised address of a document. Raises RequestRefused if it is invalid."""
     address = normalise("", url)
     if address is None or has_user(url):
         raise RequestRefused("url", "must be an http or https address of at most 2,000 characters, without a user name")
@@ -188,7 +190,7 @@ def _address(url: str) -> str:
     return address
 
 
-def _stated_facts(push: Push) -> SenderFacts:
+def _sender_facts(push: Push) -> SenderFacts:
     pairs = [(name, v) for name, of in push.metadata.items() for v in ([of] if isinstance(of, str) else of or ())]
     if wrong := [name for name, value in pairs if not collect([(name, value)])]:
         raise RequestRefused("metadata", f"has a name or value that is empty or too long: {wrong[0][:80]!r}")
@@ -205,5 +207,5 @@ def _stated_facts(push: Push) -> SenderFacts:
     return SenderFacts(one_line(push.title or ""), language, push.date, tuple(collect(pairs).items()), readers)
 
 
-def _described(change: Change, collection: str) -> dict[str, Any]:
+def _describe_change(change: Change, collection: str) -> dict[str, Any]:
     return {**asdict(change), "collection": collection, "document": document_id(change.url)}

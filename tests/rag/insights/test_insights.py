@@ -60,7 +60,7 @@ def test_what_is_old_or_was_never_seen_is_deleted_for_good(store: InsightsStore)
     days = [searched(f"question of {day} days ago", at=NOW - day * DAY_S) for day in range(5)]
     typing = [searched("v", at=NOW - 3600, seen=False), searched("va", seen=False)]
     store.write([*days, *typing], [])
-    store.retain(NOW, 3, 10**9)
+    store.delete_old(NOW, 3, 10**9)
     found = rows(store.folder, "SELECT query FROM searches ORDER BY query")
     assert found == [*((f"question of {day} days ago",) for day in (0, 1, 2)), ("va",)]
     assert rows(store.folder, "SELECT count(*) FROM hits") == [(4 * len(HITS),)]
@@ -69,7 +69,7 @@ def test_what_is_old_or_was_never_seen_is_deleted_for_good(store: InsightsStore)
 
 def test_the_file_is_bounded(store: InsightsStore) -> None:
     store.write([searched(f"{number} {'x' * 400}", at=NOW + number) for number in range(2000)], [])
-    store.retain(NOW, 90, 500_000)
+    store.delete_old(NOW, 90, 500_000)
     assert (store.folder / DATABASE).stat().st_size <= 500_000
     [(left, oldest)] = rows(store.folder, "SELECT count(*), min(id) FROM searches")
     assert 0 < int(str(left)) < 2000
