@@ -1,4 +1,7 @@
-"""Queues in which threads wait for a model that runs for one thread at a time, and a cache for queries and answers."""
+"""Share models between threads: one thread at a time runs a model, and other threads wait in a queue.
+
+`QueryCache` caches the vectors of queries, and answers.
+"""
 
 import math
 import threading
@@ -22,8 +25,8 @@ from rag.errors import DeadlinePassed
 from rag.query.weighting import measure_unrelated
 
 WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
-_MAX_RUN_TOKENS = 256  # takes some tens of milliseconds
-_RERANK_TIME_SHARE = 0.7  # leaves time for fetching and sending hits
+_MAX_RUN_TOKENS = 256  # need some tens of milliseconds
+_RERANK_TIME_SHARE = 0.7  # share of the time until the deadline; fetching and sending hits needs the rest
 
 ENTRY_OVERHEAD_BYTES = 1_000
 
@@ -32,7 +35,7 @@ caller_name: ContextVar[str] = ContextVar("caller_name", default="")
 
 
 class FairLock:
-    """A lock that threads acquire in the order of their requests. Urgent requests precede all others."""
+    """A lock that threads acquire in the order in which they requested it. Urgent threads precede all other threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +44,7 @@ class FairLock:
 
     @contextmanager
     def turn(self, end: float, *, urgent: bool = True) -> Iterator[None]:
-        """Hold the lock during the block. Raises DeadlinePassed if it is not free before `end`, a monotonic time."""
+        """Acquire the lock for the `with` block. Raises DeadlinePassed if this takes until the monotonic time `end`."""
         if time.monotonic() >= end:
             raise DeadlinePassed
         with self._lock:
@@ -68,7 +71,7 @@ class FairLock:
                     is_waiting = wakeup in queue
                     if is_waiting:
                         queue.remove(wakeup)
-                if not is_waiting:  # the lock was passed to this thread after its deadline
+                if not is_waiting:  # another thread has just passed the lock to this one
                     self._pass_on()
         if not has_turn:
             raise DeadlinePassed
@@ -84,19 +87,20 @@ class FairLock:
 class QueryCache:
     """A cache of values by kind and key, which evicts the least recently used value. Safe to share between threads.
 
-    Callers do not share values: a fast response would reveal another caller's query. Unnamed callers count as one.
+    Each caller has separate values, because a fast response would reveal that another caller sent the same query. The
+    context variable `caller_name` identifies the caller.
     """
 
     def __init__(self, max_bytes: int) -> None:
         """Create a cache of at most `max_bytes`. With 0, nothing is cached."""
-        self.on_lookup: Callable[[str, bool], None] | None = None  # called with kind and is_hit
+        self.on_lookup: Callable[[str, bool], None] | None = None  # called with the kind, and True if a value exists
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._entries: dict[Hashable, tuple[Any, int]] = {}  # least recently used first
         self._bytes = 0
 
     def get(self, kind: str, *key: Hashable) -> Any:
-        """Return the value that this caller has stored, or None."""
+        """Return the value that the current caller has stored, or None."""
         if not self._max_bytes:
             return None
         name = (caller_name.get(), kind, *key)
@@ -109,7 +113,7 @@ class QueryCache:
         return entry and entry[0]
 
     def put(self, value: Any, size: int, kind: str, *key: Hashable) -> None:
-        """Store a value of `size` bytes for this caller, and evict the least recently used values if necessary."""
+        """Store a value of `size` bytes for the current caller. If the cache is full, old values are evicted."""
         size += ENTRY_OVERHEAD_BYTES
         if size > self._max_bytes:
             return
@@ -151,7 +155,7 @@ class QueryEncoder:
         return embedded
 
     def embed_query(self, query: str, *, with_tokens: bool) -> QueryTokens:
-        """Return the vector of a query and, if `with_tokens`, of its tokens. Raises the errors of `encode`."""
+        """Return the vector of a query, and those of its tokens if `with_tokens`. Raises the errors of `encode`."""
         result: QueryTokens | None = self._cache.get("vectors", query, with_tokens)
         if result is None:
             ids, broken = self.embedder.tokenize_query(query)
@@ -168,14 +172,14 @@ class QueryEncoder:
 
 
 class RerankQueue:
-    """A cross-encoder that threads share. Searches have priority over other requests."""
+    """A cross-encoder that threads share. Searches (`score_best`) precede other requests (`score`)."""
 
     def __init__(self, model: CrossEncoder) -> None:
         self.model = model
         self._lock = FairLock()
 
     def score_best(self, query: str, texts: Sequence[str]) -> Vector:
-        """Return the logits of the first m texts, float32 (m,), as many as can be scored before the deadline."""
+        """Score the first m texts, as many as the deadline allows. Returns logits, float32 (m,)."""
         end = time.monotonic() + _RERANK_TIME_SHARE * deadline.remaining()
         return self._score(self.model.pairs(query, texts), end, urgent=True)
 
@@ -198,7 +202,10 @@ class RerankQueue:
 
 
 def split_runs(sizes: Sequence[int]) -> Iterator[slice]:
-    """Yield short slices of a list of texts, so that a query does not wait long for a run. `sizes` are token counts."""
+    """Divide a list of texts into short runs of the model, so that other queries do not wait long.
+
+    `sizes` are the numbers of tokens. Yields slices of the list.
+    """
     start = tokens = 0
     for index, size in enumerate(sizes):
         if index > start and tokens + size > _MAX_RUN_TOKENS:

@@ -1,8 +1,8 @@
-"""Merge the hits of dense and lexical search into one ranking, by pure functions on a few hundred rows.
+"""Merge the hits of dense and lexical search into one ranking, with pure functions on a few hundred rows.
 
-`fuse` merges the hits, `rerank` applies the scores of a cross-encoder, `extend` appends the hits of a deeper search,
-and `choose` leaves out near-duplicates and passages above the limit per document. Rows are int64, and scores are
-float32. "Best first" means by descending score, and by row if scores are equal.
+`fuse` merges the hits, `rerank` applies the scores of a cross-encoder, `extend` appends the hits of a search with more
+candidates, and `choose` leaves out near-duplicates and passages above the limit per document. Rows are int64, and
+scores are float32. "Best first" means by descending score, and by row if scores are equal.
 """
 
 import math
@@ -19,14 +19,14 @@ from indexer.generation.editions import Edition, version_key
 from indexer.generation.rows import MAX_SIGNATURE_BITS, RowFacts, Rows, ScoredRows, Scores, TokenReader
 from rag import deadline
 from rag.query.request import RERANK_WEIGHT
-from rag.query.weighting import REASON, QueryFacts, measure_signals, weigh
+from rag.query.weighting import REASON_SUFFIX, QueryFacts, measure_signals, weigh
 
 _SCORES = ("dense", "lexical", "tokens", "rerank")
 MAX_QUERY_TOKENS = 256  # about 200 words
-MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # candidates to compare by tokens; all would gain only .0004 nDCG@10
+MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # candidates whose tokens are compared; all would gain only .0004 nDCG@10
 _FIRST_COMPARED_PER_HIT = 3
-# A newer version, or a better format, is shown instead of a passage if it has at least this share of the score.
-_MIN_VERSION_SCORE = 0.5
+# A passage is replaced by its newer version, or its better format, if that has at least this share of its score.
+_MIN_SCORE_SHARE = 0.5
 _MIN_COVERAGE_WITHOUT_COSINE = 0.34
 _MAX_COMPARED_HITS = 2_000
 _PASSAGES_PER_CHECK = 256
@@ -40,15 +40,18 @@ class Ranking(Struct, frozen=True):
     columns: Mapping[str, Scores]
     """Scores by search: dense (cosine), lexical (BM25, 0 if no word matches), tokens (MaxSim) and rerank. NaN if the
     search has no score for a passage. `fuse` adds columns for explanations."""
-    first: int | None = None  # number of candidates from the first search; None if there was no deeper search
+    first: int | None = None  # number of candidates from the first search; None if there was only one search
 
     def ordered(self, order: npt.NDArray[np.integer], scores: Scores, **columns: Scores) -> "Ranking":
-        """Return the candidates in `order`. `scores` and `columns` have the current order, and are reordered too."""
+        """Return the ranking in another order, with new `scores` and further `columns`.
+
+        `order` has the indices of the candidates in their new order. `scores` and `columns` are in the current order.
+        """
         reordered = {name: values[order] for name, values in {**self.columns, **columns}.items()}
         return Ranking(self.rows[order], scores[order], reordered)
 
-    def after(self, page: "Ranking") -> "Ranking":
-        """Return a ranking that begins with the passages of `page`, which get the highest score of both rankings."""
+    def preceded_by(self, page: "Ranking") -> "Ranking":
+        """Return a ranking that begins with the passages of `page`. They get the highest score of both rankings."""
         highest = self.scores.max(initial=page.scores.max())
         raised = Ranking(page.rows, np.full(len(page.rows), highest, np.float32), page.columns)
         return replace(extend(raised, self), first=None)
@@ -75,12 +78,12 @@ def fuse(
     """Rank the hits of one search, or of both, by a convex combination of scaled scores (Bruch, Gai and Ingber 2023).
 
     Cosines and MaxSim are scaled so that the lowest is 0 and the highest is 1. BM25 is divided by the highest score.
-    `weigh` returns the weights. MaxSim is computed for the candidates that are best by the other two scores; it is 0
-    for all other candidates. In mode `dense`, an index with tokens is ranked by MaxSim alone, which is more accurate.
+    `weigh` returns the weights. MaxSim is computed only for the candidates that are best by the other two scores; other
+    candidates get 0. Without lexical hits, an index with tokens is ranked by MaxSim alone, which is more accurate.
 
     Args:
-        dense: cosines and rows, best first.
-        lexical: BM25 scores and rows, best first.
+        dense: cosines and rows, best first; None in mode `lexical`.
+        lexical: BM25 scores and rows, best first; None in mode `dense`.
         cosines: function that returns the cosines of rows, for hits that only the lexical search returned.
         maxsim: function that returns the MaxSim of rows; None if the index has no tokens.
         query: facts that decide the weights.
@@ -88,7 +91,7 @@ def fuse(
     """
     reasons: dict[str, float] = {}
     if dense is None:
-        assert lexical is not None  # noqa: S101 - for the type checker; one of the two was searched
+        assert lexical is not None  # noqa: S101 - for the type checker; one of the two is always set
         scores, rows = lexical
         by_search, weights, scaled = {"lexical": scores}, {"lexical": 1.0}, [scores]
     elif lexical is None:
@@ -127,7 +130,7 @@ def fuse(
     columns = dict(by_search)
     if explain:
         columns["fused"] = scores
-        columns |= {f"{name}{REASON}": np.full(len(rows), value, np.float32) for name, value in reasons.items()}
+        columns |= {f"{name}{REASON_SUFFIX}": np.full(len(rows), value, np.float32) for name, value in reasons.items()}
         for name, scaled_scores in zip(by_search, scaled, strict=True):
             columns[f"{name}_scaled"] = scaled_scores
             columns[f"{name}_weight"] = np.full(len(rows), weights[name], np.float32)
@@ -145,10 +148,10 @@ def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: R
 
 
 def rerank(ranking: Ranking, reranked: Rows, logits: Scores, shown: Scores) -> Ranking:
-    """Average the scores of the search and of a cross-encoder. Candidates without the latter score come last.
+    """Average the scores of the search and of a cross-encoder. Candidates that were not scored by it come last.
 
-    Averaging is known to be better than replacing the order of a strong search. Logits are averaged, because a sigmoid
-    would hide the differences among good candidates, and among bad ones.
+    The average ranks better than the cross-encoder alone if the search is good. The average is computed from logits,
+    because the sigmoid of a logit is close to 1 for all good candidates, and close to 0 for all bad candidates.
 
     Args:
         ranking: candidates, best first.
@@ -170,7 +173,7 @@ def rerank(ranking: Ranking, reranked: Rows, logits: Scores, shown: Scores) -> R
 
 
 def extend(ranking: Ranking, deeper: Ranking) -> Ranking:
-    """Append the new hits of a deeper search to a ranking. Their scores are capped at the ranking's lowest score."""
+    """Append the new hits of a search with more candidates. Their scores are capped at the ranking's lowest score."""
     new = ~np.isin(deeper.rows, ranking.rows)
     least = ranking.scores[-1] if len(ranking.scores) else np.float32(np.inf)
     before, after = len(ranking.rows), int(new.sum())
@@ -192,18 +195,18 @@ def extend(ranking: Ranking, deeper: Ranking) -> Ranking:
 
 
 class Choice(Struct, frozen=True):
-    """The candidates to show as hits, and the hidden candidates that each represents. All are indices in a ranking."""
+    """The candidates to show as hits, and the hidden candidates that each hit represents, as indices in a ranking."""
 
     indices: list[int]
     """Candidates to show, best first."""
     documents: list[int]
-    """The document of each candidate of the ranking."""
+    """Number of the document of each candidate in the ranking."""
     folded: dict[int, list[int]]
-    """Near-duplicates, by the candidate that represents them."""
+    """Hidden near-duplicates, by the candidate that represents them."""
     left_out: dict[int, int]
-    """Number of passages above the limit, by document."""
+    """Number of passages above the limit per document, by document."""
     older: dict[int, dict[str, int]]
-    """The best passage in each other version, the newest first, by the candidate that represents them."""
+    """The best passage of each other version by version, newest first, by the candidate that represents them."""
 
 
 def choose(
@@ -215,7 +218,7 @@ def choose(
     editions: Sequence[Edition | None],
     twins: Mapping[int, frozenset[int]],
 ) -> Choice:
-    """Choose the best candidates, without near-duplicates, other versions of a page, and passages above a limit.
+    """Choose the best candidates. Omit near-duplicates, other versions of a page, and passages above a limit.
 
     Args:
         ranking: the candidates.
@@ -223,7 +226,7 @@ def choose(
         k: maximum number of candidates to choose.
         per_document: maximum number of passages of one document; 0 for no limit.
         editions: page and version of each candidate; empty if the collection has no versions.
-        twins: documents with the same content in better formats, by document; see `indexer.generation.editions`.
+        twins: for each document, the documents with the same content in better formats.
     """
     documents: list[int] = facts.documents.tolist()
     older, hidden = fold_versions(ranking, editions)
@@ -257,7 +260,8 @@ def choose(
 def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], set[int]]:
     """Choose, for each page, the newest version that has at least half the score of the best version.
 
-    Returns the best passage of each other version, by chosen passage and version, and the passages to hide, as indices.
+    Returns two values, with passages as indices in the ranking: the best passage of each other version, by chosen
+    passage and version; and the passages to hide.
     """
     pages: dict[tuple[str, str], dict[str, list[int]]] = {}
     for index, edition in enumerate(editions):
@@ -266,7 +270,7 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
     older: dict[int, dict[str, int]] = {}
     hidden: set[int] = set()
     for versions in pages.values():
-        least = _MIN_VERSION_SCORE * ranking.scores[min(chain(*versions.values()))]
+        least = _MIN_SCORE_SHARE * ranking.scores[min(chain(*versions.values()))]
         newest, *rest = sorted(versions, key=version_key, reverse=True)
         while rest and ranking.scores[versions[newest][0]] < least:
             newest, *rest = rest
@@ -279,9 +283,9 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
 def fold_formats(
     ranking: Ranking, documents: Sequence[int], twins: Mapping[int, frozenset[int]]
 ) -> dict[int, list[int]]:
-    """Hide each document that has a duplicate in a better format with at least half its score.
+    """Find the documents to hide, because their duplicates in better formats have at least half their scores.
 
-    Returns a dictionary from the best passage of the duplicate to the passages to hide, all as indices in the ranking.
+    Returns the passages to hide by the best passage of the duplicate, all as indices in the ranking.
     """
     best_of_document: dict[int, int] = {}
     passages: dict[int, list[int]] = {}
@@ -292,19 +296,20 @@ def fold_formats(
     folded: dict[int, list[int]] = {}
     for document, indices in passages.items():
         best = min((best_of_document[better] for better in twins[document] if better in best_of_document), default=None)
-        if best is not None and ranking.scores[best] >= _MIN_VERSION_SCORE * ranking.scores[indices[0]]:
+        if best is not None and ranking.scores[best] >= _MIN_SCORE_SHARE * ranking.scores[indices[0]]:
             folded.setdefault(best, []).extend(indices)
     return folded
 
 
 def collapse(signatures: npt.NDArray[np.uint64]) -> dict[int, int]:
-    """Assign each near-duplicate to the best hit within MAX_SIGNATURE_BITS that is not a near-duplicate itself.
+    """Map the index of each near-duplicate to the index of the hit that represents it.
 
-    `signatures`, uint64 (n,), are SimHashes of hits, best first. Returns the index of the hit for each near-duplicate.
+    Near-duplicates have SimHashes that differ in at most MAX_SIGNATURE_BITS. The representative is the best hit that is
+    not a near-duplicate of a better hit. `signatures`, uint64 (n,), are the SimHashes of hits, best first.
     """
     leaders: dict[int, int] = {}
     are_alike = np.bitwise_count(signatures[:, np.newaxis] ^ signatures) <= MAX_SIGNATURE_BITS
-    for position in (are_alike.sum(axis=1) > 1).nonzero()[0].tolist():  # more than 1: each hit also equals itself
+    for position in (are_alike.sum(axis=1) > 1).nonzero()[0].tolist():  # more than 1, because each hit equals itself
         if position not in leaders:
             for other in are_alike[position].nonzero()[0].tolist():
                 if other > position:
@@ -313,12 +318,12 @@ def collapse(signatures: npt.NDArray[np.uint64]) -> dict[int, int]:
 
 
 def is_close(cosines: Sequence[float | None], coverages: Iterable[float], close: float, unrelated: float) -> bool:
-    """Return whether at least one of the best hits is close to a query, by cosines and by words of the query.
+    """Return whether at least one of the hits is close to a query, judged by its cosine and by the query's words.
 
     Args:
         cosines: cosines of the hits; None for a hit that only the lexical search returned.
         coverages: share of the query's words that each hit contains; computed only if the cosines are too low.
-        close: minimum cosine, if unrelated texts have 0. For a hit with all words of the query, half of it is enough.
+        close: minimum cosine if unrelated texts have 0. A hit with all words of the query needs only half of it.
         unrelated: mean cosine of unrelated texts, see `measure_unrelated`.
     """
     nearness = [None if cosine is None else (cosine - unrelated) / (1 - unrelated) for cosine in cosines]

@@ -1,7 +1,7 @@
-"""The options of a search, which `SearchRequest` defines for the REST API, query strings and the Python client.
+"""Define the options of a search for the REST API, query strings and the Python client, and convert filters.
 
 To add an option, add a field to `SearchRequest`, and use the field in `retriever`. Filters in query strings and on the
-command line, such as `language=en`, `from=2026-01-01` and `meta.team=core`, are converted here too.
+command line look like `language=en`, `from=2026-01-01` and `meta.team=core`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ else:
 DEFAULT_COLLECTION = DEFAULT
 CLOSE = 0.4
 RERANK_WEIGHT = 0.5
-RERANKED = 20  # candidates that a cross-encoder scores
+RERANKED = 20  # number of candidates that a cross-encoder scores
 MAX_OFFSET = 1_000
 DEFAULT_SUGGESTIONS, MAX_SUGGESTIONS = 6, 20
 MAX_EXCHANGES, MAX_ANSWER_CHARS = 20, 20_000
@@ -100,9 +100,9 @@ def names_of(collections: str | Sequence[str]) -> list[str] | None:
 
 
 def effective_filter(filter: Filter | None, manifest: "Manifest") -> Filter | None:
-    """Return the filter to apply to a generation, or None for all documents.
+    """Convert a filter for use in a generation. Returns None if the filter allows all documents.
 
-    Versions are resolved to addresses. Conditions on readers are removed if no document has an access list.
+    Versions become addresses. If no document has an access list, conditions on readers are removed.
     """
     if filter is None:
         return None
@@ -127,7 +127,7 @@ def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
 
 
 def parameters_of(filter: Filter | None) -> list[tuple[str, str]]:
-    """Convert a filter to the parameters of a query string, the reverse of `fields_of`."""
+    """Convert a filter to names and values in a query string, such as `language` and `en`. Reverses `fields_of`."""
     if filter is None:
         return []
     pairs = [(name, value) for name in LISTS for value in getattr(filter, name)]
@@ -136,6 +136,6 @@ def parameters_of(filter: Filter | None) -> list[tuple[str, str]]:
 
 
 def key_of(field: str) -> str:
-    """Return the name of a filter's field in query strings, such as `from` for `filter.date.from`."""
+    """Return the name that a field of a filter has in query strings, such as `from` for `filter.date.from`."""
     name = field.removeprefix("filter.").removeprefix("date.")
     return name.replace("metadata.", METADATA, 1) if name.startswith("metadata.") else name

@@ -1,4 +1,4 @@
-"""The results of a search. As JSON, these structs are the body of REST responses and of `pilotlight search --json`."""
+"""The results of a search, as structs. REST responses and `pilotlight search --json` contain them as JSON."""
 
 import math
 import re
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # `rag.Client` starts faster without these imports
 
 Span = tuple[int, int]
 MAX_FACET_VALUES = 10
-# Each facet has the name of the filter field that selects its values.
+# A facet has the same name as the field of a filter that selects its values.
 FACETS = ("source", "language", "content_type", "path", "version")
 _SCORE_TOLERANCE = 1e-6
 _BOUNDS = {"excluded": "without", "required": "only with"}
@@ -38,14 +38,15 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _HTML = ("text/html", "application/xhtml+xml")
-# A browser may ignore a line break between two of these characters. The index has a space in its place.
+# A line break between two of these characters is a space in the index, but browsers may ignore it when they search for
+# a text fragment.
 _CJK = "\u3040-\u30ff\u3400-\u9fff"
 _CLAUSE = re.compile(
     rf"(?<!\w)[^\W_](?:(?!(?<=[{_CJK}]) (?=[{_CJK}]))"
     r"[^\n.!?…:;。！？：；，、؟؛،۔।॥|`*\"“”„«»<>()\[\]{}=\\]|(?<=\w)[.:](?=\w))*"
 )
 _CLAUSE_ENDS = " ,-–—'’/&+%#@$^~_"
-# Shorter clauses often occur twice on a page. In scripts without spaces, characters are counted.
+# Shorter clauses often occur twice on a page. The second limit is for scripts without spaces between words.
 _MIN_WORDS, _MIN_SPACELESS_CHARS = 3, 6
 _MAX_WHOLE_WORDS, _START_WORDS, _END_WORDS = 10, 5, 3
 _MAX_WORD_CHARS = 80
@@ -62,7 +63,7 @@ class ScorePart(TypedDict):
 
 
 class Step(TypedDict):
-    """A step that changed the score of a hit."""
+    """A change of the score of a hit after `fused` was computed."""
 
     name: Literal["rerank", "limit", "address"]
     why: Annotated[str, Meta(description="reason, in words")]
@@ -72,9 +73,9 @@ class Step(TypedDict):
 class Explanation(TypedDict):
     """The numbers from which the score of a hit was computed.
 
-    `fused` is the sum of scaled × weight of the methods. The steps then change the score in order: `rerank` averages it
-    with the score of the cross-encoder. `limit` caps it at the lowest score of reranked hits, or of hits from earlier
-    searches. `address` raises it to the highest score of all hits.
+    `fused` is the sum of scaled × weight of all methods. Up to three steps then change the score: `rerank` averages it
+    with the score of the cross-encoder, `limit` caps it at the lowest score of reranked hits or of hits from earlier
+    searches, and `address` raises it to the highest score of all hits.
     """
 
     rank: Annotated[int, Meta(description="rank by score alone, before duplicates are removed and limits applied")]
@@ -134,7 +135,7 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 
 class RerankCounts(msgspec.Struct, frozen=True):
-    """The number of candidates for the cross-encoder, and the number that it scored before the deadline."""
+    """The number of candidates for the cross-encoder, and how many of them were scored before the deadline."""
 
     candidates: int
     scored: Annotated[int, Meta(description="only the best candidates, if time was short")]
@@ -148,7 +149,7 @@ class Share(TypedDict):
 
 
 class AlsoSearched(TypedDict):
-    """The words or phrases that were searched for in addition to a typed word or phrase."""
+    """Words or phrases that were searched for together with a typed word, such as its synonyms."""
 
     typed: str
     searched: list[str]
@@ -183,8 +184,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
-    """Explain the score of the candidate at `index`. The ranking must come from `fuse` with `explain=True`."""
-    from rag.query.weighting import REASON, describe
+    """Explain the score of the candidate at `index`. Requires a ranking that `fuse` returned with `explain=True`."""
+    from rag.query.weighting import REASON_SUFFIX, describe
 
     row = {name: float(values[index]) for name, values in ranking.columns.items() if not math.isnan(values[index])}
     by_search: dict[str, ScorePart | None] = dict.fromkeys(("dense", "lexical", "tokens"))
@@ -194,7 +195,7 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
             rank = int((ranking.columns[name] > row[name]).sum()) + 1 if was_found else None
             score = row[name] if was_found else None
             by_search[name] = ScorePart(score=score, rank=rank, scaled=row[f"{name}_scaled"], weight=weight)
-    reasons = {name.removesuffix(REASON): value for name, value in row.items() if name.endswith(REASON)}
+    reasons = {name.removesuffix(REASON_SUFFIX): value for name, value in row.items() if name.endswith(REASON_SUFFIX)}
     steps: list[Step] = []
     score = float(ranking.scores[index])
     if "rerank" in row:
@@ -238,10 +239,10 @@ def explanation_lines(why: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] = ()) -> dict[str, list[Share]]:
-    """Count the documents by value for each of FACETS, the most frequent value first. Unknown values are skipped.
+    """Count the documents with each value of each facet. The most frequent value is first, or the newest version.
 
-    Versions are sorted from newest to oldest instead. `path` lists the folders directly below the deepest folder that
-    all documents share, so every choice narrows the results.
+    Documents without a value are not counted. `path` counts the folders directly below the deepest folder that contains
+    all documents, so that each of them narrows the results.
     """
     documents = list(documents)
     paths = [facts.url.partition("?")[0].partition("://")[2].split("/")[1:-1] for facts in documents]
@@ -260,7 +261,7 @@ def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] =
 
 
 def text_of(hit: Hit) -> str:
-    """Return the passage as Markdown, or its section if the search requested sections."""
+    """Return the passage of a hit as Markdown, or its section if the search requested sections."""
     return as_markdown(hit.section_text, hit.section_blocks) if hit.section_text else as_markdown(hit.text, hit.blocks)
 
 
@@ -303,7 +304,7 @@ def suggestions(typed: str, headings: "Iterable[Heading]", limit: int) -> list[S
 
 
 def questions_among(passages: "Iterable[StoredChunk]") -> list[str]:
-    """Return at most four headings that are questions, each from another document, spread evenly over the passages."""
+    """Return at most four headings that are questions. They are from different documents, at regular intervals."""
     by_document: dict[str, str] = {}
     for passage in passages:
         for name in (passage.section.split(SEPARATOR)[-1], passage.title):
@@ -350,7 +351,7 @@ def _escaped(words: Sequence[str]) -> str:
 
 
 def as_text(answer: dict[str, Any]) -> str:
-    """Format an answer, which is passed in its JSON-ready form, for a terminal."""
+    """Format a JSON-ready answer for a terminal."""
     lines = [f"{label}: {', '.join(answer[name])}" for name, label in _BOUNDS.items() if answer.get(name)]
     several = len(answer["collections"]) > 1
     if left_out := answer["unavailable"]:

@@ -51,7 +51,7 @@ CANDIDATES = 100  # hits from each search method
 _FACET_CANDIDATES = 200
 _NO_SECONDS = dict.fromkeys(("embed", "dense", "lexical", "fuse", "rerank", "total"), 0.0)
 _FILTERS = 1 << 8
-_TERM_SEARCH_THREADS = 4  # each uses a core while the query is embedded
+_TERM_SEARCH_THREADS = 4  # each searches while another core embeds the query
 _MAX_DUPLICATES_SHOWN = 10
 _JUDGED_HITS = 10
 _QUESTION_SAMPLE = 1000
@@ -64,7 +64,7 @@ class _Search(Struct):
     """The state of a search: the request, the parsed query, its vectors, and the seconds of each stage."""
 
     request: SearchRequest
-    filter: Filter | None  # combines the filter of the request with the caller's scope
+    filter: Filter | None  # filter of the request, combined with the caller's scope
     terms: LexicalQuery
     vector: Vector | None = None
     tokens: Vector | None = None  # float32 (tokens, width)
@@ -77,7 +77,7 @@ class _Search(Struct):
 
 
 class Retriever:
-    """Searches one open generation with an embedder of the same fingerprint. Safe to share between threads."""
+    """Searches one open generation. Safe to share between threads."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Retriever:
             encoder: queue for `embedder`, which retrievers can share; None for a new one without a cache.
             reranker: queue for the cross-encoder, which retrievers can share; None if there is none.
             synonyms: path of the file of synonyms; empty for none.
-            close: lowest cosine of a close hit, see `is_close`.
+            close: minimum cosine of a close hit, see `is_close`.
 
         Raises:
             FingerprintMismatch: the generation was built with another embedder.
@@ -120,12 +120,12 @@ class Retriever:
     def answer_query(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Find the passages that answer a query best.
 
-        If there are fewer than k hits after duplicates are removed and the limit per document is applied, the search is
+        Duplicates and passages above the limit per document are removed. If fewer than k hits remain, the search is
         repeated with four times as many candidates, until there are k hits or no more candidates. If the query is an
         address, the passages of the page at this address are ranked first.
 
         Args:
-            request: the query and its options. Its collection is only copied to the hits.
+            request: the query and its options. Its `collection` is only copied to the hits.
             embedded: vector and tokens of the query, if the caller has already computed them.
 
         Raises:
@@ -148,7 +148,7 @@ class Retriever:
         if request.rerank:
             ranking = self._rerank(search, ranking)
         if rows := self._rows_at_address(search):
-            ranking = ranking.after(self._rank_rows(search, np.array(rows, np.int64)))
+            ranking = ranking.preceded_by(self._rank_rows(search, np.array(rows, np.int64)))
         choice = self._choose(search, ranking)
         while len(choice.indices) < request.offset + request.k and not search.is_exhausted:
             depth *= 4
@@ -161,7 +161,7 @@ class Retriever:
         filter = self._effective_filter(request.parsed_filter) if request.filter else None
         terms = self.generation.read_query(request.query, self._synonyms, self.embedder.has_word, filter)
         if embedded is not None and terms.meaning != request.meaning:
-            embedded = None  # the caller took -word for an exclusion, but in this index it is a command's option
+            embedded = None  # the caller read -word as an exclusion, but this index has it as the name of an option
         return _Search(request, filter, terms, *(embedded or ()))
 
     def _shorten(self, search: _Search) -> None:
@@ -205,7 +205,7 @@ class Retriever:
         return self._fuse(search, dense, lexical)
 
     def _rows_at_address(self, search: _Search) -> Sequence[int]:
-        """Return the rows of the first passages of a page if the query is its address, or else an empty sequence."""
+        """Return the rows of the first passages of the page whose address is the query, or () if it is no address."""
         typed = search.request.query.strip()
         bare = typed.strip(_AROUND_ADDRESS)
         for match in filter(None, map(_ADDRESS.fullmatch, dict.fromkeys((typed, bare, bare.partition("?")[0])))):
@@ -220,7 +220,7 @@ class Retriever:
         return ()
 
     def _rank_rows(self, search: _Search, rows: Rows) -> Ranking:
-        """Rank the passages of the page whose address is the query."""
+        """Rank the given passages of the page whose address is the query."""
         dense = lexical = None
         if search.vector is not None:
             dense = ScoredRows(np.asarray(self.generation.vectors(rows) @ search.vector, np.float32), rows)
@@ -252,13 +252,13 @@ class Retriever:
 
     @cached_property
     def _facts(self) -> CollectionFacts:
-        """The facts of the collection for `weigh`, from its report and from a sample of its passages."""
+        """The facts of the collection that affect the weights, from its build report and a sample of its passages."""
         manifest, code = self.generation.manifest, share_of_code([chunk.text for chunk in self._sample(SAMPLE)])
         languages = tuple(languages_of(manifest.report))
         return CollectionFacts(code, languages, self._encoder.unrelated)
 
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
-        """Rerank the best candidates by a cross-encoder, as many as it can score before the deadline."""
+        """Rerank the best candidates with the cross-encoder, as many as it can score before the deadline."""
         assert self._reranker is not None  # noqa: S101 - for the type checker; `answer_query` raises NotConfigured
         began = perf_counter()
         best = np.array(self._choose(search, ranking, k=RERANKED).indices, np.int64)
@@ -293,7 +293,7 @@ class Retriever:
         return choice
 
     def _answer(self, search: _Search, ranking: Ranking, choice: Choice) -> Answer:
-        """Fetch the texts of the requested hits, and return them with facts about the search."""
+        """Fetch the texts of the requested hits, and return the hits with facts about the search."""
         request, terms, generation = search.request, search.terms, self.generation
         stop = request.offset + request.k
         has_more = (len(choice.indices) > stop or not search.is_exhausted) and stop <= MAX_OFFSET
@@ -329,13 +329,13 @@ class Retriever:
         )
 
     def _fetch(self, search: _Search, ranking: Ranking, choice: Choice) -> tuple[list[Hit], list[Hit]]:
-        """Return the best hits, from which `close` is computed, and the requested hits."""
+        """Return two lists: the best hits, which decide whether anything is close, and the requested hits."""
         generation, request, terms = self.generation, search.request, search.terms
         offset = request.offset
         earlier = min(offset, _JUDGED_HITS, len(choice.indices))
         positions = [*range(earlier), *range(offset, min(offset + request.k, len(choice.indices)))]
         indices = [choice.indices[position] for position in positions]
-        folded: list[list[int]] = [[]] * earlier  # only requested hits need their duplicates
+        folded: list[list[int]] = [[]] * earlier  # duplicates are only fetched for requested hits
         folded += [choice.folded.get(index, [])[:_MAX_DUPLICATES_SHOWN] for index in indices[earlier:]]
         older = [choice.older.get(index, {}) for index in indices]
         rows = ranking.rows[[*indices, *chain(*folded, *map(dict.values, older))]]
@@ -387,7 +387,7 @@ class Retriever:
 
     @cached_property
     def questions(self) -> list[str]:
-        """The headings that are questions, from a sample of passages, for the start page."""
+        """Some headings that are questions, as examples for the start page."""
         return questions_among(self._sample(_QUESTION_SAMPLE))
 
 
@@ -397,11 +397,16 @@ def shorten(
     measure: Callable[[Sequence[str]], Vector],
     read: Callable[[str], LexicalQuery],
 ) -> LexicalQuery:
-    """If a query is too long for the model, keep only its best sentences. Required and excluded parts stay.
+    """Return the query or, if it is too long for the model, a query with only its best sentences.
+
+    Required and excluded words and phrases do not change.
 
     Args:
-        measure: function that scores sentences by their nearest passage; returns float32 (n,).
-        read: function that parses the remaining text.
+        terms: the query.
+        embedder: the model.
+        measure: function that returns, for each sentence, the cosine of its nearest passage minus that of unrelated
+            texts, as float32 (n,).
+        read: function that parses the best sentences as a query.
     """
     if embedder.count_tokens([terms.meaning], role="query")[0] <= embedder.max_length:
         return terms

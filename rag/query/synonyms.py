@@ -11,7 +11,7 @@ _COMMA, _ARROW = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\)=>")
 
 
 def read_synonyms(path: str) -> Synonyms:
-    """Read a file of rules. Raises SynonymsError, which names the file and the line of an invalid rule."""
+    """Read a file of synonyms. Raises SynonymsError, which names the file and the line of an invalid rule."""
     file = Path(path).expanduser()
     try:
         return parse_synonyms(file.read_text(encoding="utf-8-sig"), str(file))
@@ -22,7 +22,7 @@ def read_synonyms(path: str) -> Synonyms:
 
 
 def parse_synonyms(text: str, name: str) -> Synonyms:
-    """Parse the text of a file of rules. Raises SynonymsError, which contains `name` and the line."""
+    """Parse the text of a file of synonyms. Raises SynonymsError, whose message begins with `name` and the line."""
     rules: dict[tuple[str, ...], dict[str, None]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         rule, where = line.partition("#")[0].strip(), f"{name} line {number}"

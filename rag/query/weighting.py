@@ -16,11 +16,12 @@ from embedder.text_embedder import Embedder
 from indexer.generation.languages import LanguageStats
 from indexer.generation.rows import ScoredRows
 
-REASON = "_reason"  # suffix of ranking columns that contain the effect of a signal
-# In prose, one word in a thousand is a function call; in a manual, one in 200; in code, at least one in 30.
+REASON_SUFFIX = "_reason"  # ends the names of columns of `Ranking` with the effect of a signal
+# Matches the beginning of a function call, such as `f(`. In prose, one word in a thousand is a call; in manuals, one in
+# 200; in code, at least one in 30.
 _CALL = re.compile(r"\w\(")
-_CODE_CALLS = 0.05
-_CODE_CALLS_WITHOUT_COMMENTS = 0.1
+_CALL_SHARE_IN_CODE = 0.05
+_CALL_SHARE_WITHOUT_COMMENTS = 0.1
 UNRELATED = (
     "The soup needs more salt and a bay leaf.",
     "Interest rates rose by a quarter of a percent.",
@@ -33,7 +34,7 @@ _USUAL_PIECES = 24
 _TOP = 10
 MAX_DEVIATIONS = 3.0
 _MIN_REASON_LOGITS = 0.2
-# Name of each signal: (description of high values, description of low values).
+# Signal: (explanation of a high value, explanation of a low value).
 SIGNALS = {
     "known": ("the model knows the language", "the model hardly knows the language"),
     "code": ("passages are code", "passages are not code"),
@@ -45,7 +46,7 @@ SIGNALS = {
 
 
 class _Signal(Struct, frozen=True):
-    """A signal, with its effect on the weights.
+    """The effect of a signal on the weights, and the distribution of its values.
 
     For each standard deviation above the mean, `words` and `vector` are added to the logits in `_Table`.
     """
@@ -57,7 +58,7 @@ class _Signal(Struct, frozen=True):
 
 
 class _Table(Struct, frozen=True):
-    """The logits of the weights of words and vectors for average signals. `signals` are in the order of SIGNALS."""
+    """The logits of the weights if all signals have their mean values. `signals` has the same order as SIGNALS."""
 
     words: float
     words_with_tokens: float
@@ -66,7 +67,7 @@ class _Table(Struct, frozen=True):
 
 
 _TABLE = msgspec.json.decode(Path(__file__).with_name("weights.json").read_bytes(), type=_Table)
-# Deviations of a usual query from the means: the model knows its language, and its collection contains no code.
+# Deviations of the signals from their means for a query in a known language, in a collection without code.
 _USUAL_DEVIATIONS = [
     -each.mean / each.deviation if name in ("known", "code", "near_in_code") else 0.0
     for name, each in zip(SIGNALS, _TABLE.signals, strict=True)
@@ -74,7 +75,7 @@ _USUAL_DEVIATIONS = [
 
 
 class CollectionFacts(Struct, frozen=True):
-    """The facts of a collection that affect the weights. See `share_of_code` and `measure_unrelated`."""
+    """The facts of a collection that affect the weights, as `share_of_code` and `measure_unrelated` return them."""
 
     code: float
     languages: tuple[LanguageStats, ...]
@@ -82,20 +83,20 @@ class CollectionFacts(Struct, frozen=True):
 
 
 class QueryFacts(Struct, frozen=True):
-    """The facts of a query that affect the weights. `broken` is the same as `TokenizedText.broken`."""
+    """The facts of a query that affect the weights. `broken` is from `TokenizedText.broken`."""
 
     collection: CollectionFacts
     broken: tuple[int, int]
 
 
 def share_of_code(texts: Sequence[str]) -> float:
-    """Return the share of words followed by an opening bracket, as in function calls. It is high in code."""
+    """Return the number of function calls per word. It is high in code."""
     calls, words = (sum(len(find(text)) for text in texts) for find in (_CALL.findall, str.split))
     return calls / max(1, words)
 
 
 def measure_unrelated(embedder: Embedder) -> float:
-    """Return the mean cosine of unrelated texts, which depends on the model."""
+    """Return the mean cosine of unrelated texts, which differs between models."""
     # Encode documents as queries too, because the engine for documents may not be loaded.
     documents = embedder.encode_ids(embedder.tokenize(UNRELATED), role="query")[0]
     cosines = embedder.encode(UNRELATED, role="query") @ documents.T
@@ -106,11 +107,12 @@ def measure_unrelated(embedder: Embedder) -> float:
 def trust_in_meaning(query: tuple[int, int], languages: tuple[LanguageStats, ...]) -> float:
     """Estimate how well the model knows the language of a query, from 0.08 (hardly) to 1 (well).
 
-    A short query has too few pieces (tokens) for an estimate, so 24 pieces with the usual share of broken pieces in its
-    language are added. Naive Bayes estimates this language from the pieces and the number of passages in each language.
+    The estimate is based on the share of broken pieces (see `TokenizedText`) in the query. A short query has too few
+    pieces, so 24 pieces with the usual share in its language are added. This language is unknown. Naive Bayes estimates
+    it from the query's pieces and the number of passages in each language.
 
     Args:
-        query: the number of broken pieces and the number of all pieces, see `TokenizedText`.
+        query: the number of broken pieces and the number of all pieces.
         languages: the languages of the collection.
     """
     broken, pieces = query
@@ -126,7 +128,7 @@ def trust_in_meaning(query: tuple[int, int], languages: tuple[LanguageStats, ...
 
 
 def measure_signals(query: QueryFacts, dense: ScoredRows, lexical: ScoredRows) -> list[float]:
-    """Return the values of SIGNALS, in order, which predict how well each search answers a query.
+    """Return the value of each of SIGNALS. These values predict how well each kind of search answers a query.
 
     Args:
         query: facts of the query and its collection.
@@ -140,19 +142,24 @@ def measure_signals(query: QueryFacts, dense: ScoredRows, lexical: ScoredRows) -
     near = (float(cosines[0]) - unrelated) / (1 - unrelated) if len(cosines) and unrelated < 1 else 0.0
     return [
         math.log(trust_in_meaning(query.broken, collection.languages)),
-        min(1.0, collection.code / _CODE_CALLS),
+        min(1.0, collection.code / _CALL_SHARE_IN_CODE),
         tenth,
         gap,
         near,
-        near * min(1.0, collection.code / _CODE_CALLS_WITHOUT_COMMENTS),
+        near * min(1.0, collection.code / _CALL_SHARE_WITHOUT_COMMENTS),
     ]
 
 
 def weigh(values: Sequence[float], *, tokens: bool) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the weight of each search, and the logits that each signal adds to the weight of lexical search.
+    """Return the weight of each kind of search, and the logits that each signal adds to the weight of lexical search.
 
-    One logistic function of the signals computes the weight of lexical search. It is higher in languages that the model
-    hardly knows. Another divides the remaining weight between vector and tokens. `scripts/learn_weights.py` fits both.
+    A logistic function of the signals computes the weight of lexical search. It is higher in languages that the model
+    hardly knows. A second logistic function divides the remaining weight between vector and tokens.
+    `scripts/learn_weights.py` fits both functions.
+
+    Args:
+        values: values of SIGNALS, as `measure_signals` returns them.
+        tokens: whether the index has tokens.
     """
     words, vector = _TABLE.words + (_TABLE.words_with_tokens if tokens else 0.0) - values[0], _TABLE.vector
     moved = []
@@ -175,7 +182,10 @@ def _logistic(value: float) -> float:
 
 
 def describe(moved: Mapping[str, float]) -> str:
-    """Describe how the signal with the largest effect, in logits, has changed the weight of lexical search."""
+    """Describe how the signal with the largest effect has changed the weight of lexical search.
+
+    `moved` has the effect of each signal in logits, as `weigh` returns it.
+    """
     name, logits = max(moved.items(), key=lambda item: abs(item[1]))
     if abs(logits) < _MIN_REASON_LOGITS:
         return "words and meaning count as usual"

@@ -248,8 +248,8 @@ def test_a_page_of_an_address_comes_before_other_candidates_with_the_highest_sco
         return Ranking(np.array(rows), np.array(scores, np.float32), {"dense": np.array(scores, np.float32)})
 
     for best, highest in ((0.75, 0.75), (0.25, 0.5)):
-        joined = ranking([7, 8], [0.5, 0.25]).after(ranking([7], [best])) if best > 0.5 else None
-        joined = joined or ranking([7, 8], [0.5, 0.25]).after(ranking([8, 9], [best, 0.125]))
+        joined = ranking([7, 8], [0.5, 0.25]).preceded_by(ranking([7], [best])) if best > 0.5 else None
+        joined = joined or ranking([7, 8], [0.5, 0.25]).preceded_by(ranking([8, 9], [best, 0.125]))
         assert joined.scores.tolist() == [highest] * (len(joined.rows) - 1) + [min(0.5, joined.scores[-1])]
         assert joined.first is None
     assert joined.rows.tolist() == [8, 9, 7]
