@@ -27,7 +27,7 @@ from indexer.pipeline.progress import READING, BuildReport, Progress
 from indexer.read.access_list import LISTED, NOBODY
 from indexer.read.document_reader import Unwanted, read_document
 from indexer.read.ocr import find_engine
-from indexer.read.reader_process import ReaderPool, busy_seconds, most_at_once
+from indexer.read.reader_process import ReaderPool, busy_seconds, max_readers
 from indexer.records import Document, Failure, Item, Outcome, Page, PageRecord, PageState, Skip
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.reading import Reading, Templates, read_sources
@@ -265,7 +265,7 @@ class _Build:
         """
         queue: deque[tuple[Item, Future[Document] | None]] = deque()
         limit = memory.share(_MAX_ITEMS_AHEAD)
-        threads = ThreadPoolExecutor(most_at_once(), thread_name_prefix="read")
+        threads = ThreadPoolExecutor(max_readers(), thread_name_prefix="read")
         processes, busy_before = ReaderPool(), busy_seconds()
 
         def read(page: Page) -> Document:

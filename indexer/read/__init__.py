@@ -1,5 +1,6 @@
-"""Convert files of all formats to documents with sections, in confined processes.
+"""Convert files of all formats to documents with sections, in processes that have no access to files or the network.
 
-`reader_process` starts a process, `reader_main` is its program, and `formats` assigns a reader to each format. Readers
-are in the subpackages, and in `mail`, `openapi` and `text`. Readers must not import `crawl`, `pipeline` or `publish`.
+A reader is a function that converts one format. Readers are in the subpackages, and in `mail`, `openapi` and `text`.
+`formats` assigns a reader to each media type. `reader_process` starts the processes. Their program is `reader_main`.
+Readers must not import `crawl`, `pipeline` or `publish`.
 """

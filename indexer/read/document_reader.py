@@ -1,4 +1,4 @@
-"""Convert pages to documents, with the reader of their media type."""
+"""Convert fetched pages to documents: choose the reader for the media type, and run it in a reader process."""
 
 import hashlib
 import re
@@ -32,7 +32,7 @@ class Unwanted(ParseError):
 
 @dataclass(frozen=True, slots=True)
 class PageParts:
-    """The requested parts of an HTML or Markdown page, and the site's `template`, which is removed from the text."""
+    """A request for parts of an HTML or Markdown page. The site's `template` is to be removed from the text."""
 
     links: bool = False
     needs_rendering: bool = False
@@ -48,12 +48,13 @@ def read_page_parts(page: Page, requested: PageParts, process: ReaderProcess) ->
     """Read the requested parts of an HTML or Markdown page in one pass.
 
     Returns:
-        the links, which are not validated (see `web_page.page_parts`); whether the page needs rendering; and the text
-        and blocks, or None if the page only refers to other pages, must not be indexed, or needs rendering. If the
-        text is damaged, `content` is an error.
+        links: the links as the reader process sent them, which are not validated. See `web_page.page_parts`.
+        needs_rendering: whether a browser must run the scripts of the page first.
+        reading: the text and blocks. None if neither was requested, or if the page needs rendering, only refers to
+            other pages, or must not be indexed. If the text cannot be read, `reading.content` is a ParseError.
 
     Raises:
-        ParseError: the requested links, or the need for rendering, cannot be determined.
+        ParseError: `links` or `needs_rendering` was requested, but the page cannot be read.
     """
     reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
     argument = asdict(requested) | {"charset": page.charset, "reader": reader}
@@ -75,11 +76,11 @@ def read_page_parts(page: Page, requested: PageParts, process: ReaderProcess) ->
 
 
 def validate_blocks(answer: Mapping[str, Any]) -> PageBlocks | None:
-    """Return the blocks in the response of a reader process, or None if they are invalid."""
+    """Return the block hashes in the response of a reader process, or None if the response is invalid."""
     try:
         blocks = tuple(
-            (int(outer) % _HASH_COUNT, int(place) % _HASH_COUNT, int(text) % _HASH_COUNT, bool(is_linked))
-            for outer, place, text, is_linked in islice(answer["blocks"], MAX_BLOCKS)
+            (int(parent_path) % _HASH_COUNT, int(path) % _HASH_COUNT, int(text) % _HASH_COUNT, bool(is_linked))
+            for parent_path, path, text, is_linked in islice(answer["blocks"], MAX_BLOCKS)
         )
         return PageBlocks(int(answer["about"]) % _HASH_COUNT, blocks)
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -90,8 +91,8 @@ def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = N
     """Read the title, sections and metadata of a page.
 
     Args:
-        page: a page; if it has a `reading`, its body is not read again.
-        process: the reader process to use, or None for an idle one.
+        page: the fetched page. If its `reading` has text, its body is not read again.
+        process: the reader process to use, or None to borrow an idle process.
         ocr: the engine for scanned pages.
 
     Raises:
@@ -143,7 +144,7 @@ def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = N
 
 
 def _absolute_links(page_url: str, link_texts: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the targets and texts of the first eight links to other pages of the site."""
+    """Return the absolute URLs and the texts of the first eight links to other pages of the same site."""
     texts: dict[str, str] = {}
     site = origin(page_url)
     for target, text in link_texts:
@@ -158,7 +159,7 @@ def _absolute_links(page_url: str, link_texts: Iterable[tuple[str, str]]) -> tup
 
 
 def _read_content(reader: str, page: Page, process: ReaderProcess, ocr: Ocr) -> tuple[Extraction, Scans]:
-    """Read a page in a reader process. Return its text, and the recognised texts of its scanned pages."""
+    """Read a document in a reader process. Return its text, and the text that OCR recognised on scanned pages."""
     if reader == SCANS:
         if ocr.obstacle:
             raise Unwanted(f"an image: {ocr.obstacle}")

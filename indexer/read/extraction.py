@@ -1,7 +1,7 @@
 """Clean the text of documents, and convert documents to and from the JSON of reader processes.
 
-A reader process has read an untrusted file, so its response is not trusted either. For all formats, `from_json` checks
-every field and removes invisible characters from every text.
+A reader process has read an untrusted file, so its response is not trusted either: `from_json` checks every field, and
+removes invisible characters from every text.
 """
 
 import re
@@ -38,7 +38,7 @@ def to_json(content: Extraction) -> dict[str, Any]:
     """Convert an extraction to the JSON values that `from_json` reads."""
     text = "\n".join(section.text for section in content.sections)
     declared = content.declared
-    # a page in another language often declares English, because its template does
+    # pages in other languages often declare English, because the template of their site does
     is_doubtful = declared.language == "en" and not text.isascii() and _has_foreign_letters(text)
     detected = detect_language(text) if is_doubtful or not declared.language else None
     return {
@@ -94,7 +94,7 @@ def _checked_section(path: list[Any], anchor: Any, text: Any, marks: list[Any], 
 
 
 def clean_notes(untrusted: object) -> tuple[str, ...]:
-    """Return the notes of an untrusted response as short single lines. Raises TypeError if they are not a list."""
+    """Shorten each note of a reader process to one line of 120 characters. Raises TypeError if they are not a list."""
     if not isinstance(untrusted, list | tuple):
         raise TypeError("notes are not a list")
     texts = (one_line(str(note)).replace(";", ",") for note in untrusted[: reader_notes.MAX_NOTES])
@@ -114,7 +114,7 @@ def clean(text: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """Remove spaces at line ends and repeated empty lines, for text without meaningful layout."""
+    """Remove invisible characters, spaces at line ends, and repeated empty lines."""
     return _EMPTY_LINES.sub("\n\n", "\n".join(line.rstrip() for line in visible(text).split("\n")))
 
 
@@ -128,13 +128,16 @@ def _clean_anchor(anchor: str | None) -> str | None:
 
 
 def language_of(tag: str | None) -> str | None:
-    """Return the primary subtag of a language tag in lower case, or None if the tag names no language."""
+    """Return the language of a tag in lower case, such as "de" for "de-AT", or None if the tag names no language."""
     language = primary_language((tag or "").strip())
     return None if language in _NO_LANGUAGE else language
 
 
 def refresh_in(value: str) -> tuple[int, str] | None:
-    """Return the delay in seconds and the address of a refresh, or None if it has no address or a long delay."""
+    """Parse the value of a Refresh header or <meta>, such as `5; url=/new`.
+
+    Returns: (delay in seconds, address), or None if there is no address or the delay is over 60 seconds.
+    """
     match = _REFRESH.match(value[:_MAX_REFRESH_LENGTH].strip())
     if match is None or not (match[1] or match[2]):
         return None
@@ -176,9 +179,9 @@ def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
 
 _LANGUAGE_SAMPLE = 2_000
 _MIN_LANGUAGE_SAMPLE = 40
-_MIN_CONFIDENCE = 0.8  # probability; code, tables and mixtures of languages have less
-_MAX_FOREIGN_SHARE = 0.01  # share of letters outside ASCII; English has 0.001
-_DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}  # a dialect's probability counts for its language
+_MIN_CONFIDENCE = 0.8  # probability; source code, tables and mixed languages have less
+_MAX_NON_ASCII_SHARE = 0.01  # share of all letters; English text has 0.001
+_LANGUAGES_OF_DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}
 
 
 def detect_language(text: str) -> str | None:
@@ -187,19 +190,19 @@ def detect_language(text: str) -> str | None:
         return None
     scores: Counter[str] = Counter()
     for name, share in _identifier().rank(text[:_LANGUAGE_SAMPLE]):
-        scores[_DIALECTS.get(name, name)] += share
+        scores[_LANGUAGES_OF_DIALECTS.get(name, name)] += share
     [(language, confidence)] = scores.most_common(1)
     return language_of(language) if confidence >= _MIN_CONFIDENCE else None
 
 
 def _has_foreign_letters(text: str) -> bool:
     letters = [letter for letter in text[:_LANGUAGE_SAMPLE] if letter.isalpha()]
-    return sum(not letter.isascii() for letter in letters) > _MAX_FOREIGN_SHARE * len(letters)
+    return sum(not letter.isascii() for letter in letters) > _MAX_NON_ASCII_SHARE * len(letters)
 
 
 @cache
 def _identifier() -> Any:
-    # the import takes 0.3 s and 100 MB, so only reader processes import the package
+    # imported only in reader processes, because the import takes 0.3 seconds and 100 MB of memory
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

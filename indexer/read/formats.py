@@ -9,9 +9,9 @@ from typing import Any
 from indexer.text.charsets import has_only_text
 
 _READERS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("formats.toml").read_text("utf-8"))
-_KINDS = {reader: table.get("types", {}) for reader, table in _READERS.items()}
-_READER_OF = {kind: reader for reader, kinds in _KINDS.items() for kind in kinds}
-_TYPE_OF = {end: kind for kinds in _KINDS.values() for kind, ends in kinds.items() for end in ends.split()}
+_TYPES = {reader: table.get("types", {}) for reader, table in _READERS.items()}
+_READER_BY_TYPE = {kind: reader for reader, kinds in _TYPES.items() for kind in kinds}
+_TYPE_BY_SUFFIX = {end: kind for kinds in _TYPES.values() for kind, ends in kinds.items() for end in ends.split()}
 _TYPED_BY_NAME = frozenset(reader for reader, table in _READERS.items() if "is_named" in table)
 
 CONTAINER = "container"
@@ -21,20 +21,20 @@ HTML, ASCIIDOC, PLAIN = "html", "asciidoc", "plain"
 PAGE = "page"
 SCANS = "scans"
 OCR_OFF = "OCR is off"
-MAX_SITEMAP_LENGTH = 50 * 1024 * 1024  # bytes, decompressed; limit of sitemaps.org
+MAX_SITEMAP_LENGTH = 50 * 1024 * 1024  # decompressed bytes, as defined by sitemaps.org
 MAX_ENTRIES = 50_000
 FUNCTIONS = {reader: table["function"] for reader, table in _READERS.items() if "function" in table}
-TEXT_READERS = _TYPED_BY_NAME | {HTML, PLAIN}  # readers of formats without NUL bytes
-# media types to read on sites; archives and images are excluded, because they are often copies of pages or decoration
-CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))
+TEXT_READERS = _TYPED_BY_NAME | {HTML, PLAIN}  # their formats have no NUL bytes
+# The media types that a crawl reads. Archives are often copies of pages, and images are often decoration.
+CONTENT_TYPES = frozenset(kind for kind, reader in _READER_BY_TYPE.items() if reader not in (CONTAINER, SCANS))
 OPENAPI = "application/openapi+json"
 _DATA_TYPES = {".json": OPENAPI} | dict.fromkeys((".yaml", ".yml"), "application/openapi+yaml")
-_BEFORE_JSON = b"\xef\xbb\xbf \t\r\n"
+_BOM_AND_BLANKS = b"\xef\xbb\xbf \t\r\n"
 _JSON_VERSION = re.compile(rb"\"(?:openapi|swagger)\"\s{0,9}:\s{0,9}\"[23]\.")
 _YAML_VERSION = re.compile(
     rb"^(?:\xef\xbb\xbf)?[\"']?(?:openapi|swagger)[\"']?[ \t]{0,9}:[ \t]{0,9}[\"']?[23]\.", re.MULTILINE
 )
-IMAGE_TYPES = frozenset(_KINDS[SCANS])
+IMAGE_TYPES = frozenset(_TYPES[SCANS])
 _MBOX = re.compile(rb"From [^\n]*\n[\w-]+:")
 _PUBLIC_TYPES = MimeTypes()
 
@@ -42,7 +42,7 @@ _PUBLIC_TYPES = MimeTypes()
 def content_type_of(name: str) -> str | None:
     """Return the media type that the suffix of a file name implies, or None if no reader handles this suffix."""
     path = PurePosixPath(name.lower())
-    return _TYPE_OF.get("".join(path.suffixes[-2:])) or _TYPE_OF.get(path.suffix)
+    return _TYPE_BY_SUFFIX.get("".join(path.suffixes[-2:])) or _TYPE_BY_SUFFIX.get(path.suffix)
 
 
 def type_by_content(name: str, body: bytes) -> str | None:
@@ -57,7 +57,7 @@ def type_by_content(name: str, body: bytes) -> str | None:
 
 
 def has_format(name: str) -> bool:
-    """Return whether the suffix of a file name may denote a format, unlike those of `README.Debian` and `NEWS.old`."""
+    """Return whether the suffix of a file name may denote a format. In `README.Debian` and `NEWS.old` it does not."""
     path = PurePosixPath(name)
     is_in_capitals = path.stem.isalpha() and path.stem.isupper()
     is_proper_name = path.suffix[1:].istitle() and path.suffix[2:].isalpha()
@@ -65,17 +65,17 @@ def has_format(name: str) -> bool:
 
 
 def is_openapi(body: bytes) -> bool:
-    """Return whether JSON or YAML has the version key of OpenAPI documents."""
-    return (_JSON_VERSION if body.lstrip(_BEFORE_JSON).startswith(b"{") else _YAML_VERSION).search(body) is not None
+    """Return whether a JSON or YAML file has a key `openapi` or `swagger` with a version number."""
+    return (_JSON_VERSION if body.lstrip(_BOM_AND_BLANKS).startswith(b"{") else _YAML_VERSION).search(body) is not None
 
 
 def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False) -> str:
     """Return the reason not to read a file, or "" if it is read.
 
     Args:
-        name: the file name, which may have folders.
+        name: the file name, with or without folders.
         no_images: the reason not to read images, or "" to read them.
-        is_by_name: whether to refuse files whose type can be recognised only by their content.
+        is_by_name: whether to refuse a file whose type only its content would tell.
     """
     content_type, suffix = content_type_of(name), PurePosixPath(name.lower()).suffix
     if content_type is None:
@@ -86,16 +86,18 @@ def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False)
 
 
 def effective_type(content_type: str, name: str) -> str:
-    """Return the declared media type. If it is plain text, prefer a text format that the file name implies."""
+    """Return the declared media type. If plain text is declared for a file such as `x.md`, return Markdown instead."""
     if content_type != "text/plain":
         return content_type
     type_of_name = content_type_of(name)
-    return type_of_name if type_of_name is not None and _READER_OF[type_of_name] in _TYPED_BY_NAME else content_type
+    if type_of_name is None or _READER_BY_TYPE[type_of_name] not in _TYPED_BY_NAME:
+        return content_type
+    return type_of_name
 
 
 def reader_of(content_type: str) -> str | None:
     """Return the name of the reader of a media type, or None if the type is not read."""
-    return _READER_OF.get(content_type)
+    return _READER_BY_TYPE.get(content_type)
 
 
 def is_source_code(content_type: str) -> bool:

@@ -1,6 +1,6 @@
-"""The program of a reader process, which confines itself and then reads documents until its input ends.
+"""The program of a reader process: drop all rights that are not needed, then read documents until the input ends.
 
-The build does not import this module.
+Only reader processes import this module, because it loads all readers.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ from indexer.text import charsets, reader_notes
 
 _MAX_REQUEST_BYTES = 1 << 31
 _GRACE_SECONDS = 5.0
-_SECTIONS_SEARCHED = 20
+_MAX_SECTIONS_SEARCHED = 20
 _readers: dict[str, Callable[..., Any]] = {}
 _import_errors: dict[str, str] = {}
 
@@ -45,8 +45,8 @@ def main() -> None:
     hide()
     preload()
     gc.freeze()
-    gc.set_threshold(100_000)  # few of the 100,000 objects of a page are in cycles, so collect rarely
-    # redirect standard output; otherwise, if a library printed text, the build would read it as a response
+    gc.set_threshold(100_000)  # collect rarely, because few of a page's objects are in reference cycles
+    # Redirect standard output. Otherwise, if a library printed text, the build would read the text as a response.
     with Connection(os.dup(1)) as build, open(os.devnull, "r+b") as nowhere:
         os.dup2(nowhere.fileno(), 0)
         os.dup2(nowhere.fileno(), 1)
@@ -59,7 +59,7 @@ def main() -> None:
         with suppress(EOFError):
             while True:
                 request, body = receive(build, _MAX_REQUEST_BYTES)
-                cpu_seconds = request["seconds"] + _GRACE_SECONDS  # limit for each message, enforced by a signal
+                cpu_seconds = request["seconds"] + _GRACE_SECONDS  # per message; then SIGPROF ends the process
                 signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
                 for fields, data in answer(request["reader"], request["argument"], body):
                     send(build, fields, data)
@@ -71,10 +71,10 @@ def main() -> None:
 
 def preload() -> None:
     """Load all modules and files that readers may use, because a confined process cannot open files."""
-    detect_language("The model of languages writes files, and sets memory aside when it is first used. " * 50)
+    detect_language("The first call loads the language model. " * 50)
     import_module("_strptime")
-    for reader, place in FUNCTIONS.items():
-        module, _, function = place.partition(":")
+    for reader, path in FUNCTIONS.items():
+        module, _, function = path.partition(":")
         try:
             _readers[reader] = getattr(import_module(f"indexer.read.{module}"), function)
         except (ImportError, SyntaxError) as error:
@@ -103,7 +103,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
     if read is None:
         yield {"error": f"its reader cannot be loaded ({_import_errors.get(reader)}); reinstall pilotlight"}, b""
         return
-    reader_notes.take()  # drop the notes of a previous document that failed
+    reader_notes.take()  # discard the notes on the previous document, if reading it failed
     last: dict[str, Any] = {}
     try:
         if reader in (CONTAINER, ATTACHMENTS):
@@ -114,23 +114,23 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
         elif reader == PAGE:
             content = yield from read(body, argument)
             if content is not None:
-                yield to_json(_note_lists(content)) | {"done": True}, b""
+                yield to_json(_note_access_list(content)) | {"done": True}, b""
                 return
         elif reader in (LISTING, SCANS):
             last = read(body, argument)
         else:
-            last = to_json(_note_lists(read(body, argument)))
+            last = to_json(_note_access_list(read(body, argument)))
     except GeneratorExit:
         raise
-    except BaseException as error:  # noqa: BLE001 - libraries may raise anything, even panics of Rust
+    except BaseException as error:  # noqa: BLE001 - libraries may raise any error, such as a panic in Rust code
         yield {"error": _failure_reason(error)}, b""
     else:
         yield last | {"done": True}, b""
 
 
-def _note_lists(content: Extraction) -> Extraction:
-    """Return the content. If it has no access list, but text outside code looks like one, add a note to the content."""
-    sections = content.sections[:_SECTIONS_SEARCHED]
+def _note_access_list(content: Extraction) -> Extraction:
+    """Return the content unchanged. If it has no access list, but text that looks like a list, add a reader note."""
+    sections = content.sections[:_MAX_SECTIONS_SEARCHED]
     texts = list(filter(str.strip, map(_outside_code, sections))) or [section.text for section in sections]
     if content.declared.access is None and looks_like_list("\n".join(texts)):
         reader_notes.add("text that looks like an access list: a list is valid only in front matter and .access.toml")
@@ -163,17 +163,17 @@ def _failure_reason(error: BaseException) -> str:
     return f"damaged, or not of its declared type ({type(error).__name__})"
 
 
-# The process confines itself by system calls, because packages such as `py-landlock` only wrap these calls.
+# These system calls are made directly, because packages such as `py-landlock` would only wrap them.
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _NEW_IPC, _NEW_USER, _NEW_NET = 0x08000000, 0x10000000, 0x40000000
 _CAPABILITY_VERSION_3 = 0x20080522
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 _CREATE_RULESET_VERSION = 1
-_FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # (version of Landlock, number of its rights over files)
-_NET_VERSION, _NET_RIGHTS = 4, 0b11  # first version with rights to bind and connect over TCP
-_SCOPES_VERSION, _SCOPES = 6, 0b11  # first version with scopes for abstract sockets and signals
-_EMPTY = "/proc/self/fdinfo"  # a folder without files that a reader could misuse
+_FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # (version of Landlock, number of file rights in this version)
+_NET_VERSION, _NET_RIGHTS = 4, 0b11  # the first version that restricts TCP; its rights are bind and connect
+_SCOPES_VERSION, _SCOPES = 6, 0b11  # the first version that restricts abstract sockets and signals
+_ROOT_FOLDER = "/proc/self/fdinfo"  # contains no files that a reader could misuse
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -183,7 +183,7 @@ def confine(memory: int) -> dict[str, str]:
     Args:
         memory: limit of the address space in bytes.
 
-    Returns: the effect of each security mechanism of the kernel, or "" if the mechanism is unavailable.
+    Returns: for each security mechanism of the kernel, the restriction in effect, or "" if it is unavailable.
     """
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
@@ -192,14 +192,15 @@ def confine(memory: int) -> dict[str, str]:
     has_namespaces = _LIBC.unshare(_NEW_USER | _NEW_NET | _NEW_IPC) == 0
     root = ""
     with suppress(OSError):
-        os.chroot(_EMPTY)
+        os.chroot(_ROOT_FOLDER)
         root = "empty"
     os.chdir("/")
     capset = _CAPSET.get(os.uname().machine)
     head = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
     sets = ctypes.create_string_buffer(24)
     has_none = capset is not None and _LIBC.syscall(capset, head, sets) == 0
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # set again, because a change of rights resets it
+    # called only now, because the kernel resets this signal when the rights of a process change
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     version = _apply_landlock()
     return {
@@ -230,16 +231,17 @@ def _apply_landlock() -> int:
 
 
 _CALLS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("system_calls.toml").read_text("utf-8"))
-_SIGNALS = ((200, 130), (234, 131))  # tkill and tgkill, which `abort` calls; they may only signal this process
+# numbers of system calls on x86_64 and on aarch64
+_SIGNALS = ((200, 130), (234, 131))  # tkill and tgkill, allowed only for this process, because `abort` calls them
 _MAPPING = ((9, 222), (10, 226))  # mmap and mprotect, allowed only without the right to execute
 _STATUS = (262, 79)  # newfstatat, allowed only for open files
-_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # index in the pairs above, kernel constant
+_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # (index in the pairs above, AUDIT_ARCH)
 _PROT_EXEC, _AT_EMPTY_PATH = 4, 0x1000
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000 | errno.EACCES
-_LOAD, _EQUAL, _HAS, _RETURN = 0x20, 0x15, 0x45, 0x06
+_LOAD, _EQUAL, _HAS, _RETURN = 0x20, 0x15, 0x45, 0x06  # operations of BPF
 _NUMBER, _ARCHITECTURE, _FIRST, _THIRD, _FOURTH = 0, 4, 16, 32, 40  # offsets in `seccomp_data`
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
-_Instruction = tuple[int, int, int, int]  # operation, instructions to skip if true and if false, value
+_Instruction = tuple[int, int, int, int]  # (operation, number of instructions to skip if true, if false, value)
 
 
 def _restrict_calls() -> bool:
@@ -258,20 +260,20 @@ def _filter_instructions(column: int, architecture: int) -> Iterator[_Instructio
     yield _EQUAL, 1, 0, architecture
     yield _RETURN, 0, 0, _KILL
     yield _LOAD, 0, 0, _NUMBER
-    for calls, outcome in (("allowed", _ALLOW), ("refused", _FAIL)):
+    for calls, action in (("allowed", _ALLOW), ("refused", _FAIL)):
         for numbers in _CALLS[calls].values():
             if (number := numbers[column]) >= 0:
                 yield _EQUAL, 0, 1, number
-                yield _RETURN, 0, 0, outcome
-    checked = (  # call, argument, test, value, outcome if true, outcome if false
+                yield _RETURN, 0, 0, action
+    checked = (  # (call, argument, test, value, action if true, action if false)
         *((call[column], _FIRST, _EQUAL, os.getpid(), _ALLOW, _KILL) for call in _SIGNALS),
         *((call[column], _THIRD, _HAS, _PROT_EXEC, _KILL, _ALLOW) for call in _MAPPING),
         (_STATUS[column], _FOURTH, _EQUAL, _AT_EMPTY_PATH, _ALLOW, _FAIL),
     )
-    for call, argument, test, value, outcome, other in checked:
+    for call, argument, test, value, if_true, if_false in checked:
         yield _EQUAL, 0, 4, call
         yield _LOAD, 0, 0, argument
         yield test, 0, 1, value
-        yield _RETURN, 0, 0, outcome
-        yield _RETURN, 0, 0, other
+        yield _RETURN, 0, 0, if_true
+        yield _RETURN, 0, 0, if_false
     yield _RETURN, 0, 0, _KILL

@@ -1,7 +1,7 @@
 """Run the processes that read documents, so that a hostile document cannot harm the build.
 
-A process starts when it is needed, loads the modules of all readers (see `reader_main`), and is reused. It is confined,
-has a memory limit, and is killed if a response takes too long. Responses are JSON (see `indexer.read.extraction`).
+A process starts when it is needed, loads all readers (see `reader_main`), and is reused. It has no access to files or
+the network, and a memory limit. It is killed if a response takes too long. Responses are JSON (see `extraction`).
 
 All formats, even plain text, are read in these processes, so that the build process only fetches and embeds.
 """
@@ -31,11 +31,11 @@ _OCR_MEMORY_BYTES = 192 << 20
 _POLL_SECONDS = 0.1
 _START_TIMEOUT_SECONDS = 60.0
 _EXIT_SECONDS = 1.0
-_MAX_DOCUMENTS = 5_000  # documents per process; a restart frees memory that libraries leak
+_MAX_DOCUMENTS_PER_PROCESS = 5_000  # a restart frees memory that libraries leak
 _MAX_PROCESSES = 4
 _MAX_JSON_BYTES = 64_000_000
 _MAX_BODY_BYTES = 1 << 30
-# Limit readers to one thread: NumPy reserves much memory per thread, and seccomp forbids Tesseract's OpenMP threads.
+# One thread per reader: NumPy reserves much memory for each thread, and seccomp forbids Tesseract's OpenMP threads.
 _SETUP = (
     "import os, sys; os.environ |= dict(OPENBLAS_NUM_THREADS='1', OMP_THREAD_LIMIT='1'); sys.path[:] = sys.argv[1:]; "
 )
@@ -45,12 +45,12 @@ _Request = tuple[dict[str, Any], bytes] | None
 Lend = Callable[[], AbstractContextManager["ReaderProcess"]]
 
 
-def most_at_once() -> int:
-    """Return the number of documents to read in parallel: one for each core, if there is enough memory."""
+def max_readers() -> int:
+    """Return how many documents to read in parallel: one per core, at most four, and fewer if memory is short."""
     return memory.readers(min(_MAX_PROCESSES, cpu.detect().cores))
 
 
-_places = threading.BoundedSemaphore(memory.readers(max(2, min(_MAX_PROCESSES, cpu.detect().cores))))
+_pool_slots = threading.BoundedSemaphore(memory.readers(max(2, min(_MAX_PROCESSES, cpu.detect().cores))))
 
 
 def busy_seconds() -> float:
@@ -59,17 +59,20 @@ def busy_seconds() -> float:
 
 
 def send(connection: Connection, fields: dict[str, Any], body: bytes = b"") -> None:
-    """Send a message, which consists of fields and a body, from the build to a reader or back."""
+    """Send a message with fields and a body. Both the build and the readers call this function."""
     connection.send_bytes(json.dumps(fields).encode())
     connection.send_bytes(body)
 
 
-def receive(connection: Connection, longest_body: int = _MAX_BODY_BYTES) -> tuple[dict[str, Any], bytes]:
-    """Receive a message. Raises EOFError or OSError if the sender has ended, or ParseError for invalid data."""
+def receive(connection: Connection, max_body_bytes: int = _MAX_BODY_BYTES) -> tuple[dict[str, Any], bytes]:
+    """Receive the fields and body of a message.
+
+    Raises EOFError or OSError if the sender has ended, or ParseError if the message is invalid or too long.
+    """
     try:
         fields = json.loads(connection.recv_bytes(_MAX_JSON_BYTES))
         if isinstance(fields, dict):
-            return fields, connection.recv_bytes(longest_body)
+            return fields, connection.recv_bytes(max_body_bytes)
     except (ValueError, RecursionError) as error:
         raise ParseError("the reader process returned invalid data") from error
     except OSError as error:
@@ -80,8 +83,11 @@ def receive(connection: Connection, longest_body: int = _MAX_BODY_BYTES) -> tupl
 
 
 @cache
-def _starter(build: int) -> ThreadPoolExecutor:
-    """Return an executor whose only thread starts a build's readers. The kernel kills them when the thread ends."""
+def _starter(build_pid: int) -> ThreadPoolExecutor:
+    """Return the executor that starts the reader processes of a build. Its only thread ends with the build.
+
+    When the thread that started a reader process ends, the kernel kills that process.
+    """
     return ThreadPoolExecutor(1, thread_name_prefix="reader")
 
 
@@ -96,7 +102,7 @@ def _start(program: str) -> tuple[subprocess.Popen[bytes], Connection]:
             stderr=subprocess.DEVNULL,
             cwd="/",
             env={},
-            start_new_session=True,  # a keyboard interrupt reaches only the build, which ends its readers
+            start_new_session=True,  # Ctrl+C then reaches only the build, which ends its readers
         )
     return process, ours
 
@@ -109,8 +115,8 @@ def hide() -> None:
 class ReaderProcess:
     """A process that reads documents. Only one thread at a time may call its methods, except `interrupt`."""
 
-    timeout_seconds = 60.0  # for each response
-    memory_bytes = 480 << 20  # limit of the address space; code, tables and the language model take 230 MB
+    timeout_seconds = 60.0  # per response
+    memory_bytes = 480 << 20  # limit of the address space; before the first document, 230 MB are in use
     program = "from indexer.read.reader_main import main; main()"
     _connection: Connection
 
@@ -122,7 +128,7 @@ class ReaderProcess:
         self.confinement: dict[str, str] = {}
 
     def ask(self, reader: str, argument: Any, body: bytes) -> Generator[tuple[dict[str, Any], bytes], None, None]:
-        """Read a document in the process. Yield each message of the reader as its fields and its body.
+        """Read a document in the process. Yield the reader's messages as (fields, body).
 
         Args:
             reader: a name in `formats.FUNCTIONS`, or `formats.SCANS`.
@@ -135,7 +141,8 @@ class ReaderProcess:
         done = False
         if self.is_interrupted:
             raise ParseError("interrupted")
-        if self._request_count >= _MAX_DOCUMENTS or (self._process is not None and self._process.poll() is not None):
+        has_ended = self._process is not None and self._process.poll() is not None
+        if has_ended or self._request_count >= _MAX_DOCUMENTS_PER_PROCESS:
             self.close()
         self._request_count += 1
         try:
@@ -150,7 +157,7 @@ class ReaderProcess:
                 if answer[0].keys() != {"done"}:
                     yield answer
         finally:
-            if not done:  # the next request would receive the remaining messages
+            if not done:  # otherwise, the next request would receive the remaining messages
                 self.close()
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -177,7 +184,7 @@ class ReaderProcess:
         return process
 
     def use(self, engine: str) -> None:
-        """Restart the process with an OCR engine of `indexer.read.ocr`, unless it already has that engine."""
+        """Set the OCR engine, in the form of `Ocr.engine`. If it changes, the process restarts."""
         if engine != self._engine:
             self.close()
             self._engine = engine
@@ -202,7 +209,7 @@ class ReaderProcess:
     def _exchange(
         self, process: subprocess.Popen[bytes], request: _Request, seconds: float
     ) -> tuple[dict[str, Any], bytes]:
-        """Send a request unless it is None, and return the next message. Kill the process if none comes in time."""
+        """Send a request unless it is None, and return the next message. Kill the process if none arrives in time."""
         began = time.monotonic()
         deadline = threading.Timer(seconds, process.kill)
         deadline.start()
@@ -218,17 +225,20 @@ class ReaderProcess:
             with _busy_lock:
                 _busy["seconds"] += time.monotonic() - began
         try:
-            ended = process.wait(_EXIT_SECONDS)
+            exit_code = process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
-            ended = 0
-        if ended == -signal.SIGSYS:
+            exit_code = 0
+        if exit_code == -signal.SIGSYS:
             raise ParseError("its reader was stopped: it made a forbidden system call")
-        verb = "took" if ended == -signal.SIGABRT else "crashed, or took"  # libraries abort if memory is short
+        verb = "took" if exit_code == -signal.SIGABRT else "crashed, or took"  # libraries abort if memory is short
         raise ParseError(f"reading it {verb} more than {self._allowed >> 20:,} MB of memory")
 
 
 class _IdleProcesses:
-    """The idle processes. Starting a process takes a second, so callers first wait that long for an idle process."""
+    """The reader processes that no caller uses. A new process takes about a second to start.
+
+    Therefore, a patient caller first waits for another caller to give its process back.
+    """
 
     def __init__(self) -> None:
         self.free: list[ReaderProcess] = []
@@ -238,7 +248,7 @@ class _IdleProcesses:
         self._changed = threading.Condition()
 
     def take(self, *, is_patient: bool) -> ReaderProcess:
-        """Return an idle process, or else a new process. If `is_patient`, first wait for an idle process."""
+        """Return an idle or new process. If none is idle and `is_patient` is true, wait before starting one."""
         with self._changed:
             while is_patient and not self.free and self._lent and self._waited_seconds < self.start_seconds:
                 began = time.monotonic()
@@ -264,7 +274,10 @@ _idle = _IdleProcesses()
 
 @contextmanager
 def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
-    """Lend a process for the `with` block. The number of lent processes is not limited, so callers must limit it."""
+    """Lend a process for the `with` block. The number of processes is not limited here, so callers must limit it.
+
+    If `is_patient` is true and all processes are in use, wait about a second before starting another.
+    """
     process = _idle.take(is_patient=is_patient)
     process.is_interrupted = False
     try:
@@ -282,8 +295,11 @@ class ReaderPool:
 
     @contextmanager
     def borrowed(self, *, is_patient: bool = True) -> Iterator[ReaderProcess]:
-        """Lend a process for the `with` block, or wait for one. Raises ParseError if the pool is closed."""
-        with _places, borrowed(is_patient=is_patient) as process:
+        """Lend a process for the `with` block, after waiting for a free slot. Raises ParseError if the pool is closed.
+
+        See the function `borrowed` for `is_patient`.
+        """
+        with _pool_slots, borrowed(is_patient=is_patient) as process:
             self._lent.add(process)
             try:
                 if self._is_closed:

@@ -26,7 +26,7 @@ from indexer.read.container import with_members
 from indexer.read.document_reader import PageParts, read_page_parts
 from indexer.read.formats import HTML, OCR_OFF, effective_type, reader_of
 from indexer.read.html.site_template import MAX_BLOCKS, Template, read_template
-from indexer.read.reader_process import ReaderPool, most_at_once
+from indexer.read.reader_process import ReaderPool, max_readers
 from indexer.records import Item, Page, PageBlocks, PageReading, PageRecord, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.bucket import Bucket
@@ -106,7 +106,7 @@ class Templates:
         readings: dict[str, PageReading] = {}
         needed = max(_MIN_PAGES, _MIN_CHANGED_SHARE * len(sample.pages_by_hash)) if source in self._templates else 0
         if sum(map(self._is_new, pages)) >= needed:
-            with ThreadPoolExecutor(min(_MAX_READERS, most_at_once())) as pool, closing(ReaderPool()) as processes:
+            with ThreadPoolExecutor(min(_MAX_READERS, max_readers())) as pool, closing(ReaderPool()) as processes:
                 results = zip(pages, pool.map(partial(self._reading, processes), pages), strict=True)
                 readings = {page.content_hash: reading for page, reading in results if reading is not None}
             template = learn(reading.blocks for reading in readings.values() if reading.blocks is not None)
