@@ -1,8 +1,8 @@
-"""Render documents in a browser. It is started for the first page that needs rendering, and all sites share it.
+"""Render documents in one browser, which all sites share. The browser starts when the first page needs rendering.
 
 The browser has no network access. The crawler provides each document, and fetches the scripts and data that the
 document requests. Images and other resources are not loaded. Playwright controls the browser in an event loop, which
-runs in a thread. If the build is killed, Playwright's driver process reads end-of-file, and closes the browser.
+runs in a thread. If the build is killed, Playwright's driver process reads end-of-file and closes the browser.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ _LAUNCHER = Path(__file__).with_name("chromium.sh")  # starts Chromium without n
 _FLAGS = [
     line for line in Path(__file__).with_name("chromium.flags").read_text("utf-8").splitlines() if line.startswith("-")
 ]
-_ERRORS_IN_LOG = ("FATAL", "No usable sandbox", "error while loading", "not permitted")
+_ERROR_MARKERS = ("FATAL", "No usable sandbox", "error while loading", "not permitted")
 _MAX_FOLDER_LENGTH = 48  # characters, because the path of a Unix socket must be short
-_START_TIMEOUT = 60.0
+_START_SECONDS = 60.0
 _GRACE_SECONDS = 10.0
 _LOADER_THREADS = 6
 _POLL_SECONDS = 0.2
@@ -47,10 +47,10 @@ _LOADED_TYPES = frozenset({"script", "xhr", "fetch"})
 _MAX_REQUESTS_PER_DOCUMENT = 200
 _MAX_NAVIGATIONS = 20
 _QUIET_MS = 300
-_MAX_RESTLESS_MS = 2_000
-_CLOSE_TIMEOUT = 3.0
+_MAX_WAIT_MS = 2_000
+_CLOSE_SECONDS = 3.0
 _STORAGE_BYTES = 10_000_000
-_DOCUMENTS_PER_PAGE = 50
+_DOCUMENTS_PER_TAB = 50
 _VIEWPORT = {"width": 1280, "height": 4000}  # tall, because many pages render only the visible part
 
 # JavaScript functions that run in a page
@@ -124,7 +124,7 @@ class Browser:
     def __init__(self) -> None:
         self._slots = threading.BoundedSemaphore(memory.share(max(2, cpu.detect().cores)))
         self._lock = threading.Lock()
-        self._running: _Running | None = None
+        self._running: _BrowserProcess | None = None
         self._is_closed = False
 
     def render(self, job: RenderJob, stop: threading.Event) -> RenderedDocument:
@@ -142,7 +142,7 @@ class Browser:
                     raise FetchError("the crawl is being stopped")
                 running = self._running
                 if running is None or running.is_lost:
-                    lost, running = running, _Running()
+                    lost, running = running, _BrowserProcess()
                     self._running = running
                 future = asyncio.run_coroutine_threadsafe(running.render(job), running.loop)
             if lost is not None:
@@ -170,7 +170,7 @@ class Browser:
             running.close()
 
 
-class _Running:
+class _BrowserProcess:
     """A running browser process, and the thread with the event loop that controls it."""
 
     def __init__(self) -> None:
@@ -183,18 +183,18 @@ class _Running:
         self._thread = threading.Thread(target=asyncio.run, args=(self._run(program),), name="browser", daemon=True)
         self._thread.start()
         try:
-            self._started.result(_START_TIMEOUT)
+            self._started.result(_START_SECONDS)
         except Exception as error:
             self.close()
-            reason = one_line(_brief(error)) if str(error) else f"no answer within {_START_TIMEOUT:g} s"
+            reason = one_line(_brief(error)) if str(error) else f"no answer within {_START_SECONDS:g} s"
             raise RendererMissing(f"Chromium does not start ({reason}); repair it, or set render to off") from error
 
     async def _run(self, program: str) -> None:
-        """Run Chromium until the task is cancelled. It has no network access, and few environment variables."""
+        """Run Chromium until the task is cancelled. Chromium gets no network access and few environment variables."""
         self.loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         folder = tempfile.gettempdir()
         environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-        environment["TMPDIR"] = folder if len(folder) < _MAX_FOLDER_LENGTH else "/tmp"  # noqa: S108 - Chromium makes its own
+        environment["TMPDIR"] = folder if len(folder) < _MAX_FOLDER_LENGTH else "/tmp"  # noqa: S108 - Chromium creates its own folder in it
         environment |= {"HOME": "/nonexistent", "PILOTLIGHT_CHROMIUM": program}
         try:
             from playwright.async_api import Error, async_playwright
@@ -247,7 +247,7 @@ class _Running:
 
 
 class _Tab:
-    def __init__(self, running: _Running) -> None:
+    def __init__(self, running: _BrowserProcess) -> None:
         self._running = running
         self._context: BrowserContext | None = None
         self._job: RenderJob | None = None
@@ -262,7 +262,7 @@ class _Tab:
             await context.route("**/*", self._answer)
             self._page: Page = await context.new_page()
             context.on("page", lambda other: asyncio.ensure_future(other.close()))
-            self._documents_left = _DOCUMENTS_PER_PAGE
+            self._documents_left = _DOCUMENTS_PER_TAB
             await self._page.add_init_script("try { sessionStorage.clear() } catch {}")
             self._tools: CDPSession = await context.new_cdp_session(self._page)
         self._job, self._is_open = job, False
@@ -279,13 +279,13 @@ class _Tab:
                 while request_count != self._requests or self._pending:
                     request_count = self._requests
                     await self._idle.wait()
-                    await self._page.evaluate(_WAIT_SCRIPT, [_QUIET_MS, _MAX_RESTLESS_MS])
+                    await self._page.evaluate(_WAIT_SCRIPT, [_QUIET_MS, _MAX_WAIT_MS])
         except TimeoutError:
             timed_out = True
         if self._failure is not None:
             raise self._failure
         try:
-            async with asyncio.timeout(_CLOSE_TIMEOUT):
+            async with asyncio.timeout(_CLOSE_SECONDS):
                 html = await self._page.evaluate(_READ_SCRIPT, [job.max_length, job.url])
         except TimeoutError:
             raise PageUnavailable("it cannot be rendered: its scripts never end") from None
@@ -294,12 +294,12 @@ class _Tab:
         return RenderedDocument(str(html).encode("utf-8", "replace"), tuple(self._navigations), timed_out)
 
     async def clear(self) -> None:
-        """Remove the last document and its data, or close the tab after `_DOCUMENTS_PER_PAGE` documents or an error."""
+        """Remove the last document and its data, or close the tab after `_DOCUMENTS_PER_TAB` documents or an error."""
         job, self._job = self._job, None
         self._documents_left -= 1
         with suppress(self._running.error, TimeoutError):
             if job is not None and self._context is not None and self._documents_left > 0:
-                async with asyncio.timeout(_CLOSE_TIMEOUT):
+                async with asyncio.timeout(_CLOSE_SECONDS):
                     await self._page.goto(job.url, timeout=0)
                     await self._context.clear_cookies()
                     storage = {"origin": self._origin, "storageTypes": "all"}
@@ -308,7 +308,7 @@ class _Tab:
         context, self._context = self._context, None
         if context is not None:
             with suppress(self._running.error, TimeoutError):
-                async with asyncio.timeout(_CLOSE_TIMEOUT):
+                async with asyncio.timeout(_CLOSE_SECONDS):
                     await context.close()
 
     async def _answer(self, route: "Route", request: "Request") -> None:
@@ -361,5 +361,5 @@ class _Tab:
 
 def _brief(error: Exception) -> str:
     lines = [line for line in map(str.strip, str(error).splitlines()) if line]
-    marked = [line for line in lines if any(word in line for word in _ERRORS_IN_LOG)]
+    marked = [line for line in lines if any(word in line for word in _ERROR_MARKERS)]
     return (marked or lines or [type(error).__name__])[0][:300]

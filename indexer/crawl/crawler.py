@@ -32,15 +32,15 @@ _VIEW = "only another view of an indexed page, such as its source or print versi
 _MISTAKEN = "the page at its canonical address has different text or cannot be read: indexed under its own address"
 
 
-class _Due(NamedTuple):
+class _QueuedAddress(NamedTuple):
     url: str
-    depth: int
+    depth: int  # links from the start page
     referrer: str  # address of the page with the link, or empty
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The pages for one address. If a canonical page has replaced the requested page, `alias` is the requested page."""
+    """The pages read for one address. `alias` is the requested page if its canonical page is used instead."""
 
     visits: tuple[Visit, ...]
     alias: Page | None = None  # its links are followed, but its text is not indexed
@@ -51,7 +51,7 @@ def crawl(
 ) -> Generator[Item, None, None]:
     """Crawl a site: yield the pages that links from its start page lead to, and the pages in its sitemaps and feeds.
 
-    `context.source` is the address of the start page. The crawl stays at its scheme, host and port. If the links of a
+    `context.source` is the address of the start page. The crawl stays on its scheme, host and port. If the links of a
     page are followed but its text is not indexed, the page is yielded with `noindex`. If several pages have the same
     content, all are yielded, but only the links of the first are followed. If a page is unchanged or unavailable, its
     record of the previous build is yielded.
@@ -78,15 +78,15 @@ def crawl(
 class _Frontier:
     def __init__(self, context: SourceContext, reader: PageReader) -> None:
         self._context, self._reader = context, reader
-        self.queue: deque[_Due] = deque()
-        self._collections: deque[_Due] = deque()
+        self.queue: deque[_QueuedAddress] = deque()
+        self._collections: deque[_QueuedAddress] = deque()
         self.visited: set[str] = set()
         self._max_visited = _MIN_ADDRESS_LIMIT + _ADDRESSES_PER_PAGE * context.limits.max_pages
         self.follows_links = True
         self.requested = 0
 
-    def pop(self, *, is_idle: bool) -> _Due | None:
-        """Remove and return the next address, or None. Returns llms-full.txt last, when no fetch runs (`is_idle`)."""
+    def pop(self, *, is_idle: bool) -> _QueuedAddress | None:
+        """Remove and return the next address, or None. Returns llms-full.txt last, when no fetch is running."""
         if is_idle and not self.queue:
             self.queue, self._collections = self._collections, self.queue
         return self.queue.popleft() if self.queue else None
@@ -113,7 +113,7 @@ class _Frontier:
                 skips.append(Skip(url, "robots.txt disallows it"))
             else:
                 queue = self._collections if url.endswith(_COLLECTION) and referrer else self.queue
-                queue.append(_Due(url, depth, referrer))
+                queue.append(_QueuedAddress(url, depth, referrer))
         due_count = self.requested + len(self.queue) + len(self._collections)
         self._context.report_due(min(due_count, limits.max_pages))
         return skips
@@ -136,8 +136,8 @@ class _CanonicalReader:
         if not self._reader.robots.allows(canonical) or self._reader.refusal(canonical) is not None:
             return _Result((visit,))
         mistaken = replace(visit, page=replace(page, note=_MISTAKEN))
-        if canonical in self._yielded_urls and (visit.text or canonical not in self._doubted):
-            if not self._texts.has_text(canonical, visit.text):
+        if canonical in self._yielded_urls and (visit.shingles or canonical not in self._doubted):
+            if not self._texts.has_text(canonical, visit.shingles):
                 return _Result((mistaken,))
             return _Result((replace(visit, page=replace(page, url=canonical)),), page)
         try:
@@ -148,7 +148,8 @@ class _CanonicalReader:
             self._doubted.add(page.url)
             self.forget(canonical)
             return _Result((visit,))
-        if not (is_within(visit.text, target.text) if target.text else self._texts.has_text(canonical, visit.text)):
+        text = visit.shingles
+        if not (is_within(text, target.shingles) if target.shingles else self._texts.has_text(canonical, text)):
             return _Result((mistaken, target))
         return _Result((replace(target, page=replace(target.page, requested=url)),), page)
 
@@ -176,7 +177,7 @@ class _Crawl:
         self._yielded_urls: set[str] = set()
         self._canonicals = _CanonicalReader(self._reader, self._texts, self._yielded_urls)
         self._pool = ThreadPoolExecutor(context.limits.concurrency, thread_name_prefix="fetch")
-        self._fetches: deque[tuple[_Due, Future[_Result]]] = deque()
+        self._fetches: deque[tuple[_QueuedAddress, Future[_Result]]] = deque()
         self._unread_views: list[Skip] = []
         self._followed_hashes: set[str] = set()
         self._bytes = 0
@@ -216,10 +217,10 @@ class _Crawl:
             return [*listed.notes, *self._frontier.enqueue(listed.urls, 0)]
         if (refusal := reader.refusal(page.url)) is not None:
             return [Skip(page.url, refusal), *self._frontier.enqueue(page.links, 1)]
-        return self._process_result(_Due(url, 0, ""), result)
+        return self._process_result(_QueuedAddress(url, 0, ""), result)
 
     def enqueue_sitemaps(self) -> list[Item]:
-        """Enqueue the pages in sitemaps. If robots.txt names no sitemap and no page is queued, try usual addresses."""
+        """Enqueue the pages in sitemaps. If robots.txt names none and no page is queued, try their usual addresses."""
         if not self._frontier.follows_links or not self._limits.max_depth:
             return []
         reader = self._reader
@@ -262,7 +263,7 @@ class _Crawl:
         return bool(self._fetches)
 
     def next_items(self) -> list[Item]:
-        """Wait for the fetch that was submitted first, and return its items."""
+        """Wait for the oldest submitted fetch, and return its pages, skips or failure."""
         due, future = self._fetches.popleft()
         try:
             return self._process_result(due, future.result())
@@ -270,7 +271,7 @@ class _Crawl:
             return [(Skip if isinstance(error, NotWanted) else Failure)(due.url, str(error))]
 
     def leftovers(self) -> list[Item]:
-        """Return skips for alternative views, for refused requests of scripts, and for addresses over a limit."""
+        """Return a Skip for each unread alternative view, refused request of a script, and address over a limit."""
         limit = self._limit_reached()
         rest = (Skip(url, limit) for url in self._frontier.remaining())
         return [*self._reader.refused_requests(), *self._unread_views, *rest]
@@ -281,7 +282,7 @@ class _Crawl:
         is_full = self._frontier.requested >= self._limits.max_pages
         return f"over the limit of {self._limits.max_pages:,} pages" if is_full else ""
 
-    def _process_result(self, due: _Due, result: _Result) -> list[Item]:
+    def _process_result(self, due: _QueuedAddress, result: _Result) -> list[Item]:
         """Enqueue the links of fetched pages. Return the pages, and a Skip for each refused link or repeated page."""
         items = list[Item]()
         self._frontier.visited.update(visit.page.url for visit in result.visits)
@@ -299,25 +300,25 @@ class _Crawl:
                 items.append(Skip(page.url, reason))
                 continue
             if not (isinstance(page, Page) and page.noindex):
-                self._texts.add(page, visit.text)
+                self._texts.add(page, visit.shingles)
             self._yielded_urls.add(page.url)
             self._bytes += len(page.body) if isinstance(page, Page) else 0
             items += [*self._follow(page, due), page]
         self.submit_fetches()
         return items
 
-    def _repeat_reason(self, due: _Due, visit: Visit, page: Page) -> str:
+    def _repeat_reason(self, due: _QueuedAddress, visit: Visit, page: Page) -> str:
         """Return the reason to skip a page that repeats the text of other pages, or an empty string."""
         if page.noindex or page.content_hash in self._followed_hashes:
             return ""
-        if page.url.endswith(_COLLECTION) and self._texts.is_collection(visit.text):
+        if page.url.endswith(_COLLECTION) and self._texts.is_collection(visit.shingles):
             return "repeats the text of other pages"
-        return _VIEW if self._texts.is_view(page, visit.text, due.referrer) else ""
+        return _VIEW if self._texts.is_view(page, visit.shingles, due.referrer) else ""
 
-    def _follow(self, page: Page | PageRecord, due: _Due) -> list[Skip]:
+    def _follow(self, page: Page | PageRecord, due: _QueuedAddress) -> list[Skip]:
         """Enqueue the links of a page, and return a Skip for each refused link. Links of copies are not enqueued."""
         if page.content_hash in self._followed_hashes:
-            return []  # otherwise the crawl would not end if the site serves this page at all addresses
+            return []  # otherwise a site that serves this page at all addresses would be crawled forever
         self._followed_hashes.add(page.content_hash)
         return self._frontier.enqueue(page.links, due.depth + 1, page.url)
 

@@ -39,8 +39,8 @@ _CONNECT_TIMEOUT = 10.0
 _MAX_FAILED_SECONDS = 7_200.0
 _BACKOFF = 0.3
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_NOT_MODIFIED, _PROXY_LOGIN = 304, 407
-_TEXT = re.compile(r"\s*(?:text/|[\w./-]+[+/](?:xml|json)\b)", re.IGNORECASE)
+_NOT_MODIFIED, _PROXY_LOGIN_REQUIRED = 304, 407
+_TEXT_TYPE = re.compile(r"\s*(?:text/|[\w./-]+[+/](?:xml|json)\b)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Fetcher:
         self._timeouts["connect"] = min(limits.timeout, _CONNECT_TIMEOUT)
         self._headers = {
             "User-Agent": limits.user_agent,
-            "Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1",  # not Markdown, so that servers send HTML
+            "Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1",  # no Markdown: servers should send HTML
             "Accept-Encoding": ACCEPT_ENCODING,
             "Connection": "keep-alive",
         }
@@ -170,7 +170,7 @@ class Fetcher:
             if status == 429 or status >= 500:
                 raise PageUnavailable(f"HTTP {status}", status=status, retry=True, pause=retry_after(headers) or 0.0)
             if not 200 <= status < 300:
-                hint = proxy_hint(url, self._limits.http_proxy) if status == _PROXY_LOGIN else ""
+                hint = proxy_hint(url, self._limits.http_proxy) if status == _PROXY_LOGIN_REQUIRED else ""
                 raise FetchError(f"HTTP {status}{hint}", status=status)
             content_type, body = self._typed_body(response, headers, url, request)
             charset = parse_content_type(headers.get("Content-Type", ""))[1]
@@ -240,7 +240,7 @@ class Fetcher:
         limit = self._limits.max_bytes if request.max_length is None else request.max_length
         may_be_long = request.long_types is None or declared in request.long_types
         max_length = max(limit, MAX_SITEMAP_LENGTH) if may_be_long else limit
-        is_text = _TEXT.match(header) is not None
+        is_text = _TEXT_TYPE.match(header) is not None
         pieces = decode_body(response.iter_stream(), headers.get("Content-Encoding", ""), is_text=is_text)
         names = file_names(url, headers.get("Content-Disposition", ""))
         body, is_accepted = bytearray(), request.types is None or declared in request.types
@@ -293,7 +293,7 @@ class RequestPacer:
         return wait
 
     def pause(self, seconds: float) -> None:
-        """Start a pause. Requests wait for its end, or fail at once if it is longer than `MAX_PAUSE_SECONDS`."""
+        """Start a pause. Requests wait for its end, or fail immediately if it is over `MAX_PAUSE_SECONDS`."""
         with self._lock:
             until = time.monotonic() + seconds
             if seconds > MAX_PAUSE_SECONDS:

@@ -20,7 +20,7 @@ import httpcore
 from indexer.errors import NotWanted
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# Networks that is_global accepts, but that are not public, or whose addresses contain IPv4 addresses
+# `is_global` accepts these networks, although they are not public or their addresses contain IPv4 addresses.
 _EXCLUDED_NETWORKS = [*map(ipaddress.ip_network, "192.88.99.0/24 2001::/23 2001:db8::/32 2002::/16 3fff::/20".split())]
 
 
@@ -32,7 +32,10 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
 
 
 def resolve_checked(host: str, port: int, *, allow_private: bool | tuple[str, ...]) -> list[str]:
-    """Return the IP addresses of a host. `allow_private` permits all private addresses, or those in some networks.
+    """Return the IP addresses of a host.
+
+    Args:
+        allow_private: True permits private addresses, a tuple only those in its networks, such as `10.0.0.0/8`.
 
     Raises:
         NotWanted: an address is not public, and `allow_private` does not permit it.
@@ -73,7 +76,7 @@ class GuardedBackend(httpcore.NetworkBackend):
         return seconds if timeout is None else min(seconds, timeout)
 
     def abort(self) -> None:
-        """Shut down all connections, which wakes the threads that wait on them, and refuse new connections."""
+        """Shut down all connections, so that waiting threads get an error, and refuse new connections."""
         with self._lock:
             self._is_aborted = True
             for stream in self._open:
@@ -138,7 +141,7 @@ class _Stream(httpcore.NetworkStream):
 
 
 def _has_no_headers(record: logging.LogRecord) -> bool:
-    """Return False for records of httpcore's debug log that have response headers, which may contain cookies."""
+    """Return False for records of httpcore's debug log with response headers, because they may contain cookies."""
     text = record.getMessage()
     return not text.startswith("receive_response_headers.") or text.startswith("receive_response_headers.started")
 

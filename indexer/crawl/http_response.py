@@ -43,12 +43,12 @@ _BLANKS = b" \t\r\n\f"
 _MARKUP = re.compile(
     rb"<(?:!doctype\s+html|html|head|title|meta|body|frameset|script|style|h1|div|table|p)(?=[\s/>])", re.IGNORECASE
 )
-_LIST = re.compile(rb"<(?:!doctype\s+rss|(?:[\w.-]{1,40}:)?(?:urlset|sitemapindex|rss|feed|rdf))[\s>]", re.IGNORECASE)
+_FEED = re.compile(rb"<(?:!doctype\s+rss|(?:[\w.-]{1,40}:)?(?:urlset|sitemapindex|rss|feed|rdf))[\s>]", re.IGNORECASE)
 _ADDRESS = re.compile(rb"https?://\S+$", re.IGNORECASE)
 
 
 class PageUnavailable(FetchError):
-    """A page may be available later: no connection, no complete response in time, or the status 429 or 5xx."""
+    """The page may be available later: the connection failed, the response was late, or its status is 429 or 5xx."""
 
     def __init__(self, reason: str, *, status: int | None = None, retry: bool = False, pause: float = 0.0) -> None:
         super().__init__(reason, status=status)
@@ -98,7 +98,7 @@ def refresh_target(url: str, headers: httpx.Headers) -> str | None:
 
 
 def content_language(headers: httpx.Headers) -> str | None:
-    """Return the language in Content-Language, or None. A list of languages is ignored: it describes the audience."""
+    """Return the language in Content-Language, or None. A list is ignored: it describes the audience, not the text."""
     languages = headers.get("Content-Language", "")[:_MAX_HEADER_LENGTH]
     return language_of(languages) if "," not in languages else None
 
@@ -150,7 +150,7 @@ def file_names(url: str, disposition: str) -> tuple[str, ...]:
 def detect_media_type(declared: str, names: tuple[str, ...], body: bytes) -> str:
     """Return the media type of a body. A vague or wrong declared type is corrected by file names and first bytes."""
     named_type = next(filter(None, map(content_type_of, names)), "")
-    if (registered := declared.replace("/x-", "/", 1)) in CONTENT_TYPES:  # text/x-markdown, for example
+    if (registered := declared.replace("/x-", "/", 1)) in CONTENT_TYPES:  # such as text/x-markdown
         declared = registered if declared not in CONTENT_TYPES else declared
     head, is_vague = body[:HEAD_LENGTH], _VAGUE.match(declared) is not None
     if head.lstrip(b"\xef\xbb\xbf\x00" + _BLANKS).startswith(b"%PDF-"):
@@ -181,7 +181,7 @@ def looks_like_sitemap(body: bytes) -> bool:
     """Return whether a body begins like a sitemap or feed, or consists of one address per line."""
     head = body[:HEAD_LENGTH].lstrip(b"\xef\xbb\xbf" + _BLANKS)
     if head.startswith(b"<"):
-        return _begins_with(_LIST, head)
+        return _begins_with(_FEED, head)
     lines = [line.strip() for line in head.splitlines()]
     return bool(head) and all(_ADDRESS.match(line) for line in (lines[:-1] or lines) if line)
 
@@ -196,7 +196,7 @@ def _parameter(header: str, name: str) -> str:
 
 
 def _begins_with(element: re.Pattern[bytes], body: bytes) -> bool:
-    """Return whether the first element of a body matches a pattern. XML declarations and comments are skipped."""
+    """Return whether the first element of a body matches a pattern. Skips XML declarations and comments."""
     head = body[:HEAD_LENGTH].lstrip(b"\xef\xbb\xbf" + _BLANKS)
     while end := next((end for begin, end in ((b"<?", b"?>"), (b"<!--", b"-->")) if head.startswith(begin)), None):
         head = head.partition(end)[2].lstrip(_BLANKS)
@@ -214,8 +214,8 @@ class Links:
     """The links and robots directives of one page. All addresses are normalised.
 
     `urls` and `canonical` are on the site of the page. `urls` is in document order, without duplicates. `refresh` is
-    the target of an immediate redirect in the markup. If a page is followed but not indexed because of its kind, such
-    as a frameset, `followed_kind` is the kind.
+    the target of an immediate redirect in the markup. `followed_kind` is not empty if the links of the page are
+    followed but its text is not indexed. Then it names the kind of page, such as a frameset.
     """
 
     urls: tuple[str, ...]

@@ -31,9 +31,9 @@ from indexer.read.reader_process import ReaderPool
 from indexer.records import Page, PageRecord
 from indexer.source_context import SourceContext
 
-_REFUSED = (401, 403)
-_SHORT_PAGE = 100  # shingles
-_MAX_FOLDERS = 10
+_REFUSED_STATUSES = (401, 403)
+_SHORT_PAGE_SHINGLES = 100
+_MAX_SOFT_404_FOLDERS = 10
 SOFT_404 = "the site returns the same page, with HTTP 200, for an address that does not exist"
 
 
@@ -51,15 +51,15 @@ class Moved(RedirectRefused):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A page that was read, its canonical address (None if it is the same), and the shingles of its text."""
+    """A page that was read, and the shingles of its text (hashes of all runs of three words)."""
 
     page: Page | PageRecord
-    canonical: str | None = None
-    text: frozenset[int] = frozenset()
+    canonical: str | None = None  # None if the page declares no other address than its own
+    shingles: frozenset[int] = frozenset()
 
 
 class LoginCheck:
-    """Detects that a site has ended the session of the crawler."""
+    """Detects whether a site has ended the login session of the crawler."""
 
     def __init__(self, fetcher: Fetcher, source: str, read_links: Callable[[Page], Links]) -> None:
         self._fetcher, self._source, self._read_links = fetcher, source, read_links
@@ -81,7 +81,7 @@ class LoginCheck:
     def check_error(self, url: str, error: FetchError) -> None:
         """Raise SessionEnded if a failed request shows that the session has ended."""
         session = self._fetcher.session(url)
-        if session and session.kinds and (error.status in _REFUSED or isinstance(error, RedirectRefused)):
+        if session and session.kinds and (error.status in _REFUSED_STATUSES or isinstance(error, RedirectRefused)):
             self._check_session(session, url, is_certain=error.status == 401)
 
     def _check_session(self, session: Session, url: str, *, is_certain: bool) -> None:
@@ -91,7 +91,7 @@ class LoginCheck:
             raise SessionEnded(f"{origin(url)} asks to log in at {url}: its {kinds} must be renewed")
 
     def _is_refused(self, url: str, is_anonymous: bool) -> bool:
-        """Return whether a request is refused, redirected or answered by a login page. Raises other failures."""
+        """Return whether the site refuses, redirects or asks for a password. Raises FetchError for other failures."""
 
         def refuse(_: str) -> None:
             raise RedirectRefused("a redirect")
@@ -99,17 +99,17 @@ class LoginCheck:
         try:
             response = self._fetcher.get(url, PageRequest(refuse, is_anonymous=is_anonymous))
         except FetchError as error:
-            if error.status in _REFUSED or isinstance(error, RedirectRefused):
+            if error.status in _REFUSED_STATUSES or isinstance(error, RedirectRefused):
                 return True
             raise
         return self._read_links(response.as_page(self._source, url)).asks_password
 
 
 class PageReader:
-    """Reads pages of one site. Safe to share between threads after a call of `enter_site`."""
+    """Reads pages of one site. Threads can share it after `enter_site` was called."""
 
     def __init__(self, context: SourceContext, sessions: Mapping[str, Session], browser: Browser) -> None:
-        """Prepare to read pages of a source. Raises RendererMissing if pages cannot be rendered."""
+        """Prepare to read pages of a source. Raises RendererMissing if the browser for rendering is not installed."""
         self._context, self._limits, self._earlier = context, context.limits, context.earlier
         self._renderer = Renderer(context, browser)
         self.refused_requests = self._renderer.refused_requests
@@ -120,7 +120,7 @@ class PageReader:
         self.site = ""  # scheme://host:port
         self.moved_from = ""
         self.has_read_start = False
-        self.why_no_links: str | None = None  # "" if the start page has links; None before it is read
+        self.why_no_links: str | None = None  # a reason; "" if the start page has links, None before it is read
         self._soft_404: dict[str, frozenset[int]] = {}  # shingles of the response for a missing page, by folder
         self._soft_404_lock = threading.Lock()
 
@@ -131,7 +131,7 @@ class PageReader:
         self._readers.close()
 
     def enter_site(self, start: str) -> None:
-        """Fetch robots.txt of the start page's site. Call this again if the start page has moved. Raises FetchError."""
+        """Fetch robots.txt of the start page's site. Call this again if that page has moved. Raises FetchError."""
         if self.site and urlsplit(self.site).hostname != urlsplit(start).hostname:
             self.moved_from = self.moved_from or self.site
             self._fetcher.leave_site(self.site)
@@ -156,8 +156,8 @@ class PageReader:
 
         Raises:
             NotWanted: the page is excluded by its type, its address or robots.txt.
-            PageUnavailable: the page cannot be read now.
-            FetchError: the page cannot be read.
+            PageUnavailable: the page cannot be read now, but maybe later.
+            FetchError: the page cannot be read for another reason.
             SourceError: no page of the site can be read, for example because the session has ended.
         """
         target, hops = url, list[str]()
@@ -181,7 +181,7 @@ class PageReader:
             raise
 
     def _unchanged_visit(self, response: HttpResponse, requested: str) -> Visit | None:
-        """Return the visit if the page has not changed since the previous build, or None if it must be read."""
+        """Return the page as a `Visit` if it is the same as in the previous build, or None if it must be read again."""
         noindex, _ = indexing_rules(x_robots_directives(response.headers))
         record, session = self._reusable_record(response.url), self._fetcher.session(response.url)
         if record is None:
@@ -196,7 +196,7 @@ class PageReader:
         return Visit(replace(page, links=record.links, noindex=noindex)) if is_same else None
 
     def _read_changed(self, response: HttpResponse, requested: str, hops: list[str]) -> Visit | str:
-        """Read a response and return the visit. If the page refreshes to another page, return the target's address."""
+        """Read the page in a response. If it refreshes to another page, return the address of that page instead."""
         noindex, nofollow = indexing_rules(x_robots_directives(response.headers))
         page = response.as_page(self._context.source, requested)
         selection = ONLY_LINKS if noindex else self._renderer.parts_of(page)
@@ -236,16 +236,17 @@ class PageReader:
         return None if self._renderer.mode_changed else self._earlier.reusable_page(url)
 
     def _is_soft_404(self, page: Page) -> bool:
-        """Return whether a page is almost the same as the site's response for a random address, which does not exist.
+        """Return whether a page is almost the same as the site's response for a random address that does not exist.
 
-        A short page is also compared with the response for a random address in its top folder, which may differ.
+        A short page is also compared with the response for such an address in its top folder, which may differ.
         """
         text = shingles_without_address(page)
         top, _, rest = urlsplit(page.requested).path[1:].partition("/")
-        folders = [self._start, f"{self.site}/{top}/"] if rest and len(text) <= _SHORT_PAGE else [self._start]
+        is_short = len(text) <= _SHORT_PAGE_SHINGLES
+        folders = [self._start, f"{self.site}/{top}/"] if rest and is_short else [self._start]
         with self._soft_404_lock:
             for folder in folders:
-                if folder not in self._soft_404 and len(self._soft_404) < _MAX_FOLDERS:
+                if folder not in self._soft_404 and len(self._soft_404) < _MAX_SOFT_404_FOLDERS:
                     self._soft_404[folder] = frozenset()
                     url = normalise(folder, f"pilotlight-{secrets.token_hex(8)}") or ""
                     if self.robots.allows(url) and not self.refusal(url):

@@ -49,7 +49,7 @@ class Renderer:
         self._scripts: dict[str, Resource] = {}
         self._cache_left = _SCRIPT_CACHE_BYTES
         self._refused: dict[str, Skip] = {}
-        self.mode_changed = False  # since the previous build
+        self.mode_changed = False  # True if `render` differs from the previous build
         if live is not None:
             before = live.settings.get("crawl", {})
             own_settings = before.get("own", {}).get(context.source, {})
@@ -79,7 +79,7 @@ class Renderer:
         return [*self._refused.values()]
 
     def parts_of(self, page: Page) -> PageParts:
-        """Return the parts of a page to read before rendering. In mode `on`, only links are read before rendering."""
+        """Return the parts of a page to read before rendering. In mode `on`, these are only its links."""
         if not self._site or page.content_type not in MARKUP:
             return self._parts_of(page)
         return PageParts() if self._mode == "on" else replace(self._parts_of(page), needs_rendering=_has_script(page))

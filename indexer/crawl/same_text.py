@@ -2,7 +2,7 @@
 
 The shingles of a text are the hashes of its runs of three words. Texts are compared by their samples, which contain the
 lowest hashes (A. Broder, "On the resemblance and containment of documents", 1997). A view of a page, such as its
-source or print version, has the same text. The site derives the address of a view from the page's address by a pattern.
+source or print version, has the same text. The addresses of views follow a pattern, such as `?print`.
 """
 
 import re
@@ -22,20 +22,20 @@ from indexer.records import Extraction, Page, PageRecord
 _WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|[^\W_\u3040-\u9fff\uac00-\ud7a3]+")  # each CJK character is a word
 _WITH_DIGIT = re.compile(r"\b[^\W\d]*+\d\w*+")
 _MAX_CHARACTERS = 200_000
-_SHORT_TEXT = 30  # shingles
+_MAX_SHORT_TEXT_SHINGLES = 30
 _SAMPLE_SIZE = 128
 _SCATTER = 0x9E3779B1  # a multiplier that spreads the CRCs of similar words
 _MIN_TEXT_SHARE, _MIN_LINK_SHARE = 0.8, 0.95
-_MIN_SHARE_WITH_NOTE = 0.65
+_MIN_TEXT_SHARE_WITH_NOTE = 0.65  # a view may add a note, such as "page history"
 _MAX_DIFFERENT, _MAX_DIFFERENT_SHARE = 8, 0.25
-_MAX_WORD_LIKE_PATH = 3
+_MAX_WORD_LIKE_PATH = 3  # characters; `/in` may also be a word of the text
 _MIN_VOTES, _VOTE_AGAINST = 3, -2
 _SUFFIX, _SUFFIXES = re.compile(r"(?<=.)\.[A-Za-z]\w{0,9}$"), re.compile(r"(\.[A-Za-z]\w{0,9}){0,2}")
 _PLAIN_READERS = frozenset({"plain", "restructured"})
 
 
 def text_of(page: Page) -> str:
-    """Return the text of a page, or an empty string if the page was not parsed."""
+    """Return the text of a page, or an empty string if the page was not parsed. Plain text needs no parsing."""
     if page.reading is None:
         reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
         return page.body[: 4 * _MAX_CHARACTERS].decode("utf-8", "replace") if reader in _PLAIN_READERS else ""
@@ -55,7 +55,7 @@ def shingles(text: str) -> frozenset[int]:
 
 
 def shingles_without_address(page: Page) -> frozenset[int]:
-    """Return a page's shingles after removing its address and words with digits, which differ in soft 404 pages."""
+    """Return a page's shingles without its address and words with digits, because these differ in soft 404 pages."""
     text, path = text_of(page), urlsplit(page.requested).path
     for name in (page.requested, path, path.strip("/")) if len(path) > _MAX_WORD_LIKE_PATH else ():
         text = text.replace(name, " ")
@@ -67,13 +67,13 @@ def _words_of(page: Page) -> frozenset[str]:
 
 
 def is_same_answer(page: Collection[int], missing: Collection[int]) -> bool:
-    """Return whether a page is almost the same as the response for a missing page. The arguments are shingles."""
+    """Return whether a page is almost the same as the response for a missing page. Both are given as shingles."""
     different = len({*page}.difference(missing))
     return bool(page) and different <= _MAX_DIFFERENT and different <= _MAX_DIFFERENT_SHARE * len(page)
 
 
 def is_within(text: Collection[int], other: Collection[int]) -> bool:
-    """Return whether `text` is empty or mostly contained in `other`. The arguments are shingles."""
+    """Return whether `text` is empty or mostly contained in `other`. Both are given as shingles."""
     return _is_in(Sample.of(text), Sample.of(other))
 
 
@@ -96,13 +96,13 @@ class Sample:
 
 
 class SiteTexts:
-    """Samples of the texts of one site's pages, and the address patterns of their views."""
+    """Stores samples of the texts of one site's pages, and the address patterns of their alternative views."""
 
     def __init__(self, earlier: PreviousGeneration) -> None:
         self._earlier = earlier
         self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
-        self._words: dict[str, frozenset[str]] = {}  # words of short pages, as markup changes most of their shingles
+        self._words: dict[str, frozenset[str]] = {}  # words of short pages, whose shingles are mostly changed by markup
         self._url_by_name: dict[str, str] = {}
         self._pattern_votes: dict[str, int] = {}
 
@@ -111,7 +111,7 @@ class SiteTexts:
         url = page.url
         if text:
             self._texts[url] = Sample.of(text)
-        if isinstance(page, Page) and 0 < len(text) <= _SHORT_TEXT:
+        if isinstance(page, Page) and 0 < len(text) <= _MAX_SHORT_TEXT_SHINGLES:
             self._words[url] = _words_of(page)
         self._links[url] = _sample_links(page.links)
         self._url_by_name.setdefault(_base_name(url), url)
@@ -134,11 +134,11 @@ class SiteTexts:
         return is_same
 
     def has_view_address(self, url: str, referrer: str) -> bool:
-        """Return whether the address of a link matches an address pattern that enough views have confirmed."""
+        """Return whether a link from `referrer` matches an address pattern that enough views have confirmed."""
         return bool(self._pattern_votes) and self._pattern_votes.get(view_pattern(referrer, url) or "", 0) >= _MIN_VOTES
 
     def is_collection(self, text: Collection[int]) -> bool:
-        """Return whether a text contains the texts of at least half of the pages, like llms-full.txt."""
+        """Return whether a text contains the texts of at least half of the pages, as llms-full.txt does."""
         hashes = {*text}
         samples = [sample.lowest for sample in self._texts.values()]
         inside = sum(len(hashes.intersection(lowest)) >= _MIN_TEXT_SHARE * len(lowest) for lowest in samples)
@@ -154,16 +154,16 @@ class SiteTexts:
                 words, its_words = _words_of(page), self._words[original]
                 has_words = len(words & its_words) >= _MIN_TEXT_SHARE * len(its_words)
                 return has_words and len(words - its_words) <= _MAX_DIFFERENT
-            return _is_in(sample, original_sample, _MIN_SHARE_WITH_NOTE if has_all else _MIN_TEXT_SHARE)
+            return _is_in(sample, original_sample, _MIN_TEXT_SHARE_WITH_NOTE if has_all else _MIN_TEXT_SHARE)
         has_pattern = original in self._links and view_pattern(original, page.url) is not None
         if not has_pattern or not has_all or not _is_in(sample, original_sample):
             return False
-        # a view has only the links of its page; other versions and translations have more, as they link to each other
+        # a view has the same links as its page; other versions and translations also link to each other
         share = _sample_links({*page.links} - {page.url, original}).share_in(self._links[original])
         return share is None or share >= _MIN_LINK_SHARE
 
     def _sample(self, url: str) -> Sample | None:
-        """Return the sample of a page's text in this build or the previous build. None if neither has the page."""
+        """Return the sample of a page's text in this build or the previous build, or None if neither has the page."""
         if url not in self._texts and (record := self._earlier.page(url)) and record.outcome.is_indexed:
             _, chunks, _ = self._earlier.read(self._earlier.document(url)[0])
             self._texts[url] = Sample.of(shingles("\n".join(f"{chunk.section}\n{chunk.text}" for chunk in chunks)))
@@ -180,8 +180,8 @@ def view_pattern(page: str, link: str) -> str | None:
     query = parse_qsl(link_url.query, keep_blank_values=True)
     if page_url.path == link_url.path:
         return f"?{'&'.join(name for name, _ in query)}" if query and page_url.query != link_url.query else None
-    steps, paths = _steps(link_url.path), _page_paths(page_url.path)
-    names = {"/".join(path[start:]) for path in (*paths, _steps(page_url.path)) for start in range(len(path))}
+    steps, paths = _segments(link_url.path), _page_paths(page_url.path)
+    names = {"/".join(path[start:]) for path in (*paths, _segments(page_url.path)) for start in range(len(path))}
     if any(value.strip("/") in names for _, value in query):
         pairs = (f"{name}={'*' if value.strip('/') in names else value}" for name, value in query)
         return f"{link_url.path}?{'&'.join(pairs)}"
@@ -200,13 +200,13 @@ def view_pattern(page: str, link: str) -> str | None:
     return None
 
 
-def _steps(path: str) -> list[str]:
+def _segments(path: str) -> list[str]:
     return [step for step in path.split("/") if step]
 
 
 def _page_paths(path: str) -> list[list[str]]:
     """Split a path into segments, without a file suffix. Return two lists for a folder: with and without `index`."""
-    *folder, last = [*_steps(path), *([""] if path.endswith("/") else [])]
+    *folder, last = [*_segments(path), *([""] if path.endswith("/") else [])]
     name = _SUFFIX.sub("", last) or "index"
     return [[*folder, name], folder] if name == "index" else [[*folder, name]]
 

@@ -1,4 +1,4 @@
-"""Read the files of a site for crawlers: robots.txt (RFC 9309), sitemaps, feeds, llms.txt and other lists of pages."""
+"""Read the files that guide crawlers through a site: robots.txt (RFC 9309), sitemaps, feeds and llms.txt."""
 
 import re
 from collections import deque
@@ -16,11 +16,11 @@ from indexer.read.formats import LISTING, MAX_ENTRIES
 from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Failure, Page, Skip
 
-_ROBOTS_BYTES = 500 * 1024  # maximum by RFC 9309, section 2.5
+_MAX_ROBOTS_BYTES = 500 * 1024  # maximum by RFC 9309, section 2.5
 _MAX_DELAY_SECONDS = 60.0
 _MAX_WILDCARDS = 300
 _LINE = re.compile(r"(user[ -]agent|crawl[ -]delay|[\w-]+)\s*:?\s*(.*)", re.IGNORECASE)
-_DISALLOW = frozenset("disallow dissallow dissalow disalow diasllow disallaw".split())  # common misspellings
+_DISALLOW = frozenset("disallow dissallow dissalow disalow diasllow disallaw".split())  # includes common misspellings
 _OTHER_RULES = frozenset({"crawl-delay", "request-rate", "visit-time"})
 _UNESCAPED = "!$%&'()*+,-./:;=?@[\\]^_|~"
 
@@ -67,7 +67,7 @@ class Robots:
 
 
 def _rules_for(name: str | None, text: str) -> tuple[list[tuple[str, str]], Iterable[str]]:
-    """Return the rules for a crawler, or else those for `*`, and the addresses of sitemaps."""
+    """Return the rules for the crawler `name`, or for `*` if it has none, and the addresses of sitemaps."""
     groups: dict[str | None, list[tuple[str, str]]] = {}
     sitemaps: dict[str, None] = {}
     current, in_agents = set[str | None](), False
@@ -100,7 +100,9 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
             raise NotWanted(f"robots.txt redirects to another site ({origin(url)})")
 
     try:
-        response = fetcher.get(f"{site}/robots.txt", PageRequest(check_redirect, types=None, max_length=_ROBOTS_BYTES))
+        response = fetcher.get(
+            f"{site}/robots.txt", PageRequest(check_redirect, types=None, max_length=_MAX_ROBOTS_BYTES)
+        )
     except FetchError as error:
         if error.status is not None and 400 <= error.status < 500:
             return Robots("", user_agent)
@@ -108,7 +110,7 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
             raise FetchError(f"robots.txt returns {error}: crawling is not allowed until it is available") from error
         raise
     text = response.body.decode("utf-8-sig", "replace")
-    if len(response.body) == _ROBOTS_BYTES:  # a truncated path would disallow too many addresses
+    if len(response.body) == _MAX_ROBOTS_BYTES:  # a truncated path could disallow too much
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
     return Robots(text, user_agent)
 
@@ -123,18 +125,18 @@ MAX_SITEMAPS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SitemapPages:
-    """The addresses of pages in several sitemaps, with a note for each sitemap or page that was left out."""
+    """The pages that sitemaps list. `notes` has a Skip or Failure for each sitemap or page that was left out."""
 
     urls: tuple[str, ...]
     notes: tuple[Skip | Failure, ...]
-    unavailable: PageUnavailable | None  # the first error; `urls` is then incomplete
+    unavailable: PageUnavailable | None  # the first error, which makes `urls` incomplete
 
 
 @dataclass(frozen=True, slots=True)
 class SitemapReader:
-    """Reads sitemaps of a site (`scheme://host:port`) until they list `max_pages`, or `MAX_ENTRIES` if that is more."""
+    """Reads sitemaps of a site until they have listed `max_pages` pages, or `MAX_ENTRIES` pages if that is more."""
 
-    site: str
+    site: str  # scheme://host:port
     robots: Robots
     fetcher: Fetcher
     max_pages: int = 0
@@ -182,7 +184,7 @@ class SitemapReader:
         return SitemapPages(tuple(url for url in pages if origin(url) == self.site), tuple(notes), unavailable)
 
     def _with_site_scheme(self, url: str) -> str:
-        """Set the origin to `site` if the host is that of the site or former site, as sitemaps mix http and https."""
+        """Move an address on the host of the site or former site to `site`, because sitemaps may mix http and https."""
         hosts = (urlsplit(self.site).netloc, urlsplit(self.former_site).netloc)
         return self.site + url.removeprefix(origin(url)) if urlsplit(url).netloc in hosts else url
 
