@@ -1,4 +1,4 @@
-"""Two generations or versions of documents in, the sections that differ out.
+"""Compare two generations, or two versions of a manual: find the sections that differ.
 
-May import `query` and `serving`.
+The package may import `query` and `serving`.
 """

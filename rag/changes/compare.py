@@ -1,7 +1,7 @@
 """Compare two snapshots of documents: find sections that were added, removed, rewritten, moved or renamed.
 
 Documents are aligned by their headings and sentences. A short line above other lines counts as a heading too, because
-a passage may hold several short sections.
+a passage may contain several short sections.
 """
 
 import re
@@ -16,14 +16,15 @@ from rag import deadline
 from rag.messages import DocumentChange, Edit, SectionChange
 from rag.query.results import section_within, without_number
 
-MIN_SAME_TEXT = 0.5  # share of its characters that a moved or renamed section keeps
-MIN_SAME_WORDS = 0.4  # share of the words that the old and new form of an edited sentence have in common
-MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.2  # documents; an edit in so many and in this share is noise
+MIN_SAME_TEXT = 0.5  # share of the characters of a moved or renamed section that are unchanged
+MIN_SAME_WORDS = 0.4  # share of the words of an edited sentence that are unchanged
+# An edit that occurs in at least 3 documents and in 20 % of all documents is noise, such as a changed page footer.
+MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.2
 _MAX_STAMP_WORDS = 5  # words next to a date in a line such as "Last updated 2026-01-01"
 _MAX_HEADING_CHARS, _MAX_HEADING_WORDS = 100, 10
-_MAX_SECTIONS_WITH_LINE = 20  # a line in more sections says nothing about where a section moved
-_MAX_EQUAL_PAIRS = 100_000  # pairs of equal lines in a document; with more, lines in both snapshots are ignored
-_MAX_PAIRED_CHARS = 1_500_000  # total length of the pairs of lines in a block; with more, lines are not paired by words
+_MAX_SECTIONS_WITH_LINE = 20  # a line in more sections is ignored in the search for moved sections
+_MAX_EQUAL_PAIRS = 100_000  # pairs of equal lines in a document; above it, lines in both snapshots are ignored
+_MAX_PAIRED_CHARS = 1_500_000  # characters in all pairs of a removed and an added line; above it, no edits are found
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^\sa-z])|(?<=[。！？])|\n+")
 _NOT_IN_HEADINGS = re.compile(r"[|={}();<>\\]|[.!?:;,…。、]$")
 _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -38,11 +39,11 @@ _WORD = re.compile(r"\w+")
 class TextLine:
     """A heading, sentence or line of a section."""
 
-    plain: str  # normalised text, to compare lines by
+    plain: str  # normalised text, which is compared with other lines
     text: str
     section: str
     url: str
-    path: tuple[str, ...]  # normalised headings
+    path: tuple[str, ...]  # normalised heading path
     is_heading: bool = False
 
 
@@ -50,7 +51,7 @@ class DocumentText:
     """The lines of a document in a snapshot."""
 
     def __init__(self, key: str, url: str, title: str, version: str, passages: Sequence[tuple[str, str, str]]) -> None:
-        """Split passages into lines. A passage is its heading path, its address and its text."""
+        """Split passages into lines. Each passage has three texts: its heading path, its address and its content."""
         self.key, self.url, self.title, self._version = key, url, title, version
         self.name = self._plain_heading(title)
         self.lines: list[TextLine] = []
@@ -72,7 +73,7 @@ class DocumentText:
                         self.lines.append(TextLine(plain, sentence.strip(), section, passage_url, path))
 
     def _enter(self, section: str, url: str, above: tuple[str, ...]) -> tuple[str, ...]:
-        """Add a line for each new heading of a section; return the full path of its normalised headings."""
+        """Add a line for each new heading of a section, and return the normalised heading path of the section."""
         names = section.split(SEPARATOR)
         path = (*above, *map(self._plain_heading, names))
         for depth in range(len(above) + 1, len(path) + 1):
@@ -112,22 +113,22 @@ DocumentPair = tuple[DocumentText | None, DocumentText | None]
 
 @dataclass
 class SectionDiff:
-    """The lines of one section that differ."""
+    """The differences of one section between two snapshots."""
 
-    document: int  # index of the pair of documents
+    document: int  # index in the list of document pairs
     line: TextLine  # the first line that differs, or the renamed heading
-    old: TextLine | None = None  # a line of the section before it was moved or renamed
-    pairs: list[Edit] = field(default_factory=list)
+    old: TextLine | None = None  # a line from before the section was moved or renamed
+    pairs: list[Edit] = field(default_factory=list)  # edited sentences
     removed: list[TextLine] = field(default_factory=list)
     added: list[TextLine] = field(default_factory=list)
 
     def edits(self) -> list[Edit]:
-        """Return the sentences that differ."""
+        """Return the edited, removed and added sentences."""
         removed = [Edit(line.text, None) for line in self.removed if not line.is_heading]
         return [*self.pairs, *removed, *(Edit(None, line.text) for line in self.added if not line.is_heading)]
 
     def move_from(self, origin: "SectionDiff") -> None:
-        """Merge the removed section from which this added section was moved."""
+        """Turn this added section into one that was moved from the removed section `origin`."""
         plains = [{line.plain for line in lines} for lines in (self.added, origin.removed)]
         self.old = origin.line
         self.removed = [line for line in origin.removed if line.plain not in plains[0]]
@@ -155,16 +156,18 @@ class SectionDiff:
 def compare(
     old: Mapping[str, DocumentText], new: Mapping[str, DocumentText], total: int
 ) -> tuple[list[DocumentChange], int]:
-    """Compare documents; return the changes, and the number of sections in which only noise differs.
+    """Compare documents, and return the changes and the number of sections that differ only by noise.
+
+    Noise is an edit that many documents share, or that only changes dates.
 
     Args:
         old: the documents of the earlier snapshot that may differ, by key.
         new: the documents of the later snapshot that may differ, by the same keys.
-        total: the number of all documents; changes that many documents share are noise.
+        total: the number of all documents.
     """
     gone, arrived = ([each[key] for key in sorted(each.keys() - other)] for each, other in ((old, new), (new, old)))
     origins = _find_origins([each.lines for each in gone], [each.lines for each in arrived])
-    moved = {arrived[place].key: gone[origin].key for place, origin in origins.items()}
+    moved = {arrived[index].key: gone[origin].key for index, origin in origins.items()}
     old_keys = set(moved.values())
     keys = [key for key in {**new, **old} if key not in old_keys]
     documents = [(old.get(moved.get(key, key)), new.get(key)) for key in keys]
@@ -174,8 +177,8 @@ def compare(
         [[] if diff.pairs or diff.added else diff.removed for diff in diffs],
         [[] if diff.pairs or diff.removed else diff.added for diff in diffs],
     )
-    for place, origin in origins.items():
-        diffs[place].move_from(diffs[origin])
+    for index, origin in origins.items():
+        diffs[index].move_from(diffs[origin])
     sections = [list[SectionChange]() for _ in documents]
     for diff in diffs:
         if diff.old or diff.edits():
@@ -185,7 +188,7 @@ def compare(
 
 
 def _align(number: int, before: DocumentText | None, after: DocumentText | None) -> list[SectionDiff]:
-    """Return the sections of a document in which lines differ."""
+    """Return the differences of a document by section. `number` becomes `SectionDiff.document`."""
     old, new = (side.lines if side else [] for side in (before, after))
     counts = [Counter(line.plain for line in lines) for lines in (old, new)]
     if sum(count * counts[1][plain] for plain, count in counts[0].items()) > _MAX_EQUAL_PAIRS:
@@ -218,9 +221,9 @@ def _align(number: int, before: DocumentText | None, after: DocumentText | None)
                 diff_of(line).old = line
                 continue
             words = Counter(_WORD.findall(line.text)) if forms and not line.is_heading else Counter[str]()
-            share, place = max(((_share(words, each), -at) for at, (each, _) in enumerate(forms)), default=(0.0, 0))
+            share, index = max(((_share(words, each), -at) for at, (each, _) in enumerate(forms)), default=(0.0, 0))
             if share >= MIN_SAME_WORDS:
-                form = forms.pop(-place)[1]
+                form = forms.pop(-index)[1]
                 diff_of(form).pairs.append(Edit(line.text, form.text))
                 added.remove(form)
             else:
@@ -234,14 +237,15 @@ def _align(number: int, before: DocumentText | None, after: DocumentText | None)
 
 
 def _share(first: Counter[str], second: Counter[str]) -> float:
-    """Return the share of words that two sentences have in common."""
+    """Return the share of words, from 0 to 1, that two sentences have in common."""
     return (first & second).total() / max(first.total(), second.total(), 1)
 
 
 def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
-    """Drop edits that are noise; return the number of sections without other edits.
+    """Remove edits that are noise, and return the number of sections that had no other edits.
 
-    An edit is noise if `limit` documents share it, apart from numbers; or if it only changes dates, as other edits do.
+    An edit is noise if at least `limit` documents have the same edit, where numbers may differ. If several edits change
+    only dates, these edits are noise too.
     """
     edits = [(diff.document, edit) for diff in diffs for edit in diff.edits()]
     counts = Counter(key for _, key in {(number, key) for number, edit in edits for key in _noise_keys(edit)})
@@ -259,10 +263,10 @@ def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
 
 
 def _noise_keys(edit: Edit) -> set[tuple[str, str]]:
-    """Return the keys by which equal edits are counted: both texts, and both without numbers if only numbers differ."""
+    """Return the keys under which equal edits are counted: the two texts and, if only numbers changed, their mask."""
     old, new = edit.old or "", edit.new or ""
-    frames = _DIGITS.sub("#", old), _DIGITS.sub("#", new)
-    return {(old, new), frames} if frames[0] == frames[1] else {(old, new)}
+    masked = _DIGITS.sub("#", old), _DIGITS.sub("#", new)
+    return {(old, new), masked} if masked[0] == masked[1] else {(old, new)}
 
 
 def _is_dated(edit: Edit) -> bool:
@@ -270,22 +274,22 @@ def _is_dated(edit: Edit) -> bool:
 
 
 def _find_origins(removed: Sequence[list[TextLine]], added: Sequence[list[TextLine]]) -> dict[int, int]:
-    """Map the index of each added text to the index of the removed text that it mostly repeats."""
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, lines in enumerate(removed):
+    """Map the index of each moved text in `added` to the index in `removed` of the text with mostly the same lines."""
+    indexes: dict[str, list[int]] = defaultdict(list)
+    for index, lines in enumerate(removed):
         for line in lines:
-            places[line.plain].append(place)
+            indexes[line.plain].append(index)
     origins: dict[int, int] = {}
     used = set[int]()
-    for place, lines in enumerate(added):
+    for index, lines in enumerate(added):
         shared = Counter[int]()
         for line in lines:
-            if len(sections := places.get(line.plain, ())) <= _MAX_SECTIONS_WITH_LINE:
+            if len(sections := indexes.get(line.plain, ())) <= _MAX_SECTIONS_WITH_LINE:
                 shared.update(dict.fromkeys(sections, len(line.plain)))
         for origin, length in shared.most_common():
             size = max(sum(len(line.plain) for line in each) for each in (lines, removed[origin]))
             if origin not in used and length >= MIN_SAME_TEXT * size:
-                origins[place] = origin
+                origins[index] = origin
                 used.add(origin)
                 break
     return origins
@@ -297,7 +301,7 @@ def _document_change(
     """Return the change of a document, or None if only noise differs."""
     if old is None or new is None:
         document = new or old
-        assert document is not None  # noqa: S101 - a pair has one
+        assert document is not None  # noqa: S101 - for the type checker; one of the two is always set
         return DocumentChange("added" if new else "removed", document.url, document.title, sections)
     is_moved, is_renamed = old.key != new.key, old.name != new.name
     if not (sections or is_moved or is_renamed):

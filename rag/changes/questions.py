@@ -21,7 +21,7 @@ class ChangedAnswer(msgspec.Struct, frozen=True):
     change: str
 
     def line(self) -> str:
-        """Return the difference in one line for a terminal."""
+        """Format the difference as one line for a terminal."""
         before, after = (each[0] if each else "nothing" for each in (self.before, self.after))
         return f"{self.question}: {before} → {after} ({self.change})"
 
@@ -33,7 +33,7 @@ def find_changed_answers(
 
     Args:
         questions: the questions to search for.
-        changes: the changed documents.
+        changes: the differences between the two generations.
         old: searches the earlier generation.
         new: searches the later generation.
     """

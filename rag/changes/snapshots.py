@@ -31,7 +31,7 @@ from rag.errors import FieldError
 from rag.messages import Changes, DocumentChange, Snapshot
 from rag.query.model_queue import FairLock
 
-MAX_CHARACTERS = 20_000_000  # all changed documents are in memory at the same time
+MAX_CHARACTERS = 20_000_000  # sum of all changed documents, which are in memory at the same time
 _DAYS_AGO = re.compile(r"(\d{1,5})d")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _DOCUMENTS = "SELECT id, url, source, title, first_row, chunks FROM documents ORDER BY id"
@@ -39,7 +39,7 @@ _HASHES = "SELECT document, content_hash FROM chunks ORDER BY row"
 _SECTIONS = "SELECT section, url, text FROM chunks WHERE row >= ? AND row < ? ORDER BY row"
 
 Narrow = Callable[[Manifest], Filter | None]
-"""A function that returns the caller's filter for a generation."""
+"""A function that returns the filter for the documents in a generation that a caller may read, or None for all."""
 
 
 def find_changes(
@@ -49,10 +49,10 @@ def find_changes(
 
     Args:
         folder: the folder of the collection.
-        collection: its name.
+        collection: name of the collection.
         since: a date, an age such as `30d`, a generation or a version; None for the previous generation.
         until: the same; None for the live generation, or for the newest version if `since` is a version.
-        narrow: returns the caller's filter for a generation.
+        narrow: function that returns the caller's filter for a generation.
 
     Raises:
         FieldError: there is no such snapshot, or too much differs.
@@ -75,7 +75,7 @@ def find_changes(
 
 
 def count_changes(folder: Path) -> dict[str, int]:
-    """Count the sections that differ from the previous generation, by kind of change; empty if there is none."""
+    """Return the number of sections that differ from the previous generation by kind of change, or {}."""
     try:
         changes = find_changes(folder, "", None, None)
     except (FieldError, IndexerError):
@@ -84,7 +84,7 @@ def count_changes(folder: Path) -> dict[str, int]:
 
 
 def changes_as_text(changes: Changes) -> str:
-    """Lay out changes for a terminal."""
+    """Format changes for a terminal."""
     lines = []
     for document in changes.documents:
         origin = f" from {document.old_url}" if document.kind == "moved" else ""
@@ -115,7 +115,7 @@ def section_lines(document: DocumentChange, max_edits: int | None = None) -> Ite
 def _choose(
     since: str | None, until: str | None, live: Manifest, manifests: list[Manifest], versions: Sequence[str]
 ) -> list[tuple[Manifest, str | None]]:
-    """Return the two generations to compare, each with a version if versions are compared."""
+    """Return the two generations to compare. If versions are compared, each has a version; otherwise, it has None."""
     if since in versions:
         newer = until or versions[-1]
         if newer not in versions or newer == since:
@@ -129,7 +129,10 @@ def _choose(
 
 
 def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> Manifest:
-    """Return the generation that `text` refers to: `live`, an id, or a date or age, for the last one up to then."""
+    """Return the generation for `live`, an id, a date, or an age such as `30d`. Raises FieldError if there is none.
+
+    A date or an age selects the last generation that was built until then or, if there is none, the oldest.
+    """
     if days := _DAYS_AGO.fullmatch(text):
         text = f"{datetime.now(UTC) - timedelta(days=int(days[1])):%Y-%m-%d}"
     generation: Manifest | None
@@ -145,11 +148,11 @@ def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> M
     return generation
 
 
-_turns = FairLock()  # comparisons take turns, because each may take much memory
+_turns = FairLock()  # only one comparison runs at a time, because it may need much memory
 
 
 class _View(NamedTuple):
-    """The part of a snapshot that a caller may see."""
+    """A snapshot, restricted to the documents that a caller may read."""
 
     generation: str
     version: str | None
@@ -157,13 +160,13 @@ class _View(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """A document without its texts."""
+    """A document without the texts of its passages."""
 
     url: str
     version: str | None
     title: str
     rows: tuple[int, int]  # first row, and the row after the last
-    hashes: tuple[str, ...]  # one per passage
+    hashes: tuple[str, ...]  # one hash per passage
 
 
 @lru_cache(16)
@@ -176,9 +179,9 @@ def _versions(folder: Path, view: _View) -> tuple[str, ...]:
 
 @lru_cache(4)
 def _compare(folder: Path, old: _View, new: _View, live: _View) -> tuple[list[DocumentChange], int]:
-    """Compare two snapshots as a caller sees them, without documents that the caller may no longer see.
+    """Compare two snapshots. Documents that are hidden from the caller in the live generation are omitted.
 
-    A document that moved is left out too if one of its passages is now in a hidden document.
+    If a document has left its address and one of its passages is now in a hidden document, it is omitted too.
     """
     with ExitStack() as stack:
         readers = {view: stack.enter_context(closing(_Reader(folder, view))) for view in {old, new, live}}
@@ -215,7 +218,7 @@ class _Reader:
         self.hidden = set[str]()  # addresses and passage hashes of hidden documents, set by `records`
 
     def records(self) -> dict[str, _Record]:
-        """Return the documents keyed by address, or by the page that all versions of a manual share."""
+        """Return the documents by address. If versions are compared, the key is the same for all versions of a page."""
         view, database = self._view, self._database
         rows = None
         if view.filter is not None:
@@ -235,7 +238,7 @@ class _Reader:
         return records
 
     def read(self, records: Mapping[str, _Record], keys: Collection[str]) -> dict[str, DocumentText]:
-        """Read the texts of some documents. Raises FieldError if they are too long."""
+        """Read the texts of the documents with these keys. Raises FieldError if the texts are too long in total."""
         documents: dict[str, DocumentText] = {}
         characters = 0
         for key, record in records.items():

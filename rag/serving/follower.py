@@ -1,4 +1,4 @@
-"""Follow an index in a thread, which opens and warms up each new generation before it replaces the previous one."""
+"""Keep the live generations of an index open. A thread opens and warms up each new generation before it is used."""
 
 import logging
 import threading
@@ -26,11 +26,11 @@ from rag.settings import Settings
 from rag.stores import facts_of, older_ids, stores_of
 
 POLL_SECONDS = 1.0
-RETRY_SECONDS = 10.0
-CHECK_SECONDS = 3600.0
-SUSPECT_SECONDS = 60.0
+RETRY_SECONDS = 10.0  # pause before opening a generation again that failed to open
+CHECK_SECONDS = 3600.0  # interval between checks of the files of a generation
+SUSPECT_SECONDS = 60.0  # the same while requests fail
 LOADING_SECONDS = 20.0  # maximum wait of a query while the process starts
-_MAX_JOINT_RETRIEVERS = 16  # cached retrievers, each for one set of collections
+_MAX_JOINT_RETRIEVERS = 16  # cached retrievers that search several collections
 LOADING = "loading the model and the index"
 
 
@@ -38,12 +38,12 @@ log = logging.getLogger("pilotlight")
 
 
 def load_embedder(settings: Settings) -> Embedder:
-    """Load the embedder that the settings describe."""
+    """Load the embedder of the settings."""
     return Embedder(settings.embedder_config())
 
 
 def load_reranker(settings: Settings) -> CrossEncoder | None:
-    """Load the cross-encoder of the settings. Returns None if the settings have none."""
+    """Load the cross-encoder of the settings, or return None if `rerank_model` is not set."""
     config = settings.reranker_config()
     return CrossEncoder(config) if config else None
 
@@ -57,15 +57,15 @@ class QueryEmbedding(NamedTuple):
 
 
 class ServedModel:
-    """An embedder with one queue for queries and another for texts that can wait. Safe to share between threads."""
+    """An embedder with two queues: one for searches, and one for other texts. Safe to share between threads."""
 
     def __init__(self, name: str, load: Callable[[], Embedder], cache: QueryCache | None = None) -> None:
-        """Load the model, and warm it up with single queries and a batch. Raises RagError and the errors of `load`."""
+        """Load the model, and warm it up with some queries. Raises RagError, and the errors of `load`."""
         self.name = name
         try:
             self.embedder = load()
             self.encoder = QueryEncoder(self.embedder, cache)
-            # A long text takes as long as ten queries, so texts that can wait have their own queue.
+            # A long text takes as long as ten queries, so a second queue prevents searches from waiting for texts.
             self._background = QueryEncoder(self.embedder.twin())
             for query in WARM_QUERIES:
                 self.embedder.encode([query], role="query")
@@ -76,25 +76,28 @@ class ServedModel:
             raise RagError(f"model {self.name} cannot be loaded: {error.strerror or error}") from error
 
     def embed(self, texts: Sequence[str], role: Role, model: str = "") -> QueryEmbedding:
-        """Embed texts that can wait. Raises NotThere if `model` is not the name of this model, and DeadlinePassed."""
+        """Embed texts in the second queue. Raises DeadlinePassed, or NotThere if `model` is another model's name."""
         if model not in ("", self.name):
             raise NotThere(f"there is no model {model[:80]!r}; the model is {self.name}", "model")
         vectors = self._background.encode(texts, role)
         return QueryEmbedding(vectors, sum(self.embedder.count_tokens(texts, role=role)), self.name)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
-        """Embed queries and their tokens in the queue of texts that can wait. Raises DeadlinePassed."""
+        """Embed queries and their tokens in the second queue. Raises DeadlinePassed."""
         return self._background.encode_tokens([self.embedder.tokenize_query(query) for query in queries])
 
 
 class ServedCollection:
-    """The state of a served collection. Threads except the follower's may only set `suspect`, to request a check."""
+    """The state of a served collection. Only the thread of the `Follower` may change it.
+
+    Other threads may set `suspect`, to request a check of the files.
+    """
 
     def __init__(self, name: str, store: Store) -> None:
         self.name, self.store = name, store
         self.retriever: Retriever | None = None
-        self.unreachable = False  # whether the last attempt to reach its store failed
-        self.reason = LOADING  # error or progress; empty if ready
+        self.unreachable = False  # whether the last attempt to reach the store failed
+        self.reason = LOADING  # why searches cannot be answered; empty if they can
         self.missing = False
         self.failed_id: str | None = ""  # generation that failed to open, retried after `retry_at`; empty if none
         self.retry_at = 0.0
@@ -108,7 +111,7 @@ class ServedCollection:
         return self.retriever is not None and not self.unreachable
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of the served generation, JSON-ready, or an empty dictionary if there is none."""
+        """Return id, build time and counts of the served generation, JSON-ready, or {} if there is none."""
         retriever = self.retriever
         if retriever is None:
             return {}
@@ -117,7 +120,7 @@ class ServedCollection:
 
 
 class Follower:
-    """Keeps the live generations of an index, or of a store, open for queries."""
+    """Keeps the live generations of an index folder or of Milvus open for queries."""
 
     def __init__(
         self,
@@ -128,12 +131,12 @@ class Follower:
         """Create a follower. Call `start` to load the model and the index.
 
         Args:
-            make_embedder: function that loads the embedder, which is called for the first generation.
+            make_embedder: function that loads the embedder. It is called when the first generation is opened.
             make_reranker: function that loads the cross-encoder, or returns None if there is none.
         """
         self.settings = settings
         self.cache = QueryCache(settings.query_cache << 20)
-        # Replaced, never mutated, because threads iterate over it.
+        # This dictionary is replaced and never mutated, because other threads iterate over it.
         self.collections = {DEFAULT: ServedCollection(DEFAULT, FolderStore(settings.index_dir))}
         self.model: ServedModel | None = None
         self.reranker: RerankQueue | None = None
@@ -161,7 +164,7 @@ class Follower:
             store.close()
 
     def wait_for_start(self, condition: Callable[[], object]) -> None:
-        """Wait until `condition` is true or the index has been read once. Returns at once if `start` was not called."""
+        """Wait until `condition` is true or the index has been read once. Without `start`, return immediately."""
         if not self.has_refreshed and self._thread.is_alive():
             with self._changed:
                 seconds = min(LOADING_SECONDS, deadline.remaining())
@@ -228,7 +231,7 @@ class Follower:
                 self._fall_back(served, live, error)
 
     def _check(self, served: ServedCollection) -> None:
-        """Check the files of the served generation. If it is damaged, replace it by the newest older generation."""
+        """Check the files of the served generation. If they are damaged, serve the newest older generation instead."""
         if served.files is None or served.retriever is None:
             return
         now = time.monotonic()
@@ -242,7 +245,12 @@ class Follower:
             self._fall_back(served, served.retriever.generation.manifest.id, error)
 
     def _fall_back(self, served: ServedCollection, failed_id: str | None, error: PilotlightError) -> None:
-        """Serve the newest older generation that can be opened, if none is served or the served one is damaged."""
+        """If no intact generation is served, serve the newest older generation that can be opened.
+
+        Args:
+            failed_id: generation that cannot be opened or is damaged. It is tried again later.
+            error: the reason.
+        """
         served.failed_id, served.retry_at = failed_id, time.monotonic() + RETRY_SECONDS
         is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed_id
         if is_damaged or (served.retriever is None and not isinstance(error, StoreError)):
@@ -258,7 +266,7 @@ class Follower:
         self._note(served, f"{error}; meanwhile generation {served_id} is served" if served_id else str(error))
 
     def _open(self, served: ServedCollection, generation_id: str | None) -> None:
-        """Load the model if necessary, warm up a generation, and serve it instead of the current one."""
+        """Open and warm up a generation, and serve it instead of the current one. Loads the model if necessary."""
         settings, generation = self.settings, served.store.open(generation_id)
         try:
             if self.model is None:
@@ -287,11 +295,11 @@ class Follower:
         return Retriever(generation, embedder, encoder=encoder, reranker=queue, synonyms=synonyms, close=close)
 
     def joint_retriever(self, members: Mapping[str, Retriever]) -> Retriever:
-        """Return the retriever of several collections, which is cached while their generations are served."""
+        """Return a retriever for several collections. It is cached while their generations are served."""
         key = tuple(members.values())
         retriever = self._joint_retrievers.get(key)
         if retriever is None:
-            assert self.model is not None  # noqa: S101 - every member has the model
+            assert self.model is not None  # noqa: S101 - for the type checker; retrievers have been created with it
             generations = {name: each.generation for name, each in members.items()}
             joint = JointGeneration({name: g for name, g in generations.items() if isinstance(g, Generation)})
             retriever = self._retriever_of(joint, self.model)

@@ -1,4 +1,4 @@
-"""Answer requests from the live generations: searches, documents, headings, and embeddings of a caller's texts."""
+"""Answer requests for searches, documents and embeddings from the live generations."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,22 +38,22 @@ Matches = Callable[[bytes], object]
 _PACK, _UNPACK = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Answer).decode
 BATCH_PASSAGES = 64
 MAX_SHOWN_CHARACTERS = 1_000_000
-_MAX_OVERVIEWS = 256  # per generation
+_MAX_OVERVIEWS = 256  # cached overviews per generation
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRetriever:
-    """Answers requests from the live generation of each collection. A request uses one generation until it ends.
+    """Answers requests from the live generation of each collection. A running request keeps its generation.
 
     `within` restricts the results to the scope of a caller, but scores still depend on all documents. `embed`,
-    `embed_queries` and `rerank` process texts of the caller, so they ignore the scope.
+    `embed_queries` and `rerank` only process texts of the caller, so they ignore the scope.
     """
 
     follower: Follower
     scope: Scope = EVERYTHING
 
     def within(self, scope: Scope) -> "LiveRetriever":
-        """Return a retriever that is restricted to the documents of a scope."""
+        """Return a retriever whose results are restricted to the documents of a scope."""
         return self if scope is EVERYTHING or scope.is_all else LiveRetriever(self.follower, scope)
 
     def start(self) -> None:
@@ -72,8 +72,8 @@ class LiveRetriever:
     def status(self) -> dict[str, Any]:
         """Return the state of the server and of the collections of the scope, JSON-ready.
 
-        `reason` says why the default collection cannot be searched, and is empty if it can be searched. `missing` is
-        True if it has never been built. `generation`, `created_at`, `documents` and `chunks` describe its live
+        `reason` says why the default collection cannot be searched, and is empty if it can. `missing` says whether the
+        default collection has never been built. `generation`, `created_at`, `documents` and `chunks` describe its live
         generation, and `collections` describes each collection in the same way.
         """
         every, settings, model = self.follower.collections, self.follower.settings, self.follower.model
@@ -98,9 +98,9 @@ class LiveRetriever:
         }
 
     def describe(self, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return the facts and the report of the live generation, JSON-ready.
+        """Return the sources, counts, fingerprint and build report of the live generation, JSON-ready.
 
-        Raises CollectionMissing if the scope excludes documents of the collection, and the errors of `search`.
+        Raises CollectionMissing if the scope excludes any document of the collection, and the errors of `search`.
         """
         if not self._has_whole(collection):
             raise self._missing(collection)
@@ -111,7 +111,7 @@ class LiveRetriever:
     def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Answer a query from one or several collections. See `Retriever.answer_query`.
 
-        Waits while this process starts, because requests arrive as soon as another worker is ready.
+        Waits while this process starts, because the server sends requests to it as soon as another worker is ready.
 
         Args:
             request: the query and its options. Its filter is combined with the scope.
@@ -122,7 +122,7 @@ class LiveRetriever:
             CollectionMissing: a requested collection does not exist, or is outside of the scope.
             NotConfigured: reranking is requested, but there is no cross-encoder.
             NotReady: a requested collection is not loaded, or its store cannot be reached.
-            DeadlinePassed: the deadline of this context has passed.
+            DeadlinePassed: the deadline of the request has passed.
         """
         unavailable: list[str] = []
         if request.collections is None:
@@ -141,7 +141,7 @@ class LiveRetriever:
         return replace(answer, unavailable=unavailable) if unavailable else answer
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> QueryEmbedding:
-        """Embed texts with `ServedModel.embed`. Raises its errors, and NotReady while the model is loading."""
+        """Embed texts as `ServedModel.embed` does. Raises its errors, and NotReady while the model is loading."""
         return self._model().embed(texts, role, model)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
@@ -149,7 +149,7 @@ class LiveRetriever:
         return self._model().embed_queries(queries)
 
     def rerank(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
-        """Score the relevance of texts to a query with the cross-encoder. Waiting searches run first.
+        """Score the relevance of texts to a query with the cross-encoder. Waiting searches are served first.
 
         Returns:
             The score of each text, from 0 to 1, and the total number of tokens of all pairs of query and text.
@@ -184,7 +184,7 @@ class LiveRetriever:
         return OpenDocument(self, collection, generation, entry), row - entry.rows.start
 
     def questions(self, collection: str = DEFAULT) -> list[str]:
-        """Return headings that are questions, or [] if the scope excludes a document. Raises the errors of `search`."""
+        """Return headings that are questions, or [] if the scope excludes documents. Raises the errors of `search`."""
         retriever = self._retriever(collection)
         with self.checking_on_failure(collection):
             return retriever.questions if self._has_whole(collection) else []
@@ -201,10 +201,10 @@ class LiveRetriever:
     def grep(
         self, matches: Matches, collection: str = DEFAULT, filter: Filter | None = None, limit: int = 100
     ) -> tuple[int, list[StoredChunk]]:
-        """Find the passages whose text matches. Raises the errors of `search`.
+        """Find the passages whose text matches a pattern. Raises the errors of `search`.
 
         Args:
-            matches: function that returns a true value if any part of a UTF-8 text matches.
+            matches: function that searches a UTF-8 text, and returns a true value if a part of it matches.
             filter: filter of the documents, which is combined with the scope.
             limit: maximum number of passages to return.
 
@@ -220,7 +220,10 @@ class LiveRetriever:
             return len(rows), generation.chunks(np.array(rows[:limit], np.int64))
 
     def overview(self, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return the number and facets of the allowed documents, and the build time. Raises the errors of `search`."""
+        """Return the number and the facets of all documents in the scope, and the build time of the generation.
+
+        Raises the errors of `search`.
+        """
         with self._reading(collection) as (generation, scope_filter):
             overviews = self.follower.overviews.setdefault(generation, {})
             if scope_filter not in overviews:
@@ -233,7 +236,7 @@ class LiveRetriever:
             return overviews[scope_filter]
 
     def documents(self, collection: str = DEFAULT) -> "Iterator[OpenDocument]":
-        """Return an iterator over the allowed documents of the live generation. Raises the errors of `search`."""
+        """Return an iterator over the documents in the scope, from one generation. Raises the errors of `search`."""
         with self._reading(collection) as (generation, scope_filter):
             entries = generation.entries(scope_filter)
             first = next(entries, None)  # raises errors before the response begins
@@ -242,7 +245,10 @@ class LiveRetriever:
 
     @contextmanager
     def checking_on_failure(self, *collections: str) -> Iterator[None]:
-        """If the block fails, request a check of the collections' files. Raises NotReady if the store is unusable."""
+        """If the `with` block fails, request a check of the files of the collections.
+
+        Raises NotReady instead of errors that mean that an index or a store cannot be used.
+        """
         try:
             yield
         except Exception as error:
@@ -257,16 +263,18 @@ class LiveRetriever:
     def changes(
         self, since: str | None, until: str | None = None, collection: str = DEFAULT, filter: Filter | None = None
     ) -> "Changes":
-        """Compare two snapshots of a collection. After MAX_SHOWN_CHARACTERS, documents are listed without sections.
+        """Compare two snapshots of a collection. See `find_changes` for the arguments.
+
+        If the differences have more than MAX_SHOWN_CHARACTERS, the last documents are listed without sections.
 
         Args:
-            since: the earlier snapshot, as `find_changes` takes it; None for the previous generation.
+            since: the earlier snapshot; None for the previous generation.
             until: the later snapshot; None for the live generation, or for the newest version.
             filter: filter of the documents, which is combined with the scope.
 
         Raises:
             FieldError: there is no such snapshot.
-            NotConfigured: the server answers from Milvus.
+            NotConfigured: the server searches in Milvus, which cannot compare generations.
             CollectionMissing, NotReady, FilterError: see `search`.
         """
         from rag.changes.snapshots import find_changes
@@ -293,7 +301,7 @@ class LiveRetriever:
             yield generation, effective_filter(self.scope.narrowed(collection, requested), generation.manifest)
 
     def _retriever(self, collection: str) -> Retriever:
-        """Return the retriever of a collection. Waits while it is loading. Raises NotReady or CollectionMissing."""
+        """Return the retriever of a collection, waiting while it loads. Raises NotReady or CollectionMissing."""
         follower = self.follower
         if self.scope is not EVERYTHING and not self.scope.has(collection):
             raise self._missing(collection)
@@ -309,7 +317,7 @@ class LiveRetriever:
         return retriever
 
     def _retrievers(self, names: Sequence[str] | None) -> tuple[dict[str, Retriever], list[str]]:
-        """Return the retrievers of `names`, or of all ready collections, and the names of collections not ready."""
+        """Return retrievers by collection, for `names` or else all, and the names of collections that are not ready."""
         follower = self.follower
         follower.wait_for_start(lambda: False)
         if not follower.has_refreshed:
@@ -326,14 +334,14 @@ class LiveRetriever:
         return ready, unavailable
 
     def _answer(self, retriever: Retriever, request: SearchRequest, embedded: QueryTokens | None) -> Answer:
-        """Return the cached answer of the caller, or else search the open generation and cache the answer."""
+        """Return the cached answer if this caller has sent the request before, or else search and cache the answer."""
         if request.rerank:
             return retriever.answer_query(request, embedded)
         began, key = time.perf_counter(), ("answers", retriever.generation.manifest.id, request)
         packed: bytes | None = self.follower.cache.get(*key)
         if packed is None:
             answer = retriever.answer_query(request, embedded)
-            packed = _PACK(answer)  # needs a tenth of the memory of the structs
+            packed = _PACK(answer)  # needs a tenth of the memory of the object
             self.follower.cache.put(packed, len(packed), *key)
             return answer
         answer = _UNPACK(packed)
@@ -341,7 +349,7 @@ class LiveRetriever:
         return replace(answer, took_ms=dict.fromkeys(answer.took_ms, 0.0) | {"total": total})
 
     def _model(self) -> ServedModel:
-        """Return the model. Waits while it is loading. Raises NotReady."""
+        """Return the model. Waits while the model is loading. Raises NotReady if this takes too long or fails."""
         follower = self.follower
         follower.wait_for_start(lambda: follower.model)
         if follower.model is None:
@@ -349,7 +357,7 @@ class LiveRetriever:
         return follower.model
 
     def _has_whole(self, collection: str) -> bool:
-        """Return whether the scope includes every document. Its readers are ignored if there are no access lists."""
+        """Return whether the scope includes every document of a collection."""
         served = self.follower.collections.get(collection)
         is_restricted = bool(served and served.facts().get("restricted"))
         return (self.scope if is_restricted else self.scope.without_lists()).has_whole(collection)
@@ -374,7 +382,7 @@ class OpenDocument:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The document without its passages, JSON-ready."""
+        """The facts of the document, such as `url` and `title`, JSON-ready."""
         return {"generation": self.generation.manifest.id, **self.entry.facts}
 
     def headings(self) -> list[tuple[str, str, int]]:
@@ -383,7 +391,7 @@ class OpenDocument:
             return self.generation.headings(self.entry.rows)
 
     def passages(self, start: int, stop: int) -> list[dict[str, Any]]:
-        """Return the passages from `start` up to `stop`, JSON-ready."""
+        """Return the passages with the indexes from `start` to `stop` - 1, JSON-ready."""
         with self.live.checking_on_failure(self.collection):
             return self.generation.passages(self.entry.rows[max(0, start) : max(0, stop)])
 
