@@ -32,7 +32,7 @@ _MAX_LENGTH_DIGITS = 9
 _SMOOTHING = 0.1
 _HEADER_NAMES = b"accept|authorization|content-length|transfer-encoding|x-api-key|x-forwarded-for"
 _HEADER = re.compile(rb"\r\n(" + _HEADER_NAMES + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
-_PORT = re.compile(r":[0-9]*\Z")
+PORT = re.compile(r":[0-9]*\Z")
 
 
 class Head(NamedTuple):
@@ -162,7 +162,7 @@ class Dispatcher:
         self._probe = Lane("probe", 1, self._answer)
 
     def connect(self, long_paths: Collection[str], note: Callable[..., None]) -> None:
-        """Set the paths of long requests and the function `Metrics.note` of the application, and start the threads."""
+        """Start the threads. `long_paths` are paths of long requests. `note` is the application's `Metrics.note`."""
         self._long_paths = tuple(path.encode() for path in long_paths)
         self._note = note
         for lane in (self._search, self._long, self._probe):
@@ -237,7 +237,7 @@ class Dispatcher:
 def network_of(address: str | None) -> str:
     """Return the IPv4 address, or the /64 network of an IPv6 address, that identifies a caller. A port is removed."""
     text = (address or "").strip()
-    host = _PORT.sub("", text).strip("[]") if text.startswith("[") or text.count(":") == 1 else text
+    host = PORT.sub("", text).strip("[]") if text.startswith("[") or text.count(":") == 1 else text
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:
@@ -249,22 +249,26 @@ def network_of(address: str | None) -> str:
 
 def _can_refuse(job: _Job) -> bool:
     """Return whether a request may be refused: it was received completely, and does not ask for an HTML page."""
-    is_buffered = job.connection.parser is not None and job.connection.parser.unreader.buf.getvalue()
-    return bool(job.head.size) and not job.head.is_page and not is_buffered
+    return bool(job.head.size) and not job.head.is_page and not _buffered(job.connection)
+
+
+def _buffered(connection: Any) -> bytes:
+    return b"" if connection.parser is None else bytes(connection.parser.unreader.buf.getvalue())
 
 
 def _peek(connection: Any) -> bytes:
     """Return the received bytes of the next request, without consuming them."""
-    buffered = b"" if connection.parser is None else connection.parser.unreader.buf.getvalue()
+    buffered = _buffered(connection)
     try:
-        return bytes(buffered + connection.sock.recv(_PEEK_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        received: bytes = connection.sock.recv(_PEEK_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except OSError:
-        return bytes(buffered)
+        return buffered
+    return buffered + received
 
 
 def _has_more(connection: Any) -> bool:
     """Wait up to NEXT_MS milliseconds for a connection's next request, and return whether it has arrived."""
-    if connection.parser is not None and connection.parser.unreader.buf.getvalue():
+    if _buffered(connection):
         return True
     poll = select.poll()
     poll.register(connection.sock, select.POLLIN)

@@ -48,7 +48,7 @@ class DisplayNames:
         """Choose a name for each local source of a collection."""
         roots = {source: readable_url(source).rstrip("/") for source in sources if _is_local(source)}
         same = Counter(map(_name_of, {*roots.values()}))
-        # Longer paths come first, so that nested sources match first. Equal names are shown with the parent folder.
+        # Longer paths come first, so that nested sources match first. A name of several sources gets the parent folder.
         self._names = {
             root: _name_of(root) if same[_name_of(root)] == 1 else "/".join(root.rsplit("/", 2)[-2:])
             for root in sorted({*roots.values()}, key=len, reverse=True)

@@ -45,7 +45,7 @@ OPTIONS = {
     "timeout": 120,
     "graceful_timeout": 30,
     "keepalive": 65,  # seconds; longer than nginx's, so that nginx never reuses a connection that is closing
-    "forwarder_headers": "",  # the default lets a client change the path after the proxy's checks
+    "forwarder_headers": "",  # by default, a client could change the path after the proxy has checked it
     "loglevel": "warning",
     "logger_class": logs.ServerLogger,
     "proc_name": "pilotlight",
@@ -154,7 +154,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         super().handle_exit(sig, frame)
 
     def handle_quit(self, sig: int, frame: object) -> None:
-        """Stop immediately, or after the start if the worker is starting: an interrupted start would fail."""
+        """Stop immediately. If the worker is starting, stop afterwards, because an interrupted start would fail."""
         if self.booted:
             super().handle_quit(sig, frame)
         self.alive = False
@@ -197,7 +197,7 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
     folder = os.environ[SHARED_FOLDER] = tempfile.mkdtemp(prefix="pilotlight-server-")
     from prometheus_client.multiprocess import mark_process_dead
 
-    from web import app, metrics  # imported here, because they need the folder
+    from web import app, metrics  # these modules need the folder
 
     sys.setswitchinterval(0.001)  # seconds; the default, 5 ms, would delay new requests
     gc.freeze()  # a garbage collection would copy memory that workers share

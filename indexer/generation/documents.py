@@ -213,7 +213,7 @@ class Database:
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
-    """Open a published file. Any thread may use the connection. Raises sqlite3.Error."""
+    """Open a published SQLite file. Any thread may use the connection. Raises sqlite3.Error."""
     database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
     database.execute("PRAGMA trusted_schema = OFF")
     return database

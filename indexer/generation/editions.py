@@ -8,7 +8,7 @@ list fail this test. Pages of different sources are never compared. The manifest
 A page may be available in several formats: as HTML, as its source text, and in a PDF or EPUB book. To detect such
 duplicates, each document has a sketch: an eighth of the hashes of its sequences of five words. Two documents of
 different formats match if the longer sketch contains most of the shorter one. A document is a twin (a duplicate that is
-not shown) if better structured documents match it, and their sketches together contain most of its sketch.
+not shown) if the sketches of better structured documents that match it together contain most of its sketch.
 """
 
 import re
@@ -103,7 +103,7 @@ def editions_of(url: str) -> Iterator[Edition]:
         if len(segment) > _MAX_SEGMENT_CHARACTERS or (number == _HOST_SEGMENT and not segments[1]):
             continue
         match = _SEGMENT.fullmatch(segment)
-        if match and not ("-" in (match["number"] or "") and not match["name"]):  # 2024-05 is a date
+        if match and not ("-" in (match["number"] or "") and not match["name"]):  # 2024-05 is a date, not a version
             name = (match["name"] or "").lower()
             version = match["word"] or _JOINTS.sub(".", match["number"] + (match["mark"] or ""))
             is_named = name not in _VERSION_NAMES
@@ -166,7 +166,7 @@ CREATE TABLE twins (
 ) STRICT, WITHOUT ROWID;
 """
 _SHINGLE_WORDS = 5
-_HASH_LIMIT = 1 << 29  # an eighth of the range of uint32
+_HASH_LIMIT = 1 << 29  # keeps an eighth of all 32-bit hashes
 _MAX_HASHES = 16_384
 _MAX_DOCUMENTS_PER_HASH = 32
 _MIN_SHARED_HASHES = 5

@@ -1,6 +1,6 @@
 """Estimate whether a model knows the languages of a generation.
 
-A tokenizer splits the words of an unknown language into single letters or unknown tokens ("broken" pieces).
+A tokenizer splits the words of an unknown language into "broken" pieces: single letters and unknown tokens.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ NAMES = dict(
 
 
 class LanguageStats(msgspec.Struct, frozen=True):
-    """A language (None if unknown), its number of passages, and its share of broken pieces."""
+    """A language (None if unknown), its number of passages, and the share of broken pieces in its tokenized texts."""
 
     language: str | None
     passages: int
@@ -42,7 +42,7 @@ LanguageSamples = Iterable[tuple[str | None, int, Sequence[str]]]
 def measure_languages(
     samples: LanguageSamples, count_broken: Callable[[Sequence[str]], tuple[int, int]]
 ) -> list[LanguageStats]:
-    """Return each language with its share of broken pieces. `count_broken` is the embedder's method of this name."""
+    """Return the statistics of each language. `count_broken` is the embedder's method of this name."""
     counts = [(language, passages, count_broken(texts)) for language, passages, texts in samples]
     return [
         LanguageStats(language, passages, round(broken / max(1, pieces), 3))

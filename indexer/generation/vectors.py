@@ -106,7 +106,7 @@ class VectorWriter:
         index.train(sample)
         self._filled(index)
         index.nprobe = min(_LISTS_PER_QUERY, nlist)
-        # A query is compared with all centroids, which is faster in float16. Vectors were assigned to lists in float32.
+        # Vectors are assigned to lists with float32 centroids. Searches use float16 centroids, which are faster.
         compact = _new_store(self._dimension)
         compact.add(exact.reconstruct_n(0, nlist))
         index.quantizer = compact
@@ -137,7 +137,7 @@ class _Scratch(threading.local):
 
 
 class VectorReader:
-    """Searches a published file through a memory map, which processes share. Threads may search concurrently.
+    """Searches a published vector file through a memory map, which processes share. Threads may search concurrently.
 
     The file may be deleted while it is open, but must not be modified.
     """
@@ -167,7 +167,8 @@ class VectorReader:
         self.dimension = int(index.d)
         self._codes = faiss.rev_swig_ptr(store.codes.data(), self.count * store.code_size)
         self._codes = self._codes.reshape(self.count, store.code_size)
-        # Read a byte of every memory page, so that the first query is fast. The checksum has already cached the file.
+        # Map every memory page by reading a byte, so that the first query is fast. The file itself is cached already,
+        # because its checksum has been verified.
         self._codes.reshape(-1)[::_PAGE_BYTES].max(initial=0)
         self._params: dict[int, Any] = {}
         self._scratch = _Scratch()

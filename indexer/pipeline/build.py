@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # A source is assumed to be broken if it lost all of its documents, or over half of them and at least five.
 _MIN_REMAINING_SHARE, _MIN_LOST_DOCUMENTS = 0.5, 5
-_MAX_ITEMS_AHEAD = 16  # items that are fetched and parsed ahead
+_MAX_ITEMS_AHEAD = 16  # items that are fetched and parsed before they are needed
 
 
 def build(
@@ -300,7 +300,7 @@ class _Build:
             self._report.seconds["read"] += busy_seconds() - busy_before
 
     def _check_before(self, source: str | None) -> None:
-        """Raise _Shrunk if a source read before `source`, or any source if None, has lost most of its documents."""
+        """Check the sources read before `source`, or all if it is None. Raises _Shrunk if one lost most documents."""
         config, live = self._plan.config, self._earlier.manifest
         while self._unchecked and source in {None, *self._unchecked} and self._unchecked[0] != source:
             complete_source = self._unchecked.popleft()

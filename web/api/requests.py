@@ -94,7 +94,7 @@ def collections_of(collection: str, collections: str | Sequence[str] | None) -> 
 
 
 def collection_field(collection: str) -> dict[str, Any]:
-    """Return the query parameter that selects a collection, as a dict. The default collection needs none."""
+    """Return the query parameter that selects a collection, as a dict, which is empty for the default collection."""
     return {} if collection == DEFAULT_COLLECTION else {"collection": collection}
 
 

@@ -28,7 +28,7 @@ from werkzeug.exceptions import Forbidden, TooManyRequests, Unauthorized
 from rag.access import EVERYTHING, NOTHING, ORIGIN_FORM, UNLISTED, AccessRules, KeyFile, Scope, is_loopback, is_origin
 from rag.errors import KeysError, SettingsError
 from rag.settings import Settings
-from web.dispatch import network_of
+from web.dispatch import PORT, network_of
 from web.guards.limits import TokenBuckets, shared_file
 from web.openapi import operation_for
 from web.problems import this_request, wants_page
@@ -49,7 +49,6 @@ PREFLIGHT = {
     "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-Id",
     "Access-Control-Max-Age": "600",
 }
-_PORT = re.compile(r":[0-9]*\Z")
 _HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # WSGI does not distinguish _ from -
 _MIN_SECRET_CHARS = 16
 _MAX_GROUPS = 256  # the filter of a search has a term for each group of the user
@@ -202,7 +201,7 @@ class AccessControl:
         if not self._is_private or self._users or self._keys.current() is not None:
             return False
         # Otherwise, a website whose name resolves to this machine could read the index in a visitor's browser.
-        if not is_loopback(_PORT.sub("", http_request.environ.get("HTTP_HOST", ""))):
+        if not is_loopback(PORT.sub("", http_request.environ.get("HTTP_HOST", ""))):
             raise Forbidden(
                 "This server only answers to names of this machine. To serve it under another name, behind a proxy, "
                 "start it with --anonymous read, or create keys."
@@ -258,10 +257,10 @@ class Users:
         before = environ.get("werkzeug.proxy_fix.orig", environ)
         if not environ.get(self._user) or not self._is_trusted(environ, str(before.get("REMOTE_ADDR") or "")):
             return None
-        name = _text(environ[self._user])
+        name = _decode_name(environ[self._user])
         if name is None or "," in name:
             raise Unauthorized(f"The proxy sent an invalid {self._shown}: it must be the name of one user.")
-        groups = [_text(group) for group in str(environ.get(self._groups, "")).split(",") if group.strip()]
+        groups = [_decode_name(group) for group in str(environ.get(self._groups, "")).split(",") if group.strip()]
         if None in groups or len(groups) > _MAX_GROUPS:
             raise Unauthorized(f"The proxy sent groups that are invalid, or more than {_MAX_GROUPS}.")
         return name, list(filter(None, groups))
@@ -314,7 +313,7 @@ def _unauthorized(detail: str, role: str) -> Unauthorized:
     return Unauthorized(detail, www_authenticate=WWWAuthenticate("bearer", {"realm": REALM}))
 
 
-def _text(value: str) -> str | None:
+def _decode_name(value: str) -> str | None:
     """Decode the UTF-8 name in a header that WSGI has decoded as Latin-1. Returns None if the name is invalid."""
     try:
         text = value.encode("latin-1").decode("utf-8").strip()

@@ -30,7 +30,7 @@ MAX_BODY_BYTES = 2 * 1024 * 1024
 MAX_SEARCH_BYTES = 64 * 1024
 MAX_CONVERSATION_BYTES = 512 * 1024
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-MAX_LARGE_BYTES = 32 * 1024 * 1024  # sum of all bodies over MAX_SEARCH_BYTES
+MAX_LARGE_BYTES = 32 * 1024 * 1024  # total for all bodies that are larger than MAX_SEARCH_BYTES
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 BURST_S = 2.0  # the requests allowed in this time may come in one burst
 MAX_BUCKETS = 1 << 14
@@ -74,7 +74,7 @@ class TokenBuckets:
     def _find(self, digest: bytes) -> tuple[int, float]:
         """Return the offset of a caller's bucket, and the time at which it is full.
 
-        A caller without a bucket gets the fullest bucket of those probed, with the time 0.
+        A caller without a bucket gets the fullest of the probed buckets, and the time 0.
         """
         first = int.from_bytes(digest[:4], "little")
         fullest, earliest = 0, float("inf")

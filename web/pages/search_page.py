@@ -110,7 +110,7 @@ class PageSearch:
         filters = []
         for index, (name, value) in enumerate(self.pairs):
             other_pairs = [*self.pairs[:index], *self.pairs[index + 1 :]]
-            # The filter by one page comes with per_document=0, so remove both.
+            # A link to all hits of a page sets url_prefix and per_document=0, so remove both.
             limit = "" if name == "url_prefix" else self.per_document
             heading = HEADINGS.get(name, name.removeprefix(METADATA).replace("_", " ")).lower()
             label = f"{heading} {_label(name, value, self.places)}"
@@ -120,7 +120,7 @@ class PageSearch:
         return filters
 
     def facets(self, counts: Mapping[str, Sequence[Share]]) -> list[dict[str, Any]]:
-        """Return the filters to offer: the values of each field that differs between the documents of the hits."""
+        """Return the filters to offer: values of fields, such as language, in which the hits' documents differ."""
         facets: list[dict[str, Any]] = []
         for name in FACETS:
             other_pairs = [pair for pair in self.pairs if pair[0] != name]

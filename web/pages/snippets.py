@@ -47,9 +47,8 @@ def make_text(
 ) -> Markup:
     """Render a text as HTML with its matches marked. If it is longer than `size`, render only a snippet of it.
 
-    The snippet is the part with the most matching words.
-
-    It consists of whole sentences, table rows or lines of code, unless one is longer than `size`.
+    The snippet is the part with the most matching words. It consists of whole sentences, table rows or lines of code,
+    unless one of them is longer than `size`.
 
     Args:
         text: a passage.
@@ -178,7 +177,7 @@ def _units(text: str, block: ShownBlock, size: int) -> list[Span]:
 
 
 def split_blocks(text: str, blocks: Iterable[TextBlock] = (), *, is_code: bool = False) -> list[ShownBlock]:
-    """Split a text into code, tables, and paragraphs, which blank lines separate."""
+    """Split a text into code, tables and paragraphs. Blank lines separate paragraphs."""
     if is_code:
         blocks = [TextBlock(0, len(text), "code")]
     shown: list[ShownBlock] = []

@@ -282,7 +282,7 @@ _MIN_STOP_WORD_PROBABILITY = 0.9
 _MAX_SHORT_QUERY_WORDS = 4
 _OPERATORS = frozenset(("AND", "OR", "NOT", "TO"))
 _ELIDED = re.compile(r"(?<!\w)(\w)['\u2019]")
-_ELIDED_LETTERS = frozenset("bcdfghjklmnpqrstvwxz")  # these are stop words only before an apostrophe, as in d'accord
+_ELIDED_LETTERS = frozenset("bcdfghjklmnpqrstvwxz")  # stop words only before an apostrophe, as in d'accord
 
 Passages = Mapping[str, int]  # number of passages by language, never empty; an unknown language counts as English
 

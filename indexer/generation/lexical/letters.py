@@ -1,6 +1,6 @@
 """Fold spelling variants of letters and digits to one form, so that a query in any spelling matches all of them.
 
-Letters with marks and the digits of all scripts are folded by the Unicode Character Database. Traditional Chinese
+Accented letters and the digits of all scripts are folded by the Unicode Character Database. Traditional Chinese
 characters are replaced by simplified characters from OpenCC's tables.
 """
 

@@ -59,7 +59,7 @@ Bounds = tuple[tuple[Clause, ...], tuple[Clause, ...]]  # required clauses, excl
 
 
 class LexicalReader:
-    """Searches a published folder through a memory map. Threads may search concurrently, without holding the GIL."""
+    """Searches a generation's Tantivy files through a memory map. Threads may search concurrently, without the GIL."""
 
     def __init__(self, folder: Path, languages: Sequence[str] = (ENGLISH,)) -> None:
         """Open the index of a folder. Raises IndexCorrupt, or IndexUnwritable if a temporary folder cannot be created.
@@ -342,7 +342,7 @@ class JointReader(LexicalReader):
 
 
 def _cached(cache: dict[Key, Value], size: int, key: Key, make: Callable[[], Value]) -> Value:
-    """Return `cache[key]`. If the key is missing, clear the cache if it has `size` entries, then store `make()`."""
+    """Return `cache[key]`. Add `make()` if the key is missing. A cache with `size` entries is cleared before."""
     value = cache.get(key)
     if value is None:
         if len(cache) >= size:

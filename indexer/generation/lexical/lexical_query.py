@@ -372,7 +372,7 @@ class _Corrector(dict[str, _Substitute | None]):
         return sorted(known_pairs, key=lambda pair: -min(map(len, pair)))
 
     def proposal(self, text: str, parsed: ParsedQuery, fixed: set[str]) -> str | None:
-        """Return the query with its misspelled words corrected, except those in `fixed`, or None if none is misspelled.
+        """Return the query with corrected words, or None if no word is misspelled. Words in `fixed` are not corrected.
 
         Words in quotation marks are corrected too, because a misspelled phrase matches nothing.
         """
@@ -391,7 +391,7 @@ class _Corrector(dict[str, _Substitute | None]):
 
 
 def readings_of(phrase: Sequence[str], languages: Languages) -> Readings:
-    """Return the terms of a phrase by the stemming rules of each language, without duplicates."""
+    """Return the terms of a phrase for each language, stemmed by its rules. Equal results are returned once."""
     readings = (tuple(chain(*map(TERMS[language].__getitem__, phrase))) for language in languages)
     return tuple(filter(None, dict.fromkeys(readings)))
 

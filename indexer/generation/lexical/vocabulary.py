@@ -106,7 +106,7 @@ class VocabularyWriter:
 
 
 class Vocabulary:
-    """Looks up words in a published folder. Threads may share it."""
+    """Looks up words in the files of a generation. Threads may share it."""
 
     def __init__(self, folder: Path) -> None:
         """Map the files of a `VocabularyWriter` into memory. Raises IndexCorrupt if their lengths do not match."""
@@ -284,7 +284,7 @@ _Usage = tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]
 
 
 class Headings:
-    """Looks up titles and headings in a published folder. Threads may share it."""
+    """Looks up titles and headings in the files of a generation. Threads may share it."""
 
     def __init__(self, folder: Path) -> None:
         """Map the files into memory. Raises IndexCorrupt if their lengths do not match."""
@@ -345,7 +345,7 @@ class Headings:
         low = int.from_bytes(begun[:2].ljust(2, b"\0"), "big")
         high = low if len(begun) > 1 else low | 0xFF
         places = places[np.searchsorted(keys, np.uint16(low)) : np.searchsorted(keys, np.uint16(high), side="right")]
-        for offset, byte in enumerate(begun[2:], 2):  # stays in bounds, because no match crosses a line feed
+        for offset, byte in enumerate(begun[2:], 2):  # a line feed ends each match before the end of the array
             places = places[self._folded[places + offset] == byte]
         return places
 
