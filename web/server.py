@@ -45,7 +45,7 @@ OPTIONS = {
     "timeout": 120,
     "graceful_timeout": 30,
     "keepalive": 65,  # seconds; longer than nginx's, so that nginx never reuses a connection that is closing
-    "forwarder_headers": "",  # by default, a client could change the path after the proxy has checked it
+    "forwarder_headers": "",  # otherwise a client could change the path after the proxy has checked it
     "loglevel": "warning",
     "logger_class": logs.ServerLogger,
     "proc_name": "pilotlight",

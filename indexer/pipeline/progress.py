@@ -37,7 +37,7 @@ _FIELDS = (
 class Progress:
     """Counts the pages and chunks of a build, and shows them in one line. Safe to share between threads.
 
-    On a terminal, the line is updated five times a second. In other outputs, it is printed after one second, and then
+    On a terminal, the line is updated five times a second. On other streams, it is printed after one second, and then
     every ten seconds. During a crawl, the expected total increases with the links in the fetched pages. If `quiet` is
     True, nothing is printed.
     """
