@@ -59,7 +59,7 @@ _STORES = {
     "az": _Store("AzureStore", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ENDPOINT",
                  "AZURE_STORAGE_ENDPOINT AZURE_ENDPOINT"),
 }  # fmt: skip
-# prefixes of client errors, removed because they contain durations
+# prefixes of client errors, which are removed because they contain durations
 _REQUEST = re.compile(
     r"Generic \w+ error: |Error performing list request: |Error performing \w+ (?:\S+|REDACTED) in .*? - "
 )
@@ -69,7 +69,7 @@ _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does no
 
 
 class Bucket:
-    """Reads the objects below a prefix, or one object. Environment variables contain credentials and endpoint."""
+    """Reads the objects below a prefix, or one object. Credentials and endpoint come from environment variables."""
 
     def __init__(self, context: SourceContext) -> None:
         """Open the bucket without sending a request. Raises SourceError."""
@@ -100,7 +100,10 @@ class Bucket:
             self._store = getattr(store, kind.client_class)(address.bucket, client_options=client, retry_config=_RETRY)
 
     def items(self) -> Generator[Item, None, None]:
-        """List all objects. Then yield their items, or previous records of unreadable objects. Raises SourceError."""
+        """List all objects, then yield their items. For an unreadable object, yield its previous records, or a Failure.
+
+        Raises SourceError if the bucket cannot be listed or too many objects cannot be read.
+        """
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
         with self._source_errors(), closing(self._list()) as batches:
             listed = listing(batches)
@@ -147,7 +150,7 @@ class Bucket:
         ahead: deque[Future[tuple[list[Item], str]] | list[Item]] = deque()
         with ThreadPoolExecutor(concurrency, thread_name_prefix="objects") as pool:
             try:
-                for file in chain(files, repeat(None, concurrency + 1)):  # None: only wait for pending objects
+                for file in chain(files, repeat(None, concurrency + 1)):  # None: wait for the last objects
                     if isinstance(file, StoredFile):
                         ahead.append([*self._files.unchanged(file)] or pool.submit(self._fetch, file))
                     elif file is not None:
@@ -214,7 +217,7 @@ async def _bounded(request: Callable[[], Awaitable[_Result]], end: float) -> _Re
     async with asyncio.timeout(end - time.monotonic()):  # a store may send empty listings forever
         answer = asyncio.ensure_future(request())
         while not (await asyncio.wait([answer], timeout=_POLL_SECONDS))[0]:
-            if _resident() > limit:  # the client holds the complete response in memory
+            if _resident() > limit:  # the client keeps the complete response in memory
                 answer.cancel()
                 await asyncio.sleep(_POLL_SECONDS)
                 raise SourceError(f"one listing response is larger than {_MAX_RESPONSE_BYTES:,} bytes")

@@ -1,7 +1,7 @@
 """Read the files of a folder in sorted order, with their access lists.
 
-Every file is opened relative to the descriptor of its parent folder, and links are not followed. So nothing outside the
-folder is read. `.access.toml` lists the readers of all files in its folder and below. `NAME.access.toml` lists the
+Nothing outside the folder is read: every file is opened relative to the descriptor of its parent folder, and links are
+not followed. `.access.toml` lists the readers of all files in its folder and below. `NAME.access.toml` lists the
 readers of one file. These names are case-insensitive. The nearest list applies. If a list is unreadable, or if its file
 is missing, no one has access.
 """
@@ -28,7 +28,7 @@ from indexer.source_context import SourceContext
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
-_OF_AN_INDEX = {LOCK: stat.S_ISREG, GENERATIONS: stat.S_ISDIR, BUILDING: stat.S_ISDIR}
+_INDEX_ENTRIES = {LOCK: stat.S_ISREG, GENERATIONS: stat.S_ISDIR, BUILDING: stat.S_ISDIR}
 _PERMANENT_ERRORS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})
 _MAX_LIST_BYTES = 100_000
 _POLL_SECONDS = 1.0
@@ -75,7 +75,7 @@ class Tree:
 
 
 def folder_names(folder: Path) -> list[tuple[str, int]]:
-    """Return the sorted names in a folder with their file types. If listing fails, return only FILE, if it exists."""
+    """Return the sorted names in a folder, each with its file type. An unreadable folder has only its access list."""
     try:
         with os.scandir(folder) as entries:
             is_folder = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -170,7 +170,7 @@ class _FolderReading:
         return path.relative_to(self._tree.root).as_posix()
 
     def _walk(self) -> Iterator[_File | Skip | Failure]:
-        """Yield the files to read in sorted order, and a skip or failure for each other entry."""
+        """Yield the files to read in sorted order, and a Skip or Failure for each other entry."""
         todo = [(self._tree.root, self._access_above())]
         while todo:
             folder, access = todo.pop()
@@ -180,7 +180,8 @@ class _FolderReading:
                 yield self._failure(folder, error)
                 continue
             modes = dict(names)
-            if folder != self._tree.root and all(is_kind(modes.get(name, 0)) for name, is_kind in _OF_AN_INDEX.items()):
+            is_index = all(is_kind(modes.get(name, 0)) for name, is_kind in _INDEX_ENTRIES.items())
+            if is_index and folder != self._tree.root:
                 yield Skip(folder.as_uri(), "an index of Pilotlight")
                 continue
             access, files = self._lists(folder, names, access)
@@ -206,7 +207,7 @@ class _FolderReading:
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
     def _access_above(self) -> Readers:
-        """Return the readers in the nearest list above the root. If a link leads to the root, also search above it."""
+        """Return the readers in the nearest list above the root. If a link leads to the root, search above both."""
         access: Readers = None
         root = Path(os.path.abspath(Path(self._context.source).expanduser()))
         for folder in dict.fromkeys([*reversed(root.parents), *reversed(self._tree.root.parents)]):
@@ -217,7 +218,7 @@ class _FolderReading:
     def _lists(
         self, folder: Path, names: Iterable[tuple[str, int]], inherited: Readers
     ) -> tuple[Readers, dict[str, Readers]]:
-        """Return a folder's readers, and those of each file with a list. An invalid or duplicate list admits no one."""
+        """Return a folder's readers, and those of each file with a list. An invalid or duplicate list excludes all."""
         files = {name.casefold() for name, mode in names if not stat.S_ISDIR(mode)}
         lists: dict[str, Readers] = {"": inherited}
         targets, is_closed = set[str](), False
@@ -255,7 +256,7 @@ class _FolderReading:
             return NOBODY
 
     def _failure(self, path: Path, error: OSError) -> Failure:
-        """Return the failure of a path. Raises SourceError if it may be temporary."""
+        """Return a Failure for a path. Raises SourceError if the error may be temporary."""
         reason = error.strerror or "cannot be read"
         if error.errno not in _PERMANENT_ERRORS or path == self._tree.root:
             raise SourceError(f"cannot read {path}: {reason}") from error

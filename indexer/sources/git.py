@@ -1,7 +1,7 @@
 """Read the files of one commit of a repository. Remote repositories are fetched first, without their history.
 
-Git runs without the user's settings, hooks or prompts. It reads its settings and secrets from an anonymous file, since
-other processes can see arguments and the environment. A file is read again only if its blob has changed.
+Git runs without the user's settings, hooks or prompts. Settings and secrets are passed in an anonymous file, because
+other processes could read them in arguments or the environment. Unchanged files are not read again.
 """
 
 import os
@@ -35,15 +35,15 @@ from indexer.sources.folder import is_below_list
 from indexer.sources.stored_files import StoredFile, StoredFiles, listing
 from indexer.text.cleaning import one_line
 
-_TIP = "refs/pilotlight/tip"
-_MIN_VERSION = (2, 37)  # the first with http.curloptResolve, which restricts git to checked addresses
+_FETCHED_REF = "refs/pilotlight/tip"
+_MIN_VERSION = (2, 37)  # introduced http.curloptResolve, which restricts git to checked addresses
 _BLOCK_BYTES = 512
-_UNFINISHED = "objects/pack/tmp_*"
+_UNFINISHED_PACKS = "objects/pack/tmp_*"
 _RUN_SECONDS, _FETCH_SECONDS = 60.0, 3_600.0
-_LATE = -signal.SIGKILL
+_TIMEOUT_CODE = -signal.SIGKILL
 _SETTINGS = Path(__file__).with_name("git.config").read_text("utf-8")
-_NO_REF = ("couldn't find remote ref", "not our ref")
-_NO_LOGIN = ("could not read Username", "Authentication failed", "error: 401", "error: 403")
+_MISSING_REF_ERRORS = ("couldn't find remote ref", "not our ref")
+_LOGIN_ERRORS = ("could not read Username", "Authentication failed", "error: 401", "error: 403")
 _MAX_MEMORY_KIB = 1 << 20
 _MAX_OUTPUT_BYTES = 1 << 20
 _READ_BYTES = 1 << 20
@@ -80,7 +80,7 @@ class Git:
         """Start a git command with `config` and yield its process. The process is killed at the end of the block.
 
         The command may write files of at most `max_bytes`. After `seconds`, it is killed, and its return code is
-        `_LATE`. Raises SourceError if it cannot be started.
+        `_TIMEOUT_CODE`. Raises SourceError if it cannot be started.
         """
         lines = [_SETTINGS]
         for name, values in (config or {}).items():
@@ -135,17 +135,20 @@ class Git:
     ) -> tuple[bool, str, str]:
         """Run a git command. Return whether it succeeded, its output and its errors. Raises SourceError on timeout."""
         command = self.start(*arguments, config=config, max_bytes=max_bytes, seconds=seconds)
-        with ThreadPoolExecutor(2) as pool, command as process:  # an interrupt first kills the process
+        with (
+            ThreadPoolExecutor(2) as pool,
+            command as process,
+        ):  # this order kills the process before it waits for threads
 
             def read(stream: IO[bytes]) -> bytes:
                 content = stream.read(_MAX_OUTPUT_BYTES)
-                if len(content) == _MAX_OUTPUT_BYTES:  # a server may send messages forever
+                if len(content) == _MAX_OUTPUT_BYTES:  # the server may send messages forever
                     os.killpg(process.pid, signal.SIGKILL)
                 return content
 
             output, errors = pool.map(read, (_pipe(process.stdout), _pipe(process.stderr)))
             process.wait()
-        if process.returncode == _LATE and _MAX_OUTPUT_BYTES not in (len(output), len(errors)):
+        if process.returncode == _TIMEOUT_CODE and _MAX_OUTPUT_BYTES not in (len(output), len(errors)):
             raise SourceError(f"git {arguments[0]} did not end within {seconds:,.0f} seconds")
         return process.returncode == 0, output.decode("utf-8", "replace").strip(), errors.decode("utf-8", "replace")
 
@@ -166,9 +169,9 @@ def _fetch(address: GitAddress, git: Git, limits: CrawlLimits, session: Session 
     if not succeeded:
         raise SourceError(f"{source}: cannot create a temporary repository: {_first_error(errors)}")
     options = ("--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
-    fetch = ("fetch", *options, "--", address.remote, f"+{address.ref}:{_TIP}")
+    fetch = ("fetch", *options, "--", address.remote, f"+{address.ref}:{_FETCHED_REF}")
     succeeded, _, errors = git.run(*fetch, config=config, max_bytes=max_bytes, seconds=_FETCH_SECONDS)
-    if any(pack.stat().st_size >= max_bytes for pack in git.folder.glob(_UNFINISHED)):
+    if any(pack.stat().st_size >= max_bytes for pack in git.folder.glob(_UNFINISHED_PACKS)):
         raise SourceError(f"{source}: larger than {max_bytes:,} bytes")
     if not succeeded:
         errors = session.redact(errors.encode()).decode() if session else errors
@@ -183,10 +186,10 @@ def _first_error(errors: str) -> str:
 
 def _why_not(address: GitAddress, errors: str, *, has_login: bool) -> str:
     """Return the cause of a failed fetch, and advice for the user."""
-    if any(words in errors for words in _NO_REF):
+    if any(words in errors for words in _MISSING_REF_ERRORS):
         missing = "commit yet" if address.ref == "HEAD" else f"branch, tag or commit {address.ref}"
         return f"the repository has no {missing}"
-    if any(words in errors for words in _NO_LOGIN):
+    if any(words in errors for words in _LOGIN_ERRORS):
         if has_login:
             return "the server rejects the credentials of its origin"
         return "there is no such repository, or it needs a login: configure one under [[credentials]]"
@@ -243,7 +246,7 @@ def read_repository(
             if _refers_outside(folder):
                 raise SourceError(f"{source}: {folder} refers to another repository: name that repository instead")
         else:
-            folder, ref = Path(copy), _TIP
+            folder, ref = Path(copy), _FETCHED_REF
             session = (sessions or {}).get(origin(address.remote))
             _fetch(address, Git(folder, protocols="https"), context.limits, session)
         git = Git(folder)
@@ -273,7 +276,7 @@ def _refers_outside(folder: Path) -> bool:
 def _read_commit(
     context: SourceContext, git: Git, ref: str, commit: str, closed: Collection[str]
 ) -> Generator[Item, None, None]:
-    """Yield the items of a commit. `closed` are paths to which outer access lists apply. Raises SourceError."""
+    """Yield the items of a commit. Access lists outside it apply to the paths in `closed`. Raises SourceError."""
     files = StoredFiles(context, listing(_list_files(git, commit)), root=context.source, ref=ref, closed=closed)
 
     def read(file: StoredFile) -> Sequence[Item]:
@@ -304,7 +307,7 @@ def _list_files(git: Git, commit: str) -> Iterator[Iterable[StoredFile]]:
             *lines, rest = (rest + piece).split(b"\0")
             yield map(_file, lines)
         _, errors = process.communicate()
-    if process.returncode == _LATE:  # a crafted tree may nest folders endlessly
+    if process.returncode == _TIMEOUT_CODE:  # a crafted tree may nest folders endlessly
         raise SourceError(f"its folders cannot be listed within {_RUN_SECONDS:,.0f} seconds")
     if process.returncode:
         raise SourceError(_first_error(errors.decode("utf-8", "replace")))

@@ -29,9 +29,9 @@ _PUT, _DELETE = "put", "delete"
 _DATABASE, _LOCK = "documents.sqlite", "making.lock"
 _LOCK_SECONDS = 10.0
 _SCHEMA = Path(__file__).with_name("pushed.sql").read_text("utf-8")
-_CHANGE = "SELECT id, url, action, at, state, reason, generation FROM changes"
-_NEWER = "SELECT 1 FROM changes AS later WHERE later.url = changes.url AND later.id > changes.id"
-_SUMS = "SELECT count(body), coalesce(sum(length(body)), 0) FROM documents"
+_SELECT_CHANGES = "SELECT id, url, action, at, state, reason, generation FROM changes"
+_SELECT_NEWER = "SELECT 1 FROM changes AS later WHERE later.url = changes.url AND later.id > changes.id"
+_SELECT_SUMS = "SELECT count(body), coalesce(sum(length(body)), 0) FROM documents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +72,15 @@ class PushedStore:
         self._index_dir, self._path = index_dir, index_dir / PUSHED / _DATABASE
 
     @property
-    def is_there(self) -> bool:
-        """Return whether the database exists, because a document was pushed or withdrawn."""
+    def exists(self) -> bool:
+        """Return whether the database exists. The first pushed or withdrawn document creates it."""
         return self._path.exists()
 
     def put(self, page: Page, *, replace: bool = True) -> Change | None:
         """Store a document, and replace an earlier document with the same address.
 
         Args:
-            replace: if False and the address has a document, return None, so that only the first client succeeds.
+            replace: if False, return None if the address already has a document. So only the first client succeeds.
         """
         facts_json = json.dumps(page.sender_facts)
         facts = (page.content_hash, page.content_type, page.charset, facts_json, page.fetched_at, page.body)
@@ -96,7 +96,7 @@ class PushedStore:
         return change
 
     def last(self) -> int:
-        """Return the number of the last change, or 0."""
+        """Return the number of the last change, or 0 if there is none."""
         return int(self._one("SELECT coalesce(max(id), 0) FROM changes")[0])
 
     def is_waiting(self) -> bool:
@@ -105,12 +105,12 @@ class PushedStore:
 
     def change(self, number: int) -> Change | None:
         """Return a change by its number, or None if it is no longer recorded."""
-        row = self._one(f"{_CHANGE} WHERE id = ?", number)
+        row = self._one(f"{_SELECT_CHANGES} WHERE id = ?", number)
         return Change(*row) if row else None
 
     def changes(self, limit: int) -> list[Change]:
         """Return the latest changes, newest first."""
-        return [Change(*row) for row in self._rows(f"{_CHANGE} ORDER BY id DESC LIMIT ?", limit)]
+        return [Change(*row) for row in self._rows(f"{_SELECT_CHANGES} ORDER BY id DESC LIMIT ?", limit)]
 
     def facts(self) -> QueueFacts:
         """Return the sizes of the store and its queue, and the last error."""
@@ -119,13 +119,13 @@ class PushedStore:
 
     def failed(self) -> int:
         """Return the number of documents whose latest change failed."""
-        failed = f"SELECT count(*) FROM changes WHERE state = 'failed' AND NOT EXISTS ({_NEWER})"  # noqa: S608 - no input
+        failed = f"SELECT count(*) FROM changes WHERE state = 'failed' AND NOT EXISTS ({_SELECT_NEWER})"  # noqa: S608 - no input
         return int(self._one(failed)[0])
 
     def has(self, url: str) -> bool:
-        """Return whether an address has a pushed document: in this store, or in a live generation that was imported."""
-        if (sent := self._one("SELECT body IS NOT NULL FROM documents WHERE url = ?", url)) is not None:
-            return bool(sent[0])
+        """Return whether a pushed document has this address, in the store or in a live generation that was imported."""
+        if (row := self._one("SELECT body IS NOT NULL FROM documents WHERE url = ?", url)) is not None:
+            return bool(row[0])
         try:
             path = self._index_dir / GENERATIONS / current_id(self._index_dir) / DOCUMENTS
         except IndexMissing:
@@ -135,11 +135,11 @@ class PushedStore:
             return row is not None
 
     def listed(self) -> Iterator[tuple[str, str, bool]]:
-        """Yield (address, content hash, is not withdrawn) for each document, sorted by address."""
+        """Yield `(address, content hash, False if it was withdrawn)` for each document, sorted by address."""
         columns = "url, content_hash, body IS NOT NULL"
-        some = f"SELECT {columns} FROM documents WHERE url > ? ORDER BY url LIMIT 1000"  # noqa: S608 - no input
+        batch = f"SELECT {columns} FROM documents WHERE url > ? ORDER BY url LIMIT 1000"  # noqa: S608 - no input
         last = ""
-        while rows := self._rows(some, last):
+        while rows := self._rows(batch, last):
             yield from rows
             last = rows[-1][0]
 
@@ -148,7 +148,7 @@ class PushedStore:
         return self._page(url, "body", "body IS NOT NULL")
 
     def described(self, url: str) -> Page | None:
-        """Return the document with an address, without its body, or None. Also returns withdrawn documents."""
+        """Return the document with an address, even if withdrawn, but without its body. None if it was never pushed."""
         return self._page(url, "x''", "stated != '[]'")
 
     def record_error(self, detail: str) -> None:
@@ -158,17 +158,17 @@ class PushedStore:
 
     def clear(self, last: int) -> None:
         """Delete documents whose last change is `last` or earlier. Call this after removing them from the index."""
-        if self.is_there:
+        if self.exists:
             with self._transaction() as database:
                 newer = "SELECT url FROM changes WHERE id > ?"
                 database.execute(f"DELETE FROM documents WHERE url NOT IN ({newer})", (last,))  # noqa: S608 - no input
-                database.execute(f"UPDATE totals SET (documents, bytes) = ({_SUMS})")  # noqa: S608 - no input
+                database.execute(f"UPDATE totals SET (documents, bytes) = ({_SELECT_SUMS})")  # noqa: S608 - no input
                 database.execute("UPDATE changes SET state = 'removed' WHERE state = 'queued' AND id <= ?", (last,))
 
     def record_indexed(self, last: int) -> None:
         """Record that the live generation contains all changes up to number `last`. Raises IndexMissing."""
         generation = current_id(self._index_dir)
-        latest = f"{_CHANGE} WHERE state = 'queued' AND id <= ? AND NOT EXISTS ({_NEWER})"
+        latest = f"{_SELECT_CHANGES} WHERE state = 'queued' AND id <= ? AND NOT EXISTS ({_SELECT_NEWER})"
         path = self._index_dir / GENERATIONS / generation / DOCUMENTS
         with closing(open_read_only(path)) as pages, self._transaction() as database:
             for change in [Change(*row) for row in database.execute(latest, (last,))]:
@@ -187,7 +187,7 @@ class PushedStore:
         self._create_database()
         *_, body = facts
         with self._transaction() as database:
-            documents, size = database.execute(f"{_SUMS} WHERE url = ?", (url,)).fetchone()
+            documents, size = database.execute(f"{_SELECT_SUMS} WHERE url = ?", (url,)).fetchone()
             if documents and not replace:
                 return None
             growth = (int(body is not None) - documents, len(body or b"") - size)
@@ -223,8 +223,8 @@ class PushedStore:
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        """Open a connection for one block only, because another process may replace the file between two blocks."""
-        if self.is_there:
+        """Open a connection for one `with` block. Another process may replace the file before the next block."""
+        if self.exists:
             address = f"{self._path.absolute().as_uri()}?mode=rw"
             database = sqlite3.connect(address, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)
         else:
@@ -237,13 +237,13 @@ class PushedStore:
 
     def _create_database(self) -> None:
         """Create the database if it is missing. A power cut never leaves an incomplete database."""
-        if self.is_there:
+        if self.exists:
             return
         folder = self._path.parent
         folder.mkdir(exist_ok=True)
         with (folder / _LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if self.is_there:
+            if self.exists:
                 return
             new = self._path.with_suffix(".new")
             new.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Read the pages of all sources, each page once, and learn the template of each site.
+"""Read the pages of all sources, each page once, and learn_template the template of each site.
 
 A template is the text that the pages of a site repeat around their content, such as menus. It is learnt from the first
 pages of a source, and stored in the index. It is learnt again if most of the first pages have changed.
@@ -37,12 +37,12 @@ from indexer.sources.pushed_store import SOURCE, PushedStore
 _SAMPLE_PAGES, _MAX_SAMPLE_BYTES, _MAX_SAMPLE_ITEMS = 40, 20_000_000, 200
 _MAX_READERS = 2
 _MIN_PAGES = 4
-# A template text is repeated on at least this number of pages, and on this share of the pages with a text at its path.
+# A text is part of the template if it is on this many pages, and on this share of the pages with a text at its path.
 _MIN_REPEATS, _MIN_SHARE = 3, 0.5
-_MIN_LINKED_SHARE = 0.8  # a path with only links on this share of pages belongs to the template
+_MIN_LINKED_SHARE = 0.8  # a path is part of the template if this share of pages has only links there
 _MIN_CHANGED_SHARE = 0.8
-_REPEATED_PLACES = 2
-_MAX_HASHES = 512
+_MAX_TEXTS_PER_LINK_PATH = 2
+_MAX_TEMPLATE_HASHES = 512
 
 Items = Generator[Item, None, None]
 
@@ -109,7 +109,7 @@ class Templates:
             with ThreadPoolExecutor(min(_MAX_READERS, max_readers())) as pool, closing(ReaderPool()) as processes:
                 results = zip(pages, pool.map(partial(self._reading, processes), pages), strict=True)
                 readings = {page.content_hash: reading for page, reading in results if reading is not None}
-            template = learn(reading.blocks for reading in readings.values() if reading.blocks is not None)
+            template = learn_template(reading.blocks for reading in readings.values() if reading.blocks is not None)
             if template is not None:
                 self._templates[source] = str(template)
         if source in self._templates:
@@ -145,8 +145,8 @@ def _may_contain(reading: PageReading, template: str) -> bool:
     return any(text in texts or (is_linked and place in places) for _, place, text, is_linked in blocks)
 
 
-def learn(pages: Iterable[PageBlocks]) -> Template | None:
-    """Return the template that pages share, or None if there are too few. Pages with the same headings count once."""
+def learn_template(pages: Iterable[PageBlocks]) -> Template | None:
+    """Return the template that pages share, or None for too few pages. Pages with the same headings count once."""
     blocks_by_headings = {page.headings_hash: page.blocks for page in pages}
     if len(blocks_by_headings) < _MIN_PAGES:
         return None
@@ -166,20 +166,20 @@ def learn(pages: Iterable[PageBlocks]) -> Template | None:
     pages_at, linked, unique = Counter[int](), Counter[int](), Counter[int]()  # numbers of pages by path
     for (_, path), texts in texts_at.items():
         pages_at[path] += 1
-        linked[path] += len(texts) <= _REPEATED_PLACES and linked_texts.issuperset(texts)
+        linked[path] += len(texts) <= _MAX_TEXTS_PER_LINK_PATH and linked_texts.issuperset(texts)
         unique[path] += any(len(pages_with[text]) < _MIN_REPEATS and text not in linked_texts for text in texts)
-    # A path has content if most pages have a rare text there. Then repeated texts at this path, such as an inherited
-    # method, are content too. Paths at the top of the body are excluded, because a repeated text there may be a footer.
+    # If most pages have a rare text at a path, repeated texts at this path are content too: the description of an
+    # inherited method, for example. Paths at the top of the body are excluded, because text there may be a footer.
     content = {path for path, count in unique.items() if count >= _MIN_SHARE * pages_at[path]} - paths_in_body
     repeated = [
         text
         for text in sorted(pages_with, key=lambda text: -len(pages_with[text]))
         if len(pages_with[text]) >= max(_MIN_REPEATS, _MIN_SHARE * pages_at[path_of[text]])
         and (text in linked_texts or path_of[text] not in content)
-    ][:_MAX_HASHES]
+    ][:_MAX_TEMPLATE_HASHES]
     links = [
         path for path, count in linked.most_common() if count >= max(_MIN_PAGES, _MIN_LINKED_SHARE * pages_at[path])
-    ][:_MAX_HASHES]
+    ][:_MAX_TEMPLATE_HASHES]
     return Template(frozenset(repeated), frozenset(path_of[text] for text in repeated), frozenset(links))
 
 
@@ -263,11 +263,11 @@ def _read_one(context: SourceContext, reading: Reading, browser: Browser) -> Ite
 
 def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item]:
     """Yield pushed documents, sorted by address, and then documents of an imported index that were not pushed here."""
-    earlier, sent = context.earlier, set[str]()
+    earlier, pushed_urls = context.earlier, set[str]()
     context.report_due(documents.facts().documents)
-    for url, content_hash, is_there in documents.listed():
-        sent.add(url)
-        if not is_there:
+    for url, content_hash, is_stored in documents.listed():
+        pushed_urls.add(url)
+        if not is_stored:
             continue
         record = earlier.reusable_page(url)
         if record is not None and record.content_hash == content_hash:
@@ -282,7 +282,7 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
             yield item
     if earlier.manifest is not None and SOURCE in earlier.manifest.sources:
         for record in earlier.pages():
-            if record.source == SOURCE and record.url.partition("!/")[0] not in sent:
+            if record.source == SOURCE and record.url.partition("!/")[0] not in pushed_urls:
                 yield record
 
 
@@ -292,14 +292,14 @@ class _Unique:
     def __init__(self, copied_urls: Collection[str]) -> None:
         self._copied_urls = copied_urls
         self._urls: set[str] = set()
-        # Addresses by (source, content hash). Sources are separate, as their readers may differ.
+        # Addresses by (source, content hash). Sources are separate, because their readers may differ.
         self._contents: dict[tuple[str, str], list[str]] = {}
 
     def item(self, item: Item) -> Item:
         """Return the item, or a Skip if it is a duplicate."""
         if not isinstance(item, Page | PageRecord):
             return Skip(item.url, "already read") if item.url in self._copied_urls else item
-        # Called even if another source already has the page, so that later copies in this source are skipped.
+        # Record the page even if another source has it, so that later copies in this source are skipped.
         is_copy = item.source != SOURCE and self._is_copy(item.url, (item.source, item.content_hash))
         if item.url in self._copied_urls or item.url in self._urls:
             return Skip(item.url, "already read")
@@ -309,7 +309,7 @@ class _Unique:
         return item
 
     def _is_copy(self, url: str, content: tuple[str, str]) -> bool:
-        """Return whether a page is a copy, and no other version, of an earlier page. If not, record its address."""
+        """Return whether a page is a copy of an earlier page and not another version. If not, record its address."""
         urls = self._contents.setdefault(content, [])
         if len(urls) >= _MAX_VERSIONS:
             return True
@@ -322,7 +322,11 @@ class _Unique:
 
 
 def _versions_of(url: str) -> dict[tuple[str, str], str]:
-    """Return possible versions by (address before the version, path after it). It is ("", path) without a version."""
+    """Return `{(address before the version, path after it): version}` for each segment that may be a version.
+
+    An address without a version may name another version of the same page. So ("", path) has the version "any" if a
+    version precedes the path, and "" otherwise.
+    """
     versions, rest = dict[tuple[str, str], str](), urlsplit(url).path.strip("/")
     while rest:
         versions["", rest] = ""

@@ -18,10 +18,10 @@ _MAX_FILES, _MAX_PATH_BYTES = 200_000, 32_000_000
 
 
 class StoredFile(NamedTuple):
-    """A file in a listing. `size` is in bytes, `version` changes with the content, `refusal` is a reason to skip it."""
+    """A file in a listing. `version` changes with its content. `refusal` is the reason to skip it, or empty."""
 
     path: bytes
-    size: int
+    size: int  # bytes
     version: str
     refusal: str = ""
     last_modified: str | None = None
@@ -60,7 +60,7 @@ class StoredFiles:
         Args:
             root: address of the root folder.
             ref: value of `{ref}` in a link template.
-            closed: paths to which access lists outside the source apply, see `closed_paths`.
+            closed: paths to which access lists outside the source apply, as `closed_paths` returns them.
         """
         self._context, self._files, self._root, self._ref = context, files, root, ref
         self._limits, self._earlier, self._source = context.limits, context.earlier, context.source
@@ -68,9 +68,9 @@ class StoredFiles:
         self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
 
     def select(self, *, has_media_types: bool = False) -> Iterator[StoredFile | Skip | Failure]:
-        """Yield the files to read, a skip or failure for each other file, and a skip for each hidden folder.
+        """Yield the files to read, a Skip or Failure for each other file, and a Skip for each hidden folder.
 
-        If `has_media_types` is True, the source has media types for files without a suffix.
+        With `has_media_types`, files without a suffix are not refused, because the source knows their media types.
         """
         hidden: set[bytes] = set()
         for file in self._files:
@@ -97,20 +97,20 @@ class StoredFiles:
                 yield file
 
     def unchanged(self, file: StoredFile) -> list[PageRecord]:
-        """Return previous records of a file and of files in it. Returns an empty list if its version has changed."""
+        """Return the previous records of a file and its archive members, or an empty list if the file has changed."""
         record = self._earlier.page(self.url(file.path)) if self._earlier.is_trusted else None
         if record is None or record.source != self._source or record.etag != f'"{file.version}"':
             return []
         return [record, *self._earlier.pages(f"{record.url}!/")]
 
     def carried(self, path: bytes, reason: str) -> list[PageRecord]:
-        """Return the previous records of a file that cannot be read, and of its members, with the reason."""
+        """Return the previous records of an unreadable file and its archive members, with `reason` as their failure."""
         url = self.url(path)
         records = filter(None, [self._earlier.page(url), *self._earlier.pages(f"{url}!/")])
         return [replace(record, source=self._source, failure=reason) for record in records]
 
     def page(self, file: StoredFile, body: bytes, content_type: str = "", charset: str | None = None) -> Page | Skip:
-        """Return the page of a file, or a skip. If the file name implies a media type, `content_type` is ignored."""
+        """Return a file as a page, or a Skip. If the file name implies a media type, `content_type` is ignored."""
         content_type = content_type_of(file.name) or content_type or type_by_content(file.name, body) or ""
         if not content_type:
             return Skip(self.url(file.path), refusal_of(file.name, is_by_name=True))

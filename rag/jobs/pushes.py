@@ -177,7 +177,7 @@ def pushed_folders(index_dir: Path) -> dict[str, Path]:
     except (FileNotFoundError, NotADirectoryError):
         names = []
     folders = {name: collection_dir(index_dir, name) for name in (DEFAULT, *names)}
-    return {name: folder for name, folder in folders.items() if PushedStore(folder).is_there}
+    return {name: folder for name, folder in folders.items() if PushedStore(folder).exists}
 
 
 def _address(url: str) -> str:

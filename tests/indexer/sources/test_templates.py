@@ -11,7 +11,7 @@ from indexer.read.html.html_tree import parse_html
 from indexer.read.html.main_content import extract, prepare
 from indexer.read.html.site_template import find_blocks
 from indexer.records import Failure, Page, PageBlocks
-from indexer.sources.reading import Templates, learn
+from indexer.sources.reading import Templates, learn_template
 from tests.indexer.conftest import make_page
 from tests.indexer.pipeline.incremental import Work
 
@@ -42,7 +42,7 @@ def blocks_of(page: str) -> PageBlocks:
 
 def read(pages: dict[str, str], name: str) -> str:
     """Text of a page, read with what all of them have in common."""
-    learnt = learn(blocks_of(page) for page in pages.values())
+    learnt = learn_template(blocks_of(page) for page in pages.values())
     return "\n".join(section.text for section in extract(pages[name], learnt).sections)
 
 
@@ -94,8 +94,8 @@ def test_versions_of_a_page_do_not_make_its_text_a_template() -> None:
     same = {
         f"{n}": f"<title>Plums {n}</title><h1>Plums</h1><p>Plums are blue.</p><p>Version {n}.</p>" for n in range(9)
     }
-    assert learn(blocks_of(page) for page in same.values()) is None
-    assert learn([blocks_of(page) for page in site().values()][:3]) is None, "they are few"
+    assert learn_template(blocks_of(page) for page in same.values()) is None
+    assert learn_template([blocks_of(page) for page in site().values()][:3]) is None, "they are few"
 
 
 @pytest.mark.parametrize("answer", [{}, {"about": 1}, {"about": 1, "blocks": [[1]]}, {"about": "x", "blocks": []}])
