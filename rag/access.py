@@ -49,7 +49,7 @@ _OBJECTS = ("collections", "filter", "everything")
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A set of documents: those of `collections` that match `filter` and that at least one of `readers` may read."""
+    """The documents of `collections` that match `filter` and that at least one of `readers` may read."""
 
     collections: frozenset[str] | None = None  # names of collections, which need not exist; None for all
     filter: Filter | None = None
@@ -66,7 +66,7 @@ ANYTHING = Grant()
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The union of the documents of its grants. A scope without grants includes no documents."""
+    """The documents that at least one of its grants includes. Without grants, the scope is empty."""
 
     grants: tuple[Grant, ...] = (ANYTHING,)
 
@@ -174,9 +174,9 @@ class KeyFile:
         self._followed = _FollowedFile(path, self.read)
 
     def current(self) -> tuple[Key, ...] | None:
-        """Return the keys, and read the file again if it has changed.
+        """Return the current keys, None if there is no file, or () if it has no keys.
 
-        Returns None if there is no file, and () if it has no keys. Raises KeysError if the file is invalid.
+        If the file has changed, it is read again. Raises KeysError if the file is invalid.
         """
         try:
             return self._followed.content()
@@ -336,7 +336,7 @@ class AccessRules:
         self.rules()
 
     def rules(self) -> tuple["_Rule", ...]:
-        """Return the rules, and read the file again if it has changed. Raises SettingsError."""
+        """Return the current rules. If the file has changed, it is read again. Raises SettingsError."""
         try:
             return self._file.content()
         except OSError as error:
@@ -345,7 +345,7 @@ class AccessRules:
             raise SettingsError(f"{self._path} is not valid TOML: {error}") from error
 
     def rights(self, user: str, groups: Iterable[str] = ()) -> tuple[Scope, Scope]:
-        """Return the scopes in which a user may read and write, combined from the user's rules.
+        """Return two scopes: the documents that a user may read, and the documents that the user may write.
 
         Args:
             user: name of the user, without the prefix `user:`.

@@ -16,7 +16,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 Schema = Mapping[str, Any]
 
 REF = "#/components/schemas/"
-# Matches a visible character. The invisible characters are listed, because JSON Schema has no name for them.
+# Matches a visible character. All invisible characters are listed here, because JSON Schema has no name for them.
 VISIBLE_CHAR = (
     "[^\\u0000-\\u0020\\u007f-\\u00a0\\u00ad\\u061c\\u115f\\u1160\\u1680\\u180e\\u2000-\\u200f\\u2028-\\u202f"
     "\\u205f-\\u206f\\u3000\\ufeff\\ufff9-\\ufffb]"
@@ -77,7 +77,7 @@ def decode(fields: Mapping[str, Any], kind: type[T], owner: str = "this request"
             refuse_unknown_fields(fields, names, owner)
         raise _field_error(str(error), kind) from None
     for field, name in () if strict else zip(kind.__struct_fields__, names, strict=True):
-        if name in present and getattr(struct, field) is None:  # the text `null` in a query string
+        if name in present and getattr(struct, field) is None:  # msgspec converts the text "null" to None
             raise _field_error(f" - at `$.{name}`", kind)
     return struct
 

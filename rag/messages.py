@@ -31,7 +31,7 @@ from rag.query.request import (
 )
 from rag.query.results import Answer, Span, Suggestion
 
-MAX_BATCH_QUERIES = 32  # encoded in one run of the model
+MAX_BATCH_QUERIES = 32  # embedded in one run of the model
 MAX_EMBEDDED_TEXTS = 2048  # same as OpenAI's API
 MAX_RANKED_TEXTS = 1000  # same as Cohere's API
 MAX_PROVED_CHARS = 1_000_000
@@ -145,7 +145,7 @@ class AnswerRequest(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def search(self) -> SearchRequest:
-        """The same request without the conversation, as a request for a search."""
+        """The request for the search that finds the hits, without the conversation."""
         return SearchRequest(**{name: getattr(self, name) for name in SearchRequest.__struct_fields__})
 
 
@@ -161,7 +161,7 @@ class Event(NamedTuple):
 
 
 def event_of(name: str, value: Any) -> Event:
-    """Return an event whose data is a JSON-ready value."""
+    """Return an event that has a JSON-ready value as `data`."""
     return Event(name, json.dumps(value, ensure_ascii=False))
 
 
@@ -220,7 +220,7 @@ class VerifyRequest(Request):
 
 
 class Verification(Struct):
-    """The proof of each sentence of a text, and the number of sentences with each verdict."""
+    """The proof for each sentence of a text, and the number of sentences with each verdict."""
 
     proofs: list[Proof]
     counts: Annotated[dict[str, Count], Meta(description="sentences by verdict")]

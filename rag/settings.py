@@ -67,7 +67,7 @@ def setting(default: T, help: str, *, secret: bool = False, **rules: Any) -> T:
 
 
 def read_value(value: object, origin: str, kind: type, choices: tuple[str, ...] = ()) -> Any:
-    """Convert a value that a user has set to `kind`. Raises SettingsError, which names the `origin` of the value."""
+    """Convert a user's value to the type `kind`. Raises SettingsError, which names the `origin` of the value."""
     try:
         parsed = _READERS[kind](value)
     except (ValueError, TypeError, KeyError):
@@ -362,7 +362,7 @@ def load(
 
 
 def own_limits(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse the limits of a source that are comma-separated lists. Other limits stay unchanged."""
+    """Parse the limits of a source that are lists, such as `include`, from text. Other limits are not changed."""
     read: dict[str, Callable[[str], Any]] = {"include": patterns, "exclude": patterns, "allow_private": _networks}
     return {name: read[name](value) if name in read else value for name, value in values.items()}
 

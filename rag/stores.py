@@ -1,4 +1,4 @@
-"""Open the stores of generations, which are folders of the index or Milvus, and publish generations to Milvus."""
+"""Find the generations of the settings, in folders of the index or in Milvus, and publish generations to Milvus."""
 
 import os
 import shlex
@@ -75,7 +75,7 @@ def roll_back(store: Store, generation_id: str | None = None) -> str:
     """Make another generation live, and return its id.
 
     Args:
-        generation_id: generation to make live; None for the one published before the live one.
+        generation_id: generation to make live; None for the generation published before the live one.
 
     Raises:
         IndexMissing: the generation does not exist.
@@ -125,7 +125,7 @@ def facts_of(manifest: Manifest) -> dict[str, Any]:
 
 
 def check_fingerprint(manifest: Manifest, fingerprint: Mapping[str, object]) -> None:
-    """Raise FingerprintMismatch if the index was built with another embedder. Its message names the differences."""
+    """Raise FingerprintMismatch if the index was built with another embedder. The message names the differences."""
     built = manifest.fingerprint
     fields = differing_fields(built, fingerprint)
     if not fields:
@@ -209,14 +209,14 @@ class Publisher:
 
 
 def publisher_of(settings: Settings, *, quiet: bool = True) -> Publisher | None:
-    """Return the publisher to the store of the settings, or None if no store is set."""
+    """Return a publisher for the setting `store`, or None if this setting is empty."""
     if not settings.store:
         return None
     return Publisher(milvus_at(settings.store), keep=settings.keep_generations, quiet=quiet)
 
 
 def report_of(report: "BuildReport", publisher: Publisher | None) -> tuple[dict[str, Any], str]:
-    """Return the report of a build and of its publication twice: as JSON-ready data, and as text for a terminal."""
+    """Return the report of a build and of its publication in two forms: JSON-ready, and as text for a terminal."""
     if publisher is None or publisher.done is None:
         return report.as_dict(), report.table()
     done = publisher.done

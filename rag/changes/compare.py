@@ -24,7 +24,7 @@ _MAX_STAMP_WORDS = 5  # words next to a date in a line such as "Last updated 202
 _MAX_HEADING_CHARS, _MAX_HEADING_WORDS = 100, 10
 _MAX_SECTIONS_WITH_LINE = 20  # a line in more sections is ignored in the search for moved sections
 _MAX_EQUAL_PAIRS = 100_000  # pairs of equal lines in a document; above it, lines in both snapshots are ignored
-_MAX_PAIRED_CHARS = 1_500_000  # characters in all pairs of a removed and an added line; above it, no edits are found
+_MAX_PAIRED_CHARS = 1_500_000  # work limit for comparing each removed line with each added line
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^\sa-z])|(?<=[。！？])|\n+")
 _NOT_IN_HEADINGS = re.compile(r"[|={}();<>\\]|[.!?:;,…。、]$")
 _DIGITS = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -128,7 +128,7 @@ class SectionDiff:
         return [*self.pairs, *removed, *(Edit(None, line.text) for line in self.added if not line.is_heading)]
 
     def move_from(self, origin: "SectionDiff") -> None:
-        """Turn this added section into one that was moved from the removed section `origin`."""
+        """Mark this added section as moved from the removed section `origin`."""
         plains = [{line.plain for line in lines} for lines in (self.added, origin.removed)]
         self.old = origin.line
         self.removed = [line for line in origin.removed if line.plain not in plains[0]]

@@ -1,7 +1,8 @@
--- Count how often each document found by a question was opened, with its judgements; the most asked question first.
+-- For each question and each of its hits' documents, count the searches in which the document was opened, and add up its
+-- judgements. The most frequent question is first.
 WITH shown AS (
     SELECT s.id, s.query, question_key(s.query) AS key, h.document, max(h.opened) AS opened,
-        iif(max(h.verdict) > 0, 1, min(h.verdict)) AS verdict -- one good passage makes a good document
+        iif(max(h.verdict) > 0, 1, min(h.verdict)) AS verdict -- a document with one good passage is good
     FROM searches s JOIN hits h ON h.search = s.id
     WHERE s.seen AND length(s.query) < ? AND s.collection = ?
         AND (s.via IN ('page', 'box') OR s.id IN (SELECT search FROM hits WHERE opened OR verdict))

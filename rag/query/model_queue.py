@@ -1,6 +1,6 @@
 """Share models between threads: one thread at a time runs a model, and other threads wait in a queue.
 
-`QueryCache` caches the vectors of queries, and answers.
+`QueryCache` caches answers and the vectors of queries.
 """
 
 import math

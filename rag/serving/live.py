@@ -317,7 +317,7 @@ class LiveRetriever:
         return retriever
 
     def _retrievers(self, names: Sequence[str] | None) -> tuple[dict[str, Retriever], list[str]]:
-        """Return retrievers by collection, for `names` or else all, and the names of collections that are not ready."""
+        """Return the retrievers of some collections by name (None for all), and the names of those not ready."""
         follower = self.follower
         follower.wait_for_start(lambda: False)
         if not follower.has_refreshed:
