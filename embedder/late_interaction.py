@@ -2,7 +2,7 @@
 
 Passages are scored by MaxSim, as in ColBERT (Khattab and Zaharia 2020): the mean, over the tokens of a query, of the
 similarity to the best matching token of a passage. A token's vector is its state in the last layer of the embedding
-model, which was not trained for this. The vectors of passages are stored as signs, one bit for each dimension.
+model, which was not trained to compare tokens. Token vectors of passages are stored as signs, one bit per dimension.
 """
 
 import math
@@ -21,7 +21,7 @@ class QueryTokens(NamedTuple):
 
     vector: Floats  # (dim,)
     tokens: Floats  # (tokens, width), unit length; may be empty
-    broken: tuple[int, int]
+    broken: tuple[int, int]  # numbers of broken and of all word pieces, see `TokenizedText`
 
 
 class DocumentTokens(NamedTuple):
@@ -33,16 +33,16 @@ class DocumentTokens(NamedTuple):
 
     @classmethod
     def without(cls, vectors: Floats) -> "DocumentTokens":
-        """Wrap the vectors of texts that have no token vectors."""
+        """Return an instance with the vectors of texts but no signs of tokens."""
         return cls(vectors, np.empty((0, 0), dtype=np.uint8), np.zeros(len(vectors), dtype=np.int32))
 
     @classmethod
     def concatenate(cls, blocks: Sequence["DocumentTokens"]) -> "DocumentTokens":
-        """Join blocks of texts in order. There must be at least one block."""
+        """Concatenate the vectors and signs of at least one block."""
         return cls(*(np.concatenate(values) for values in zip(*blocks, strict=True)))
 
     def of(self, indices: npt.NDArray[np.integer]) -> "DocumentTokens":
-        """Return the texts at these indices, in the order of `indices`."""
+        """Return the vectors and signs of the texts at `indices`, in that order."""
         starts, counts = np.cumsum(self.counts) - self.counts, self.counts[indices]
         return DocumentTokens(self.vectors[indices], self.signs[spread(starts[indices], counts)], counts)
 
@@ -76,8 +76,8 @@ def to_signs(states: Floats) -> Signs:
 def maxsim(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]) -> Floats:
     """Score passages. A score is the mean, over the query's tokens, of the highest cosine with a token of the passage.
 
-    The signs of a token represent a unit vector: its components have these signs and the same size. Its cosine with the
-    original vector is about 0.8, so scores stay below 1. `NativeEngine.maxsim` is a faster implementation.
+    The signs of a token stand for a unit vector whose components have these signs and equal absolute values. Its cosine
+    with the token's original vector is about 0.8, so scores stay below 1. `NativeEngine.maxsim` is faster.
 
     Args:
         query: tokens of unit length, float32 (tokens, width).
@@ -89,7 +89,7 @@ def maxsim(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: n
         float32 (n,); 0 if the query or the passage has no tokens.
 
     Raises:
-        ValueError: the width of `signs` is not that of the query, or a passage has tokens beyond `signs`.
+        ValueError: the widths of `signs` and `query` differ, or a passage has tokens beyond the end of `signs`.
     """
     check_passages(query, signs, starts, counts)
     scores = np.zeros(len(counts), dtype=np.float32)
@@ -105,6 +105,6 @@ def check_passages(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], c
         raise ValueError(f"the tokens of passages have shape {signs.shape}, not (n, {query.shape[1]} / 8)")
     for array, kind in ((starts, np.int64), (counts, np.int32)):
         if array.dtype != kind or array.shape != (len(counts),) or not array.flags.c_contiguous:
-            raise ValueError("starts must be int64 and counts int32, contiguous and of one length")
+            raise ValueError("starts must be int64 and counts int32, contiguous and of equal length")
     if len(counts) and (starts.min() < 0 or counts.min() < 0 or int((starts + counts).max()) > len(signs)):
         raise ValueError(f"a passage has tokens outside the {len(signs):,} of `signs`")

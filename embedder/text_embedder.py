@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from embedder.engines.pytorch import TorchEngine
     from embedder.model.encoder import SentenceEncoder
 
-MAX_GROUP_TOKENS = 16_384  # token states of a group take 24 MB with the default model
+MAX_GROUP_TOKENS = 16_384  # tokens encoded together; their vectors take 24 MB with the default model
 
 
 class Embedder:
-    """A sentence-transformers model, run by an engine.
+    """A sentence-transformers model that converts texts to vectors.
 
     Args:
         model: a packaged model, a folder or a hub name; or a config. The default is the packaged model.
@@ -48,7 +48,7 @@ class Embedder:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Flat mapping of all inputs that affect vectors. Vectors are comparable if their fingerprints are equal."""
+        """Flat mapping of everything that affects vectors. Vectors of models with equal fingerprints are comparable."""
         return self.plan.fingerprint
 
     @cached_property
@@ -82,11 +82,11 @@ class Embedder:
         return self.tokenizer.count(texts, role)
 
     def has_word(self, word: str) -> bool:
-        """Return whether the model has a token for a whole word, ignoring case."""
+        """Return whether a word is a single token of the model, ignoring case."""
         return self.tokenizer.has(word)
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Return the number of broken pieces, and of all pieces, in texts. `TokenizedText` defines these terms."""
+        """Count the broken word pieces, which are unknown tokens or single letters, and all word pieces of texts."""
         return self.tokenizer.count_broken(texts)
 
     def tokenize(self, texts: Sequence[str], *, role: Role = "document") -> list[list[int]]:
@@ -99,7 +99,7 @@ class Embedder:
         return self.tokenizer(texts, role) if len(texts) else []
 
     def tokenize_query(self, text: str) -> TokenizedText:
-        """Return the token ids of a query, and the numbers of its broken pieces and of all its pieces."""
+        """Return the token ids of a query, and the counts of its broken word pieces and of all its word pieces."""
         return self.tokenizer.read(text, "query")
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> Floats:
@@ -142,13 +142,16 @@ class Embedder:
         return check_finite(vectors, self.spec.name), list(map(unit, states)) if tokens else []
 
     def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
-        """Return the vectors of queries and of their tokens. Raises the errors of `encode`."""
+        """Return the vectors of queries and of their tokens. Raises EmbedderError if a vector has NaN or infinity."""
         tokenized = [self.tokenize_query(text) for text in texts]
         vectors, tokens = self.encode_ids([each.ids for each in tokenized], role="query", tokens=True)
         return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in tokenized), strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str], rows: Sequence[TokenIds] | None = None) -> DocumentTokens:
-        """Return the vectors of documents and the signs of their distinct tokens; see `encode_documents`."""
+        """Return the vectors of documents, and the signs of the vectors of their distinct tokens.
+
+        If the caller has the token ids of the texts, it can pass them as `rows`. Raises the errors of `encode`.
+        """
         rows = self.tokenize(texts) if rows is None else rows
         positions_by_text = [first_occurrences(np.asarray(row, np.int32)) for row in rows]
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
@@ -166,7 +169,7 @@ class Embedder:
     def maxsim(
         self, query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
     ) -> Floats:
-        """Score passages by their tokens, with the arguments and result of `late_interaction.maxsim`."""
+        """Score passages against the tokens of a query. Arguments and result are those of `late_interaction.maxsim`."""
         return self._query_engine.maxsim(query, signs, starts, counts)
 
     def embed_query(self, text: str) -> list[float]:
@@ -192,11 +195,11 @@ class CrossEncoder:
         self.spec = self.plan.spec
         self.name = self.spec.name
         self._head = read_head(self.spec)
-        self.pairs = PairTokenizer(self.spec)  # converts pairs of texts to the rows of `logits`
+        self.pairs = PairTokenizer(self.spec)  # converts pairs of texts to the token ids that `logits` takes
         self._engine = start_engine(self.plan)
 
     def logits(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
-        """Return the logit of each pair, float32 (n,); higher is better. Raises EmbedderError for NaN or infinity."""
+        """Return the logit, float32 (n,), of each pair's token ids. Raises EmbedderError for NaN or infinity."""
         if not rows:
             return np.empty(0, np.float32)
         return check_finite(self._head(self._engine.encode(rows)[0]), self.name)
@@ -215,7 +218,7 @@ def encode_documents(
 
     Args:
         texts: n texts, truncated to the model's maximum length.
-        tokens: whether to return the signs of distinct tokens too. If not, `counts` is 0 for every text.
+        tokens: whether to return the signs of token vectors too. If false, `counts` is 0 for every text.
         rows: token ids of the texts, if the caller already has them.
 
     Raises:
@@ -239,7 +242,7 @@ def start_engine(plan: Plan, module: "Callable[[], SentenceEncoder] | None" = No
     torch is imported only if the engine needs it. Raises ModelError and the errors of `ensure_package`.
 
     Args:
-        module: returns the PyTorch module for the engines compile and eager; by default, the module is loaded here.
+        module: function that returns the PyTorch module for the engines compile and eager; by default `load_module`.
     """
     key = plan.package_key
     if plan.engine == "native" and key:

@@ -1,8 +1,8 @@
 """Build a package in a process that `package` starts with `python -m embedder.engines.build_worker JSON`.
 
 For the engine `native`, the process packs a model's weights or compiles the library. For `aot`, it compiles the model
-with PyTorch. The process prints each step and the result as lines of JSON to standard output. It ends when its standard
-input is closed, because the caller has then ended.
+with PyTorch. The process prints each step and the result as lines of JSON to standard output. When the caller ends,
+standard input is closed, and the process ends too.
 """
 
 import dataclasses
@@ -33,10 +33,10 @@ from embedder.model.spec import ModelSpec
 
 
 def main() -> None:
-    """Build the package that the JSON in the first command-line argument describes."""
+    """Build a package. The first command-line argument describes it as JSON."""
     request: dict[str, Any] = json.loads(sys.argv[1])
     folder = Path(request["folder"])
-    # Descriptors 0 and 1 are pipes to the caller. Compilers and libraries must not use them.
+    # Compilers and libraries must not use standard input and output, which are pipes to the caller.
     caller_pipe, messages = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -76,7 +76,7 @@ def _end_with_caller(caller_pipe: int, scratch: Path) -> None:
     """Wait until the caller ends, then kill this process group and remove its scratch folder."""
     while os.read(caller_pipe, 1):
         pass
-    # The shell is not in this process group, so it survives the kill and can remove the folder.
+    # The shell starts its own process group, so it survives the kill and can remove the folder.
     line = ["sh", "-c", 'kill -9 "-$1"; rm -rf -- "$2"', "sh", str(os.getpgrp()), str(scratch)]
     try:
         subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
@@ -85,7 +85,7 @@ def _end_with_caller(caller_pipe: int, scratch: Path) -> None:
 
 
 ALIGNMENT = 64  # bytes; the size of a cache line and of an AVX-512 register
-BLOCK_NUMBERS = 1 << 20
+BLOCK_NUMBERS = 1 << 20  # numbers of a tensor that are converted together
 _SMALL = ("positions.weight", "norm.weight", "norm.bias", "relative", "global_angles", "local_angles")
 _BF16_NAN = 0x7FC0
 
@@ -122,7 +122,7 @@ def write_weights(spec: ModelSpec, precision: str, machine: str, folder: Path) -
 
 
 class _TensorWriter:
-    """A writer of tensors to a file, which records the offset of each tensor in bytes."""
+    """Write tensors to a file, and record their offsets in bytes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -142,7 +142,7 @@ class _TensorWriter:
         self._write(block if precision == "fp32" else _bf16(block) for block in blocks)
 
     def linear(self, weight: Array, bias: Array, precision: str, interleave: int) -> None:
-        """Write a linear layer: weight (n, k) in panels, bias, and for int8 the scale and sum of each output."""
+        """Write a linear layer: the weight (n, k) in panels, the bias, and for int8 a scale and a sum per output."""
         (n, k), scale, sums = weight.shape, None, None
         values: npt.NDArray[Any] = _bf16(weight) if precision == "bf16" else weight
         if precision == "int8":
@@ -161,12 +161,12 @@ class _TensorWriter:
 
 
 def _interleave_gate(tensor: Array) -> Array:
-    """Reorder a gated layer's outputs so that each panel is followed by the panel of its gate."""
+    """Reorder the outputs of a gated layer: 32 values, the 32 gates of these values, the next 32 values, and so on."""
     return tensor.reshape(2, -1, PANEL, *tensor.shape[1:]).swapaxes(0, 1).reshape(tensor.shape)
 
 
 def _bf16(tensor: Array) -> npt.NDArray[np.uint16]:
-    """Return the bits of a tensor in bf16, rounded to the nearest number, ties to even."""
+    """Round a tensor to bf16, ties to even, and return its bits."""
     bits = tensor.view(np.uint32)
     rounded = (bits + (0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
     rounded[np.isnan(tensor)] = _BF16_NAN
@@ -175,12 +175,12 @@ def _bf16(tensor: Array) -> npt.NDArray[np.uint16]:
 
 _AOT_OPTIONS: dict[str, Any] = {
     "freezing": True,
-    # Precompiled headers take more time than they save. With SVE, they crash GCC 12 and 14.
+    # Precompiling headers takes more time than it saves. On Arm with SVE, it crashes GCC 12 and 14.
     "aot_inductor.precompile_headers": False,
     "cpp_cache_precompile_headers": False,
 }
 _LARGEST_BATCH = 4096
-# isa → -march of g++. By default, torch compiles for this processor. On others, the code could raise SIGILL.
+# Instruction set → option -march of g++. By default, torch would use instructions that only this processor model has.
 _ARCHITECTURES = {
     "amx": "sapphirerapids",
     "avx512_bf16": "x86-64-v4",
@@ -194,7 +194,7 @@ _ARCHITECTURES = {
 def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
     """Compile a plan's model into a folder with AOTInductor, for all batch sizes and sequence lengths.
 
-    `report` is called with the name of each step when it begins. Raises CompilerMissing, ModelError or errors of torch.
+    When a step begins, `report` is called with its name. Raises CompilerMissing, ModelError or errors of torch.
     """
     library.require_compiler("the engine aot")
     report("importing torch")
@@ -205,7 +205,7 @@ def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
 
     report("loading the weights")
     module = load_module(plan.spec, plan.precision)
-    # The example has two texts, because torch.export treats a batch size of one as a constant.
+    # The example input has two texts, because torch.export treats a batch size of one as a constant.
     ids = torch.zeros(2, 8, dtype=torch.int64)
     sizes = {
         0: torch.export.Dim("batch", min=1, max=_LARGEST_BATCH),

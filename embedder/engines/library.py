@@ -1,8 +1,9 @@
 """Compile and load the native library, which contains the encoder's C++ kernels.
 
-The kernels are compiled for each instruction set, and selected at run time. A wheel's library has all instruction sets
-of an architecture. A library compiled on the user's machine has one. Both run every model in every precision. The
-ctypes declarations repeat native/interface.h. The wheel's build imports this module, so it needs no other packages.
+Kernels are compiled separately for each instruction set. A wheel's library has kernels for all instruction sets of an
+architecture, and the engine selects one at run time. A library that is compiled on the user's machine has kernels for
+one. The ctypes declarations repeat native/interface.h. The build of the wheel imports this module, so it imports only
+the standard library and `errors`.
 """
 
 import ctypes
@@ -22,7 +23,7 @@ from embedder.errors import CompilerMissing, PackageError
 LIBRARY = "encoder.so"
 SOURCES = Path(__file__).parents[1] / "native"
 _AVX512 = "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma"
-# architecture → instruction set, from most features to fewest → compiler flags for native/isa_NAME.cpp
+# Architecture → instruction set → compiler flags for native/isa_NAME.cpp. Larger instruction sets come first.
 ISAS = {
     "x86_64": {
         "amx": f"{_AVX512} -mavx512vnni -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8",
@@ -39,9 +40,9 @@ ISAS = {
     },
 }
 PANEL = 32  # outputs of a linear layer that are stored together; equals kPanel in native/interface.h
-# Adjacent inputs that one instruction multiplies and adds up, by precision. Equals kInterleaves in native/interface.h.
+# Number of adjacent inputs that one instruction multiplies and sums. Equals kInterleaves in native/interface.h.
 INTERLEAVE = {"x86_64": {"fp32": 1, "bf16": 2, "int8": 4}, "aarch64": {"fp32": 1, "bf16": 4, "int8": 8}}
-# Linker flags for a wheel's library. On the user's machine, the C++ runtime may be older or missing.
+# Linker flags for a wheel's library, because the user's machine may have an older C++ runtime, or none.
 PORTABLE = ("-static-libstdc++", "-Wl,--gc-sections,--exclude-libs,ALL", "-s")
 _FLAGS = "-O2 -std=c++17 -fPIC -pthread -fno-math-errno -fvisibility=hidden"
 
@@ -57,7 +58,7 @@ def find_compiler() -> str | None:
 
 
 def require_compiler(purpose: str) -> str:
-    """Return the path of the C++ compiler. Raises CompilerMissing, whose message names the purpose."""
+    """Return the path of the C++ compiler. Raises CompilerMissing; the message says that `purpose` needs a compiler."""
     if (compiler := find_compiler()) is None:
         raise CompilerMissing(
             f"{purpose} needs a C++ compiler, and none is installed: apt-get install g++, copy the cache of a machine "
@@ -67,7 +68,7 @@ def require_compiler(purpose: str) -> str:
 
 
 def wheel_library(machine: str) -> Path:
-    """Return the path at which a wheel contains the library of an architecture."""
+    """Return the path where a wheel has the library for an architecture. The file may not exist."""
     return SOURCES / f"encoder-{machine}.so"
 
 
@@ -81,7 +82,7 @@ def sources_digest() -> str:
 
 
 def has_wheel_library() -> bool:
-    """Return whether the installed wheel has a library for this architecture, built from the current sources."""
+    """Return whether a library for this architecture is installed and was compiled from the installed sources."""
     path = wheel_library(architecture())
     return path.exists() and _digest_in(path) == sources_digest()
 
@@ -98,7 +99,7 @@ def compile_library(target: Path, machine: str, link: Sequence[str] = (), isas: 
         target: path of the new library.
         machine: architecture, a key of `ISAS`.
         link: additional flags for the linker.
-        isas: instruction sets to compile for. If empty, all of the architecture.
+        isas: instruction sets to compile for; if empty, all instruction sets of the architecture.
 
     Raises:
         CompilerMissing, PackageError: no compiler is installed, or the compiler fails.
@@ -169,7 +170,7 @@ class CStep(ctypes.Structure):
 
 
 def load_library(path: Path) -> ctypes.CDLL:
-    """Load a library and declare its functions. Raises OSError, or PackageError if the library's interface differs."""
+    """Load a library and declare its functions. Raises OSError, or PackageError if its interface is not this one."""
     library = ctypes.CDLL(str(path))
     ours = [ABI_VERSION, ctypes.sizeof(CShape), ctypes.sizeof(CStep), PANEL, *INTERLEAVE[architecture()].values()]
     try:

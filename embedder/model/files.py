@@ -25,13 +25,13 @@ _TYPES: dict[str, np.dtype[Any]] = {
 _MAX_HEADER_BYTES = 16 << 20
 _MAX_JSON_BYTES = 16 << 20
 _MAX_DIMENSIONS = 8
-_READ_BYTES = 16 << 20  # bytes; large, because each read may wait milliseconds for the GIL
+_READ_BYTES = 16 << 20  # bytes; large, because the thread may wait milliseconds for the GIL after each read
 FAULTS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 @contextmanager
 def errors_naming(path: Path) -> Iterator[None]:
-    """Convert errors that invalid values in a file cause into a ModelError that names the file."""
+    """Convert errors that are caused by invalid values in a file to a ModelError that names the file."""
     try:
         yield
     except FAULTS as error:
@@ -69,7 +69,7 @@ def weights_in(folder: Path, name: str = "model.safetensors") -> Path:
 
 
 class Tensors(Mapping[str, Array]):
-    """A mapping from names to float32 tensors. Each access loads the tensor again, so memory can be freed."""
+    """A mapping from names to float32 tensors. Each access loads the tensor again, so none stays in memory."""
 
     def __init__(self, loaders: Mapping[str, Callable[[], Array]]) -> None:
         self._loaders = loaders
@@ -88,7 +88,7 @@ def read_tensors(files: Sequence[Path]) -> Tensors:
     """Return the tensors of safetensors files.
 
     Tensors in float32 are memory-mapped, so that only pages in use take memory. Raises ModelError if a file is damaged.
-    Access to a tensor raises ModelError if its type of numbers is not supported.
+    Access to a tensor raises ModelError if its data type is not supported.
     """
     loaders: dict[str, Callable[[], Array]] = {}
     for path in files:
@@ -138,7 +138,7 @@ def file_sha256(path: Path) -> bytes:
 @lru_cache(64)
 def _digest(path: Path, *state: int) -> bytes:
     digest = hashlib.sha256()
-    # The system gets mapped memory back. A buffer on the heap would stay in every worker of a server.
+    # Mapped memory is returned to the system. A buffer on the heap would stay allocated in every worker of a server.
     with path.open("rb", buffering=0) as file, mmap(-1, _READ_BYTES) as memory, memoryview(memory) as buffer:
         while count := file.readinto(buffer):
             with buffer[:count] as block:

