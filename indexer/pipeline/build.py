@@ -24,7 +24,7 @@ from indexer.network.credentials import Session
 from indexer.network.urls import full_name, refuse_secret
 from indexer.pipeline.draft import BuildPlan, Draft, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, BuildReport, Progress
-from indexer.read.access_list import LISTED, NOBODY
+from indexer.read.access_list import NOBODY, UNSUPPORTED_LIST
 from indexer.read.document_reader import Unwanted, read_document
 from indexer.read.ocr import find_engine
 from indexer.read.reader_process import ReaderPool, busy_seconds, max_readers
@@ -208,7 +208,7 @@ class _Build:
                 memory.check()
                 if isinstance(item, Skip):
                     report.skip(item)
-                    self._closed_urls |= {item.url} if item.reason == LISTED else set()
+                    self._closed_urls |= {item.url} if item.reason == UNSUPPORTED_LIST else set()
                     continue
                 if isinstance(item, Page | PageRecord):
                     self._check_before(item.source)

@@ -1,8 +1,8 @@
 """Parse access lists, which name the users and groups that may read a document.
 
 Lists are valid in front matter (Markdown, notebooks), in `.access.toml` files and with pushed documents. An invalid
-list grants access to nobody, so that an error does not make a document public. In other places, a list is ordinary
-text without effect. The summary of a build counts the documents with text that looks like an access list.
+list grants access to nobody, so that an error does not make a document public. Anywhere else, a list is ordinary text
+and has no effect. The summary of a build counts documents with ordinary text that looks like an access list.
 """
 
 import re
@@ -15,23 +15,23 @@ from indexer.filter import folded
 from indexer.records import Readers
 from indexer.text.cleaning import load_toml, visible
 
-FILE = ".access.toml"  # for a folder; `NAME.access.toml` is for the file NAME
+FILE = ".access.toml"  # applies to its folder; `NAME.access.toml` applies to the file NAME
 ACCESS = "access"
-LISTED = "has an access list, which is supported only in folders"
+UNSUPPORTED_LIST = "has an access list, which is supported only in folders"
 NOBODY: tuple[str, ...] = ()
 MAX_NAMES = 256
 MAX_NAME_LENGTH = 256
 _KINDS = {"users": "user", "groups": "group"}
-MAX_FRONT_MATTER = 16_000  # characters; the YAML parser reads a few hundred per millisecond
+MAX_FRONT_MATTER = 16_000  # characters; the YAML parser takes a millisecond for a few hundred
 _SEARCHED_CHARACTERS = 4_000
-_SHAPE = 'users = ["ann"], groups = ["staff"], or everybody = true'
+_EXAMPLE = 'users = ["ann"], groups = ["staff"], or everybody = true'
 
 
 def closed_paths(names: Iterable[str]) -> frozenset[str]:
-    """Return the lower-case paths of files and folders that have access lists. `names` are the paths of all files.
+    """Return the lower-case paths of the files and folders that have access lists. `names` are the paths of all files.
 
-    The path of a folder ends with a slash, but the path of the top folder is empty. If a list names a missing file, it
-    applies to the whole folder, because the name is probably misspelt.
+    The path of a folder ends with a slash, except for the top folder, which is "". If a list is for a missing file, its
+    name is probably misspelt, so the list applies to the whole folder.
     """
     folded_names = [name.casefold() for name in names]
     targets = [name.removesuffix(FILE) for name in folded_names if name.endswith(FILE)]
@@ -40,22 +40,25 @@ def closed_paths(names: Iterable[str]) -> frozenset[str]:
 
 
 def has_list(path: str, closed: Collection[str]) -> bool:
-    """Return whether a file is an access list, or a list applies to it. `closed` is the result of `closed_paths`."""
+    """Return whether a file is an access list or has one. `closed` is the result of `closed_paths`."""
     path = path.casefold()
     folders = accumulate(f"{step}/" for step in path.split("/")[:-1])
     return path.endswith(FILE) or not {path, "", *folders}.isdisjoint(closed)
 
 
 def readers_of(fields: object) -> Readers:
-    """Return the names in an access list, such as `group:staff`, or None for everybody. Raises ValueError."""
+    """Return the names in an access list, such as `group:staff`, or None for everybody.
+
+    `fields` is the parsed list. Raises ValueError if it is invalid.
+    """
     if not isinstance(fields, Mapping):
-        raise ValueError(f"an access list must be a table with {_SHAPE}")
+        raise ValueError(f"an access list must be a table with {_EXAMPLE}")
     if unknown := [name for name in fields if name not in (*_KINDS, "everybody")]:
-        raise ValueError(f"an access list has the unknown key {str(unknown[0])[:40]!r}; it must have {_SHAPE}")
+        raise ValueError(f"an access list has the unknown key {str(unknown[0])[:40]!r}; it must have {_EXAMPLE}")
     if "everybody" in fields:
         if len(fields) == 1 and fields["everybody"] in (True, "true"):
             return None
-        raise ValueError(f"everybody must be true and the only key of an access list; it must have {_SHAPE}")
+        raise ValueError(f"everybody must be true and the only key of an access list; it must have {_EXAMPLE}")
     names = set()
     for kind, texts in fields.items():
         if not isinstance(texts, str | list):
@@ -71,7 +74,7 @@ def readers_of(fields: object) -> Readers:
 
 
 def read_list(body: bytes) -> Readers:
-    """Return the readers in an access list file, as `readers_of` does. Raises ValueError if the file is invalid."""
+    """Return the readers that an `.access.toml` file names. Raises ValueError if the file is invalid."""
     try:
         fields = load_toml(body.decode("utf-8-sig"))
     except ValueError as error:
@@ -80,7 +83,7 @@ def read_list(body: bytes) -> Readers:
 
 
 def checked_names(names: Any) -> Readers:
-    """Return the readers in the response of a reader process, or `NOBODY` if the response is invalid."""
+    """Check the readers in the response of a reader process. Return them, or `NOBODY` if they are invalid."""
     if names is None:
         return None
     try:
@@ -95,7 +98,7 @@ def checked_names(names: Any) -> Readers:
 _KEY = re.compile(r"\baccess\b[\"'\])]*\s{0,9}(?:[:=\uff1a\]]|\.\w)", re.IGNORECASE)
 _TABLE_PREFIX = re.compile(r"(?:[\w\"'-]*\.)+\Z")
 _SIGNS_BEFORE_KEY = " \t\xa0{[,\"'?-:@%;!<*+>/"
-_SOMEBODY = re.compile(r"(?:\b|\.)(?:users?|groups?|everybody)\b[\"']?[^\S\n]*[:=\uff1a]", re.IGNORECASE)
+_USERS_OR_GROUPS = re.compile(r"(?:\b|\.)(?:users?|groups?|everybody)\b[\"']?[^\S\n]*[:=\uff1a]", re.IGNORECASE)
 _LIKE_LIST = re.compile(r"\baccess\b\W{1,40}\b(?:users?|groups?|everybody)\b\W{0,9}?[:=>\uff1a]", re.IGNORECASE)
 _DELIMITER = re.compile(
     r"[ ]{0,3}(?:(?:<!--|//)[ ]{0,9})?(?:[-\u2013\u2014+]{2,}|\u2014|[;.*_%]{3,})(?:\w{0,9}[^\S\n]*|[^\S\n]+#.*)"
@@ -106,7 +109,7 @@ _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 
 
 def access_keys(text: str) -> Iterator[int]:
-    """Yield the end position of each key `access` in a text."""
+    """Yield the position after each key `access` in a text."""
     for key in _KEY.finditer(text):
         before = _TABLE_PREFIX.sub("", text[max(0, key.start() - 100) : key.start()].rpartition("\n")[2])
         signs = before[len(before.rstrip(_SIGNS_BEFORE_KEY)) :]
@@ -118,9 +121,9 @@ def readers_in_fields(fields: Mapping[Any, Any], front: str, *, is_toml: bool) -
     """Return the readers that front matter names, or `NOBODY` if it has several lists or an invalid list.
 
     Args:
-        fields: parsed front matter.
-        front: the text of the front matter.
-        is_toml: whether the format is TOML. TOML parsers reject duplicate keys; YAML and JSON parsers accept them.
+        fields: the parsed front matter.
+        front: the text of the front matter, in which duplicate keys are counted.
+        is_toml: whether the format is TOML, whose parser already rejects duplicate keys.
     """
     keys = [key for key in _keys_within(fields) if visible(str(key)).strip().casefold() == ACCESS]
     key_count = sum(1 for _ in access_keys(visible(front)))
@@ -133,7 +136,7 @@ def readers_in_fields(fields: Mapping[Any, Any], front: str, *, is_toml: bool) -
 
 
 def _keys_within(fields: Any) -> Iterator[Any]:
-    """Yield the keys of all nested tables. A table that several YAML aliases refer to is visited once."""
+    """Yield the keys of all nested tables. If several YAML aliases refer to one table, visit it once."""
     todo, visited = [fields], set[int]()
     while todo:
         value = todo.pop()
@@ -145,7 +148,7 @@ def _keys_within(fields: Any) -> Iterator[Any]:
 
 
 def begins_with_list(text: str) -> bool:
-    """Return whether the first lines of a text, with or without `---` around them, have a key `access`."""
+    """Return whether a text begins with fields that have a key `access`, with or without `---` around the fields."""
     head = visible(text[:MAX_FRONT_MATTER]).lstrip()
     if not _KEY.search(head):
         return False
@@ -158,11 +161,11 @@ def begins_with_list(text: str) -> bool:
             fields = list(takewhile(_TOP_FIELD.match, lines))
         if any(next(access_keys(line), 0) for line in fields):
             return True
-        if lines[0].startswith("{") and any(_SOMEBODY.search(head, key, key + 100) for key in access_keys(head)):
+        if lines[0].startswith("{") and any(_USERS_OR_GROUPS.search(head, key, key + 100) for key in access_keys(head)):
             return True
     return False
 
 
 def looks_like_list(text: str) -> bool:
-    """Return whether the beginning of a text has the word `access`, followed by users, groups or everybody."""
+    """Return whether "access" is followed by "users:", "groups:" or "everybody:" near the beginning of a text."""
     return _LIKE_LIST.search(visible(text[:_SEARCHED_CHARACTERS])) is not None

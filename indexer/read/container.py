@@ -1,7 +1,7 @@
 """Unpack archives of documents (zip, mbox, tar, and tar compressed with gzip, bzip2 or xz), and attachments of mails.
 
-Every member is a separate page, such as `file:///folder/archive.zip!/member`. Therefore, unchanged members are not read
-again, and a damaged member does not affect other members. Archives in archives are not opened.
+Every file in an archive is a separate page, such as `file:///folder/archive.zip!/notes.md`. Therefore, unchanged files
+are not read again, and a damaged file does not affect the others. Archives within archives are not opened.
 """
 
 import bz2
@@ -23,7 +23,7 @@ from typing import IO, BinaryIO, cast
 from urllib.parse import quote
 
 from indexer.errors import ParseError
-from indexer.read.access_list import LISTED, closed_paths, has_list
+from indexer.read.access_list import UNSUPPORTED_LIST, closed_paths, has_list
 from indexer.read.formats import (
     ATTACHMENTS,
     CONTAINER,
@@ -39,14 +39,14 @@ from indexer.records import Failure, Item, Page, Skip
 from indexer.text.charsets import decode_names
 
 _MAX_MEMBERS = 10_000
-_MAX_HEADERS = 1_000
+_MAX_GLOBAL_HEADERS = 1_000
 _MAX_TOTAL_BYTES = 200_000_000
 _MAX_RATIO = 200  # decompressed bytes per compressed byte; 3 to 20 are usual for text
-_MIN_LIMIT_BYTES = 10_000_000
+_ALWAYS_ALLOWED_BYTES = 10_000_000
 _MAX_NAME_LENGTH = 1_000
 _UTF8_FLAG = 0x800
 _DOS_SYSTEMS = (0, 10, 14)  # FAT, NTFS and VFAT, in the field `create_system` of zip members
-_PIECE_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 16
 _NESTED = "a nested archive"
 _MAIL_BEGINS = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]*\n(?=[\w-]+:)")
 _QUOTED_BEGIN = re.compile(rb"^>(?=>*From )", re.MULTILINE)
@@ -68,13 +68,13 @@ class Member:
 
 
 def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
-    """Yield an item. If it is a mail, also yield its attachments. If it is an archive, yield its members instead.
+    """Yield an item. If it is a mail, also yield its attachments. If it is an archive, yield its files instead.
 
-    A damaged archive or zip bomb becomes a `Failure`.
+    A damaged archive or a decompression bomb becomes a `Failure`.
 
     Args:
         item: an item of a source.
-        max_bytes: size limit of a member or attachment; a larger one becomes a `Failure`.
+        max_bytes: size limit of an unpacked file. A larger file becomes a `Failure`.
         no_images: the reason not to read images, or "" to read them.
     """
     reader = reader_of(item.content_type) if isinstance(item, Page) else None
@@ -85,7 +85,7 @@ def with_members(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterat
 
 
 def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
-    """Yield the members of an archive or the attachments of a mail. See `with_members`."""
+    """Yield the files in an archive or the attachments of a mail. See `with_members` for the arguments."""
     is_mail = reader_of(page.content_type) == MAIL
     reader, limits = ATTACHMENTS if is_mail else CONTAINER, f"{max_bytes}\n{no_images}"
     urls: set[str] = set()
@@ -117,27 +117,27 @@ def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Ite
 
 
 class UnpackBudget:
-    """Limits of the total size and the number of files that are unpacked from one archive."""
+    """Limits the number and the total size of the files that are unpacked from one archive of `size` bytes."""
 
     def __init__(self, size: int) -> None:
-        self._max_bytes = min(_MAX_TOTAL_BYTES, max(_MIN_LIMIT_BYTES, size * _MAX_RATIO))
-        self._bytes = self._members = 0
+        self._max_bytes = min(_MAX_TOTAL_BYTES, max(_ALWAYS_ALLOWED_BYTES, size * _MAX_RATIO))
+        self._bytes = self._files = 0
 
     def spend(self, count: int) -> None:
-        """Add `count` to the number of extracted bytes. Raises ParseError if the number exceeds the limit."""
+        """Count unpacked bytes. Raises ParseError if there are too many in total."""
         self._bytes += count
         if self._bytes > self._max_bytes:
             raise ParseError(f"more than {self._max_bytes:,} bytes: the archive may be a decompression bomb")
 
-    def member(self) -> None:
-        """Add 1 to the number of files. Raises ParseError if the number exceeds the limit."""
-        self._members += 1
-        if self._members > _MAX_MEMBERS:
+    def count_file(self) -> None:
+        """Count an unpacked file. Raises ParseError if there are too many."""
+        self._files += 1
+        if self._files > _MAX_MEMBERS:
             raise ParseError(f"more than {_MAX_MEMBERS:,} files in the archive")
 
 
 class _Metered:
-    """A file that counts the bytes read from it against a budget, even the bytes of skipped members."""
+    """A file whose bytes are counted by an `UnpackBudget` when they are read."""
 
     def __init__(self, file: IO[bytes], budget: UnpackBudget) -> None:
         self._file = file
@@ -150,7 +150,7 @@ class _Metered:
 
 
 def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    """Yield the members of an archive, in a reader process. Raises ParseError if the archive is damaged or a bomb."""
+    """Yield the files in an archive, in a reader process. Raises ParseError if the archive is damaged or a bomb."""
     try:
         reader = next((reader for magic, reader in _READERS if body.startswith(magic)), _tar)
         yield from reader(body, max_bytes, no_images)
@@ -166,7 +166,7 @@ def _zip_members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member
         names = decode_names(raw_names, is_dos=any(info.create_system in _DOS_SYSTEMS for info in infos))
         lists = closed_paths(normpath(name).lstrip("/") for name in names)
         for info, name in zip(infos, names, strict=True):
-            budget.member()
+            budget.count_file()
             if name.endswith("/"):
                 continue
             if stat.S_ISLNK(info.external_attr >> 16):
@@ -187,7 +187,7 @@ def _mails(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
     budget = UnpackBudget(len(body))
     begins = list(_MAIL_BEGINS.finditer(body))
     for number, (begin, after) in enumerate(zip_longest(begins, begins[1:]), 1):
-        budget.member()
+        budget.count_file()
         mail = _QUOTED_BEGIN.sub(b"", body[begin.end() : after.start() if after else len(body)])
         yield _read_member(f"{number}.eml", io.BytesIO(mail), max_bytes)
 
@@ -196,7 +196,7 @@ _READERS = ((b"PK", _zip_members), (b"From ", _mails))
 
 
 def _raw_name(info: zipfile.ZipInfo) -> bytes:
-    """Return the name of a member from its extra field for UTF-8 names, or from its header if it has no such field."""
+    """Return the encoded name of a zip member, from its extra field for UTF-8 names or else from its header."""
     name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8_FLAG else "cp437")
     begin = b"\1" + struct.pack("<I", zlib.crc32(name))  # field version 1, checksum of the name in the header
     head, _, rest = info.extra.partition(begin)
@@ -206,7 +206,7 @@ def _raw_name(info: zipfile.ZipInfo) -> bytes:
 def _tar(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
     entries = (info.name + "/" * info.isdir() for info, _ in _tar_members(body))
     names = decode_names([name.encode("utf-8", "surrogateescape") for name in entries], is_dos=False)
-    # read all names first, because access lists may come after their files
+    # read all names first, because an access list may come after the files that it protects
     lists = closed_paths(normpath(name).lstrip("/") for name in names)
     for (info, archive), name in zip(_tar_members(body), names, strict=True):
         if info.isdir():
@@ -225,24 +225,27 @@ def _tar_members(body: bytes) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile
     file = cast(BinaryIO, opener(raw)) if opener else raw
     with file, tarfile.open(fileobj=cast(IO[bytes], _Metered(file, budget)), mode="r|") as archive:
         for info in archive:
-            budget.member()
-            if len(archive.pax_headers) > _MAX_HEADERS:  # `tarfile` copies these headers for each file
-                raise ParseError(f"more than {_MAX_HEADERS:,} global headers in the archive")
+            budget.count_file()
+            if len(archive.pax_headers) > _MAX_GLOBAL_HEADERS:  # `tarfile` copies all of them for each file
+                raise ParseError(f"more than {_MAX_GLOBAL_HEADERS:,} global headers in the archive")
             yield info, archive
 
 
 def _read_member(name: str, file: IO[bytes] | _Metered, max_bytes: int) -> Member:
-    pieces, length = [], 0
-    while piece := file.read(_PIECE_BYTES):
-        length += len(piece)
+    chunks, length = [], 0
+    while chunk := file.read(_CHUNK_BYTES):
+        length += len(chunk)
         if length > max_bytes:
             return Member(name, failed=f"larger than {max_bytes:,} bytes")
-        pieces.append(piece)
-    return Member(name, b"".join(pieces))
+        chunks.append(chunk)
+    return Member(name, b"".join(chunks))
 
 
 def skip_reason(name: str, no_images: str, lists: Collection[str] = ()) -> str:
-    """Return the reason not to read a member, or an empty string. See `with_members` for `no_images`."""
+    """Return the reason not to read a file of an archive, or "" to read it.
+
+    See `with_members` for `no_images`. `lists` is the result of `closed_paths`.
+    """
     steps = name.split("/")
     if len(name) > _MAX_NAME_LENGTH or ":" in steps[0] or not name.isprintable():
         return "not a valid file name"
@@ -251,7 +254,7 @@ def skip_reason(name: str, no_images: str, lists: Collection[str] = ()) -> str:
     if any(step.startswith(".") and step != "." for step in steps):
         return "hidden"
     if lists and has_list(normpath(name), lists):
-        return LISTED
+        return UNSUPPORTED_LIST
     if refusal := refusal_of(name, no_images):
         return refusal
     return _NESTED if reader_of(content_type_of(name) or "") == CONTAINER else ""

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any, cast
 
 from indexer.errors import ParseError
-from indexer.read.access_list import LISTED, closed_paths
+from indexer.read.access_list import UNSUPPORTED_LIST, closed_paths
 from indexer.read.container import Member, UnpackBudget, skip_reason
 from indexer.read.extraction import day_of, tidy
 from indexer.read.formats import content_type_of
@@ -21,7 +21,7 @@ from indexer.records import Declared, Extraction, Section
 from indexer.text import reader_notes
 from indexer.text.charsets import decode
 
-_SHOWN = ("From", "To", "Cc", "Date")
+_SHOWN_HEADERS = ("From", "To", "Cc", "Date")
 _MAX_SHOWN_CHARS, _MAX_RAW_CHARS = 500, 4_000
 _MAX_PART_DEPTH = 50
 _FORWARDED, _MAX_FORWARDED = "message/rfc822", 10
@@ -29,29 +29,29 @@ _UNREAD_TEXT_SUBTYPES = frozenset({"css", "calendar", "x-amp-html", "watch-html"
 _MARKED_UP = frozenset({"html", "xhtml", "enriched", "richtext"})
 _SIGNATURES = frozenset({"pgp-signature", "pkcs7-signature", "x-pkcs7-signature"})
 _ENCRYPTED = frozenset({"pgp-encrypted", "pkcs7-mime", "x-pkcs7-mime"})
-_MIN_LENGTH_RATIO = 1.3  # a later part of multipart/alternative is used if it is longer by this factor
+_MIN_LENGTH_RATIO = 1.3  # in multipart/alternative, a later part is used only if it is longer by this factor
 _ARMOUR = re.compile(r"^-----BEGIN PGP (?:SIGNATURE|(MESSAGE))-----", re.MULTILINE)
 _SIGN_OFF = re.compile(r"^-- \n(?:[^\n]+(?:\n|\Z)){0,8}(?=\n|\Z)", re.MULTILINE)  # signatures of RFC 3676
-_MAX_HEADER_CHARS = 1_000
+_MAX_PARSED_CHARS = 1_000
 _HEADER_ERRORS = (ValueError, TypeError, IndexError, AttributeError, LookupError)
 
 
 class _Policy(EmailPolicy):
-    """A policy that parses only the beginning of a header, because parsing parameters takes quadratic time."""
+    """A policy that shortens headers before parsing, because long parameters take quadratic time."""
 
     def header_fetch_parse(self, name: str, value: Any) -> Any:
         """Parse the beginning of a header."""
-        return super().header_fetch_parse(name, value[:_MAX_HEADER_CHARS])
+        return super().header_fetch_parse(name, value[:_MAX_PARSED_CHARS])
 
 
 _PARSER = BytesParser(policy=_Policy(refold_source="none"))  # refolding a long parameter may never end
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
-    """Extract the subject, date, main headers and text of an e-mail message in the format of RFC 5322."""
+    """Extract the subject, date, sender, recipients and text of an e-mail in the format of RFC 5322."""
     message = cast(EmailMessage, _PARSER.parsebytes(body))
     subject = _header(message, "Subject")
-    head = "\n".join(f"{name}: {value}" for name in _SHOWN if (value := _header(message, name)))
+    head = "\n".join(f"{name}: {value}" for name in _SHOWN_HEADERS if (value := _header(message, name)))
     sections = [Section((), None, head), *_sections(message, message.get_body(("plain", "html")))]
     filled = tuple(section for section in sections if section.text.strip())
     return Extraction(subject or None, filled, Declared(date=day_of(_header(message, "Date"))))
@@ -72,13 +72,16 @@ def _parts_of(entity: Message) -> list[Message]:
 
 
 def _content_of(entity: Message) -> bytes:
-    """Return the decoded content of an entity. Raises one of `_HEADER_ERRORS` if the entity is damaged."""
+    """Return the decoded bytes of a MIME entity. Raises one of `_HEADER_ERRORS` if the entity is damaged."""
     content = entity.get_payload(decode=True)
     return content if isinstance(content, bytes) else b""
 
 
 def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Section]:
-    """Return the text of an entity and its nested entities. The body `main` is read even if it is declared a file."""
+    """Return the text of a MIME entity and of its nested entities.
+
+    `main` is the body of the message, which is read even if it is declared as an attachment.
+    """
     if depth > _MAX_PART_DEPTH:
         raise ParseError(f"more than {_MAX_PART_DEPTH} nested parts of a message")
     main_type, kind = entity.get_content_maintype(), entity.get_content_subtype()
@@ -90,7 +93,7 @@ def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Sec
         if kind != "alternative":
             return [one for inner in versions for one in inner]
         best: list[Section] = []  # the first alternative, or a later one with much more text
-        longest = 0.0  # number of letters and digits that a later alternative must exceed
+        longest = 0.0  # letters and digits; a later alternative must have more
         for version in versions:
             length = sum(sum(map(str.isalnum, section.text)) for section in version)
             if length > longest:
@@ -121,7 +124,7 @@ def _text(entity: Message) -> list[Section]:
 
 
 def _header(message: Message, name: str) -> str:
-    """Return a header as mail programs show it, with its encoded words decoded."""
+    """Return the decoded text of a header on one line, as mail programs show it, or "" if it is missing."""
     raw = next((str(value) for header, value in message.raw_items() if header.lower() == name.lower()), "")
     unfolded = raw[:_MAX_RAW_CHARS].replace("\r", "").replace("\n", "")
     pieces: list[str] = []
@@ -129,7 +132,7 @@ def _header(message: Message, name: str) -> str:
         for word, charset in decode_header(unfolded):
             if isinstance(word, bytes) and charset is not None:
                 pieces.append(decode(word, charset))
-            else:  # text without a declared charset, outside encoded words
+            else:  # text between encoded words has no declared charset
                 text = word.decode("raw_unicode_escape", "replace") if isinstance(word, bytes) else word
                 pieces.append(decode(text.encode("utf-8", "surrogateescape"), None))
     except _HEADER_ERRORS:
@@ -138,7 +141,7 @@ def _header(message: Message, name: str) -> str:
 
 
 def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    """Yield the attachments of a mail, in a reader process. Raises ParseError if they exceed the `UnpackBudget`."""
+    """Yield the attachments of a mail, in a reader process. Raises ParseError if they are too many or too large."""
     budget, names = UnpackBudget(len(body)), Counter[str]()
     message = _PARSER.parsebytes(body)
     has_list = any(closed_paths([_file_name(entity)]) for entity in message.walk())
@@ -146,7 +149,7 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
     while todo:
         outer, folder = todo.pop()
         for entity in _attached(outer):
-            budget.member()
+            budget.count_file()
             name = f"{folder}{_file_name(entity)}"
             names[name] += 1
             if names[name] > 1:
@@ -159,7 +162,7 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
                 yield Member(name, failed="damaged in the message")
                 continue
             budget.spend(len(data))
-            if reason := LISTED if has_list else skip_reason(name, no_images):
+            if reason := UNSUPPORTED_LIST if has_list else skip_reason(name, no_images):
                 yield Member(name, skipped=reason)
             elif len(data) > max_bytes:
                 yield Member(name, failed=f"larger than {max_bytes:,} bytes")
@@ -172,7 +175,7 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
 
 
 def _attached(message: Message) -> Iterator[Message]:
-    """Yield the attached files of a message, except signatures and the files of nested messages."""
+    """Yield the attached files of a message, without signatures and without the attachments of forwarded messages."""
     shown = message.get_body(("plain", "html")) if isinstance(message, EmailMessage) else None
     todo: list[Message] = [message]
     while todo:
@@ -186,7 +189,7 @@ def _attached(message: Message) -> Iterator[Message]:
 
 
 def _forwarded(entity: Message) -> Message | None:
-    """Return the message in an entity, or None. Decode it if it has a transfer encoding, although this is invalid."""
+    """Return the forwarded message in a MIME entity, or None. Decode base64, which some mails use against the rules."""
     entities = _parts_of(entity) if entity.get_content_type() == _FORWARDED else []
     if not entities:
         return None

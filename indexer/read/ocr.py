@@ -1,6 +1,6 @@
-"""Find Tesseract, and read scanned pages one by one.
+"""Find Tesseract, and recognise the text of scanned pages.
 
-The limits of time and memory apply to each page, so a long document takes no more memory than a short one.
+Each page is a separate request to a reader process, so the limits of time and memory apply to one page.
 """
 
 import os
@@ -20,14 +20,14 @@ from indexer.read.formats import OCR_OFF, SCANS
 from indexer.read.reader_process import ReaderProcess
 from indexer.records import NO_SCANS, ScanCounts, Section
 
-EXTRA = "pip install 'pilotlight[ocr]'"
+INSTALL_COMMAND = "pip install 'pilotlight[ocr]'"
 _SUFFIX = ".traineddata"
-_SYSTEM = ("/usr/share/tesseract-ocr/5/tessdata", "/usr/share/tesseract-ocr/4.00/tessdata", "/usr/share/tessdata")
+_TESSDATA = ("/usr/share/tesseract-ocr/5/tessdata", "/usr/share/tesseract-ocr/4.00/tessdata", "/usr/share/tessdata")
 _MAX_FAILED_PAGES = 3
 
 
 class Ocr(NamedTuple):
-    """The `engine` to pass to `scans.load_reader`. If it is empty, `obstacle` is the reason not to run OCR."""
+    """The OCR engine to load with `scans.load_reader`. If `engine` is "", `obstacle` is the reason not to run OCR."""
 
     engine: str = ""
     obstacle: str = ""
@@ -37,10 +37,10 @@ NO_OCR = Ocr(obstacle=OCR_OFF)
 
 
 def find_engine(config: OcrConfig) -> Ocr:
-    """Return the OCR engine for the configured languages. Raises ConfigError if OCR is on but cannot run."""
+    """Return the OCR engine for the configured languages. Raises ConfigError if the mode is "on" but OCR cannot run."""
     if config.mode == "off":
         return NO_OCR
-    obstacle = "" if is_installed() else f"OCR needs {EXTRA}"
+    obstacle = "" if is_installed() else f"OCR needs {INSTALL_COMMAND}"
     if not obstacle:
         missing = {
             folder: [name for name in config.languages if not (folder / f"{name}{_SUFFIX}").is_file()]
@@ -64,7 +64,7 @@ def is_installed() -> bool:
 
 def _folders() -> list[Path]:
     folder = os.environ.get("TESSDATA_PREFIX")
-    return list(map(Path, [*([folder] if folder else []), f"{sysconfig.get_path('data')}/share/tessdata", *_SYSTEM]))
+    return list(map(Path, [*([folder] if folder else []), f"{sysconfig.get_path('data')}/share/tessdata", *_TESSDATA]))
 
 
 class _PageText(NamedTuple):
@@ -77,7 +77,7 @@ class _PageText(NamedTuple):
 
 @dataclass(slots=True)
 class Scans:
-    """The texts of scanned pages. `confidence` is the mean percentage over all letters, or None if there is no text."""
+    """The text of scanned pages. `confidence` is the mean percentage over all letters, or None if there is no text."""
 
     sections: list[Section] = field(default_factory=list)
     counts: ScanCounts = NO_SCANS
@@ -99,9 +99,9 @@ def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, p
     Args:
         body: a PDF or image file.
         content_type: its media type.
-        pages: page numbers, from 1. Pages beyond `MAX_OCR_PAGES` are not read.
+        pages: page numbers, from 1. At most `MAX_OCR_PAGES` pages are read.
         ocr: the engine. If it has an `obstacle`, no page is read.
-        process: the reader process to use. It restarts if it has another engine.
+        process: the reader process to use. It restarts if it was started with another engine.
     """
     if ocr.obstacle:
         return Scans(counts=ScanCounts(unread=tuple((page, ocr.obstacle) for page in pages)))

@@ -1,6 +1,6 @@
 """Convert OpenAPI documents of versions 2 and 3, in JSON or YAML, to one section per operation.
 
-References within a document are followed to a limited depth. Other documents are not fetched.
+References (`$ref`) within a document are followed to a limited depth. References to other documents are not followed.
 """
 
 import json
@@ -23,8 +23,8 @@ _MAX_OBJECT_DEPTH = 4
 _MAX_FIELDS = 100
 _MAX_REFERENCE_HOPS = 8
 _MAX_SCHEMA_VISITS = 2_000_000
-_MARKS = re.compile(r"!?\[([^\[\]]{1,300})\]\([^()\s]{0,500}\)|[`*]+(?=\S)|(?<=\S)[`*]+|</?\w[^<>]{0,200}>")
-_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # creates only strings and containers; does not copy aliases
+_MARKDOWN = re.compile(r"!?\[([^\[\]]{1,300})\]\([^()\s]{0,500}\)|[`*]+(?=\S)|(?<=\S)[`*]+|</?\w[^<>]{0,200}>")
+_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # creates only strings, lists and dicts; never copies aliases
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
@@ -46,7 +46,7 @@ class _Reader:
         self.title = _line(self._info.get("title"))
 
     def sections(self) -> Iterator[Section]:
-        """Yield a section for the document itself, for each group of operations and for each operation."""
+        """Yield a section for the description of the document, for each group of operations and for each operation."""
         yield from self._rendered((), None, self._info.get("description") or self._info.get("summary"))
         for tag in map(_dict, _list(self._document.get("tags"))):
             yield from self._rendered((_line(tag.get("name")),), None, tag.get("description"))
@@ -56,7 +56,7 @@ class _Reader:
     def _rendered(
         self, path: Iterable[str], anchor: str | None, description: object, before: str = "", *after: str
     ) -> Iterator[Section]:
-        """Yield the sections of a Markdown description. Put `before` and `after` around the first section's text."""
+        """Yield the sections of a Markdown description. Add the texts `before` and `after` to the first section."""
         path = tuple(filter(None, (self.title, *path)))
         first, *rest = render(_text(description)).extraction().sections or (Section((), None, ""),)
         text = "\n\n".join(filter(None, (before, first.text, *after)))
@@ -73,16 +73,16 @@ class _Reader:
             either = {**item, **operation}
             head = f"{name}: {_line(either.get('summary'))}".rstrip(": ")
             inputs = list(map(self._resolved, _list(item.get("parameters")) + _list(operation.get("parameters"))))
-            parameters = [one for one in inputs if one.get("in") != "body"]
+            parameters = [value for value in inputs if value.get("in") != "body"]
             requests = [
-                one for one in (*inputs, operation.get("requestBody")) if _dict(one).get("in", "body") == "body"
+                body for body in (*inputs, operation.get("requestBody")) if _dict(body).get("in", "body") == "body"
             ]
-            bodies: list[tuple[str, object]] = [("Request body", one) for one in requests]
-            bodies += [(f"Response {status}", one) for status, one in _dict(operation.get("responses")).items()]
+            bodies: list[tuple[str, object]] = [("Request body", body) for body in requests]
+            bodies += [(f"Response {status}", body) for status, body in _dict(operation.get("responses")).items()]
             after = [
                 f"Deprecated: {identity or name}" * (str(operation.get("deprecated")).lower() == "true"),
                 "\n".join(["Parameters:", *map(self._parameter, parameters)] if parameters else ()),
-                *(self._body(label, self._resolved(one)) for label, one in bodies),
+                *(self._body(label, self._resolved(body)) for label, body in bodies),
             ]
             group = map(_line, _list(operation.get("tags"))[:1])
             text = "\n\n".join(filter(None, (head, f"Operation: {identity}" * bool(identity))))
@@ -111,8 +111,8 @@ class _Reader:
                 inner = self._resolved(value)
                 yield self._entry(f"{prefix}{name}", inner, "", name in _list(resolved.get("required")))
                 yield from self._fields(inner, f"{prefix}{name}.", depth + 1)
-            for one in chain(*(_list(resolved.get(word)) for word in ("allOf", "oneOf", "anyOf"))):
-                yield from self._fields(one, prefix, depth + 1)
+            for option in chain(*(_list(resolved.get(word)) for word in ("allOf", "oneOf", "anyOf"))):
+                yield from self._fields(option, prefix, depth + 1)
             yield from self._fields(resolved.get("items"), f"{prefix.removesuffix('.')}[].", depth + 1)
 
     def _entry(self, name: str, schema: dict[str, Any], place: str, required: object) -> str:
@@ -129,7 +129,7 @@ class _Reader:
         return " ".join(filter(None, (*words, f"of {inner}" * bool(inner))))
 
     def _resolved(self, value: object) -> dict[str, Any]:
-        """Return an object, or the target of its `$ref` within this document, or {} if the target is missing."""
+        """Return an object of the document. If it has a `$ref`, return the target, or {} if the target is missing."""
         for _ in range(_MAX_REFERENCE_HOPS):
             self._steps += 1
             if not isinstance(value, dict) or self._steps > _MAX_SCHEMA_VISITS:
@@ -147,7 +147,7 @@ class _Reader:
 
 
 def _plain(value: object) -> str:
-    return _MARKS.sub(r"\1", _line(value))
+    return _MARKDOWN.sub(r"\1", _line(value))
 
 
 def _line(value: object) -> str:

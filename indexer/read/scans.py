@@ -22,11 +22,11 @@ from indexer.read.pdf.page import LINE_END_IN_SENTENCE
 PDF = "application/pdf"
 _LINE_END_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\n(?=[^\W\d_A-Z])")
 _WORD = re.compile(r"[^\W_]")
-DOTS = 200  # dots per inch of rendered pages; more dots take longer and improve nothing
+_DOTS_PER_INCH = 200  # a higher resolution takes longer, but no more text is recognised
 _POINTS_PER_INCH = 72
 _MAX_PIXELS = 40_000_000  # A4 at 600 dots per inch has 35 million
 _MAX_READ_PIXELS = 9_000_000  # larger images are reduced; A4 at 300 dots per inch has 8.7 million
-_NOISE_LEVEL = 4  # shades of grey by which half of the pixels of a noisy image differ from a neighbour
+_MIN_NOISE = 4  # grey levels; in a noisy image, over half of the pixels differ this much from their surroundings
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP")
 _DECODER_ERRORS = (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError)
 Image.MAX_IMAGE_PIXELS = None  # `_check` limits the size instead
@@ -49,7 +49,7 @@ class Raster(NamedTuple):
 
 
 class Tesseract:
-    """Tesseract with the languages of a build. It chooses one of these languages for each word."""
+    """Tesseract, loaded with the languages of a build. It chooses one of these languages for each word."""
 
     def __init__(self, folder: str, languages: str) -> None:
         import tesserocr
@@ -58,7 +58,7 @@ class Tesseract:
         self._api: Any = tesserocr.PyTessBaseAPI(path=f"{folder}/", lang=languages, psm=tesserocr.PSM.AUTO)
 
     def lines(self, image: Raster, dots: int) -> Iterator[OcrLine]:
-        """Yield the lines of an image in reading order. The image has `dots` per inch. Raises ParseError."""
+        """Yield the lines of an image in reading order. `dots` is its resolution per inch. Raises ParseError."""
         api, line, paragraph = self._api, self._level.TEXTLINE, self._level.PARA
         api.SetImageBytes(image.pixels, image.width, image.height, 1, image.width)
         api.SetSourceResolution(dots)
@@ -78,28 +78,30 @@ class Tesseract:
 
 
 def load_reader(engine: str) -> Callable[[bytes, str | None], dict[str, Any]]:
-    """Return a function that reads scanned pages with an engine that `ocr.find_engine` returned.
+    """Return a function that reads scanned pages. `engine` has the folder of models on line 1 and languages on line 2.
 
     Raises ImportError or RuntimeError if the engine cannot be loaded.
     """
     folder, _, languages = engine.partition("\n")
-    Image.init()  # load the decoders before the process loses access to files
+    Image.init()  # loads the decoders, which is impossible once the process has lost access to files
     return partial(_read, Tesseract(folder, languages))
 
 
 def _read(tesseract: Tesseract, body: bytes, argument: str | None) -> dict[str, Any]:
     """Recognise the text of a page of a PDF or image file. For page 0, count the pages of an image file.
 
-    `argument` has the media type on line 1 and the page on line 2. Returns `pages`, or the `text`, its `language`, the
-    number of `lines`, the number of uncertain lines `left_out`, and the mean `confidence` (percent) of the other lines.
-    Raises ParseError if the file or page is damaged or too large.
+    `argument` has the media type on line 1 and the page on line 2. Raises ParseError if the file or page is damaged or
+    too large.
+
+    Returns: for page 0, `pages`. Otherwise `text`, its `language`, the number of `lines`, the number of uncertain lines
+    `left_out`, and the mean `confidence` of the other lines in percent.
     """
     content_type, _, number = (argument or "").partition("\n")
     page = int(number)
     if not page:
         with _opened(body) as opened:
             return {"pages": int(getattr(opened, "n_frames", 1)) if opened.format == "TIFF" else 1}
-    image, dots = of_pdf(body, page) if content_type == PDF else of_image(body, page)
+    image, dots = render_pdf(body, page) if content_type == PDF else decode_image(body, page)
     lines = [line for line in tesseract.lines(image, dots) if _WORD.search(line.text)]
     certain = [line for line in lines if line.confidence >= MIN_OCR_CONFIDENCE]
     # insert an empty line before each paragraph, and join words that are divided at line ends
@@ -115,8 +117,8 @@ def _read(tesseract: Tesseract, body: bytes, argument: str | None) -> dict[str, 
     }
 
 
-def of_image(body: bytes, page: int) -> tuple[Raster, int]:
-    """Return the raster and the dots per inch of a page of an image file. `page` counts from 1. Raises ParseError."""
+def decode_image(body: bytes, page: int) -> tuple[Raster, int]:
+    """Decode a page of an image file, counted from 1. Return the raster and its dots per inch. Raises ParseError."""
     with _opened(body) as image:
         if page > 1:
             image.seek(page - 1)
@@ -130,15 +132,16 @@ def of_image(body: bytes, page: int) -> tuple[Raster, int]:
     if factor < 1:
         size = max(1, round(grey.width * factor)), max(1, round(grey.height * factor))
         grey = grey.resize(size, Image.Resampling.BOX)
-    return _raster(grey), DOTS
+    return _raster(grey), _DOTS_PER_INCH
 
 
-def of_pdf(body: bytes, page: int) -> tuple[Raster, int]:
+def render_pdf(body: bytes, page: int) -> tuple[Raster, int]:
     """Render a page of a PDF file, counted from 1. Return the raster and its dots per inch. Raises ParseError."""
     try:
         with closing(pypdfium2.PdfDocument(body)) as document, closing(document[page - 1]) as sheet:
             width, height = sheet.get_size()
-            scale = DOTS / _POINTS_PER_INCH * _factor(width * DOTS / _POINTS_PER_INCH, height * DOTS / _POINTS_PER_INCH)
+            scale = _DOTS_PER_INCH / _POINTS_PER_INCH
+            scale *= _factor(width * scale, height * scale)
             with closing(sheet.render(scale=scale, grayscale=True)) as bitmap:
                 image = _raster(bitmap.to_pil())
     except (pypdfium2.PdfiumError, IndexError) as error:
@@ -148,7 +151,7 @@ def of_pdf(body: bytes, page: int) -> tuple[Raster, int]:
 
 @contextmanager
 def _opened(body: bytes) -> Iterator[Any]:
-    """Open an image for the `with` block. Raises ParseError if it is too large, or if the block cannot decode it."""
+    """Open an image for the `with` block. Raises ParseError if it is too large, or cannot be decoded in the block."""
     try:
         with Image.open(io.BytesIO(body), formats=_FORMATS) as image:
             _check(image)
@@ -178,9 +181,10 @@ def _raster(image: Any) -> Raster:
     """Return the pixels of a greyscale image. A noisy image is blurred, because noise slows Tesseract down."""
     blurred = image.filter(ImageFilter.BoxBlur(1))
     differences = ImageChops.difference(image, blurred).histogram()
-    image = blurred if sum(differences[:_NOISE_LEVEL]) < sum(differences) / 2 else image
+    image = blurred if sum(differences[:_MIN_NOISE]) < sum(differences) / 2 else image
     return Raster(image.tobytes(), image.width, image.height)
 
 
 def _factor(width: float, height: float) -> float:
+    """Return the factor that reduces an image to `_MAX_READ_PIXELS`, or 1.0 for a small image."""
     return min(1.0, float((_MAX_READ_PIXELS / max(1.0, width * height)) ** 0.5))

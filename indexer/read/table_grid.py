@@ -1,4 +1,4 @@
-"""Build the grid of a table from any file format: repeat the text of merged cells, and find the rows of column names.
+"""Interpret tables of any file format: repeat the text of merged cells, and find the rows with column names.
 
 After `begin, end = find_head(grid)`, titles are in `grid[:begin]`, column names in `grid[begin:end]`, and values below.
 """
@@ -19,8 +19,8 @@ _MAX_HEAD_ROWS = 4
 _MAX_NAME_LENGTH = 80
 _WIDE_ROW_CELLS = 4
 _MAX_REMARK_CELLS = 2
-_MIN_SCALE_LENGTH = 3  # minimum count of numbers in equal steps, such as 1, 2, 3, in column names
-_SCALE_DIGITS = 5
+_MIN_SCALE_NUMBERS = 3  # column names may be numbers with equal steps, such as 1, 2, 3
+_MAX_DIGITS = 4
 _UNIT_SIGNS = frozenset("% ‰ $ € £ ¥ ° (%) [%] ($) (€) [€]".split())
 _MISSING = frozenset("n/a na nan null none nil tbd unknown".split())
 _LETTER = re.compile(r"[^\W\d_]")
@@ -31,7 +31,7 @@ _TIME = re.compile(
 
 
 class Cell(NamedTuple):
-    """A table cell, and the numbers of rows and columns that it spans."""
+    """The text of a table cell, and the number of rows and columns that the cell spans."""
 
     text: str
     rowspan: int = 1
@@ -41,12 +41,12 @@ class Cell(NamedTuple):
 def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     """Return the grid of a table, with the text of a cell in every row and column that the cell spans.
 
-    Long texts are not repeated. The only cell of a row is not repeated across columns. The span of a row's last cell
-    does not widen the grid. After `_MAX_REPEATS` repetitions, texts are no longer repeated, and a reader note is added.
+    Long texts are not repeated. The only cell of a row is not repeated across columns. The last cell of a row does not
+    widen the grid. After `_MAX_REPEATS` repetitions, texts are no longer repeated, and a reader note is added.
     """
     grid: list[list[str]] = []
-    reaches: list[tuple[int, str]] = []  # for each row: end of its last cell, and the text to repeat
-    above: dict[int, tuple[int, int, str]] = {}  # column → (remaining rows, end of the cell, text)
+    last_cells: list[tuple[int, str]] = []  # one per row: (column after the cell, text to repeat)
+    above: dict[int, tuple[int, int, str]] = {}  # column → (remaining rows, column after the cell, text)
     repeats = 0
     for cells in rows:
         repeats += len(above)
@@ -74,9 +74,9 @@ def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
             texts.append(text)
         repeats += len(texts) - len(row)
         grid.append(texts)
-        reaches.append((end if len(texts) > 1 else 0, repeated))
+        last_cells.append((end if len(texts) > 1 else 0, repeated))
     longest = max(map(len, grid), default=0)
-    for texts, (end, repeated) in zip(grid, reaches, strict=True):
+    for texts, (end, repeated) in zip(grid, last_cells, strict=True):
         missing = max(0, min(end, longest) - len(texts))
         repeats += missing
         if repeats <= _MAX_REPEATS:
@@ -89,7 +89,8 @@ def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
 def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tuple[int, int]:
     """Return the range `[begin, end)` of rows with column names, or `(0, 0)` if there are none.
 
-    Use `by_numbers` for tables that may lack column names. Then, a single row of words must have numbers below.
+    Use `by_numbers` for tables that may lack column names: then a row counts as column names only if numbers are below
+    its words.
     """
     sample = rows[:_SAMPLE_ROWS]
     counts = sorted(sum(map(bool, row)) for row in sample)
@@ -105,7 +106,7 @@ def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tup
 
 
 def column_names(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a name for each column, such as "Price 2023" for "2023" below "Price"."""
+    """Join the names in several rows to one name per column, such as "Price 2023" for "2023" below "Price"."""
     names = [""] * max(map(len, rows), default=0)
     for number, row in enumerate(rows):
         lower = rows[number + 1] if number + 1 < len(rows) else []
@@ -119,7 +120,7 @@ def column_names(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _is_title(row: Sequence[str]) -> bool:
-    """Return whether a row is a title: its only text is in the first cell, or repeated in the first three or more."""
+    """Return whether a row has only one text, in its first cell, or repeated in its first three or more cells."""
     filled = [text for text in row if text]
     return len(set(filled)) == 1 and len(filled) != 2 and all(row[: len(filled)])
 
@@ -142,7 +143,7 @@ def _end_of_head(rows: Sequence[Sequence[str]], begin: int, by_numbers: bool) ->
 
 
 def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
-    """Return whether the upper row names groups of columns, and the lower row only columns within these groups."""
+    """Return whether the upper row names groups of columns, such as "Price" above "2023" and "2024"."""
     divides = False
     for column, text in enumerate(lower if len(set(upper)) > 1 else ()):
         above = _cell_at(upper, column)
@@ -155,9 +156,10 @@ def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
 
 
 def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
-    """Return whether a row has a word above numbers.
+    """Return whether a row has a word above a column of numbers, as a row of column names has.
 
-    If another word of the row differs from the cell in the row `above`, two words above numbers are required.
+    If the row also has a word that is neither above numbers nor repeated from the row `above`, two words above numbers
+    are required.
     """
     words, is_new = 0, False
     for column, text in enumerate(row):
@@ -175,10 +177,7 @@ def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequen
 
 
 def _numbers_name(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Return whether the numbers in a row can be names of columns.
-
-    They can be if they are times or have equal steps, or if the cells below them are words.
-    """
+    """Return whether the numbers in a row can be column names, because they are times, a scale, or above words."""
     columns = [column for column, text in enumerate(row) if _is_value(text)]
     if not columns:
         return True
@@ -192,14 +191,15 @@ def _numbers_name(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
 
 
 def _is_scale(texts: Sequence[str]) -> bool:
-    if len(texts) < _MIN_SCALE_LENGTH or not all(text.isdecimal() and len(text) < _SCALE_DIGITS for text in texts):
+    """Return whether texts are at least three numbers with equal steps, such as 1, 2, 3."""
+    if len(texts) < _MIN_SCALE_NUMBERS or not all(text.isdecimal() and len(text) <= _MAX_DIGITS for text in texts):
         return False
     steps = {int(after) - int(before) for before, after in pairwise(texts)}
     return len(steps) == 1 and 0 not in steps
 
 
 def _is_value(text: str) -> bool:
-    """Return whether a text begins with a digit and has few letters, such as a number, date or amount ("50 kg")."""
+    """Return whether a text begins with a digit and has few letters, as a number, a date or an amount ("50 kg") has."""
     return _VALUE_START.match(text) is not None and len(_LETTER.findall(text)) <= sum(map(str.isdigit, text))
 
 

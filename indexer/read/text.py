@@ -1,4 +1,4 @@
-"""Extract text from plain text files, source code, notebooks and tables. Each table row repeats the column names."""
+"""Extract text from plain text files, source code, notebooks and tables. Each table row repeats its column names."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ from indexer.text.charsets import decode
 _BULLETS = frozenset("- * + • ◦ ▪ ‣".split())
 _MAX_TITLE_CHARS = 100
 _MAX_CHARS_BEFORE_TITLE = 2_000
-_TITLE_FRAME = " \t#=-*~_+|/"
+_TITLE_DECORATION = " \t#=-*~_+|/"
 
 
 def read_plain(body: bytes, charset: str | None) -> Extraction:
@@ -39,14 +39,14 @@ def read_plain(body: bytes, charset: str | None) -> Extraction:
 def _title_of(text: str) -> str | None:
     """Return the first line with words, or None if the line begins a paragraph, a list or a program."""
     lines = text[:_MAX_CHARS_BEFORE_TITLE].split("\n")
-    place = next((place for place, line in enumerate(lines) if line.strip(_TITLE_FRAME)), 0)
-    first, below = lines[place].strip(_TITLE_FRAME), "".join(lines[place + 1 : place + 2])
+    place = next((place for place, line in enumerate(lines) if line.strip(_TITLE_DECORATION)), 0)
+    first, below = lines[place].strip(_TITLE_DECORATION), "".join(lines[place + 1 : place + 2])
     is_indented = len(below) - len(below.lstrip()) > len(lines[place]) - len(lines[place].lstrip())
-    is_apart = (is_indented or not below.strip(_TITLE_FRAME)) and not first.endswith((",", ";", ":", "{"))
+    is_apart = (is_indented or not below.strip(_TITLE_DECORATION)) and not first.endswith((",", ";", ":", "{"))
     return first if is_apart and len(first) <= _MAX_TITLE_CHARS and re.match(r"\w", first) else None
 
 
-_DEFINES = re.compile(
+_DEFINITION = re.compile(
     r"(?P<indent>[ \t]*)"
     r"(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|pub(?:\([\w ]+\))?|unsafe|"
     r"open|sealed|data|partial|declare|local|virtual|override|const)\s+)*"
@@ -59,20 +59,20 @@ _DEFINES = re.compile(
 _C_FUNCTION = re.compile(
     r"(?![ \t]|return|else|typedef)(?:[A-Za-z_][\w:<>,]*[ \t*&]+){1,6}(?P<name>[A-Za-z_~][\w:~]*)\("
 )
-_ABOVE = re.compile(r"[ \t]*(?:#(?!include|define|if|endif)|//|/\*|\*|--|@|\"\"\")")
-_MAX_LINE_CHARS = 500  # longer lines are data or generated code
+_COMMENT_OR_DECORATOR = re.compile(r"[ \t]*(?:#(?!include|define|if|endif)|//|/\*|\*|--|@|\"\"\")")
+_MAX_LINE_CHARS = 500  # longer lines, which are data or generated code, are cut off
 _TAB_COLUMNS = 4
 
 
 def read_source_code(body: bytes, charset: str | None) -> Extraction:
-    """Divide a source file into sections, each of which begins at a definition."""
+    """Divide a source file into sections. Each definition, such as a class or function, begins a section."""
     lines = decode(body, charset, markup=False).replace("\r\n", "\n").split("\n")
     lines = [line[:_MAX_LINE_CHARS] for line in lines]
     starts: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     outline: list[tuple[int, str]] = []
     end_of_last = 0
     for number, line in enumerate(lines):
-        if match := _DEFINES.match(line):
+        if match := _DEFINITION.match(line):
             indent = len(match["indent"].expandtabs(_TAB_COLUMNS))
             name = match["name"] or match["sql"] or match["shell"]
         elif (match := _C_FUNCTION.match(line)) and not line.rstrip().endswith(";"):
@@ -83,7 +83,7 @@ def read_source_code(body: bytes, charset: str | None) -> Extraction:
             outline.pop()
         outline.append((indent, name.strip('":.')))
         start = number
-        while start > end_of_last and _ABOVE.match(lines[start - 1]):
+        while start > end_of_last and _COMMENT_OR_DECORATOR.match(lines[start - 1]):
             start -= 1
         end_of_last = number + 1
         starts.append((start, tuple(text for _, text in outline)))
@@ -98,7 +98,7 @@ _MAX_OUTPUT_CHARS = 2_000
 _TICKS = re.compile("`+")
 _COLOUR_ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 _OBJECT_REPR = re.compile(r"(?:<(?!class )[A-Za-z][^<>\n]*>|array\(|dtype=\w++|[\s\[\](){},.\de+-]++)++")
-_DRAWN_BY_SCRIPTS = re.compile("<script|<iframe")
+_SCRIPT_OR_FRAME = re.compile("<script|<iframe")
 _ERASED = re.compile(r"[^\x08]\x08")
 _EMPTY_LINE = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n")
@@ -108,7 +108,7 @@ _TYPES_IN_OLD_FORMATS = {
 
 
 def read_notebook(body: bytes, charset: str | None) -> Extraction:
-    """Extract the text of a notebook of format 2 to 4. Raises ParseError if the file is not JSON."""
+    """Extract the text of a Jupyter notebook in format 2 to 4. Raises ParseError if the file is not JSON."""
     try:
         notebook = json.loads(decode(body, charset, markup=False))
     except ValueError as error:
@@ -140,7 +140,7 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
     characters_left = _MAX_OUTPUT_CHARS
     for output in _dicts(cell, "outputs"):
         data = output.get("data")
-        if not isinstance(data, dict):  # a stream, or an output of format 2 or 3
+        if not isinstance(data, dict):  # a stream, or an output in notebook format 2 or 3
             data = {_TYPES_IN_OLD_FORMATS.get(name, name): value for name, value in output.items()}
         html, text = _text(data.get("text/html")), _text(data.get("text/plain"))
         if output.get("output_type") in ("error", "pyerr"):
@@ -158,12 +158,12 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
             shown = "\n".join(map(_last_state, lines))[:characters_left]
             characters_left -= len(shown)
             yield _fenced(shown)
-        elif not _DRAWN_BY_SCRIPTS.search(html):
+        elif not _SCRIPT_OR_FRAME.search(html):
             yield f"<div>\n{' '.join(html.split())}\n</div>"
 
 
 def _last_state(line: str) -> str:
-    """Apply the carriage returns and backspaces of a line, like a terminal."""
+    """Return the text of a line that a terminal shows after all its carriage returns and backspaces."""
     line = line.rstrip("\r").rpartition("\r")[2]
     while (shorter := _ERASED.sub("", line)) != line:
         line = shorter
@@ -171,7 +171,7 @@ def _last_state(line: str) -> str:
 
 
 def _replaces_media(data: dict[str, Any]) -> bool:
-    """Return whether the texts of an output are only a fallback for a picture or a widget."""
+    """Return whether an output is a picture or widget, so that its text is only an alternative to show."""
     is_media = any(name.startswith(("image/", "video/", "audio/", "application/")) for name in data)
     return is_media and "<table" not in _text(data.get("text/html"))
 
@@ -200,10 +200,10 @@ _MAX_COLUMNS = 16_384
 _SAMPLE_ROWS = 30
 _MAX_TABLES = 100
 _SAMPLE_CHARS = 20_000
-_DELIMITERS = "\t;|,"  # the first wins a tie, because commas may be parts of numbers
+_DELIMITERS = "\t;|,"  # by priority; the comma is last, because numbers may contain commas
 _MAX_FIELD_CHARS = 10_000_000
-# a first line such as `sep=;`, which tells Excel the delimiter
-_DIALECT = re.compile(r'\A"?sep=([^\w\s"]|\t)"?[^\S\n\r]{0,9}(?:\r\n|\n|\r|\Z)', re.IGNORECASE)
+# the first line may be `sep=;`, which tells Excel the delimiter
+_SEP_LINE = re.compile(r'\A"?sep=([^\w\s"]|\t)"?[^\S\n\r]{0,9}(?:\r\n|\n|\r|\Z)', re.IGNORECASE)
 
 csv.field_size_limit(_MAX_FIELD_CHARS)
 
@@ -211,15 +211,15 @@ csv.field_size_limit(_MAX_FIELD_CHARS)
 def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
     """Convert each row that is not empty to a line with the column names, such as `name: value | name: value`.
 
-    Titles, remarks, and the names of columns without values become separate lines. After an empty row, a table with
-    other column names may begin. Raises ParseError if the table is too long or too wide.
+    Titles, remarks, and the names of columns without values become separate lines. An empty row may separate tables
+    with different column names. Raises ParseError if a table is too long or too wide.
     """
     rest = _clean(rows)
     ahead = list(islice(rest, _SAMPLE_ROWS))
     lines: list[str] = []
     names: list[str] = []
     empty: dict[int, str] = {}
-    heads: list[tuple[int, dict[int, str]]] = []  # per table: index of the header line, names of empty columns
+    heads: list[tuple[int, dict[int, str]]] = []  # per table: (index of the header line, names of empty columns)
     tables = length = 0
     while ahead:
         may_begin = not tables or not ahead[0]
@@ -251,7 +251,7 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
-    """Yield rows with each cell on one line. Replace consecutive empty rows by one row without cells."""
+    """Yield rows, with the text of each cell on one line. Yield [] for one or more empty rows between others."""
     is_gap = True
     for row in rows:
         if len(row) > _MAX_COLUMNS:
@@ -269,9 +269,9 @@ def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
 
 
 def read_csv(body: bytes, charset: str | None) -> Extraction:
-    """Extract the text of a table of delimiter-separated values. Raises ParseError if it is invalid or too large."""
+    """Extract the text of a CSV or TSV file. Raises ParseError if it is invalid or too large."""
     text = decode(body, charset, markup=False).replace("\x00", "")
-    sep_line = _DIALECT.match(text)
+    sep_line = _SEP_LINE.match(text)
     text = text[sep_line.end() :] if sep_line else text
     sample = text[:_SAMPLE_CHARS]
     escape = "\\" if '\\"' in sample and '""' not in sample else None
@@ -281,7 +281,7 @@ def read_csv(body: bytes, charset: str | None) -> Extraction:
         return csv.reader(file, delimiter=delimiter, escapechar=escape, skipinitialspace=True)
 
     def consistency(delimiter: str) -> int:
-        """Return how many sample rows a delimiter splits into the same number of cells, which must be at least two."""
+        """Return the largest number of sample rows that a delimiter splits into equally many cells, at least two."""
         counts = Counter(len(row) for row in islice(rows(sample, delimiter), _SAMPLE_ROWS) if len(row) > 1)
         return max(counts.values(), default=0)
 

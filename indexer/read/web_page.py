@@ -32,11 +32,16 @@ _MAX_FRAMES = 100
 def page_parts(
     body: bytes, requested: Mapping[str, Any]
 ) -> Generator[tuple[dict[str, Any], bytes], None, Extraction | None]:
-    """Yield the requested `links`, `needs_rendering` and `blocks` of a page. Return its text, or None if it is skipped.
+    """Yield the requested `links`, `needs_rendering` and `blocks` of a page, and return the requested text or None.
 
-    If a page only refers to other pages or must not be indexed, only its links are read. If a page needs rendering, its
-    blocks and text are not read. `requested` has the fields of `PageParts`, `charset` and `reader`. Raises ParseError,
-    lxml.etree.LxmlError or ValueError if the page cannot be read, or has too many links.
+    If a page needs rendering, only refers to other pages, or must not be indexed, its blocks and text are not read.
+
+    Args:
+        body: the content of the page.
+        requested: the fields of `document_reader.PageParts`, with `charset` and `reader`.
+
+    Raises:
+        ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read, or has too many links.
     """
     is_html, charset = requested["reader"] == HTML, requested["charset"]
     text = decode(body, charset, markup=is_html)
@@ -109,38 +114,42 @@ def _collect_links(tree: HtmlTree) -> dict[str, Any]:
                 directives |= {word.strip() for word in words}
     title = tree.first("title")
     is_listing = title is not None and _LISTING.fullmatch(fold(title.text()[:_MAX_ADDRESS_LENGTH])) is not None
-    # a page with a redirect or a frame, or without links, may have no content except a reference to another page
+    # a page with a refresh or a frame, or without links, may contain only a reference to another page
     may_lead_on = has_refresh or bool(frames["iframe"]) or not hrefs
-    length, prose, refresh, is_at_once = _measure_text(tree) if may_lead_on or is_listing else (0, 0, None, False)
+    length, prose, refresh, is_redirect = _measure_text(tree) if may_lead_on or is_listing else (0, 0, None, False)
     is_bare = may_lead_on and length < _MAX_BARE_LENGTH
     every = [*hrefs, *frames["frame"], *(frames["iframe"] if is_bare else ())]
-    if refresh is not None and not is_at_once:
+    if refresh is not None and not is_redirect:
         every.append(refresh)
     is_listing = is_listing and prose < _MIN_PROSE_LENGTH
     return result | {
         "hrefs": list(dict.fromkeys(every)),
         "directives": sorted(directives),
-        "refresh": refresh if is_at_once else None,
+        "refresh": refresh if is_redirect else None,
         "is_listing": is_listing,
         "leads_on": "a listing of a folder" if is_listing else "a set of frames" if frames["frame"] else "",
         "is_blank": is_bare and not every,
     }
 
 
-_MAX_MOVED_LENGTH = 500
+# limits of text outside links, in characters
+_MAX_REDIRECT_LENGTH = 500
 _MAX_BARE_LENGTH = 100
-_UNSEEN = frozenset({"script", "style", "template", "noframes", "iframe", "title"})
+_MIN_PROSE_LENGTH = 300
+_MAX_FILE_INFO_LENGTH = 120  # size and date next to a link in a directory listing
+_INVISIBLE = frozenset({"script", "style", "template", "noframes", "iframe", "title"})
 # titles of directory listings by Apache, nginx, lighttpd, Python, Tomcat and Jetty, and by IIS
 _LISTING = re.compile(r"(?:index of|directory:|directory listing for) \[?/.*|[\w.:-]+ - /.*/", re.IGNORECASE)
-_MAX_ENTRY_LENGTH = 120
-_MIN_PROSE_LENGTH = 300
 
 
 def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
     """Measure a page that may only refer to another page.
 
-    Returns: the number of characters outside links; the same number without the first `_MAX_ENTRY_LENGTH` after each
-    link; the address of the refresh; and whether browsers follow the refresh before users can read the page.
+    Returns:
+        text_length: the number of characters outside links.
+        prose: this number without the first 120 characters after each link, which may be the size and date of a file.
+        address: the address of the refresh, or None.
+        is_redirect: whether browsers follow the refresh before users can read the page.
     """
     text_length = prose = between = 0
     refresh, is_for_all, has_links = None, False, False
@@ -151,11 +160,11 @@ def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
             if not is_in_link:
                 length = len(node.strip())
                 text_length += length
-                prose += min(length, max(0, between + length - _MAX_ENTRY_LENGTH))
+                prose += min(length, max(0, between + length - _MAX_FILE_INFO_LENGTH))
                 between += length
             continue
         name = node.name
-        if name in _UNSEEN:
+        if name in _INVISIBLE:
             continue
         if name == "meta" and node.get("http-equiv").strip().lower() == "refresh" and refresh is None:
             refresh, is_for_all = refresh_in(node.get("content")), not is_fallback
@@ -164,19 +173,20 @@ def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
         is_fallback = is_fallback or name == "noscript"
         todo += [(child, is_in_link, is_fallback) for child in reversed(node.children)]
     seconds, address = refresh or (0, None)
-    # browsers with scripts ignore a refresh in <noscript>, and show the links of the page
-    is_moved = seconds == 0 if is_for_all else not has_links
-    is_moved |= is_for_all and text_length < _MAX_MOVED_LENGTH
-    return text_length, prose, address, is_moved
+    # a browser that runs scripts ignores a refresh in <noscript>, and shows the links of the page
+    is_redirect = seconds == 0 if is_for_all else not has_links
+    is_redirect |= is_for_all and text_length < _MAX_REDIRECT_LENGTH
+    return text_length, prose, address, is_redirect
 
 
 _TEXT_BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split())
 
 
 def needs_rendering(tree: HtmlTree) -> bool:
-    """Return whether a page with scripts has almost no text outside navigation, or little text and no text block.
+    """Return whether scripts probably add the text of a page.
 
-    Some short pages are rendered unnecessarily, so that no text is missed.
+    A page needs rendering if it has fewer than 100 characters outside navigation, or fewer than 400 and no heading,
+    paragraph, list item or table cell. Some short pages are rendered unnecessarily, so that no text is missed.
     """
     sizes = single_page.measure(tree.body, with_noise=False)
     length = sizes[id(tree.body)].text
@@ -194,7 +204,10 @@ _BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F
 
 
 def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Return the `addresses` in a list of pages as pairs of element name and address. Raises ParseError if invalid."""
+    """Read a sitemap, a feed or a list of addresses in plain text. Raises ParseError if it is invalid.
+
+    Returns: `addresses`, a list of [name of the XML element, such as `url` or `item`, address].
+    """
     try:
         for _ in range(2):
             if body.startswith(GZIP):
@@ -204,7 +217,7 @@ def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
         body = body.lstrip(_BOM_AND_BLANKS)
         try:
             entries = _take_entries(_text_entries(body) if body and not body.startswith(b"<") else _xml_entries(body))
-        except etree.XMLSyntaxError:  # repair ampersands, control characters and declarations
+        except etree.XMLSyntaxError:  # try again with ampersands, control characters and declarations repaired
             body = _DECLARATION.sub(b"", body, count=1).translate(None, _CONTROLS)
             entries = _take_entries(
                 _xml_entries(_BARE_AMPERSAND.sub(b"&amp;", body.decode("utf-8", "replace").encode()))
@@ -250,7 +263,7 @@ def _xml_entries(body: bytes) -> Iterator[tuple[str, str]]:
                 return
             about = element.getroottree().docinfo
             defined = about.internalDTD.entities() if about.internalDTD is not None else []
-            if about.doctype and (defined or not about.public_id):  # allow the public type of RSS 0.91
+            if about.doctype and (defined or not about.public_id):  # RSS 0.91 has a public document type
                 raise ParseError("a sitemap or feed with a document type is not read, because it may define entities")
             if name not in _ROOTS:
                 raise ParseError(f"not a page, a sitemap or a feed: its first element is {name[:40]}")
@@ -267,7 +280,7 @@ def _xml_entries(body: bytes) -> Iterator[tuple[str, str]]:
                 has_address = True
                 yield above, address
                 continue
-        if name in _ENTRIES:  # clear the entry, so that memory does not grow
+        if name in _ENTRIES:
             ids = [
                 child
                 for child in element
@@ -275,7 +288,7 @@ def _xml_entries(body: bytes) -> Iterator[tuple[str, str]]:
             ]
             if not has_address and ids and (ids[0].text or "").strip().startswith(("http://", "https://")):
                 yield name, str(ids[0].text).strip()
-            element.clear()
+            element.clear()  # otherwise, memory would grow with each entry
             while element.getprevious() is not None:
                 del parent[0]
 

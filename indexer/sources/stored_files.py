@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from indexer.config import link_of
 from indexer.errors import SourceError
-from indexer.read.access_list import LISTED, closed_paths, has_list
+from indexer.read.access_list import UNSUPPORTED_LIST, closed_paths, has_list
 from indexer.read.formats import content_type_of, refusal_of, type_by_content
 from indexer.records import Failure, Page, PageRecord, Skip
 from indexer.source_context import SourceContext
@@ -84,7 +84,7 @@ class StoredFiles:
                     yield Skip(self.url(top), "hidden")
                 continue
             if self._closed and has_list(file.name, self._closed):
-                reason: str | None = LISTED
+                reason: str | None = UNSUPPORTED_LIST
             else:
                 is_by_name = has_media_types or file.size > self._limits.max_bytes
                 refusal = refusal_of(file.name, self._context.no_images, is_by_name=is_by_name) if is_typed else ""

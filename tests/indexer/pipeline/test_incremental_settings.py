@@ -22,7 +22,7 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress, token_use
 from indexer.publish.publish import problems_of, verify
 from indexer.read.document_reader import read_document
-from indexer.read.ocr import EXTRA, Ocr, find_engine
+from indexer.read.ocr import INSTALL_COMMAND, Ocr, find_engine
 from tests.building import build_index
 from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
@@ -31,7 +31,7 @@ from tests.indexer.read.scanned import encoded, picture, scanned
 from tests.indexer.server import Reply, Site, page
 
 FOUND = find_engine(OcrConfig())
-MISSING = Ocr(obstacle=f"OCR needs {EXTRA}")
+MISSING = Ocr(obstacle=f"OCR needs {INSTALL_COMMAND}")
 
 
 def test_other_chunk_settings_cut_everything_anew_and_say_so(work: Work, site: Site) -> None:

@@ -77,16 +77,16 @@ def test_pages_of_a_tiff(box: ReaderProcess) -> None:
 
 @pytest.mark.parametrize("mode", ["1", "P", "RGB", "RGBA", "LA", "I;16", "CMYK"])
 def test_modes_of_pixels(mode: str) -> None:
-    from indexer.read.scans import of_image
+    from indexer.read.scans import decode_image
 
     whole = picture("x", mode="L", size=(300, 200))
     deep = whole.convert("I").point(lambda value: value * 257)
     image = deep.convert(mode) if mode == "I;16" else whole.convert(mode)
-    raster, _ = of_image(encoded(image, "TIFF" if mode == "CMYK" else "PNG"), 1)
+    raster, _ = decode_image(encoded(image, "TIFF" if mode == "CMYK" else "PNG"), 1)
     assert (raster.width, raster.height, len(raster.pixels)) == (300, 200, 60_000)
     assert raster.pixels[0] >= 254
     assert min(raster.pixels) <= 5
-    raster, _ = of_image(encoded(whole.convert("RGBA").point(lambda value: 0)), 1)
+    raster, _ = decode_image(encoded(whole.convert("RGBA").point(lambda value: 0)), 1)
     assert set(raster.pixels) == {255}  # what is transparent is white
 
 
