@@ -121,7 +121,7 @@ class Bucket:
                 yield from with_members(item, self._limits.max_bytes, context.no_images)
 
     def _list(self) -> Generator[list[StoredFile], None, None]:
-        """Yield the objects below the prefix, or the object whose name is the prefix. Collect access lists above it."""
+        """Yield the objects below the prefix, or the object with that name. Collect access lists of parent folders."""
         import obstore
 
         prefix, is_empty = self._address.prefix, True
@@ -212,7 +212,7 @@ class Bucket:
 
 
 async def _bounded(request: Callable[[], Awaitable[_Result]], end: float) -> _Result:
-    """Send a request, and wait for the response until `end`. Raises SourceError if the response is too large."""
+    """Wait for a response until the monotonic time `end`. Raises TimeoutError, or SourceError if it is too large."""
     limit = _resident() + _MAX_RESPONSE_BYTES
     async with asyncio.timeout(end - time.monotonic()):  # a store may send empty listings forever
         answer = asyncio.ensure_future(request())

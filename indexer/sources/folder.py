@@ -49,7 +49,7 @@ class Tree:
     def list(self, folder: Path) -> list[tuple[str, int]]:
         """Return the sorted names in the root or a folder below it, each with its `st_mode`. Raises OSError."""
         entries = []
-        with self._entered(folder) as handle:
+        with self._open_folder(folder) as handle:
             for name in sorted(os.listdir(handle)):
                 with suppress(FileNotFoundError):
                     entries.append((name, os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode))
@@ -57,11 +57,11 @@ class Tree:
 
     def open(self, path: Path) -> int:
         """Open a file below the root. Does not block if the file is a pipe. Raises OSError, also for a link."""
-        with self._entered(path.parent) as handle:
+        with self._open_folder(path.parent) as handle:
             return os.open(path.name, _FILE, dir_fd=handle)
 
     @contextmanager
-    def _entered(self, folder: Path) -> Iterator[int]:
+    def _open_folder(self, folder: Path) -> Iterator[int]:
         """Open a folder by opening each of its parents in turn, and yield its descriptor."""
         handle = os.dup(self._handle)
         try:
@@ -75,7 +75,7 @@ class Tree:
 
 
 def folder_names(folder: Path) -> list[tuple[str, int]]:
-    """Return the sorted names in a folder, each with its file type. An unreadable folder has only its access list."""
+    """Return the sorted names in a folder, each with its file type. An unreadable folder has at most an access list."""
     try:
         with os.scandir(folder) as entries:
             is_folder = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -207,7 +207,7 @@ class _FolderReading:
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
     def _access_above(self) -> Readers:
-        """Return the readers in the nearest list above the root. If a link leads to the root, search above both."""
+        """Return the readers in the nearest list above the root. If a link leads to the root, also search above it."""
         access: Readers = None
         root = Path(os.path.abspath(Path(self._context.source).expanduser()))
         for folder in dict.fromkeys([*reversed(root.parents), *reversed(self._tree.root.parents)]):
@@ -218,7 +218,7 @@ class _FolderReading:
     def _lists(
         self, folder: Path, names: Iterable[tuple[str, int]], inherited: Readers
     ) -> tuple[Readers, dict[str, Readers]]:
-        """Return a folder's readers, and those of each file with a list. An invalid or duplicate list excludes all."""
+        """Return the readers of a folder and of files with a list. An invalid or duplicate list excludes everyone."""
         files = {name.casefold() for name, mode in names if not stat.S_ISDIR(mode)}
         lists: dict[str, Readers] = {"": inherited}
         targets, is_closed = set[str](), False

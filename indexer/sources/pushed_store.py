@@ -36,7 +36,7 @@ _SELECT_SUMS = "SELECT count(body), coalesce(sum(length(body)), 0) FROM document
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The pushing or withdrawal of a document. `at` is the time in UTC (ISO 8601). Later changes have higher ids.
+    """A document that was pushed or withdrawn. `at` is the time in UTC (ISO 8601). Later changes have higher ids.
 
     `generation` is the first generation with the change, and `reason` says why the document was skipped or failed.
     """
@@ -89,7 +89,7 @@ class PushedStore:
     def remove(self, url: str) -> Change:
         """Withdraw the document with an address. Its `sender_facts` remain stored, because they name its readers."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        last = self.described(url)
+        last = self.page_without_body(url)
         content_type, facts_json = (last.content_type, json.dumps(last.sender_facts)) if last else ("", "[]")
         change = self._accept(url, _DELETE, now, ("", content_type, None, facts_json, now, None))
         assert change is not None  # noqa: S101 - None only if `replace` is False
@@ -147,7 +147,7 @@ class PushedStore:
         """Return the document with an address, or None if it is missing or was withdrawn."""
         return self._page(url, "body", "body IS NOT NULL")
 
-    def described(self, url: str) -> Page | None:
+    def page_without_body(self, url: str) -> Page | None:
         """Return the document with an address, even if withdrawn, but without its body. None if it was never pushed."""
         return self._page(url, "x''", "stated != '[]'")
 

@@ -1,7 +1,8 @@
-"""Read the pages of all sources, each page once, and learn_template the template of each site.
+"""Read the pages of all sources, each page once, and learn the template of each site.
 
 A template is the text that the pages of a site repeat around their content, such as menus. It is learnt from the first
-pages of a source, and stored in the index. It is learnt again if most of the first pages have changed.
+pages of a source, and stored in the index. It is learnt again if most of the first pages have changed. The path of a
+text is the chain of HTML elements from the body to the text.
 """
 
 from collections import Counter, defaultdict
@@ -163,7 +164,7 @@ def learn_template(pages: Iterable[PageBlocks]) -> Template | None:
                 linked_texts.add(text)
             if not outer:
                 paths_in_body.add(path)
-    pages_at, linked, unique = Counter[int](), Counter[int](), Counter[int]()  # numbers of pages by path
+    pages_at, linked, unique = Counter[int](), Counter[int](), Counter[int]()  # page counts by path
     for (_, path), texts in texts_at.items():
         pages_at[path] += 1
         linked[path] += len(texts) <= _MAX_TEXTS_PER_LINK_PATH and linked_texts.issuperset(texts)

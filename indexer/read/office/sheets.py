@@ -30,7 +30,7 @@ _MAX_MERGED_CELLS = 200_000
 _MAX_ROWS = 2_000_000
 _MAX_COLUMNS = 16_384
 _MAX_STYLES_IN_PATTERN = 100
-_THREAD_AUTHOR_PREFIX = "tc="  # author of an old-style copy of a threaded comment
+_THREAD_AUTHOR_PREFIX = "tc="  # marks the copy of a threaded comment for older programs
 _MAX_REPEAT_LENGTH = 200  # characters of a merged cell
 Range = tuple[int, int, int, int]  # first row, first column, last row, last column; counted from 0
 

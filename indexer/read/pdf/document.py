@@ -86,7 +86,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _headings_by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[BlockIndex, Heading]:
-    """Return the blocks that have the page and text of a bookmark, with the level of the bookmark.
+    """Return the blocks that match the page and text of a bookmark, each with the level of the bookmark.
 
     If a title occurs several times on a page, the first block matches the first bookmark, and so on.
     """
@@ -131,7 +131,7 @@ def _headings_by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[BlockIndex, H
         return {}
     usual = max(sizes, key=lambda size: sizes[size])
     likely = {place: block for place, block in blocks.items() if _stands_out(block, usual)}
-    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # bold type is also used for text
+    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # too many: bold is also used for text
         likely = {place: block for place, block in likely.items() if block.size >= 1.3 * usual}
     styles = {place: (max(block.size, usual), block.is_bold) for place, block in likely.items()}
     levels = {style: min(level, 5) for level, style in enumerate(sorted(set(styles.values()), reverse=True))}

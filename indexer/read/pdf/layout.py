@@ -18,7 +18,7 @@ _EDGE_TOLERANCE_POINTS = 3.0
 _MIN_SIDE_LINES = 6
 _BASE_TOLERANCE_POINTS = 0.7
 _MIN_FULL_WIDTH = 0.55  # minimum width of the median line, as a share of the column's width
-_COMPARED_PAGES = 4  # both directions; heads may differ between left and right pages, and between chapters
+_COMPARED_PAGES = 4  # pages on each side; left and right pages may have different heads
 _EDGE_HEIGHT_SHARE = 0.17
 _SHORT_PAGE_WORDS = 30
 _HEIGHT_TOLERANCE_POINTS = 6.0
@@ -64,7 +64,7 @@ def _column_gap(elements: Sequence[PageElement]) -> tuple[float, float, float] |
     best = max((score for score, _ in scores), default=0)
     if best < _MIN_LINES:
         return None
-    # lines of a column may be indented, so its border is the leftmost of the similar edges
+    # choose the leftmost edge with a good score, because lines at edges further right are indented
     return min(edge for score, edge in scores if score >= 0.8 * best) - 1.0, west, east
 
 
@@ -129,7 +129,7 @@ def _typical_pitch(elements: Sequence[PageElement]) -> float:
 def _split_bands(
     elements: Sequence[PageElement], x: float, west: float, east: float
 ) -> tuple[list[PageElement], list[tuple[list[PageElement], list[PageElement]]]]:
-    """Return the elements that cross `x`, and the other elements in the bands above, between and below these.
+    """Return the elements that cross `x`, and the bands of other elements above, between and below them.
 
     A band is `(elements left of x, elements right of x)`.
     """
@@ -148,8 +148,8 @@ def _split_bands(
 class EdgeRow(NamedTuple):
     """A row near the top or bottom of a page, which may be a running head or foot.
 
-    `depth` is the number of rows between it and the edge. `pattern` is its text with `#` for numbers. If `is_apart`, a
-    gap separates it from the next row.
+    `depth` is the number of rows between it and the edge of the page. `pattern` is the text with `#` for numbers. If
+    `is_apart`, a gap separates it from the next row.
     """
 
     is_top: bool
@@ -190,8 +190,8 @@ def _running_lines(
     """Return the Python `id` of each line of a page that belongs to a running head or foot.
 
     In a document of at most 3 pages (`count`), only page numbers are running feet. Otherwise, rows are running heads or
-    feet if other pages repeat them. `similar_pages` are ignored, because they may be copies of a form, and repeat its
-    text too. If `is_short`, a row with letters may be a title, so other pages must have exactly the same row.
+    feet if other pages repeat them. `similar_pages` are ignored, because they may be copies of one form, and
+    repeat its text. If `is_short`, a row with letters may be a title, so other pages must have exactly the same row.
     """
     if count <= 3:
         outer = [edge for edge in edges[page] if not edge.depth and _is_page_number(edge.text, page + 1, count)]
@@ -226,7 +226,7 @@ def _recurs(edge: EdgeRow, candidates: Sequence[tuple[int, EdgeRow]], is_short: 
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     level = {pages: other.is_apart for pages, other in outer if abs(other.y - edge.y) <= 1.0}
-    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # a gap on all pages: not a line of the text
+    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # unlike text, it is apart on all pages
         return True
     return any(other.text == edge.text for _, other in near)
 

@@ -16,7 +16,7 @@ MARK = re.compile(
     "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4]"
 )
 _PRESENTATION_FORMS = re.compile("[\ufb1d-\ufdff\ufe70-\ufefc]")
-_LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # lam ligatures; PDFium reverses their letters
+_LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # Arabic ligatures whose letters PDFium reverses
 _NUMBER_SEPARATORS = frozenset(".,:/\u066b\u066c")
 _NUMBER_SIGNS = frozenset("+%$€£#°\u066a\u20aa")
 _MIRRORED = dict(zip("()[]{}<>«»‹›", ")(][}{><»«›‹", strict=True))
@@ -29,7 +29,7 @@ _RIGHT_IN_LEFT = re.compile("R(?:[^L]*R)?")
 
 
 class Glyph(NamedTuple):
-    """A letter with combining marks, a ligature or a word. Positions are in points. `offset` indexes the text."""
+    """A letter with marks, a ligature or a word. Positions are in points. `offset` is an index in the page text."""
 
     text: str
     x0: float

@@ -41,7 +41,7 @@ _TYPES_WITHOUT_NOTES = frozenset((pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_WIDG
 
 Point = tuple[float, float]
 Rotation = tuple[int, int, int, int]  # (a, b, c, d): x' = ax + by, y' = cx + dy
-Span = tuple[int, int]  # indexes of the first character, and after the last
+Span = tuple[int, int]  # start and end index of characters
 BoxText = tuple[str, float, float, float, float]  # text; left, bottom, right and top of its box, in points
 
 
@@ -62,7 +62,7 @@ class VerticalRule(NamedTuple):
 
 
 def drawn_lines(page: Any, rotation: Rotation) -> Iterator[Rule | VerticalRule]:
-    """Yield the horizontal and vertical lines drawn on a page, after rotating it. The sides of a box are lines."""
+    """Yield the horizontal and vertical lines drawn on a page, with the sides of boxes, after rotating the page."""
     a, b, c, d = rotation
     x0, bottom, x1, top = (ctypes.c_float() for _ in range(4))
     segments = 0
@@ -98,7 +98,7 @@ def _objects(page: Any, matrix: PdfMatrix, max_objects: float) -> Iterator[tuple
 
 
 def _line_between(start: Point, end: Point) -> Rule | VerticalRule | None:
-    """Return the line that a thin box with two opposite corners forms, or None if the box is too wide or too short."""
+    """Return the thin box with the corners `start` and `end` as a line, or None if it is too wide or too short."""
     (x0, x1), (bottom, top) = sorted((start[0], end[0])), sorted((start[1], end[1]))
     if x1 - x0 >= _MIN_LINE_LENGTH_POINTS and top - bottom <= _MAX_LINE_WIDTH_POINTS:
         return Rule(x0, x1, (bottom + top) / 2)

@@ -184,7 +184,7 @@ def _find_cells(
 def _drawn_sides(
     lines: Sequence[tuple[float, float, float]], positions: Sequence[float], crossings: Sequence[float]
 ) -> set[Place]:
-    """Return `(i, j)` for each side of a cell that is drawn at `positions[i]`, between `crossings[j]` and the next."""
+    """Return `(i, j)` for each drawn side of a cell: at `positions[i]`, from `crossings[j]` to `crossings[j + 1]`."""
     middles = [(a + b) / 2 for a, b in pairwise(crossings)]
     drawn: set[Place] = set()
     for at, start, end in lines:
