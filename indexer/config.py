@@ -25,27 +25,27 @@ OCR_MODES = ("auto", "on", "off")
 MIN_OCR_CONFIDENCE = 60  # percent
 MAX_OCR_PAGES = 1_000
 RENDER = ("off", "on", "auto")
-_EVERY, _REMOTE = ("site", "repository", "bucket", "path"), ("site", "repository", "bucket")
-_SETTINGS_OF_SOURCES = {
+_ALL_KINDS, _REMOTE_KINDS = ("site", "repository", "bucket", "path"), ("site", "repository", "bucket")
+_KINDS_BY_SETTING = {
     "max_pages": ("site",),
     "max_depth": ("site",),
-    "timeout": _REMOTE,
-    "max_bytes": _EVERY,
-    "include": _REMOTE,
-    "exclude": _REMOTE,
+    "timeout": _REMOTE_KINDS,
+    "max_bytes": _ALL_KINDS,
+    "include": _REMOTE_KINDS,
+    "exclude": _REMOTE_KINDS,
     "delay": ("site",),
     "allow_private": ("site", "repository"),
     "render": ("site",),
     "link_template": ("repository", "bucket"),
 }
-SOURCE_SETTINGS = tuple(_SETTINGS_OF_SOURCES)
+SOURCE_SETTINGS = tuple(_KINDS_BY_SETTING)
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")
 
 
 def settings_of(source: str) -> list[str]:
     """Return the names of the settings that apply to a source, depending on its kind."""
     kind = address_kind(source) or ("site" if "://" in source else "path")
-    return [name for name, kinds in _SETTINGS_OF_SOURCES.items() if kind in kinds]
+    return [name for name, kinds in _KINDS_BY_SETTING.items() if kind in kinds]
 
 
 def package_version() -> str:

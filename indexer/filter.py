@@ -19,8 +19,8 @@ from indexer.text.cleaning import without_joiners
 
 LISTS = ("source", "url_prefix", "path", "language", "content_type", "version")
 FIELDS = (*LISTS, "date", "metadata")
-MOST_VALUES = 32
-MOST_CHARACTERS = 2_000
+MAX_VALUES = 32
+MAX_VALUE_CHARS = 2_000
 ACCESS_PREFIX = "access."
 _MAX_LEVELS = 32
 _MAX_TERM_BYTES = 200
@@ -114,8 +114,8 @@ class Filter:
         first, last = dates.get("from"), dates.get("to")
         if first and last and first > last:
             raise FilterError("filter.date.from", "must not be later than `to`")
-        if not isinstance(metadata, Mapping) or len(metadata) > MOST_VALUES:
-            raise FilterError("filter.metadata", f"must be an object of at most {MOST_VALUES} names")
+        if not isinstance(metadata, Mapping) or len(metadata) > MAX_VALUES:
+            raise FilterError("filter.metadata", f"must be an object of at most {MAX_VALUES} names")
         pairs: dict[str, tuple[str, ...]] = {}
         for name, texts in metadata.items():
             field = f"filter.metadata.{_shown(name)}"
@@ -268,11 +268,11 @@ def _texts(field: str, value: object) -> tuple[str, ...]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) for text in texts):
         raise FilterError(field, "must be a text or a list of texts")
-    if len(texts) > MOST_VALUES:
-        raise FilterError(field, f"has {len(texts)} values; at most {MOST_VALUES} are allowed")
+    if len(texts) > MAX_VALUES:
+        raise FilterError(field, f"has {len(texts)} values; at most {MAX_VALUES} are allowed")
     for text in texts:
-        if len(text) > MOST_CHARACTERS:
-            raise FilterError(field, f"has a value of {len(text)} characters; at most {MOST_CHARACTERS} are allowed")
+        if len(text) > MAX_VALUE_CHARS:
+            raise FilterError(field, f"has a value of {len(text)} characters; at most {MAX_VALUE_CHARS} are allowed")
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise FilterError(field, "contains half of a surrogate pair, which is not a character")
         if not text.strip():

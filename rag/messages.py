@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct, field
 
-from indexer.filter import MOST_CHARACTERS, MOST_VALUES
+from indexer.filter import MAX_VALUE_CHARS, MAX_VALUES
 from indexer.read.access_list import MAX_NAME_LENGTH as LONGEST_READER
 from indexer.read.access_list import MAX_NAMES as MOST_READERS
 from indexer.read.extraction import MAX_NAME_LENGTH, MAX_VALUE_LENGTH
@@ -46,7 +46,7 @@ Usage = Annotated[dict[str, Count], Meta(description="`prompt_tokens` and `total
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
 Day = Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", extra_json_schema={"format": "date"})]
 _LANGUAGE = "^[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*$"
-Language = Annotated[str, Meta(pattern=_LANGUAGE, max_length=MOST_CHARACTERS, description="such as `en`")]
+Language = Annotated[str, Meta(pattern=_LANGUAGE, max_length=MAX_VALUE_CHARS, description="such as `en`")]
 Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_-]{0,63}$", description="collection; a push may create it")]
 Url = Annotated[
     str,
@@ -60,15 +60,15 @@ Url = Annotated[
 ]
 # The schema shows these patterns, but only `Filter.parse` checks them. msgspec 0.20 to 0.22 corrupts memory if a union
 # has both a list and a `str` with a checked pattern. tests/rag/test_client.py fails if a struct has such a union.
-_Value = Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS, extra_json_schema={"pattern": NON_SPACE_CHAR})]
-_Values = _Value | Annotated[list[_Value], Meta(min_length=1, max_length=MOST_VALUES)]
-_MetadataFilter = Annotated[dict[_Value, _Values | None], Meta(max_length=MOST_VALUES)]
+_Value = Annotated[str, Meta(min_length=1, max_length=MAX_VALUE_CHARS, extra_json_schema={"pattern": NON_SPACE_CHAR})]
+_Values = _Value | Annotated[list[_Value], Meta(min_length=1, max_length=MAX_VALUES)]
+_MetadataFilter = Annotated[dict[_Value, _Values | None], Meta(max_length=MAX_VALUES)]
 _Address = Annotated[
-    str, Meta(max_length=MOST_CHARACTERS, extra_json_schema={"pattern": "^[A-Za-z][A-Za-z0-9+.-]*://"})
+    str, Meta(max_length=MAX_VALUE_CHARS, extra_json_schema={"pattern": "^[A-Za-z][A-Za-z0-9+.-]*://"})
 ]
-_Addresses = _Address | Annotated[list[_Address], Meta(min_length=1, max_length=MOST_VALUES)]
-_Tag = Annotated[str, Meta(max_length=MOST_CHARACTERS, extra_json_schema={"pattern": _LANGUAGE})]
-_Tags = _Tag | Annotated[list[_Tag], Meta(min_length=1, max_length=MOST_VALUES)]
+_Addresses = _Address | Annotated[list[_Address], Meta(min_length=1, max_length=MAX_VALUES)]
+_Tag = Annotated[str, Meta(max_length=MAX_VALUE_CHARS, extra_json_schema={"pattern": _LANGUAGE})]
+_Tags = _Tag | Annotated[list[_Tag], Meta(min_length=1, max_length=MAX_VALUES)]
 
 
 _ANSWERS_OR_PROBLEMS = {
@@ -420,7 +420,7 @@ _MetaName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH, patter
 _MetaValue = Annotated[
     str, Meta(min_length=1, max_length=MAX_VALUE_LENGTH, extra_json_schema={"pattern": VISIBLE_CHAR})
 ]
-_MetaValues = _MetaValue | Annotated[list[_MetaValue], Meta(min_length=1, max_length=MOST_VALUES)]
+_MetaValues = _MetaValue | Annotated[list[_MetaValue], Meta(min_length=1, max_length=MAX_VALUES)]
 
 
 class Access(Request):
@@ -456,7 +456,7 @@ class Push(Request):
     language: Language | None = None
     date: Annotated[Day | None, Meta(description="day of the last change")] = None
     metadata: Annotated[
-        dict[_MetaName, _MetaValues | None], Meta(max_length=MOST_VALUES, description="values by name, to filter by")
+        dict[_MetaName, _MetaValues | None], Meta(max_length=MAX_VALUES, description="values by name, to filter by")
     ] = {}
     access: Access | None = None
     replace: Annotated[bool, Meta(description="whether to replace a document at this address; if false, 409")] = True

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from indexer.errors import ParseError
-from indexer.filter import MOST_VALUES, folded, is_day, primary_language
+from indexer.filter import MAX_VALUES, folded, is_day, primary_language
 from indexer.read.access_list import checked_names
 from indexer.records import Declared, Extraction, Section, SectionBlock
 from indexer.text import reader_notes
@@ -169,10 +169,10 @@ def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
     for name, value in ((folded(visible(name)), folded(visible(value))) for name, value in pairs):
         if not 0 < len(name) <= MAX_NAME_LENGTH or not 0 < len(value) <= MAX_VALUE_LENGTH:
             continue
-        if name not in result and len(result) == MOST_VALUES:
+        if name not in result and len(result) == MAX_VALUES:
             continue
         values = result.setdefault(name, [])
-        if value not in values and len(values) < MOST_VALUES:
+        if value not in values and len(values) < MAX_VALUES:
             values.append(value)
     return {name: tuple(values) for name, values in result.items()}
 

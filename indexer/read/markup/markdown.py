@@ -24,7 +24,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.footnote.index import footnote_def
 
 from indexer.errors import ParseError
-from indexer.filter import MOST_VALUES
+from indexer.filter import MAX_VALUES
 from indexer.read.access_list import ACCESS, MAX_FRONT_MATTER, NOBODY, access_keys, begins_with_list, readers_in_fields
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.main_content import extract
@@ -309,7 +309,7 @@ def split_front_matter(text: str) -> tuple[str | None, Declared, str]:
     """Return the title and the other metadata of the front matter, and the text after the front matter."""
     fields, end, is_toml = _fields(text)
     lists = {str(name): value if isinstance(value, list) else [value] for name, value in fields.items()}
-    texts = {name: [*filter(None, map(_written, values[:MOST_VALUES]))] for name, values in lists.items()}
+    texts = {name: [*filter(None, map(_written, values[:MAX_VALUES]))] for name, values in lists.items()}
     languages = [*texts.get("language", ()), *texts.get("lang", ())]
     declared = Declared(
         language=next((code for tag in languages if (code := language_of(tag))), None),
