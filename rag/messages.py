@@ -107,7 +107,7 @@ class SearchBatch(Request):
 
 
 class BatchAnswer(Struct):
-    """The answer or the problem of each search, in order."""
+    """The answer to each search, or its error, in the order of the request."""
 
     answers: Annotated[list[dict[str, Any]], Meta(extra_json_schema=_ANSWERS_OR_PROBLEMS)]
     took_ms: dict[str, Milliseconds]

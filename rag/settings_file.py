@@ -77,7 +77,7 @@ def read_settings_file(path: Path) -> SettingsFile:
         raise SettingsError(f"{path}: credentials for {origin} are listed twice")
     if credentials or "access" in content:  # `rules` tells the server and its jobs to read this file
         if "rules" in settings:
-            raise SettingsError(f"{path}: give either rules or [[credentials]] and [[access]], not both")
+            raise SettingsError(f"{path}: set either rules or [[credentials]] and [[access]], not both")
         settings = {**settings, "rules": str(path.absolute())}
     return SettingsFile(settings, sources, credentials)
 
@@ -150,7 +150,7 @@ def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credentia
     ways = [name for name in ("bearer", "basic") if name in table]
     ways += [name for name in headers if name.lower() == "authorization"]
     if len(ways) > 1:
-        raise SettingsError(f"{where}: {' and '.join(ways)} would both be the header Authorization: give one")
+        raise SettingsError(f"{where}: {' and '.join(ways)} would both set the header Authorization: use only one")
 
     def place(name: str, value: object) -> SecretPlace:
         return _secret_place(value, folder, f"{where}: {name}")

@@ -66,7 +66,7 @@ def chosen_store(settings: Settings) -> Store:
         return FolderStore(settings.collection_dir)
     if settings.collection != DEFAULT:
         raise SettingsError(
-            f"{settings.store} holds one collection: give --store or --collection {settings.collection}, not both"
+            f"{settings.store} has only one collection: use --store or --collection {settings.collection}, not both"
         )
     return milvus_at(settings.store)
 

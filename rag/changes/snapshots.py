@@ -75,7 +75,7 @@ def find_changes(
 
 
 def count_changes(folder: Path) -> dict[str, int]:
-    """Return the number of sections that differ from the previous generation by kind of change, or {}."""
+    """Count the sections that differ from the previous generation, by kind of change. Returns {} if there is none."""
     try:
         changes = find_changes(folder, "", None, None)
     except (FieldError, IndexerError):

@@ -179,7 +179,7 @@ def mcp(settings: Settings, *, server: str | None) -> None:
     except ModuleNotFoundError as error:
         raise SettingsError("mcp is not installed: pip install 'pilotlight[mcp]'") from error
 
-    # By default, SIGINT would wait for the thread that reads standard input, which cannot be interrupted.
+    # By default, Ctrl-C would wait for the thread that reads standard input, which cannot be interrupted.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with ExitStack() as stack:
         if server is not None:

@@ -75,8 +75,10 @@ class PushedBuilder:
     def build(self, folder: Path) -> BuildReport:
         """Index the waiting changes of one collection, with the settings of its last build.
 
-        Raises the errors of `pipeline.build.build`, FingerprintMismatch if the collection was built with another model,
-        and IndexCorrupt if the live generation cannot be read.
+        Raises:
+            FingerprintMismatch: the collection was built with another model.
+            IndexCorrupt: the live generation cannot be read.
+            PilotlightError: see `pipeline.build.build`.
         """
         if self._embedder is None:
             self._embedder = self._make_embedder(self._settings)

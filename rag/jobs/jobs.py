@@ -126,7 +126,7 @@ class JobManager:
         request: dict[str, Any] | None = _read(folder / JOB) if is_generation_id(job_id) else None
         if request is None:
             raise JobMissing(job_id)
-        is_alive = _is_locked(folder / LOCK)  # must precede reading END: a process writes END before it unlocks
+        is_alive = _is_locked(folder / LOCK)  # check this first: a process writes END, and then unlocks
         end: dict[str, Any] | None = _read(folder / END)
         is_cancelled = (folder / CANCEL).exists()
         if end is None and is_alive:
@@ -138,7 +138,7 @@ class JobManager:
         return request | {"ended_at": None, "report": None, "error": None} | end
 
     def cancel(self, job_id: str) -> dict[str, Any]:
-        """Request that a job stops, and return it. The live index does not change. Raises JobMissing or JobConflict."""
+        """Tell a job to stop, and return the job. The live index does not change. Raises JobMissing or JobConflict."""
         self.get(job_id)
         with self._locked():
             if not self._is_running(job_id):
@@ -174,7 +174,7 @@ def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
 
 
 def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log: Path) -> int:
-    """Start a build process, and return its id. The process inherits the locked file `lock`, which its end unlocks."""
+    """Start a build process, and return its id. The file `lock` stays locked until the process ends."""
     with log.open("w") as written:
         process = subprocess.Popen(
             command,

@@ -145,7 +145,7 @@ class PushedQueue:
         folder = folder_of(settings, collection)
         if settings.store and (collection != DEFAULT or live_id(folder) is None):
             raise JobConflict(
-                f"{settings.store} holds one collection, which is built in the folder {settings.index}: "
+                f"{settings.store} has only one collection, which is built in the folder {settings.index}: "
                 "push documents to the server that has that folder"
             )
         return PushedStore(folder)

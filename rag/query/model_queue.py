@@ -25,7 +25,7 @@ from rag.errors import DeadlinePassed
 from rag.query.weighting import measure_unrelated
 
 WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
-_MAX_RUN_TOKENS = 256  # need some tens of milliseconds
+_MAX_RUN_TOKENS = 256  # a run of this size takes some tens of milliseconds
 _RERANK_TIME_SHARE = 0.7  # share of the time until the deadline; fetching and sending hits needs the rest
 
 ENTRY_OVERHEAD_BYTES = 1_000
@@ -44,7 +44,7 @@ class FairLock:
 
     @contextmanager
     def turn(self, end: float, *, urgent: bool = True) -> Iterator[None]:
-        """Acquire the lock for the `with` block. Raises DeadlinePassed if this takes until the monotonic time `end`."""
+        """Acquire the lock for the `with` block. Raises DeadlinePassed if the lock is not free at the time `end`."""
         if time.monotonic() >= end:
             raise DeadlinePassed
         with self._lock:

@@ -260,8 +260,8 @@ def choose(
 def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], set[int]]:
     """Choose, for each page, the newest version that has at least half the score of the best version.
 
-    Returns two values, with passages as indices in the ranking: the best passage of each other version, by chosen
-    passage and version; and the passages to hide.
+    Returns two values, in which passages are indices in the ranking. The first is a dictionary from each chosen passage
+    to the best passage of each other version. The second is the set of passages to hide.
     """
     pages: dict[tuple[str, str], dict[str, list[int]]] = {}
     for index, edition in enumerate(editions):
@@ -283,9 +283,9 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
 def fold_formats(
     ranking: Ranking, documents: Sequence[int], twins: Mapping[int, frozenset[int]]
 ) -> dict[int, list[int]]:
-    """Find the documents to hide, because their duplicates in better formats have at least half their scores.
+    """Find the documents to hide, because a duplicate in a better format has at least half of the score.
 
-    Returns the passages to hide by the best passage of the duplicate, all as indices in the ranking.
+    Returns a dictionary from the best passage of the duplicate to the hidden passages, all as indices in the ranking.
     """
     best_of_document: dict[int, int] = {}
     passages: dict[int, list[int]] = {}

@@ -108,7 +108,7 @@ class Hit(msgspec.Struct, frozen=True):
     text: str
     highlights: Annotated[list[Span], Meta(description="characters [start, end) of `text` that match query words")]
     score: float
-    # Values in this order: cosine, BM25, MaxSim, score of the cross-encoder.
+    # The values are, in this order, a cosine, a BM25 score, a MaxSim score and a score of the cross-encoder.
     scores: Annotated[dict[str, float | None], Meta(description="scores of dense, lexical, tokens, rerank, or null")]
     language: Annotated[str | None, Meta(description="primary subtag, such as `en`")]
     date: Annotated[str | None, Meta(description="YYYY-MM-DD")]

@@ -205,7 +205,7 @@ class Retriever:
         return self._fuse(search, dense, lexical)
 
     def _rows_at_address(self, search: _Search) -> Sequence[int]:
-        """Return the rows of the first passages of the page whose address is the query, or () if it is no address."""
+        """Return the first k rows of the page whose address is the query, or () if there is no such page."""
         typed = search.request.query.strip()
         bare = typed.strip(_AROUND_ADDRESS)
         for match in filter(None, map(_ADDRESS.fullmatch, dict.fromkeys((typed, bare, bare.partition("?")[0])))):

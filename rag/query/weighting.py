@@ -97,7 +97,7 @@ def share_of_code(texts: Sequence[str]) -> float:
 
 def measure_unrelated(embedder: Embedder) -> float:
     """Return the mean cosine of unrelated texts, which differs between models."""
-    # Encode documents as queries too, because the engine for documents may not be loaded.
+    # The texts are encoded as queries on both sides, because the engine for documents may not be loaded.
     documents = embedder.encode_ids(embedder.tokenize(UNRELATED), role="query")[0]
     cosines = embedder.encode(UNRELATED, role="query") @ documents.T
     return float(cosines[~np.eye(len(UNRELATED), dtype=bool)].mean())

@@ -159,7 +159,7 @@ def test_sources_and_credentials_of_a_file(tmp_path: Path) -> None:
         (SITE + "bearer={env='h1dden value'}", "bearer.env must be the name of a variable"),
         (SITE + "basic={user='u', password='h1dden'}", "basic.password must not contain"),
         (SITE + "basic={user='u:v', password={env='A'}}", "without a colon"),
-        (SITE + "bearer={env='A'}\nheaders={authorization={env='A'}}", "would both be the header Authorization"),
+        (SITE + "bearer={env='A'}\nheaders={authorization={env='A'}}", "would both set the header Authorization"),
         (SITE + "cookies='h1dden'", "cookies must not contain the secret itself"),
         (SITE + "headers={X-Key='h1dden'}", "headers.X-Key must not contain"),
         (SITE + "headers={Cookie={env='A'}}", "that only the crawler may set"),
