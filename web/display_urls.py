@@ -82,10 +82,7 @@ class DisplayNames:
         return _replaced(field, value, [(start, name) for name, start in self._starts.get(field, ())])
 
     def index_values(self, parameters: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """Convert filter values in query parameters from their display form to their indexed form.
-
-        This reverses `display_value`.
-        """
+        """Convert displayed filter values in query parameters to indexed values: the reverse of `display_value`."""
         return {
             field: [_replaced(field, value, self._starts.get(field, ())) for value in values]
             for field, values in parameters.items()

@@ -44,10 +44,7 @@ def measure_languages(
 ) -> list[LanguageStats]:
     """Return the statistics of each language. `count_broken` is the embedder's method of this name."""
     counts = [(language, passages, count_broken(texts)) for language, passages, texts in samples]
-    return [
-        LanguageStats(language, passages, round(broken / max(1, pieces), 3))
-        for language, passages, (broken, pieces) in counts
-    ]
+    return [LanguageStats(each, count, round(broken / max(1, pieces), 3)) for each, count, (broken, pieces) in counts]
 
 
 def languages_of(report: Mapping[str, Any]) -> list[LanguageStats]:

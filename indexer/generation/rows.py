@@ -50,8 +50,7 @@ class RowSet:
         ends = np.fromiter(chain.from_iterable(ranges), dtype=np.int64).reshape(-1, 2)
         if len(ends) and (ends.min() < 0 or ends.max() > total or (ends[:, 0] > ends[:, 1]).any()):
             raise ValueError(f"a range of rows is not between 0 and {total}")
-        # For each row: the number of ranges that start at it, minus the number of ranges that end at it. The cumulative
-        # sum is the number of ranges that contain the row.
+        # Per row: ranges that start minus ranges that end. The cumulative sum counts the ranges that contain the row.
         steps = np.bincount(ends[:, 0], minlength=total + 1) - np.bincount(ends[:, 1], minlength=total + 1)
         return cls(np.cumsum(steps[:total]) > 0)
 

@@ -167,8 +167,7 @@ class VectorReader:
         self.dimension = int(index.d)
         self._codes = faiss.rev_swig_ptr(store.codes.data(), self.count * store.code_size)
         self._codes = self._codes.reshape(self.count, store.code_size)
-        # Map every memory page by reading a byte, so that the first query is fast. The file itself is cached already,
-        # because its checksum has been verified.
+        # Read a byte of each memory page, so that the first query is fast. Checking the checksum has cached the file.
         self._codes.reshape(-1)[::_PAGE_BYTES].max(initial=0)
         self._params: dict[int, Any] = {}
         self._scratch = _Scratch()

@@ -72,10 +72,7 @@ class TokenBuckets:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _find(self, digest: bytes) -> tuple[int, float]:
-        """Return the offset of a caller's bucket, and the time at which it is full.
-
-        A caller without a bucket gets the fullest of the probed buckets, and the time 0.
-        """
+        """Return the offset of a caller's bucket, and when it is full. A new caller gets the fullest bucket, and 0."""
         first = int.from_bytes(digest[:4], "little")
         fullest, earliest = 0, float("inf")
         for probe in range(_PROBES):

@@ -53,13 +53,12 @@ def read(id: str) -> str | Response:
     title = document["title"]
     if request.accept_mimetypes.best_match(["text/html", MARKDOWN.media_type]) == MARKDOWN.media_type:
         return Response(_markdown(opened), content_type=f"{MARKDOWN.media_type}; charset=utf-8")
-    start = 0
-    if read_request.start is not None:
-        start = min(read_request.start, opened.count - 1)
-    elif opened.count > SHOWN_PASSAGES:
+    start = read_request.start or 0
+    if read_request.start is None and opened.count > SHOWN_PASSAGES:
         around = retriever().open_around(read_request.passage, read_request.collection)
         if around and around[0].entry == opened.entry:
-            start = max(0, around[1] - PASSAGES_BEFORE)
+            start = around[1] - PASSAGES_BEFORE
+    start = max(0, min(start, opened.count - 1))
     stop = start + SHOWN_PASSAGES
     passages = opened.passages(start, stop)
     url, names = document["url"], display_names(read_request.collection)

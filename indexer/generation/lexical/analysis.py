@@ -208,8 +208,7 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
     terms: list[str] = []
     for piece in pieces:
         if _SPACELESS_RUN.match(piece):
-            # "abc" becomes a, ab, b, bc, c. The terms of "bc" (b, bc, c) are consecutive in this list, so the phrase
-            # "bc" matches.
+            # "abc" becomes a, ab, b, bc, c. This list contains the terms of "bc" in sequence, so a phrase "bc" matches.
             characters = _CHARACTER.findall(piece)
             terms += [term for first, second in pairwise(characters) for term in (first, first + second)]
             terms.append(characters[-1])
@@ -407,9 +406,7 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str,
 
 @lru_cache(maxsize=64)
 def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
-    """Return (search strings, number endings) for ASCII texts.
-
-    Both lists are empty if a term contains a symbol, or if there are too many terms.
+    """Return (search strings, number endings) for ASCII texts. With symbols or many terms, return two empty lists.
 
     Every marked word contains one of the search strings, except a number with thousands separators, because `_SPACED`
     replaces the separators by spaces. Such a number contains a number ending: a space and its last three digits.

@@ -41,9 +41,8 @@ _MAX_COUNTED_SPELLINGS = 1 << 21
 _MAX_CORRECTIONS = 3
 _MIN_STEM_LETTERS, _MAX_ENDING_LETTERS = 4, 3
 _MAX_COMPOUNDS = 8
-# In a vocabulary of at least this many words, nearly any misspelling resembles a rare word. So a rare word is a
-# correction only if it has the same first letter.
-_LARGE_VOCABULARY = 10_000
+# Nearly any misspelling resembles a rare word of a large vocabulary. Rare corrections must have the same first letter.
+_LARGE_VOCABULARY = 10_000  # words
 
 _USE = np.dtype([("name", "<u4"), ("row", "<u4"), ("is_title", "?")])
 HEADINGS: dict[str, npt.DTypeLike] = {
@@ -303,9 +302,8 @@ class Headings:
     def find(self, typed: str, count: int, allowed: RowSet | None = None) -> list[Heading]:
         """Return titles and headings of allowed rows that complete a typed text, the likeliest first.
 
-        Titles and headings that begin with the text come first. Those with a later word that begins with it follow. In
-        both groups, headings that many documents share come last, titles come before headings, and short texts before
-        long ones.
+        Texts that begin with the typed text come before texts with a later word that begins with it. In both groups,
+        headings that many documents share come last, titles come before headings, and short texts before long ones.
         """
         if not (begun := " ".join(typed_words(typed))):
             return []
