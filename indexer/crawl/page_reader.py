@@ -54,7 +54,7 @@ class Visit:
     """A page that was read, and the shingles of its text (hashes of all runs of three words)."""
 
     page: Page | PageRecord
-    canonical: str | None = None  # None if the page declares no other address than its own
+    canonical: str | None = None  # None if missing, or if it is the address of the page
     shingles: frozenset[int] = frozenset()
 
 

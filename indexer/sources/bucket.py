@@ -88,7 +88,7 @@ class Bucket:
             "timeout": timedelta(seconds=self._limits.timeout),
             "user_agent": self._limits.user_agent,
         }
-        if not self._limits.http_proxy:  # set a proxy for no host, so that proxies in the environment are ignored
+        if not self._limits.http_proxy:  # a proxy that no host uses replaces proxies of the environment
             client |= {"proxy_url": "http://localhost", "proxy_excludes": "*,0.0.0.0/0,::/0"}
         elif self._limits.http_proxy != ENVIRONMENT:
             client |= {"proxy_url": self._limits.http_proxy, "proxy_excludes": "localhost,127.0.0.0/8,::1"}
@@ -180,7 +180,7 @@ class Bucket:
         except self._errors as error:
             reason = _brief(error)
             self._failed_seconds += time.monotonic() - began
-            return [*self._files.carried(file.path, reason)] or [Failure(url, reason)], reason
+            return [*self._files.records_after_failure(file.path, reason)] or [Failure(url, reason)], reason
 
     def _read(self, file: StoredFile) -> Page | Skip:
         """Fetch an object. Raises FetchError or an error of the client."""

@@ -62,7 +62,7 @@ class Tree:
 
     @contextmanager
     def _open_folder(self, folder: Path) -> Iterator[int]:
-        """Open a folder by opening each of its parents in turn, and yield its descriptor."""
+        """Open a folder by opening each of its parents in turn, and yield the descriptor of the folder."""
         handle = os.dup(self._handle)
         try:
             for name in folder.relative_to(self.root).parts:
@@ -75,7 +75,7 @@ class Tree:
 
 
 def folder_names(folder: Path) -> list[tuple[str, int]]:
-    """Return the sorted names in a folder, each with its file type. An unreadable folder has at most an access list."""
+    """Return the sorted names in a folder, each with its file type, or only its access list if listing fails."""
     try:
         with os.scandir(folder) as entries:
             is_folder = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -207,7 +207,7 @@ class _FolderReading:
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
     def _access_above(self) -> Readers:
-        """Return the readers in the nearest list above the root. If a link leads to the root, also search above it."""
+        """Return the readers in the nearest list above the root. If a link leads there, also search above the link."""
         access: Readers = None
         root = Path(os.path.abspath(Path(self._context.source).expanduser()))
         for folder in dict.fromkeys([*reversed(root.parents), *reversed(self._tree.root.parents)]):

@@ -128,7 +128,7 @@ class Templates:
             return None
 
     def _with_template(self, source: str, item: Item, readings: Mapping[str, PageReading] | None = None) -> Item:
-        """Return an item with the source's template. Drop its reading if the template could change its text."""
+        """Return an item with the source's template. Drop its parsed text if the template could change that text."""
         if not is_html(item):
             return item
         template = self._templates.get(source, "")

@@ -103,7 +103,7 @@ class StoredFiles:
             return []
         return [record, *self._earlier.pages(f"{record.url}!/")]
 
-    def carried(self, path: bytes, reason: str) -> list[PageRecord]:
+    def records_after_failure(self, path: bytes, reason: str) -> list[PageRecord]:
         """Return the previous records of an unreadable file and its archive members, with `reason` as their failure."""
         url = self.url(path)
         records = filter(None, [self._earlier.page(url), *self._earlier.pages(f"{url}!/")])

@@ -1,6 +1,6 @@
 """Extract the sections of a PDF file in reading order, each with the page on which it begins.
 
-PDFium is used because it is fast and, as part of Chromium, fuzzed all the time. Text outside the visible page is left
+PDFium is used because it is fast and, as part of Chromium, continuously fuzzed. Text outside the visible page is left
 out. Invisible text is read, because OCR software adds the text of scanned pages as invisible text.
 """
 

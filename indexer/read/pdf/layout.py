@@ -205,7 +205,7 @@ def _running_lines(
         deepest = max((edge.depth for edge in rows if _recurs(edge, near, is_short)), default=-1)
         # rows further out than a running head belong to it, as in a letterhead
         head_rows = [edge for edge in rows if edge.depth <= deepest]
-        # keep the head on the first page, so that the document has it once
+        # keep a head on the first page, so that the document contains it once
         heads |= {line for edge in head_rows if page or _DIGITS.search(edge.text) for line in edge.line_ids}
     return heads
 

@@ -62,7 +62,7 @@ class VerticalRule(NamedTuple):
 
 
 def drawn_lines(page: Any, rotation: Rotation) -> Iterator[Rule | VerticalRule]:
-    """Yield the horizontal and vertical lines drawn on a page, with the sides of boxes, after rotating the page."""
+    """Yield the horizontal and vertical lines of a rotated page. The sides of a drawn box are such lines."""
     a, b, c, d = rotation
     x0, bottom, x1, top = (ctypes.c_float() for _ in range(4))
     segments = 0

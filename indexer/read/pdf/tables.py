@@ -297,7 +297,7 @@ def _fit_columns(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
 
 
 def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]]) -> Table | None:
-    """Return a table with these lines, or None if they form only one row or column. Rules separate the `groups`."""
+    """Return the lines as a table, or None if they form only one row or column. Drawn lines separate the `groups`."""
     rows = group_rows(lines)
     borders = _column_borders(rows, max(line.size for line in lines))
     if not borders or len(rows) < 2:
@@ -324,7 +324,7 @@ def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]])
 def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
     """Return whether lines are one table row with wrapped cells.
 
-    Then text is in the first column of at most half of the lines, and in all lines of at most one column.
+    Then the first cell has text in at most half of the lines, and at most one cell has text in all lines.
     """
     filled = [place for place, cells in enumerate(rows) if cells[0]]
     is_short = 0 < 2 * len(filled) <= len(rows) and filled[-1] - filled[0] + 1 == len(filled)
