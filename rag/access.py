@@ -34,10 +34,8 @@ from rag.settings import Settings, refuse_unknown
 T = TypeVar("T")
 
 ROLES = ("read", "write")
-WHOLE_COLLECTION_ADVICE = (
-    "writing needs a whole collection: use a separate collection for the documents that are written"
-)
-ORIGIN_FORM = "write it as https://docs.example.org or http://localhost:3000, without a path"
+WRITE_ADVICE = "writing needs a whole collection: use a separate collection for the documents that are written"
+ORIGIN_ADVICE = "write it as https://docs.example.org or http://localhost:3000, without a path"
 _PREFIX = "pl_"  # lets secret scanners recognise leaked keys
 _MIN_KEY_BYTES = 16
 _MAX_FILE_BYTES = 1_000_000
@@ -210,7 +208,7 @@ class KeyFile:
                 f"{self.path} is not a valid key file: restore it, or delete it and create new keys"
             ) from error
         if writers:
-            raise KeysError(f"{self.path}: key {writers[0]!r} has limits and the role write: {WHOLE_COLLECTION_ADVICE}")
+            raise KeysError(f"{self.path}: key {writers[0]!r} has limits and the role write: {WRITE_ADVICE}")
         return keys
 
     def add(
@@ -239,10 +237,10 @@ class KeyFile:
             (origins and role != "read", "a key with --origin is visible in pages, so its role must be read"),
             (
                 role == "write" and not grant.is_whole,
-                f"a key that reads only part of a collection cannot have the role write: {WHOLE_COLLECTION_ADVICE}",
+                f"a key that reads only part of a collection cannot have the role write: {WRITE_ADVICE}",
             ),
             (invalid_names, f"{''.join(invalid_names[:1])[:80]!r} is not a valid collection name"),
-            (invalid_origins, f"{''.join(invalid_origins[:1])[:80]!r} is not an origin: {ORIGIN_FORM}"),
+            (invalid_origins, f"{''.join(invalid_origins[:1])[:80]!r} is not an origin: {ORIGIN_ADVICE}"),
             (size < _MIN_KEY_BYTES, f"the key has {size} bytes: it needs at least {_MIN_KEY_BYTES}, preferably random"),
             (not re.fullmatch(r"[!-~]+", key), "the key contains white space or characters that are not ASCII"),
         )
@@ -404,7 +402,7 @@ def _rule(table: Mapping[str, Any], where: str) -> _Rule:
         (invalid_names, f"{''.join(invalid_names[:1])[:80]!r} is not a valid collection name"),
         (filter is not None and not filter, "filter must have a field"),
         ([] in map(table.get, ("user", "group", "collections")), "a list must not be empty"),
-        (role == "write" and not everything, f"the role write needs everything = true: {WHOLE_COLLECTION_ADVICE}"),
+        (role == "write" and not everything, f"the role write needs everything = true: {WRITE_ADVICE}"),
     )
     for is_wrong, problem in refusals:
         if is_wrong:

@@ -17,13 +17,13 @@ Schema = Mapping[str, Any]
 
 REF = "#/components/schemas/"
 # Matches a visible character. All invisible characters are listed here, because JSON Schema has no name for them.
-VISIBLE_CHAR = (
+VISIBLE = (
     "[^\\u0000-\\u0020\\u007f-\\u00a0\\u00ad\\u061c\\u115f\\u1160\\u1680\\u180e\\u2000-\\u200f\\u2028-\\u202f"
     "\\u205f-\\u206f\\u3000\\ufeff\\ufff9-\\ufffb]"
 )
 # Matches a character that is not white space for `str.isspace`.
-NON_SPACE_CHAR = "[^\\t-\\r\\u001c-\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]"
-_VISIBLE = re.compile(VISIBLE_CHAR)
+NOT_SPACE = "[^\\t-\\r\\u001c-\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]"
+_VISIBLE = re.compile(VISIBLE)
 _FIELD_PROBLEM = re.compile(r"Object (?P<problem>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
 _TOO_LONG = re.compile(r"Expected `str` of length <= (\d+)")
 # JSON type: (name in messages, end of the keyword such as `minLength`, words before a limit, words after a limit)
@@ -130,6 +130,6 @@ def _must_be(schema: Schema, schemas: Schema) -> str:
     elif lowest is not None and not (lowest == 1 and unit):
         text += f"{before} at least {lowest}{unit}"
     if pattern := schema.get("pattern"):
-        is_any = pattern in (VISIBLE_CHAR, NON_SPACE_CHAR)
+        is_any = pattern in (VISIBLE, NOT_SPACE)
         return text + (" with a visible character" if is_any else f" that matches the pattern {pattern}")
     return "text that is not empty" if text == "text" and schema.get("minLength") else text

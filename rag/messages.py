@@ -14,7 +14,7 @@ from indexer.read.access_list import MAX_NAMES as MOST_READERS
 from indexer.read.extraction import MAX_NAME_LENGTH, MAX_VALUE_LENGTH
 from indexer.read.formats import CONTENT_TYPES
 from indexer.records import TextBlock
-from rag.decoding import NON_SPACE_CHAR, VISIBLE_CHAR
+from rag.decoding import NOT_SPACE, VISIBLE
 from rag.insights.store import FeedbackKind
 from rag.query.request import (
     DEFAULT_COLLECTION,
@@ -60,7 +60,7 @@ Url = Annotated[
 ]
 # The schema shows these patterns, but only `Filter.parse` checks them. msgspec 0.20 to 0.22 corrupts memory if a union
 # has both a list and a `str` with a checked pattern. tests/rag/test_client.py fails if a struct has such a union.
-_Value = Annotated[str, Meta(min_length=1, max_length=MAX_VALUE_CHARS, extra_json_schema={"pattern": NON_SPACE_CHAR})]
+_Value = Annotated[str, Meta(min_length=1, max_length=MAX_VALUE_CHARS, extra_json_schema={"pattern": NOT_SPACE})]
 _Values = _Value | Annotated[list[_Value], Meta(min_length=1, max_length=MAX_VALUES)]
 _MetadataFilter = Annotated[dict[_Value, _Values | None], Meta(max_length=MAX_VALUES)]
 _Address = Annotated[
@@ -71,9 +71,7 @@ _Tag = Annotated[str, Meta(max_length=MAX_VALUE_CHARS, extra_json_schema={"patte
 _Tags = _Tag | Annotated[list[_Tag], Meta(min_length=1, max_length=MAX_VALUES)]
 
 
-_ANSWERS_OR_PROBLEMS = {
-    "items": {"oneOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("Answer", "Problem")]}
-}
+_ANSWERS = {"items": {"oneOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("Answer", "Problem")]}}
 
 
 class Request(Struct, forbid_unknown_fields=True):
@@ -109,7 +107,7 @@ class SearchBatch(Request):
 class BatchAnswer(Struct):
     """The answer to each search, or its error, in the order of the request."""
 
-    answers: Annotated[list[dict[str, Any]], Meta(extra_json_schema=_ANSWERS_OR_PROBLEMS)]
+    answers: Annotated[list[dict[str, Any]], Meta(extra_json_schema=_ANSWERS)]
     took_ms: dict[str, Milliseconds]
 
 
@@ -213,7 +211,7 @@ class AnswerInWords(Answer, frozen=True, kw_only=True):
 class VerifyRequest(Request):
     """A text whose quotations and facts are compared with an index."""
 
-    text: Annotated[str, Meta(min_length=1, max_length=MAX_PROVED_CHARS, pattern=VISIBLE_CHAR)]
+    text: Annotated[str, Meta(min_length=1, max_length=MAX_PROVED_CHARS, pattern=VISIBLE)]
     collection: Collection = DEFAULT_COLLECTION
     collections: Collections | None = None
     filter: Annotated[Any, Meta(description="documents that may be evidence", extra_json_schema=FILTER_SCHEMA)] = None
@@ -414,12 +412,10 @@ class DocumentListing(Struct, frozen=True):
     passages: list[Passage]
 
 
-_Reader = Annotated[str, Meta(min_length=1, max_length=LONGEST_READER, pattern=VISIBLE_CHAR)]
+_Reader = Annotated[str, Meta(min_length=1, max_length=LONGEST_READER, pattern=VISIBLE)]
 _Readers = Annotated[list[_Reader], Meta(max_length=MOST_READERS // 2)]
-_MetaName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH, pattern=VISIBLE_CHAR)]
-_MetaValue = Annotated[
-    str, Meta(min_length=1, max_length=MAX_VALUE_LENGTH, extra_json_schema={"pattern": VISIBLE_CHAR})
-]
+_MetaName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH, pattern=VISIBLE)]
+_MetaValue = Annotated[str, Meta(min_length=1, max_length=MAX_VALUE_LENGTH, extra_json_schema={"pattern": VISIBLE})]
 _MetaValues = _MetaValue | Annotated[list[_MetaValue], Meta(min_length=1, max_length=MAX_VALUES)]
 
 
@@ -452,7 +448,7 @@ class Push(Request):
     text: str | None = None
     base64: Annotated[bytes, Meta(extra_json_schema={"pattern": _BASE64})] | None = None
     content_type: _MediaType = "text/plain"
-    title: Annotated[str, Meta(min_length=1, max_length=1000, pattern=VISIBLE_CHAR)] | None = None
+    title: Annotated[str, Meta(min_length=1, max_length=1000, pattern=VISIBLE)] | None = None
     language: Language | None = None
     date: Annotated[Day | None, Meta(description="day of the last change")] = None
     metadata: Annotated[

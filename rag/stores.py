@@ -58,10 +58,7 @@ def stores_of(settings: Settings) -> dict[str, Store]:
 
 
 def chosen_store(settings: Settings) -> Store:
-    """Return Milvus if the setting `store` is set, or else the collection's folder.
-
-    Raises SettingsError if the settings name both Milvus and a collection.
-    """
+    """Return Milvus if `store` is set, or else the folder of `collection`. Raises SettingsError if both are set."""
     if not settings.store:
         return FolderStore(settings.collection_dir)
     if settings.collection != DEFAULT:

@@ -151,10 +151,7 @@ class DocumentExcerpt:
         return f"{self.heading(indexes[0])} ({self._headings[indexes[0]][0]})"
 
     def block(self, number: int, indexes: Sequence[int], text: str | None = None, **facts: str) -> str:
-        """Return a delimited block with a header and the texts of passages. An ellipsis marks omitted passages.
-
-        If `text` is set, the block contains it instead of these texts.
-        """
+        """Return a delimited block: a header, and `text` or else the passages with an ellipsis for omitted passages."""
         if text is None:
             stretches = groupby(enumerate(indexes), key=lambda each: each[1] - each[0])
             text = "\n…\n".join("\n".join(self.text(index) for _, index in stretch) for _, stretch in stretches)
@@ -186,10 +183,7 @@ class DocumentExcerpt:
         return blocks, None
 
     def outline(self, budget: float) -> str:
-        """Return the headings with the tokens and the address of each section, one a line.
-
-        If they do not fit into the budget of tokens, the deepest levels are omitted.
-        """
+        """Return the headings with the tokens and address of each section. Omits deep levels that exceed the budget."""
         nodes: list[_Heading] = []
         above: list[_Heading] = []
         for run in self.runs:

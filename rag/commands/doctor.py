@@ -116,10 +116,7 @@ def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> 
 
 
 def readers(warnings: list[str]) -> dict[str, str | None]:
-    """Return the kernel mechanism for each kind of sandboxing of document readers, or None where there is none.
-
-    Adds a warning if a kind of sandboxing is missing.
-    """
+    """Return the kernel mechanism for each kind of sandboxing of readers, or None. Adds a warning if one is missing."""
     with closing(ReaderProcess()) as process:
         with _warning(warnings):
             process.start()

@@ -65,10 +65,7 @@ class IndexRequest:
 def index_sources(
     request: IndexRequest, settings: Settings, progress: Callable[[], Progress], *, quiet: bool = False
 ) -> Result:
-    """Index the sources, and publish a generation if anything has changed.
-
-    `progress` creates the progress display of each build. Returns the report of the build or, with `watch`, the totals.
-    """
+    """Index the sources, and publish a generation if anything has changed. `progress` creates a progress display."""
     sources = _sources(request, settings)
     config = settings.build_config()  # raises for invalid values, before the model is loaded
     limits_by_source = {one.source: one.limits for one in sources}

@@ -115,10 +115,7 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
 
 
 def plans(settings: Settings) -> list[Plan]:
-    """Return the plan (engine and precision) of the embedder, and that of the cross-encoder if there is one.
-
-    Raises EmbedderError.
-    """
+    """Return the plans (engine and precision) of the embedder and, if set, the cross-encoder. Raises EmbedderError."""
     configs = [settings.embedder_config(), settings.reranker_config()]
     return [Plan(config) for config in configs if config]
 

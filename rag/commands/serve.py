@@ -124,10 +124,7 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
 
 
 def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bool, is_live: bool) -> int:
-    """Run the verb `index` in the forked process, and return the exit code.
-
-    After the first build, write a byte to the pipe `writer`, unless `is_live`.
-    """
+    """Run `index` in the forked process. Signals the end of the first build to `writer`. Returns the exit code."""
     from rag.commands.index import index
 
     def announce(report: "BuildReport") -> None:

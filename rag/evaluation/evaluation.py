@@ -176,7 +176,6 @@ def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybr
 
 
 def _figures_of(columns: Figures, index: int) -> dict[str, float]:
-    """Return the figures of the query at `index`, rounded."""
     return {name: round(float(values[index]), 4) for name, values in columns.items()}
 
 
@@ -202,15 +201,12 @@ def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figur
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The hits of a query, which can be ranked in any mode.
-
-    If a query is too long for the model, hybrid search shortens it. `shortened` has the lexical hits for that query.
-    """
+    """The hits of a query, which can be ranked in any mode."""
 
     document_ids: Sequence[str]
     dense: ScoredRows | None
     lexical: ScoredRows
-    shortened: ScoredRows
+    shortened: ScoredRows  # lexical hits of the query as hybrid search shortens it for the model
     cosines: Callable[[Rows], Scores]
     maxsim: Callable[[Rows], Scores] | None
     facts: QueryFacts
@@ -363,10 +359,7 @@ def relevant_documents(judgements: Judgements) -> list[str]:
 
 
 def compare(queries: Mapping[str, str], judgements: Judgements, a: Run, b: Run) -> dict[str, Any]:
-    """Compare the results of A and B for the same judged queries. Returns a JSON-ready report.
-
-    `by_query` in the report begins with the query for which B loses most.
-    """
+    """Compare the results of A and B for judged queries. Returns a JSON-ready report with the largest losses first."""
     first, second = (measure(judgements, queries, run) for run in (a, b))
     measures = {}
     for name in first:

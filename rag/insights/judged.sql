@@ -1,5 +1,4 @@
--- For each question and each of its hits' documents, count the searches in which the document was opened, and add up its
--- judgements. The most frequent question is first.
+-- By question and document: searches in which the document was opened, and sum of judgements; most frequent question first.
 WITH shown AS (
     SELECT s.id, s.query, question_key(s.query) AS key, h.document, max(h.opened) AS opened,
         iif(max(h.verdict) > 0, 1, min(h.verdict)) AS verdict -- a document with one good passage is good

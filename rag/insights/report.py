@@ -23,7 +23,7 @@ MAX_SEARCHES = 200_000
 MAX_LISTED = 50
 MAX_DAYS = 3650
 REASONS = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # the last four from East Asian keyboards
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # the last four are full-width forms
 _QUESTIONS, _JUDGED = (Path(__file__).with_name(name).read_text("utf-8") for name in ("questions.sql", "judged.sql"))
 MIN_OPENED = 2
 GOOD, OPENED, BAD = 2, 1, 0  # relevance in a dataset

@@ -116,7 +116,6 @@ class JobManager:
             return []
 
     def _is_running(self, job_id: str) -> bool:
-        """Return whether a job is running, without reading its report."""
         folder = self._folder / job_id
         return _is_locked(folder / LOCK) and not (folder / END).exists()
 
@@ -159,10 +158,7 @@ class JobManager:
 
 @contextmanager
 def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
-    """Create missing folders, and check that `size` bytes are free for the `with` block.
-
-    Raises StorageFull if they are not free, or if the block cannot write to the disk.
-    """
+    """Create folders, and check that `size` bytes are free. Raises StorageFull, also if writing in the block fails."""
     try:
         with disk_errors(index_dir):
             prepare(index_dir)

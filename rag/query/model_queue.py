@@ -1,7 +1,4 @@
-"""Share models between threads: one thread at a time runs a model, and other threads wait in a queue.
-
-`QueryCache` caches answers and the vectors of queries.
-"""
+"""Let threads share models, which run for one thread at a time, and cache answers and the vectors of queries."""
 
 import math
 import threading
@@ -202,10 +199,7 @@ class RerankQueue:
 
 
 def split_runs(sizes: Sequence[int]) -> Iterator[slice]:
-    """Divide a list of texts into short runs of the model, so that other queries do not wait long.
-
-    `sizes` are the numbers of tokens. Yields slices of the list.
-    """
+    """Yield slices of texts with few tokens each, so that other queries do not wait long. `sizes` are token counts."""
     start = tokens = 0
     for index, size in enumerate(sizes):
         if index > start and tokens + size > _MAX_RUN_TOKENS:

@@ -43,10 +43,7 @@ class Ranking(Struct, frozen=True):
     first: int | None = None  # number of candidates from the first search; None if there was only one search
 
     def ordered(self, order: npt.NDArray[np.integer], scores: Scores, **columns: Scores) -> "Ranking":
-        """Return the ranking in another order, with new `scores` and further `columns`.
-
-        `order` has the indices of the candidates in their new order. `scores` and `columns` are in the current order.
-        """
+        """Return the candidates at the indices `order`. The new `scores` and `columns` are in the current order."""
         reordered = {name: values[order] for name, values in {**self.columns, **columns}.items()}
         return Ranking(self.rows[order], scores[order], reordered)
 

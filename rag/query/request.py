@@ -14,7 +14,7 @@ from indexer.filter import LISTS as LISTS
 from indexer.filter import Filter as Filter
 from indexer.generation.editions import resolve_versions
 from indexer.generation.manifest import DEFAULT
-from rag.decoding import VISIBLE_CHAR
+from rag.decoding import VISIBLE
 
 if TYPE_CHECKING:
     from indexer.generation.manifest import Manifest
@@ -37,7 +37,7 @@ DEFAULT_PER_DOCUMENT = 2
 Mode = Literal["hybrid", "dense", "lexical"]
 MODES = get_args(Mode)
 Query = Annotated[
-    str, Meta(min_length=1, max_length=MAX_QUERY_CHARS, pattern=VISIBLE_CHAR, description="what to search for")
+    str, Meta(min_length=1, max_length=MAX_QUERY_CHARS, pattern=VISIBLE, description="what to search for")
 ]
 Collection = Annotated[str, Meta(min_length=1, description="name of a collection")]
 ALL = "*"  # every collection that the caller may see; no collection has this name

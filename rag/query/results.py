@@ -50,7 +50,7 @@ _CLAUSE_ENDS = " ,-–—'’/&+%#@$^~_"
 _MIN_WORDS, _MIN_SPACELESS_CHARS = 3, 6
 _MAX_WHOLE_WORDS, _START_WORDS, _END_WORDS = 10, 5, 3
 _MAX_WORD_CHARS = 80
-_PREFIX_WORDS = 3  # words before a repeated clause that identify it
+_PREFIX_WORDS = 3  # words before a clause that occurs twice, to identify it
 
 
 class ScorePart(TypedDict):

@@ -157,7 +157,6 @@ class Retriever:
         return self._answer(search, ranking, choice)
 
     def _read_query(self, request: SearchRequest, embedded: QueryTokens | None) -> _Search:
-        """Parse the query and the filter of a request."""
         filter = self._effective_filter(request.parsed_filter) if request.filter else None
         terms = self.generation.read_query(request.query, self._synonyms, self.embedder.has_word, filter)
         if embedded is not None and terms.meaning != request.meaning:
@@ -165,7 +164,6 @@ class Retriever:
         return _Search(request, filter, terms, *(embedded or ()))
 
     def _shorten(self, search: _Search) -> None:
-        """Shorten a query that is too long for the model."""
         began, terms = perf_counter(), search.terms
 
         def measure(sentences: Sequence[str]) -> Vector:
@@ -220,7 +218,6 @@ class Retriever:
         return ()
 
     def _rank_rows(self, search: _Search, rows: Rows) -> Ranking:
-        """Rank the given passages of the page whose address is the query."""
         dense = lexical = None
         if search.vector is not None:
             dense = ScoredRows(np.asarray(self.generation.vectors(rows) @ search.vector, np.float32), rows)
@@ -402,8 +399,6 @@ def shorten(
     Required and excluded words and phrases do not change.
 
     Args:
-        terms: the query.
-        embedder: the model.
         measure: function that returns, for each sentence, the cosine of its nearest passage minus that of unrelated
             texts, as float32 (n,).
         read: function that parses the best sentences as a query.

@@ -156,10 +156,6 @@ def weigh(values: Sequence[float], *, tokens: bool) -> tuple[dict[str, float], d
     A logistic function of the signals computes the weight of lexical search. It is higher in languages that the model
     hardly knows. A second logistic function divides the remaining weight between vector and tokens.
     `scripts/learn_weights.py` fits both functions.
-
-    Args:
-        values: values of SIGNALS, as `measure_signals` returns them.
-        tokens: whether the index has tokens.
     """
     words, vector = _TABLE.words + (_TABLE.words_with_tokens if tokens else 0.0) - values[0], _TABLE.vector
     moved = []
@@ -182,10 +178,7 @@ def _logistic(value: float) -> float:
 
 
 def describe(moved: Mapping[str, float]) -> str:
-    """Describe how the signal with the largest effect has changed the weight of lexical search.
-
-    `moved` has the effect of each signal in logits, as `weigh` returns it.
-    """
+    """Describe how the signal with the largest effect, in logits, has changed the weight of lexical search."""
     name, logits = max(moved.items(), key=lambda item: abs(item[1]))
     if abs(logits) < _MIN_REASON_LOGITS:
         return "words and meaning count as usual"

@@ -88,10 +88,7 @@ class ServedModel:
 
 
 class ServedCollection:
-    """The state of a served collection. Only the thread of the `Follower` may change it.
-
-    Other threads may set `suspect`, to request a check of the files.
-    """
+    """The state of a served collection. Only its `Follower` may change it, except that any thread may set `suspect`."""
 
     def __init__(self, name: str, store: Store) -> None:
         self.name, self.store = name, store
@@ -101,7 +98,7 @@ class ServedCollection:
         self.missing = False
         self.failed_id: str | None = ""  # generation that failed to open, retried after `retry_at`; empty if none
         self.retry_at = 0.0
-        self.suspect = False
+        self.suspect = False  # True requests a check of the files
         self.files: SelfCheck | None = None
         self.next_check = self.next_suspect = 0.0
 
@@ -245,12 +242,7 @@ class Follower:
             self._fall_back(served, served.retriever.generation.manifest.id, error)
 
     def _fall_back(self, served: ServedCollection, failed_id: str | None, error: PilotlightError) -> None:
-        """If no intact generation is served, serve the newest older generation that can be opened.
-
-        Args:
-            failed_id: generation that cannot be opened or is damaged. It is tried again later.
-            error: the reason.
-        """
+        """If no intact generation is served, serve the newest older one that can be opened. Records the failure."""
         served.failed_id, served.retry_at = failed_id, time.monotonic() + RETRY_SECONDS
         is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed_id
         if is_damaged or (served.retriever is None and not isinstance(error, StoreError)):

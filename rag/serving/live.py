@@ -220,10 +220,7 @@ class LiveRetriever:
             return len(rows), generation.chunks(np.array(rows[:limit], np.int64))
 
     def overview(self, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return the number and the facets of all documents in the scope, and the build time of the generation.
-
-        Raises the errors of `search`.
-        """
+        """Return number and facets of the documents in the scope, and the build time. Raises the errors of `search`."""
         with self._reading(collection) as (generation, scope_filter):
             overviews = self.follower.overviews.setdefault(generation, {})
             if scope_filter not in overviews:
@@ -245,10 +242,7 @@ class LiveRetriever:
 
     @contextmanager
     def checking_on_failure(self, *collections: str) -> Iterator[None]:
-        """If the `with` block fails, request a check of the files of the collections.
-
-        Raises NotReady instead of errors that mean that an index or a store cannot be used.
-        """
+        """If the `with` block fails, request a check of the files. Raises NotReady if the index cannot be used."""
         try:
             yield
         except Exception as error:
@@ -263,9 +257,7 @@ class LiveRetriever:
     def changes(
         self, since: str | None, until: str | None = None, collection: str = DEFAULT, filter: Filter | None = None
     ) -> "Changes":
-        """Compare two snapshots of a collection. See `find_changes` for the arguments.
-
-        If the differences have more than MAX_SHOWN_CHARACTERS, the last documents are listed without sections.
+        """Compare two snapshots of a collection. After MAX_SHOWN_CHARACTERS, documents are listed without sections.
 
         Args:
             since: the earlier snapshot; None for the previous generation.
@@ -357,7 +349,6 @@ class LiveRetriever:
         return follower.model
 
     def _has_whole(self, collection: str) -> bool:
-        """Return whether the scope includes every document of a collection."""
         served = self.follower.collections.get(collection)
         is_restricted = bool(served and served.facts().get("restricted"))
         return (self.scope if is_restricted else self.scope.without_lists()).has_whole(collection)

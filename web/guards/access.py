@@ -25,7 +25,7 @@ from flask import Flask, Request, Response, current_app, g, request
 from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import Forbidden, TooManyRequests, Unauthorized
 
-from rag.access import EVERYTHING, NOTHING, ORIGIN_FORM, UNLISTED, AccessRules, KeyFile, Scope, is_loopback, is_origin
+from rag.access import EVERYTHING, NOTHING, ORIGIN_ADVICE, UNLISTED, AccessRules, KeyFile, Scope, is_loopback, is_origin
 from rag.errors import KeysError, SettingsError
 from rag.settings import Settings
 from web.dispatch import PORT, network_of
@@ -335,7 +335,7 @@ def parse_origins(text: str) -> frozenset[str]:
     origins = frozenset(filter(None, map(str.strip, text.split(","))))
     for origin in origins:
         if origin != "*" and not is_origin(origin):
-            raise SettingsError(f"--cors-origins: {origin!r} is not an origin: {ORIGIN_FORM}")
+            raise SettingsError(f"--cors-origins: {origin!r} is not an origin: {ORIGIN_ADVICE}")
     return origins
 
 
