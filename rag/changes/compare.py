@@ -136,7 +136,7 @@ class SectionDiff:
         origin.removed = []
 
     def change(self, documents: DocumentPair) -> SectionChange:
-        """Classify and return the change of the section."""
+        """Return the change of the section, with its kind, such as `moved`."""
         kind: Literal["added", "removed", "rewritten", "moved", "renamed"] = "rewritten"
         is_new, is_gone = (
             side is None or any(line.is_heading for line in lines)

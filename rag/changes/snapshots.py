@@ -75,7 +75,7 @@ def find_changes(
 
 
 def count_changes(folder: Path) -> dict[str, int]:
-    """Count the sections that differ from the previous generation, by kind of change. Returns {} if there is none."""
+    """Count the sections that differ from the previous generation, by kind; {} if nothing can be compared."""
     try:
         changes = find_changes(folder, "", None, None)
     except (FieldError, IndexerError):

@@ -145,7 +145,7 @@ def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: R
 
 
 def rerank(ranking: Ranking, reranked: Rows, logits: Scores, shown: Scores) -> Ranking:
-    """Average the scores of the search and of a cross-encoder. Candidates that were not scored by it come last.
+    """Average the scores of a search and of a cross-encoder. Candidates without a score of the latter come last.
 
     The average ranks better than the cross-encoder alone if the search is good. The average is computed from logits,
     because the sigmoid of a logit is close to 1 for all good candidates, and close to 0 for all bad candidates.

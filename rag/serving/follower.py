@@ -28,7 +28,7 @@ from rag.stores import facts_of, older_ids, stores_of
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 10.0  # pause before opening a generation again that failed to open
 CHECK_SECONDS = 3600.0  # interval between checks of the files of a generation
-SUSPECT_SECONDS = 60.0  # the same while requests fail
+SUSPECT_SECONDS = 60.0  # interval between checks of the files while requests fail
 LOADING_SECONDS = 20.0  # maximum wait of a query while the process starts
 _MAX_JOINT_RETRIEVERS = 16  # cached retrievers that search several collections
 LOADING = "loading the model and the index"
@@ -242,7 +242,7 @@ class Follower:
             self._fall_back(served, served.retriever.generation.manifest.id, error)
 
     def _fall_back(self, served: ServedCollection, failed_id: str | None, error: PilotlightError) -> None:
-        """If no intact generation is served, serve the newest older one that can be opened. Records the failure."""
+        """If no intact generation is served, serve the newest older generation instead. Records the failure."""
         served.failed_id, served.retry_at = failed_id, time.monotonic() + RETRY_SECONDS
         is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed_id
         if is_damaged or (served.retriever is None and not isinstance(error, StoreError)):
@@ -291,7 +291,7 @@ class Follower:
         key = tuple(members.values())
         retriever = self._joint_retrievers.get(key)
         if retriever is None:
-            assert self.model is not None  # noqa: S101 - for the type checker; retrievers have been created with it
+            assert self.model is not None  # noqa: S101 - for the type checker; the model is loaded before retrievers
             generations = {name: each.generation for name, each in members.items()}
             joint = JointGeneration({name: g for name, g in generations.items() if isinstance(g, Generation)})
             retriever = self._retriever_of(joint, self.model)
