@@ -106,7 +106,7 @@ class InsightsStore:
                 connection.execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
 
     def delete_old(self, now: float, days: int, max_bytes: int) -> None:
-        """Delete unseen searches after ten minutes, others after `days`, and the oldest above a size of `max_bytes`."""
+        """Delete unseen searches after ten minutes, others after `days`, and more if the file exceeds `max_bytes`."""
         oldest = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0) - timedelta(days=days - 1)
         execute = self._connection.execute
         execute("DELETE FROM searches WHERE seen = 0 AND id < ?", (first_id(now - _UNSEEN_LIFETIME_S),))

@@ -26,7 +26,7 @@ from rag.settings import Settings
 from rag.stores import facts_of, older_ids, stores_of
 
 POLL_SECONDS = 1.0
-RETRY_SECONDS = 10.0  # pause before opening a generation again that failed to open
+RETRY_SECONDS = 10.0  # pause after a generation failed to open, until the next attempt
 CHECK_SECONDS = 3600.0  # interval between checks of the files of a generation
 SUSPECT_SECONDS = 60.0  # interval between checks of the files while requests fail
 LOADING_SECONDS = 20.0  # maximum wait of a query while the process starts
@@ -161,7 +161,7 @@ class Follower:
             store.close()
 
     def wait_for_start(self, condition: Callable[[], object]) -> None:
-        """Wait until `condition` is true or the index has been read once. Without `start`, return immediately."""
+        """Wait until `condition` is true or the index has been read once. Returns immediately before `start`."""
         if not self.has_refreshed and self._thread.is_alive():
             with self._changed:
                 seconds = min(LOADING_SECONDS, deadline.remaining())
