@@ -225,7 +225,6 @@ class _BrowserProcess:
                 self._started.set_exception(error)
 
     async def render(self, job: RenderJob) -> RenderedDocument:
-        """Render a document in an idle tab."""
         tab = self._idle.pop() if self._idle else _Tab(self)
         try:
             return await tab.render(job)

@@ -92,7 +92,6 @@ class _Frontier:
         return self.queue.popleft() if self.queue else None
 
     def remaining(self) -> list[str]:
-        """Return the addresses that are still queued."""
         return [due.url for due in (*self.queue, *self._collections)]
 
     def enqueue(self, links: Iterable[str], depth: int, referrer: str = "") -> list[Skip]:
@@ -154,7 +153,6 @@ class _CanonicalReader:
         return _Result((replace(target, page=replace(target.page, requested=url)),), page)
 
     def forget(self, url: str) -> None:
-        """Remove the cached result of reading an address."""
         self._visits.pop(url, None)
 
     def _read_once(self, url: str) -> Visit:

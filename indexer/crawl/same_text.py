@@ -102,9 +102,7 @@ class SiteTexts:
         self._earlier = earlier
         self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
-        self._words: dict[
-            str, frozenset[str]
-        ] = {}  # words of short pages; markup of a source view changes most shingles
+        self._words: dict[str, frozenset[str]] = {}  # words of short pages; markup would change most shingles
         self._url_by_name: dict[str, str] = {}
         self._pattern_votes: dict[str, int] = {}
 

@@ -16,7 +16,7 @@ from indexer.read.formats import LISTING, MAX_ENTRIES
 from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Failure, Page, Skip
 
-_MAX_ROBOTS_BYTES = 500 * 1024  # maximum by RFC 9309, section 2.5
+_ROBOTS_BYTES = 500 * 1024  # maximum by RFC 9309, section 2.5
 _MAX_DELAY_SECONDS = 60.0
 _MAX_WILDCARDS = 300
 _LINE = re.compile(r"(user[ -]agent|crawl[ -]delay|[\w-]+)\s*:?\s*(.*)", re.IGNORECASE)
@@ -100,9 +100,7 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
             raise NotWanted(f"robots.txt redirects to another site ({origin(url)})")
 
     try:
-        response = fetcher.get(
-            f"{site}/robots.txt", PageRequest(check_redirect, types=None, max_length=_MAX_ROBOTS_BYTES)
-        )
+        response = fetcher.get(f"{site}/robots.txt", PageRequest(check_redirect, types=None, max_length=_ROBOTS_BYTES))
     except FetchError as error:
         if error.status is not None and 400 <= error.status < 500:
             return Robots("", user_agent)
@@ -110,7 +108,7 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
             raise FetchError(f"robots.txt returns {error}: crawling is not allowed until it is available") from error
         raise
     text = response.body.decode("utf-8-sig", "replace")
-    if len(response.body) == _MAX_ROBOTS_BYTES:  # a truncated path could disallow too much
+    if len(response.body) == _ROBOTS_BYTES:  # a truncated path could disallow too much
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
     return Robots(text, user_agent)
 

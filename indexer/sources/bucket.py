@@ -100,10 +100,7 @@ class Bucket:
             self._store = getattr(store, kind.client_class)(address.bucket, client_options=client, retry_config=_RETRY)
 
     def items(self) -> Generator[Item, None, None]:
-        """List all objects, then yield their items. For an unreadable object, yield its previous records, or a Failure.
-
-        Raises SourceError if the bucket cannot be listed or too many objects cannot be read.
-        """
+        """List all objects, then yield the items of each, or its previous records if unreadable. Raises SourceError."""
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
         with self._source_errors(), closing(self._list()) as batches:
             listed = listing(batches)
@@ -208,7 +205,7 @@ class Bucket:
             ) from None
         except self._errors as error:
             # not chained: the error may quote a signed request
-            raise SourceError(f"{self._address.source}: {_explain(error, self._address)}") from None
+            raise SourceError(f"{self._address.source}: {_explain_error(error, self._address)}") from None
 
 
 async def _bounded(request: Callable[[], Awaitable[_Result]], end: float) -> _Result:
@@ -237,8 +234,7 @@ def _brief(error: Exception) -> str:
     return one_line(_BODY.split(_REQUEST.sub("", text.partition("\n")[0]))[0] + (f": {code[1]}" if code else ""))
 
 
-def _explain(error: Exception, address: BucketAddress) -> str:
-    """Return the cause of a client error, and advice for the user."""
+def _explain_error(error: Exception, address: BucketAddress) -> str:
     kind, is_missing = _STORES[address.scheme], isinstance(error, FileNotFoundError)
     if any(words in str(error)[:_MAX_ERROR_CHARACTERS] for words in _NO_BUCKET) or (is_missing and not address.prefix):
         return f"there is no {'container' if address.scheme == 'az' else 'bucket'} {address.bucket}"

@@ -133,7 +133,6 @@ class _FolderReading:
         self._list_failures: list[Failure] = []
 
     def one_file(self, path: Path) -> Iterator[Item]:
-        """Read one file. Raises SourceError."""
         try:
             names = self._tree.list(path.parent)
         except OSError:
@@ -146,7 +145,6 @@ class _FolderReading:
         yield from with_members(page, self._context.limits.max_bytes, self._context.no_images)
 
     def all_files(self) -> Iterator[Item]:
-        """Read every file of the folder. Raises SourceError."""
         entries = [*self._walk(), *self._list_failures]
         self._context.report_due(sum(isinstance(entry, _File) for entry in entries))
         includes = self._includes(entries)
@@ -199,7 +197,6 @@ class _FolderReading:
             todo += reversed(folders)
 
     def _refusal(self, name: str, mode: int) -> str:
-        """Return the reason to skip a file or a hidden folder, or an empty string."""
         if stat.S_ISLNK(mode):
             return "symbolic link"
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):

@@ -172,7 +172,7 @@ def _fetch(address: GitAddress, git: Git, limits: CrawlLimits, session: Session 
         raise SourceError(f"{source}: larger than {max_bytes:,} bytes")
     if not succeeded:
         errors = session.redact(errors.encode()).decode() if session else errors
-        raise SourceError(f"{source}: {_why_not(address, errors, has_login=session is not None)}")
+        raise SourceError(f"{source}: {_explain_failure(address, errors, has_login=session is not None)}")
 
 
 def _first_error(errors: str) -> str:
@@ -181,8 +181,7 @@ def _first_error(errors: str) -> str:
     return one_line((marked or lines[-1:] or ["git gave no reason"])[0])
 
 
-def _why_not(address: GitAddress, errors: str, *, has_login: bool) -> str:
-    """Return the cause of a failed fetch, and advice for the user."""
+def _explain_failure(address: GitAddress, errors: str, *, has_login: bool) -> str:
     if any(words in errors for words in _MISSING_REF_ERRORS):
         missing = "commit yet" if address.ref == "HEAD" else f"branch, tag or commit {address.ref}"
         return f"the repository has no {missing}"

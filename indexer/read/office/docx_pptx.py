@@ -280,7 +280,6 @@ class _Styles:
         return default
 
     def is_item(self, properties: Any) -> bool:
-        """Return whether the properties of a paragraph make it a list item."""
         numbering = properties.find(f"{W}numPr")
         if numbering is None:
             numbering = self.inherited(properties, "numbering")

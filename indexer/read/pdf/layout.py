@@ -129,10 +129,7 @@ def _typical_pitch(elements: Sequence[PageElement]) -> float:
 def _split_bands(
     elements: Sequence[PageElement], x: float, west: float, east: float
 ) -> tuple[list[PageElement], list[tuple[list[PageElement], list[PageElement]]]]:
-    """Return the elements that cross `x`, and the bands of other elements above, between and below them.
-
-    A band is `(elements left of x, elements right of x)`.
-    """
+    """Return the elements that cross `x`, and `(left elements, right elements)` above, between and below them."""
     reach = 0.15 * min(x - west, east - x)
     spanning = sorted((u for u in elements if u.x0 < x - reach and u.x1 > x + reach), key=lambda element: -element.base)
     crossing = set(map(id, spanning))
@@ -146,20 +143,16 @@ def _split_bands(
 
 
 class EdgeRow(NamedTuple):
-    """A row near the top or bottom of a page, which may be a running head or foot.
-
-    `depth` is the number of rows between it and the edge of the page. `pattern` is the text with `#` for numbers. If
-    `is_apart`, a gap separates it from the next row.
-    """
+    """A row near the top or bottom of a page, which may be a running head or foot."""
 
     is_top: bool
-    depth: int
+    depth: int  # rows between it and the edge of the page
     y: float
     text: str
-    pattern: str
+    pattern: str  # text with `#` for numbers
     numbers: frozenset[int]
     is_small: bool
-    is_apart: bool
+    is_apart: bool  # True if a gap separates it from the next row
     line_ids: tuple[int, ...]
 
 

@@ -123,10 +123,10 @@ def _outline_sides(path: Any, segment_count: int, matrix: PdfMatrix) -> Iterator
         outlines[-1].append(matrix.on_point(x.value, y.value))
         if pdfium.FPDFPathSegment_GetClose(segment):
             outlines[-1].append(outlines[-1][0])
-    coordinates = [tuple(zip(*points, strict=True)) for points in outlines]
     if stroke.value:
         ends = [pair for points in outlines for pair in pairwise(points)]
     else:
+        coordinates = (zip(*points, strict=True) for points in outlines)
         ends = [((min(xs), min(ys)), (max(xs), max(ys))) for xs, ys in coordinates]
     yield from filter(None, (_line_between(*pair) for pair in ends))
 
@@ -399,7 +399,6 @@ def _join_words(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a:
 
 
 def _may_be_one_word(text_page: Any, words: Sequence[Word], spans: Sequence[Span]) -> bool:
-    """Return whether the gap between two words may be a gap between letters of one word."""
     (word, after), ((_, end), (begin, _)) = words, spans
     return (
         (len(word.text) <= 2 or len(after.text) <= 2)

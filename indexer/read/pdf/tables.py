@@ -322,10 +322,7 @@ def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]])
 
 
 def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether lines are one table row with wrapped cells.
-
-    Then the first cell has text in at most half of the lines, and at most one cell has text in all lines.
-    """
+    """Return whether lines are one row with wrapped cells: the first cell is short, and at most one fills all lines."""
     filled = [place for place, cells in enumerate(rows) if cells[0]]
     is_short = 0 < 2 * len(filled) <= len(rows) and filled[-1] - filled[0] + 1 == len(filled)
     return is_short and sum(all(column) for column in zip(*rows, strict=True)) <= 1
