@@ -35,7 +35,7 @@ def resolve_checked(host: str, port: int, *, allow_private: bool | tuple[str, ..
     """Return the IP addresses of a host.
 
     Args:
-        allow_private: True permits private addresses, a tuple only those in its networks, such as `10.0.0.0/8`.
+        allow_private: True permits all private addresses, a tuple those in its networks, such as `10.0.0.0/8`.
 
     Raises:
         NotWanted: an address is not public, and `allow_private` does not permit it.

@@ -58,7 +58,7 @@ class PageUnavailable(FetchError):
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """The final response after redirects. `body` is decompressed. `headers` has only those from `page_headers`."""
+    """The final response after redirects. `body` is decompressed, and `headers` are filtered by `page_headers`."""
 
     url: str
     body: bytes

@@ -135,7 +135,7 @@ class Git:
     ) -> tuple[bool, str, str]:
         """Run a git command. Return whether it succeeded, its output and its errors. Raises SourceError on timeout."""
         command = self.start(*arguments, config=config, max_bytes=max_bytes, seconds=seconds)
-        with ThreadPoolExecutor(2) as pool, command as process:  # ends the process before it waits for threads
+        with ThreadPoolExecutor(2) as pool, command as process:  # kills the process before awaiting the threads
 
             def read(stream: IO[bytes]) -> bytes:
                 content = stream.read(_MAX_OUTPUT_BYTES)

@@ -268,7 +268,7 @@ class _Styles:
             self._styles[identity] = _Style(_attribute(style.find(f"{W}basedOn")), level, hidden, numbering)
 
     def inherited(self, properties: Any, name: str, default: Any = None, kind: str = "pStyle") -> Any:
-        """Return the attribute `name` of the style that `properties` name, else of its base styles, else `default`."""
+        """Return the attribute `name` of the style named in `properties`, else of its base styles, else `default`."""
         identity = _attribute(properties.find(W + kind))
         for _ in range(30):
             style = self._styles.get(identity)

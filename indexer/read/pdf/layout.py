@@ -129,7 +129,7 @@ def _typical_pitch(elements: Sequence[PageElement]) -> float:
 def _split_bands(
     elements: Sequence[PageElement], x: float, west: float, east: float
 ) -> tuple[list[PageElement], list[tuple[list[PageElement], list[PageElement]]]]:
-    """Return the elements that cross `x`, and `(left elements, right elements)` above, between and below them."""
+    """Return the elements that cross `x`, and `(left, right)` elements for each band above, between and below them."""
     reach = 0.15 * min(x - west, east - x)
     spanning = sorted((u for u in elements if u.x0 < x - reach and u.x1 > x + reach), key=lambda element: -element.base)
     crossing = set(map(id, spanning))
@@ -219,7 +219,7 @@ def _recurs(edge: EdgeRow, candidates: Sequence[tuple[int, EdgeRow]], is_short: 
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     level = {pages: other.is_apart for pages, other in outer if abs(other.y - edge.y) <= 1.0}
-    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # unlike text, it is apart on all pages
+    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # text would not be apart on all pages
         return True
     return any(other.text == edge.text for _, other in near)
 
