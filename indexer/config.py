@@ -1,6 +1,6 @@
-"""Options of a build, and limits of each source. An index stores both, and its next build inherits the limits.
+"""Define the options of a build and the limits of each source. `rag.settings` validates the numbers that users set.
 
-`rag.settings` validates the numbers that users set.
+The index stores the options and limits. The next build of the same index inherits the limits.
 """
 
 import ipaddress
@@ -90,8 +90,8 @@ class CrawlLimits:
 
     `max_depth` counts links from the start page. `timeout` limits one page with its redirects. `max_bytes` limits one
     page or local file. A longer delay in robots.txt overrides `delay`. `allow_private` permits all private addresses,
-    or those in the listed networks. If `http_proxy` is `http.ENVIRONMENT`, environment variables name the proxy. `own`
-    contains the settings of single sources, which override these limits.
+    or only addresses in the listed networks. If `http_proxy` is `http.ENVIRONMENT`, environment variables name the
+    proxy. `own` maps sources to settings that override these limits for one source.
     """
 
     max_pages: Annotated[int, Meta(ge=1)] = 10_000
@@ -138,7 +138,7 @@ class CrawlLimits:
             self.of(source)
 
     def of(self, source: str) -> "CrawlLimits":
-        """Return the limits of one source, including its settings in `own`. Raises ConfigError if one is not valid."""
+        """Return the limits of one source, with its settings in `own` applied. Raises ConfigError if one is invalid."""
         overrides = {name: value for name, value in self.own.get(source, {}).items() if value is not None}
         if unknown := overrides.keys() - set(SOURCE_SETTINGS):
             raise ConfigError(
@@ -180,11 +180,12 @@ class OcrConfig:
 class BuildConfig:
     """Settings of a build.
 
-    `chunk_tokens` is the maximum length of a passage without its heading context. `keep_generations` includes the live
-    generation. `tokens` decides whether token vectors are stored for late interaction. If it is None, they are stored
-    unless `no_tokens` gives a reason not to, or `why_no_tokens` returns one. If `full` is True, nothing of the previous
-    build is reused. If `allow_shrink` is True, a source may lose most of its documents. If `refresh` is not None, only
-    the sources in it are read again. `model` records the options of the embedder. `credentials` are not in the index.
+    `chunk_tokens` is the maximum number of tokens in a passage, without the title and headings that are embedded with
+    it. `keep_generations` includes the live generation. `tokens` decides whether token vectors are stored for late
+    interaction. If it is None, they are stored unless `no_tokens` or `why_no_tokens` gives a reason against it. If
+    `full` is True, nothing of the previous build is reused. If `allow_shrink` is True, a source may lose most of its
+    documents. If `refresh` is not None, only the sources in `refresh` are read again. `model` has the options of the
+    embedder. `credentials` are not stored in the index.
     """
 
     crawl: CrawlLimits = field(default_factory=CrawlLimits)
@@ -202,7 +203,7 @@ class BuildConfig:
 
 
 def patterns(text: str) -> tuple[str, ...]:
-    """Split a comma-separated list into patterns, without blanks and duplicates."""
+    """Split a comma-separated list into patterns, and drop empty patterns and duplicates."""
     return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
@@ -215,7 +216,7 @@ def matches(pattern: str, path: str) -> bool:
     if len(pieces) == 1:
         return not ends or path == pieces[0]
     place = len(pieces[0])
-    for piece in pieces[1:-1]:  # the first match of a piece leaves the most text for later pieces
+    for piece in pieces[1:-1]:  # the first match leaves the most text for the pieces that follow
         place = path.find(piece, place)
         if place < 0:
             return False
@@ -224,7 +225,7 @@ def matches(pattern: str, path: str) -> bool:
 
 
 def link_of(template: str, path: bytes, ref: str = "") -> str:
-    """Return the web address of a file according to a link template. A final `#L{line}` of the template is dropped."""
+    """Return the web address of a file by filling in a link template. A final `#L{line}` of the template is dropped."""
     return template.removesuffix("#L{line}").replace("{path}", quote(path)).replace("{ref}", quote(ref))
 
 
@@ -232,7 +233,7 @@ Limits = Mapping[str, Mapping[str, Any]]
 
 
 def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
-    """Return a config with the limits in the live index. Limits in `config` override them. Raises ConfigError."""
+    """Add the limits that the live index stores to a config, unless the config sets them. Raises ConfigError."""
     stored = limits_of(live.settings if live is not None else {})
     limits: dict[str, dict[str, Any]] = {}
     for source in sources:
@@ -257,8 +258,8 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
     """Return the names of the sources that are read with credentials.
 
     Raises:
-        CredentialsError: a source that was read with credentials has none now. Its pages would become login pages.
-            To read a source without secrets, configure a credential that has only an origin.
+        CredentialsError: a source was read with credentials before and has none now. Its pages could be replaced by
+            login pages. To read a source without secrets, configure a credential that has only an origin.
     """
     before = set(live.settings.get("credentials", ())) if live is not None else set()
     credentials = {source: credential_for(source, config.credentials) for source in sources}
@@ -272,9 +273,9 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
 
 
 def config_of(manifest: Manifest) -> BuildConfig:
-    """Return the stored config of a generation. Raises ConfigError or msgspec.ValidationError if it is not valid."""
+    """Return the config that a manifest stores. Raises ConfigError or msgspec.ValidationError if it is not valid."""
     settings = manifest.settings
-    limits = {  # an index written by a later version may have unknown limits
+    limits = {  # a later version of Pilotlight may have stored limits that are unknown here
         source: {name: value for name, value in limits.items() if name in SOURCE_SETTINGS}
         for source, limits in limits_of(settings).items()
     }
@@ -302,7 +303,7 @@ def without_sources(settings: Mapping[str, Any], sources: Collection[str]) -> di
 
 
 def limits_of(settings: Mapping[str, Any]) -> Limits:
-    """Return the limits in the settings of a manifest, by source."""
+    """Return a mapping from sources to limits out of the settings in a manifest."""
     return settings.get("crawl", {}).get("own", {})  # type: ignore[no-any-return]  # JSON is untyped
 
 

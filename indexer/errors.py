@@ -19,7 +19,7 @@ class IndexerError(PilotlightError):
 
 
 class ConfigError(IndexerError):
-    """A setting is not valid."""
+    """A setting has an invalid value."""
 
 
 class SourceError(IndexerError):
@@ -27,7 +27,7 @@ class SourceError(IndexerError):
 
 
 class CredentialsError(SourceError):
-    """A secret cannot be used. The message does not contain it."""
+    """A secret cannot be used. The message does not quote the secret."""
 
 
 class RendererMissing(SourceError):
@@ -47,11 +47,11 @@ class FetchError(IndexerError):
 
 
 class NotWanted(FetchError):
-    """A page is excluded by its type, its scope or robots.txt."""
+    """A page is excluded by its media type, the `include` and `exclude` patterns, or robots.txt."""
 
 
 class ParseError(IndexerError):
-    """A page cannot be read. The build records it and continues."""
+    """A page cannot be read. The build reports the page and continues."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(one_line(reason))
@@ -91,7 +91,7 @@ class IndexCorrupt(IndexerError):
 
 
 class IndexUnreadable(IndexerError):
-    """A file of a generation cannot be read now, but may be intact."""
+    """A file of a generation cannot be read now, for example for lack of permission, but may be intact."""
 
 
 class IndexUnwritable(IndexerError):
@@ -99,7 +99,7 @@ class IndexUnwritable(IndexerError):
 
 
 class BuildLocked(IndexerError):
-    """Another build holds the writer lock."""
+    """Another build is writing to the index, and has locked it."""
 
 
 class ClusterError(IndexerError):
@@ -111,7 +111,7 @@ class ArchiveError(IndexerError):
 
 
 class StoreError(IndexerError):
-    """A store outside the index folder failed."""
+    """An index store other than a folder, such as Milvus, failed."""
 
 
 class StoreAddressError(StoreError):
@@ -127,7 +127,7 @@ class StoreRefused(StoreError):
 
 
 def counted(number: int, noun: str) -> str:
-    """Format a number with its noun: `1 page`, `2 pages`, `1,000 pages`."""
+    """Format a number with a noun in singular or plural: `1 page`, `1,000 pages`, `2 entries`."""
     if number == 1:
         return f"1 {noun}"
     if noun.endswith("y"):

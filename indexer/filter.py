@@ -1,6 +1,6 @@
-"""Filters of searches: conditions on the terms and the date of a document.
+"""Define the filters of searches, which are conditions on the terms and the date of a document.
 
-A term, such as `language:en`, combines a field and a value, see `terms_of`. Each store evaluates `Filter.conditions`.
+A term combines a field and a value, such as `language:en`. Each store translates the result of `Filter.conditions`.
 """
 
 import hashlib
@@ -59,11 +59,11 @@ Condition = HasTerm | LacksTerm | Dated | AnyOf
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A condition on documents. For each field that is set, a document must have one of its values. Hashable.
+    """A condition on documents. For each field that is set, a document must have one of the field's values. Hashable.
 
     `path` is like `url_prefix`, without scheme and host. `versions.resolve_versions` replaces `version` with addresses.
     `metadata` is case-sensitive. `readers` has the user and group names of the caller: each access list of a document
-    must contain one. If `readers` is None, access lists are ignored. In each set in `also`, one filter must match.
+    must contain one. If `readers` is None, access lists are ignored. A filter in each set of `also` must match too.
     """
 
     source: tuple[str, ...] = ()
@@ -85,7 +85,8 @@ class Filter:
     def parse(cls, fields: object) -> "Filter":
         """Parse a JSON object with FIELDS. Raises FilterError if a field is not valid.
 
-        A value is a string or a list of strings. But `date` has "from" and "to", and `metadata` has values by name.
+        A field has a string or a list of strings. Exceptions are `date`, an object with "from" and "to", and
+        `metadata`, an object that maps names to strings or lists of strings.
         """
         if not isinstance(fields, Mapping):
             raise FilterError("filter", 'must be an object, such as {"language": "en"}')
@@ -200,13 +201,14 @@ def terms_of(document: Document) -> list[str]:
     terms += [_term("metadata", value, name) for name, values in document.metadata.items() for value in values]
     for lists, names in document.access._asdict().items():
         if names is not None:
-            # An empty name is added, as a list may have no names. Names are not hashed, as the next build reads them.
+            # The term with an empty name shows that the list exists, even if it has no names. Names are not hashed,
+            # because the next build reads them.
             terms += [f"{ACCESS_PREFIX}{lists}:{name}" for name in ("", *names)]
     return list(dict.fromkeys(terms))
 
 
 def access_of(terms: Iterable[str]) -> AccessLists:
-    """Return the access lists that the filter terms of a document encode."""
+    """Return the access lists of a document from its terms, such as `access.declared:group:staff`."""
     names_by_list: dict[str, list[str]] = {}
     for term in terms:
         if term.startswith(ACCESS_PREFIX):
@@ -238,7 +240,7 @@ def is_day(value: object) -> bool:
 
 
 def _term(field: str, value: str, name: str = "") -> str:
-    # the length shows where the name ends
+    # the length of the name shows where the value begins
     value = f"{len(name)}:{name}={value}" if field == "metadata" else value
     data = value.encode("utf-8", "replace")
     if len(data) <= _MAX_TERM_BYTES:
@@ -247,7 +249,7 @@ def _term(field: str, value: str, name: str = "") -> str:
 
 
 def _levels(top: str, path: str) -> list[str]:
-    """Return the addresses of all parent folders, shortest first, and then the address itself. All are unquoted."""
+    """Return the addresses of all parent folders, shortest first, and then the address itself, all percent-decoded."""
     path, mark, query = path.partition("?")
     folders = unquote(path).strip("/").split("/") if path.strip("/") else []
     levels = [top]

@@ -15,12 +15,12 @@ from indexer.errors import MemoryShort
 
 MIN_BUILD_BYTES = 600 << 20
 _PLENTY_BYTES = 4 << 30
-_BUILD_BYTES = 450 << 20  # needed by the main process of a build
-_READER_BYTES = 350 << 20  # needed by each reader process
-_MIN_FREE_BYTES = 96 << 20  # enough for one batch and the buffers of libraries
+_BUILD_BYTES = 450 << 20  # memory of the main process of a build
+_READER_BYTES = 350 << 20  # memory of each reader process
+_MIN_FREE_BYTES = 96 << 20  # memory of one batch and of the buffers of libraries
 _STACK_BYTES = 1 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_M_ARENA_MAX, _MAX_ARENAS = -8, 2  # the default is eight heaps of 64 MB for each processor
+_M_ARENA_MAX, _MAX_ARENAS = -8, 2  # heaps of 64 MB; glibc's default is eight for each processor
 _CGROUPS = Path("/sys/fs/cgroup")
 SHORT = "out of memory; an interrupted build publishes nothing"
 
@@ -34,7 +34,7 @@ class Limit:
     cgroup: Path | None = None
 
     def used(self) -> int:
-        """Return the bytes in use, without the caches of the kernel."""
+        """Return the bytes in use, without the kernel's file cache."""
         if self.cgroup is None:
             return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE_BYTES
         return int(dict(map(str.split, (self.cgroup / "memory.stat").read_text().splitlines()))["anon"])
@@ -52,7 +52,7 @@ def limit() -> Limit | None:
 
 
 def _of_cgroup(mount: Path, path: str) -> Iterator[Limit]:
-    """Yield the limits of a cgroup (version 2) and of its visible parents."""
+    """Yield the memory limits of a cgroup (version 2) and of its parents below `mount`."""
     folder = mount / path.strip("/")
     for place in [folder, *folder.parents]:
         if not place.is_relative_to(mount):
@@ -98,7 +98,7 @@ def readers(maximum: int) -> int:
 
 
 def share(maximum: int) -> int:
-    """Return the number of items to hold in memory: `maximum`, or less if memory is limited, but at least an eighth."""
+    """Return how many items to keep in memory: `maximum`, or if memory is limited, fewer, but at least an eighth."""
     lowest = limit()
     return maximum if lowest is None else max(1, maximum // 8, int(maximum * lowest.bytes / _PLENTY_BYTES))
 

@@ -1,4 +1,4 @@
-"""Data classes of a build: a Page becomes a Document with Chunks, or else a Skip or a Failure."""
+"""Define the data classes of a build, which turns a Page into a Document and its Chunks, or into a Skip or Failure."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ Readers = tuple[str, ...] | None  # names in an access list; None means everybod
 
 
 class AccessLists(NamedTuple):
-    """Access lists of a document, with `user:NAME` and `group:NAME`. A reader must be in each list that is not None."""
+    """Access lists of a document, with `user:NAME` and `group:NAME`. A reader must be in both. None admits all."""
 
     external: Readers = None
     declared: Readers = None
@@ -45,7 +45,7 @@ NO_SENDER_FACTS = SenderFacts()
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Fields from the head of an HTML page or the front matter of a Markdown page."""
+    """Fields that a page declares in its HTML head or its front matter."""
 
     language: str | None = None
     date: str | None = None
@@ -68,7 +68,7 @@ class Extraction:
 
 
 class PageBlocks(NamedTuple):
-    """Hashes of the headings and blocks of a page. The template of a site is derived from these hashes."""
+    """Hashes of the headings and blocks of a page. Blocks that many pages of a site share are the site's template."""
 
     headings_hash: int
     blocks: tuple[tuple[int, int, int, bool], ...]  # (parent path hash, path hash, text hash, is mostly links)
@@ -76,7 +76,7 @@ class PageBlocks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageReading:
-    """The text and blocks of a page, parsed together with its links. The text does not include the site's template."""
+    """The text and blocks of a page, parsed together with its links. The text excludes the template of the site."""
 
     content: Extraction | ParseError | None  # None if only the blocks were parsed
     template: str = ""
@@ -130,7 +130,7 @@ class PageState(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """The state of a page after a build. `reasons` are notes if the page is indexed, or else the reasons why not."""
+    """The state of a page after a build. `reasons` are notes on an indexed page, or why a page is not indexed."""
 
     state: PageState
     reasons: tuple[str, ...] = ()
@@ -145,8 +145,8 @@ class Outcome(NamedTuple):
 class PageRecord:
     """Data about a page that an index stores for the next build.
 
-    A source also yields the record of a page that was not read again, because it is unchanged or reading it failed.
-    `failure` is the reason of a failed reading, and is not stored.
+    If a page is unchanged or cannot be read, a source yields the record of the previous build instead of a Page.
+    `failure` is the reason why the page cannot be read, and is not stored.
     """
 
     url: str
@@ -191,7 +191,7 @@ class TextBlock(NamedTuple):
 
 
 class SectionBlock(NamedTuple):
-    """A code block, table or row of a section, from `start` to `end` (exclusive). It should stay in one passage."""
+    """A code block, table or row of a section, from `start` to `end` (exclusive), that should stay in one passage."""
 
     start: int
     end: int
@@ -210,13 +210,13 @@ class Section:
 
 
 def anchor_at(section: Section, offset: int) -> str | None:
-    """Return the fragment of the last id at or before an offset in a section's text, or else the section's fragment."""
+    """Return the fragment of the last id at or before an offset in a section's text, or else the section's anchor."""
     before = bisect_right(section.marks, offset, key=itemgetter(0))
     return section.marks[before - 1][1] if before else section.anchor
 
 
 class ScanCounts(NamedTuple):
-    """Results of OCR on the scanned pages of a document. `left_out` counts discarded lines with low confidence."""
+    """Results of OCR on the scanned pages of a document. `left_out` counts lines dropped for low confidence."""
 
     pages: int = 0
     lines: int = 0
@@ -251,7 +251,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage that the model can embed as a whole. `content_hash` and `tokens` are computed from `embedded_text`."""
+    """A passage that fits into the model's input. `content_hash` and `tokens` are computed from `embedded_text`."""
 
     id: str  # hash of document url, text, and number of earlier chunks with this text
     url: str
@@ -259,7 +259,7 @@ class Chunk:
     title: str
     section: str
     text: str
-    embedded_text: str  # heading context and text; empty if the vector is copied
+    embedded_text: str  # title, headings and text; empty if the vector is copied from the previous build
     content_hash: str
     tokens: int
     position: int

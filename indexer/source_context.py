@@ -19,5 +19,5 @@ class SourceContext:
     report_due: Callable[[int], None] = lambda _: None
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
     no_images: str = OCR_OFF  # reason why images are not read, or empty
-    # returns the parts to read of a page; called from several threads
+    # says which parts of a page to read, such as its links; called from several threads
     parts_of: Callable[[Page], PageParts] = lambda _: PageParts(links=True)

@@ -17,7 +17,7 @@ def raise_at(number: int) -> Iterator[None]:
     """Raise Stopped in the block when the signal arrives. Requires the main thread.
 
     Destructors and callbacks from C code swallow exceptions, so Stopped is raised every second until the block ends.
-    While the last exception object is alive, it is still propagating or being handled, so no new one is raised.
+    As long as the last exception object exists, it is still propagating or being handled, and no new one is raised.
     """
     earlier, earlier_alarm = signal.getsignal(number), signal.getsignal(signal.SIGALRM)
     last: Callable[[], Stopped | None] | None = None
@@ -32,7 +32,7 @@ def raise_at(number: int) -> Iterator[None]:
             try:
                 raise error
             finally:
-                del error  # the traceback refers to this frame, and would keep `error` alive
+                del error  # the traceback of the exception refers to this frame, whose variable would keep it alive
 
     signal.signal(number, stop)
     try:

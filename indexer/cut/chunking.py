@@ -1,4 +1,4 @@
-"""Split documents into chunks whose size is limited in tokens of the embedding model."""
+"""Split documents into chunks. The size of a chunk is limited in tokens of the embedding model."""
 
 import hashlib
 import re
@@ -46,8 +46,8 @@ class Chunker:
         """Set the model and the size of chunks.
 
         Args:
-            embedder: the model, whose input must hold each chunk with its title and headings.
-            max_tokens: token limit of a chunk without its title and headings.
+            embedder: the model; a chunk with its title and headings must fit into the input of the model.
+            max_tokens: maximum number of tokens of a chunk without its title and headings.
 
         Raises:
             ConfigError: the input of the model is too short.
@@ -63,7 +63,7 @@ class Chunker:
         self._max_context_tokens = int(self._room * _MAX_CONTEXT_SHARE)
 
     def split(self, document: Document) -> list[Chunk]:
-        """Return the chunks of a document in reading order. If there are too many, return only `MAX_CHUNKS` + 1."""
+        """Return the chunks of a document in reading order, at most `MAX_CHUNKS` + 1."""
         self._cache.clear()
         sections = [short for section in document.sections for short in _divide(section)]
         self._cache.load(text for section in sections for text in (section.text, *section.path[-1:]))
@@ -117,10 +117,10 @@ class Chunker:
             longest = max((len(passage.token_ids) for passage in passages), default=0)
             if budget <= _MIN_TEXT_TOKENS or longest <= self._embedder.max_length:
                 return passages
-            budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # retry, because a passage has more tokens than counted
+            budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # a passage can have more tokens than its cached parts
 
     def _tokenize(self, text: str, tokens: TextTokens, piece: Piece, context: str) -> _Passage:
-        """Return the passage for a piece of a text. If possible, join cached tokens to save tokenizing the piece."""
+        """Return a piece of a section's text as a passage. Its token ids are joined from cached tokens if possible."""
         tokenizer, (start, end, head) = self._embedder.tokenizer, piece
         shown = f"{head}\n{text[start:end]}" if head else text[start:end]
         embedded = f"{context}\n\n{shown}" if context else shown
@@ -137,7 +137,7 @@ class Chunker:
         path = section.path
         if is_first and path and section.text.startswith(path[-1]):
             path = path[:-1]  # the text already begins with this heading
-        # section numbers are removed, because they make the vectors of different headings similar
+        # section numbers are removed, because they would make the vectors of unrelated headings similar
         names = [_NUMBER.sub("", name, count=1) or name for name in (title, *path) if name]
         names = [name for name, before in zip(names, ["", *names], strict=False) if name != before]
         names = [*names[:_MAX_HEADINGS], *names[_MAX_HEADINGS:][-_MAX_HEADINGS:]]
@@ -153,7 +153,7 @@ class Chunker:
 
 
 class TokenCache:
-    """Caches the tokens of paragraphs, so that each paragraph of a document is tokenized only once."""
+    """A cache for the tokens of paragraphs, so that each paragraph of a document is tokenized only once."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -180,14 +180,14 @@ class TokenCache:
         return max(count, min_tokens(text))
 
     def _paragraphs(self, text: str) -> list[str]:
-        """Split a text into paragraphs. Do not split it if the tokens of a paragraph depend on the text around it."""
+        """Split a text into paragraphs, unless the tokenizer would tokenize separate paragraphs differently."""
         if not self._tokenizer.splits_at_space:
             return [text]
         return [paragraph.rstrip() for paragraph in text.split(_PARAGRAPH_BREAK)]
 
 
 def _divide(section: Section) -> Iterator[Section]:
-    """Split a section into parts of up to `_MAX_SECTION_CHARACTERS`, if possible after a line or word."""
+    """Split a section into sections of up to `_MAX_SECTION_CHARACTERS`, if possible at a line break or space."""
     if len(section.text) <= _MAX_SECTION_CHARACTERS:
         yield section
         return
@@ -212,9 +212,9 @@ def _divide(section: Section) -> Iterator[Section]:
 
 
 def _blocks(section: Section, place: int, text: str) -> tuple[TextBlock, ...]:
-    """Return the positions of code and tables in a passage, which starts at character `place` of its section.
+    """Return the positions of code and tables in a passage, which begins at character `place` of its section.
 
-    A passage may begin with a repeated table head. If so, its text differs from the section at this character.
+    If a table is split, the passage may begin with a copy of the table's head, which is not at `place` in the section.
     """
     inside = section.blocks[bisect_right(section.blocks, place, key=itemgetter(1)) :]
     head_length = 0 if section.text.startswith(text, place) else len(inside[0].head or "") + 1
@@ -228,7 +228,7 @@ def _blocks(section: Section, place: int, text: str) -> tuple[TextBlock, ...]:
 
 
 def _is_between_words(text: str, start: int, end: int) -> bool:
-    """Return whether text[start:end] has white space, or an end of the text, on both sides."""
+    """Return whether there is white space or an end of the text before and after text[start:end]."""
     return (start == 0 or text[start - 1].isspace()) and (end == len(text) or text[end].isspace())
 
 
@@ -237,7 +237,7 @@ def _hash(text: str) -> str:
 
 
 def join_short(sections: Iterable[Section], size: int, count_tokens: Callable[[str], int]) -> list[Section]:
-    """Join short sections with their neighbours. Otherwise a single line below a matching heading would rank first.
+    """Join short sections with their neighbours, because a heading with hardly any text would rank too high.
 
     A short introduction is joined with the subsection after it. Short sections with the same parent become one section
     of at most `size` tokens. The joined section has the path of the parent and the anchor of the first section, and its
@@ -272,7 +272,7 @@ def join_short(sections: Iterable[Section], size: int, count_tokens: Callable[[s
 
 @dataclass(slots=True)
 class _Group:
-    """Sections to be joined. If `has_headings`, the joined text includes their headings."""
+    """Sections that will be joined. If `has_headings` is true, the joined text includes their headings."""
 
     members: list[Section]
     path: tuple[str, ...]
@@ -280,7 +280,10 @@ class _Group:
     has_headings: bool = False
 
     def try_merge(self, other: "_Group", size: int, count_tokens: Callable[[str], int]) -> bool:
-        """Try to merge the next group. This fails if the parents differ, both are long, or the result is too long."""
+        """Merge the next group into this one, and return True, or return False if the groups should stay separate.
+
+        They stay separate if their parents differ, if both are long, or if together they have over `size` tokens.
+        """
         depth, depths = _common_length(self.path, other.path), (len(self.path), len(other.path))
         is_near = depth >= min(depths) - (depths[0] == depths[1])
         if not is_near or min(self.tokens, other.tokens) >= _SHORT_SECTION_TOKENS:
@@ -304,9 +307,10 @@ def _common_length(path: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 
 def _headings(sections: Iterable[Section], depth: int) -> Iterator[tuple[Section, str]]:
-    """Yield each section with the headings to insert before its text, or with an empty string.
+    """Yield each section with a line of headings to insert before its text, or with "" if none is needed.
 
-    The first `depth` headings of a path are never inserted, and the heading of a parent only before its first section.
+    The first `depth` headings of a path are never inserted. The heading of a parent is inserted only before the first
+    section of the parent.
     """
     before: tuple[str, ...] = ()
     for section in sections:

@@ -1,4 +1,4 @@
-"""Cut a text into a few pieces of similar length, between paragraphs or statements where possible.
+"""Cut a text into a few pieces of similar length, between paragraphs or statements of code where possible.
 
 All cuts of a text are optimized together, as in Knuth and Plass, Breaking Paragraphs into Lines, 1981.
 """
@@ -16,22 +16,23 @@ from indexer.records import COLUMNS, SectionBlock
 
 _MAX_CHARACTERS_PER_TOKEN = 12
 
-# Costs that `_cheapest_ends` minimizes. A piece shorter than half the maximum costs up to _SHORT_COST more.
+# `_cheapest_ends` minimizes the sum of these costs. A piece shorter than half the maximum costs up to _SHORT_COST more.
 _PIECE_COST = 0.2
 _SHORT_COST = 2.0
-# Costs of a cut between blocks, list items, lines, … Table rows, and lines that end a sentence, count as list items.
+# Costs of a cut between blocks, list items, lines and so on. _ITEM_COST is also for table rows and lines that end with
+# a sentence.
 _BLOCK_COST = 0.0
 _ITEM_COST = 0.05
 _LINE_COST = 0.2
 _SENTENCE_COST = 0.3
 _CLAUSE_COST, _WORD_COST, _CHARACTER_COST = 0.8, 2.0, 4.0
-# Costs added to a cut after a lead-in ("as follows:", a term, a table head, a line above indented lines), and to a cut
-# within code or a table that would fit into one piece.
+# _LEAD_COST is added for a cut after a lead-in: "as follows:", a term, a table head, or a line above indented lines.
+# _INTACT_BLOCK_COST is added for a cut within code or a table that would fit into one piece.
 _LEAD_COST, _INTACT_BLOCK_COST = 0.5, 1.0
 
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 _NEWLINES = re.compile(r"\n(?:[^\S\n]*\n)*")
-# Matches possible ends of sentences, which `_ends_sentence` checks.
+# Matches the white space after a possible end of a sentence. `_ends_sentence` checks each match.
 _SENTENCE_END = re.compile(r"""(?<=[.!?؟।…])\s+(?=\S)|(?<=[.!?؟।…][)\]"'”’»])\s+(?=\S)|(?<=[。！？])(?=[^\s」』）])""")
 _FINER_SPLITS = (
     (_SENTENCE_END, _SENTENCE_COST),
@@ -60,7 +61,10 @@ _MAX_HEAD_SHARE = 0.25
 
 
 class _Unit(NamedTuple):
-    """A text to keep in one piece, with the white space after it. `head` is the table head to repeat before it."""
+    """A line, row or sentence that should not be cut, with the white space after it.
+
+    `cost_after` is the cost of a cut after it. `head` is the table head to repeat if a piece begins with this unit.
+    """
 
     text: str
     cost_after: float
@@ -80,11 +84,12 @@ def cut(
 ) -> list[Piece]:
     """Cut a text into pieces of at most `size` tokens.
 
-    Code or a table that fits into a piece is rarely cut. Later pieces of a table repeat its head if that is short.
+    Code or a table that fits into a piece is rarely cut. If a table is cut, each piece repeats the table's head if the
+    head is short.
 
     Args:
-        text: a section.
-        size: maximum number of tokens of a piece. Only a piece of one character may exceed it.
+        text: text of a section.
+        size: maximum number of tokens of a piece. Only a piece of one character may have more.
         tokenize: returns the tokens of a text; called for the text and for table heads.
         blocks: positions of code and tables in the text.
     """
@@ -119,12 +124,12 @@ def cut(
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text, each with the white space after it."""
+    """Split a text into sentences. Each sentence includes the white space after it."""
     return [sentence for paragraph in _split(_BLANK, text) for sentence in _split(_SENTENCE_END, paragraph)]
 
 
 def min_tokens(text: str) -> int:
-    """Return the least number of tokens to count for a text. Some tokenizers turn any long word into one token."""
+    """Return the minimum number of tokens to count for a text. Some tokenizers turn any long word into one token."""
     return len(text.strip()) // _MAX_CHARACTERS_PER_TOKEN
 
 
@@ -142,9 +147,9 @@ def _split(pattern: re.Pattern[str], text: str, limit: int = _MAX_UNITS) -> list
 
 
 def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
-    """Return whether a sentence ends before a gap. It does not if a number follows or an abbreviation precedes."""
+    """Return whether a sentence ends at this white space, and not just an abbreviation or a number such as "3."."""
     end, after = gap.start(), text[gap.end()]
-    if end == gap.end():  # scripts without spaces have an empty gap
+    if end == gap.end():  # scripts such as Chinese have no space after a sentence
         return True
     if after.islower() or after.isdigit():
         return False
@@ -179,14 +184,14 @@ def _paragraphs(text: str, blocks: Sequence[SectionBlock]) -> Iterator[_Paragrap
             cost = _cost_after_line(stripped.rpartition("\n")[2], following)
         else:
             is_name = "\n" not in stripped and stripped[:1].isalnum() and stripped[-1:].isalnum()
-            # "For example," and "Note" introduce the next paragraph
+            # a paragraph such as "For example," or "Note" introduces the next paragraph
             is_lead = text_block is None and (stripped.endswith((":", ",")) or is_name)
             cost = (_LINE_COST if following[:1].isspace() else _BLOCK_COST) + _LEAD_COST * is_lead
         yield _Paragraph(paragraph, cost, text_block)
 
 
 def _line_units(paragraph: _Paragraph, repeated: Container[str]) -> list[_Unit]:
-    """Split a paragraph into units: the lines of a list or table, or the sentences of prose."""
+    """Split a paragraph into the lines of a list or table, or into the sentences of prose."""
     text, cost_after, block = paragraph
     if block is None and _BLANK.search(text.rstrip()):
         return [_Unit(text, cost_after)]
@@ -213,7 +218,7 @@ def _to_units(texts: Sequence[str], cost: float, last_cost: float, head: str | N
 
 
 def _code_units(code: _Paragraph) -> list[_Unit]:
-    """Split code into units, one for each line. A cut between statements costs little, and less at a blank line."""
+    """Split code into lines. A cut between two statements costs little, and even less at a blank line."""
     lines = _split(_NEWLINES, code.text)
     indent = min(map(_indent, lines))
     prompt = _PROMPT.match(lines[0])
@@ -240,7 +245,7 @@ def _indent(line: str) -> int:
 
 
 def _split_long_units(units: list[_Unit], tokens: TextTokens, size: int) -> tuple[list[_Unit], list[int]]:
-    """Split units of over `size` tokens at sentences, clauses, words or characters. Return units and token counts."""
+    """Split units of over `size` tokens into sentences, clauses, words or characters. Return units and token counts."""
     splits = iter(_FINER_SPLITS)
     counts = _count_tokens(units, tokens)
     while max((n for unit, n in zip(units, counts, strict=True) if len(unit.text) > 1), default=0) > size:
@@ -264,12 +269,12 @@ def _count_tokens(units: Sequence[_Unit], tokens: TextTokens) -> list[int]:
 def _halves(text: str) -> list[str]:
     half = (len(text) + 1) // 2
     letters = (at for at in range(half, len(text)) if not category(text[at]).startswith("M"))
-    middle = next(letters, half)  # do not separate combining marks from their letter
+    middle = next(letters, half)  # combining marks stay with their letter
     return [text[:middle], text[middle:]]
 
 
 def _join_small_units(units: list[_Unit], counts: list[int], size: int) -> tuple[list[_Unit], list[int]]:
-    """Join small neighbouring units if a text has over `_MAX_UNITS`, because `_cheapest_ends` would take too long."""
+    """Join short lines and sentences if there are over `_MAX_UNITS`, because `_cheapest_ends` would take too long."""
     if len(units) <= _MAX_UNITS:
         return units, counts
     limit = min(2 * sum(counts) // _MAX_UNITS, size // _MIN_UNITS_PER_PIECE)
@@ -285,7 +290,7 @@ def _join_small_units(units: list[_Unit], counts: list[int], size: int) -> tuple
 
 
 def _cheapest_ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
-    """Choose the pieces with the lowest total cost. Return for each piece the index after its last unit."""
+    """Choose the pieces with the lowest total cost. Return the index of the unit after each piece."""
     tokens_before = [0, *accumulate(counts)]
     best_cost = [0.0]
     best_start = [0]

@@ -1,3 +1,3 @@
-"""Parse addresses, select proxies, decode content codings and manage credentials, for crawlers and clients.
+"""Parse addresses, select proxies, decompress HTTP bodies and manage credentials, for crawlers and clients.
 
 This package may import only `text`."""

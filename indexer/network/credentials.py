@@ -1,9 +1,11 @@
-"""Credentials that a user configures for origins, and login sessions with these origins during a build.
+"""Manage the credentials that a user configures for origins, and login sessions with these origins during a build.
 
-A credential names files and variables with secrets. These are read just before sending, and redacted in responses.
+A credential names files and environment variables that contain secrets. The secrets are read just before they are sent,
+and are redacted in responses.
 
-A refused page does not prove that a session has ended: it may be for other users, or have a password form. So the
-session stores a few witnesses: pages that it could read. If a witness needs a login and is refused, the session ended.
+A refused page does not prove that a session has ended: the page may be for other users only. Therefore the session
+stores a few witnesses, which are pages that it could read. The session has ended if a witness can be read neither with
+the credentials nor without them.
 """
 
 import base64
@@ -37,7 +39,7 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 _MIN_SECRET_CHARS, _MIN_COOKIE_CHARS = 8, 16  # shorter values are not redacted, because they may be words
 _MAX_COOKIE_VALUES = 200
 _MAX_WITNESSES = 3
-# path segments and query words, such as logout, sign_out, Logout.action and Special:UserLogout
+# Matches path segments and query words that log out, such as logout, sign_out, Logout.action and Special:UserLogout.
 _LOGOUT = re.compile(r"(?:special:)?(?:user)?[-_]?(?:log|sign)[-_]?(?:out|off)(?:\.\w+)?", re.IGNORECASE)
 
 
@@ -48,7 +50,7 @@ class InEnvironment:
     name: str
 
     def read(self) -> str:
-        """Return the secret. Raises CredentialsError."""
+        """Return the secret. Raises CredentialsError if the variable is not set."""
         text = os.environ.get(self.name, "").strip("\r\n")
         if not text:
             raise CredentialsError(f"the environment variable {self.name} is not set")
@@ -65,9 +67,9 @@ class InFile:
     path: Path
 
     def read(self) -> str:
-        """Return the secret. Raises CredentialsError."""
+        """Return the secret. Raises CredentialsError if the file cannot be read or others can read it."""
         try:
-            handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # do not block on a pipe
+            handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe must not block
             with open(handle, "rb") as file:
                 status = os.fstat(handle)
                 if not stat.S_ISREG(status.st_mode):
@@ -113,14 +115,14 @@ class Credential:
     cookies: SecretPlace | None = None
 
     def kinds(self) -> tuple[str, ...]:
-        """Return the names of the kinds of secrets, such as "headers"."""
+        """Return the kinds of secrets in this credential, such as "bearer token" and "cookies"."""
         values = (self.bearer, self.basic, self.headers, self.cookies)
         names = ("bearer token", "user name and password", "headers", "cookies")
         return tuple(name for name, value in zip(names, values, strict=True) if value)
 
 
 def credential_for(source: str, credentials: Iterable[Credential]) -> Credential | None:
-    """Return the credential for the origin of a source, or for the same host over https, or None."""
+    """Return the credential for the origin of a source, or for the same host over https. Returns None if both lack."""
     url = normalise(source.removeprefix("git+"), "") if "://" in source else None
     host = urlsplit(url).netloc if url else ""
     origins = (origin(url), f"https://{host}") if url else ()
@@ -128,9 +130,9 @@ def credential_for(source: str, credentials: Iterable[Credential]) -> Credential
 
 
 def parse_origin(text: str) -> str:
-    """Normalise an origin that a user has configured.
+    """Normalise an origin that a user has configured, such as `https://wiki.example.org:8443`.
 
-    Raises ConfigError if it has more than scheme, host and port, or uses http for a host other than this machine.
+    Raises ConfigError if the text has more than scheme, host and port, or uses http for a host other than this machine.
     """
     url = normalise(text, "")
     if url is None or urlsplit(url).path != "/" or "?" in text or "#" in text or has_user(text):
@@ -141,7 +143,7 @@ def parse_origin(text: str) -> str:
 
 
 class Session:
-    """A login session with one origin. Safe to share between threads."""
+    """A login session with one origin. Threads may share it."""
 
     def __init__(self, credential: Credential) -> None:
         self.kinds = credential.kinds()
@@ -171,7 +173,12 @@ class Session:
         return {**self._headers, "Cookie": cookie} if cookie else self._headers
 
     def store_cookies(self, url: str, lines: Iterable[str]) -> None:
-        """Store the cookies of Set-Cookie headers, except cookies that the origin may not set."""
+        """Store the cookies in Set-Cookie headers of a response, except cookies that the origin must not set.
+
+        Args:
+            url: address of the request.
+            lines: values of the headers.
+        """
         message = Message()
         for line in islice(lines, _MAX_COOKIES):
             if len(line) <= _MAX_COOKIE_CHARS:
@@ -183,7 +190,7 @@ class Session:
                 self._redact_cookies()
 
     def redact(self, text: bytes) -> bytes:
-        """Remove the secrets of the session from a response, because a site may repeat them."""
+        """Remove the secrets of the session from a response, because pages may contain secrets that were sent."""
         for secret in self._redacted_texts:
             text = text.replace(secret, b"")
         return text
@@ -195,14 +202,15 @@ class Session:
         return "a link that logs out" if self.kinds and any(map(_LOGOUT.fullmatch, words)) else None
 
     def add_witness(self, url: str) -> None:
-        """Store the address of a page that was read with the session, for `is_alive`."""
+        """Store the address of a page that this session could read. `is_alive` tries the last few of these pages."""
         if url not in self._witnesses:
             self._witnesses.append(url)
 
     def is_alive(self, is_refused: Callable[[str, bool], bool]) -> bool | None:
-        """Return whether the session is still valid, or None if no stored page requires a login.
+        """Return whether the session is still valid, or None if no witness requires a login.
 
-        `is_refused(url, is_anonymous)` returns whether the site refuses an address. Its errors are not caught.
+        `is_refused(url, is_anonymous)` requests an address, without credentials if `is_anonymous` is true, and returns
+        whether the site refuses it.
         """
         for url in [self._certain_witness] if self._certain_witness else [*self._witnesses]:
             if self._certain_witness or is_refused(url, True):
@@ -226,7 +234,7 @@ class Session:
         return headers
 
     def _load_cookies(self) -> None:
-        """Load the cookies for the origin from a cookies.txt. Raises CredentialsError, which quotes no values."""
+        """Load the cookies for the origin from a cookies.txt. Raises CredentialsError; its message quotes no values."""
         place, host = self._credential.cookies, urlsplit(self._credential.origin).hostname or ""
         if place is None:
             return
@@ -253,7 +261,7 @@ class Session:
             raise CredentialsError(f"{lacks}: export the cookies again, or check the host")
 
     def _redact_cookies(self) -> None:
-        """Add cookie values to the redacted texts. Previous values remain, because pages may still contain them."""
+        """Redact the current cookie values too. Previous values stay redacted, because pages may still contain them."""
         for cookie in self._cookies:
             if cookie.value and len(cookie.value) >= _MIN_COOKIE_CHARS:
                 self._cookie_values.pop(cookie.value, None)

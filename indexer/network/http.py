@@ -1,6 +1,6 @@
-"""Decode content codings of HTTP, and select the proxy and the trusted certificates of a request.
+"""Decompress HTTP bodies, and select the proxy and the trusted certificates of a request.
 
-Bodies are decoded in pieces of limited size, so that a caller can stop at its own limit.
+Bodies are decompressed in pieces of limited size, so that callers can stop at a limit.
 """
 
 import ssl
@@ -26,7 +26,7 @@ _SLICE_BYTES = 1 << 14
 GZIP = b"\x1f\x8b"
 _BINARY_SIGNATURES = (b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _BOMS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
-_TEXT = bytes({*range(0x20, 0x100), *b"\t\n\f\r\x1b"})  # bytes of text by the MIME Sniffing Standard
+_TEXT = bytes({*range(0x20, 0x100), *b"\t\n\f\r\x1b"})  # bytes that the MIME Sniffing Standard considers text
 _SAMPLE_BYTES = 512
 
 
@@ -39,8 +39,8 @@ def decode_body(pieces: Iterable[bytes], encoding: str, *, is_text: bool = False
 
     Args:
         pieces: the body. If its first bytes are not compressed, it is yielded unchanged.
-        encoding: value of the header, or empty.
-        is_text: also decode gzip that the header does not mention.
+        encoding: value of the header, or "" if it is missing.
+        is_text: whether the body should be text, so that gzip is decoded even if the header does not mention it.
 
     Raises:
         CutShort: the body is truncated.
@@ -72,7 +72,7 @@ def decode_body(pieces: Iterable[bytes], encoding: str, *, is_text: bool = False
 
 
 def decode_limited(pieces: Iterable[bytes], encoding: str, max_length: int) -> bytes:
-    """Return a decoded body. Raises FetchError if decoding fails or yields more than `max_length` bytes."""
+    """Return a decompressed body. Raises FetchError if it is damaged or has more than `max_length` bytes."""
     body = bytearray()
     for piece in decode_body(pieces, encoding):
         body += piece
@@ -138,10 +138,10 @@ ENVIRONMENT = "environment"
 
 
 def proxy_for(url: str, setting: str) -> str | None:
-    """Return the address of the proxy for a URL, or None. No proxy is used for this machine.
+    """Return the address of the proxy for a URL, or None. Requests to this machine use no proxy.
 
     Args:
-        setting: address of a proxy, or `ENVIRONMENT` for the proxy that the environment names, or empty for no proxy.
+        setting: address of a proxy, `ENVIRONMENT` for the proxy in environment variables, or "" for no proxy.
     """
     url_parts = urlsplit(url)
     if not setting or is_loopback(url_parts.hostname or ""):
@@ -157,7 +157,7 @@ def proxy_for(url: str, setting: str) -> str | None:
 
 
 def _is_in_network(host: str | None, exceptions: str) -> bool:
-    """Return whether a host is an address in one of the networks that NO_PROXY names."""
+    """Return whether a host is an IP address in one of the networks that the value of NO_PROXY lists."""
     with suppress(ValueError):
         address = ip_address(host or "")
         return any(address in ip_network(each.strip(), strict=False) for each in exceptions.split(",") if "/" in each)
@@ -165,7 +165,7 @@ def _is_in_network(host: str | None, exceptions: str) -> bool:
 
 
 def proxy_hint(url: str, setting: str) -> str:
-    """Return a hint about the proxy to append to a connection error, or an empty string."""
+    """Return a hint about the proxy to append to the message of a connection error, or "" without a proxy."""
     if proxy := proxy_for(url, setting):
         return f"; the request went to the proxy {urlsplit(proxy).netloc.rpartition('@')[2]}"
     is_unused = not setting and proxy_for(url, ENVIRONMENT)
@@ -173,7 +173,7 @@ def proxy_hint(url: str, setting: str) -> str:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return a TLS context with certifi's certificates, and those of SSL_CERT_FILE or, without it, of the system."""
+    """Return a TLS context that trusts the certificates of certifi and of SSL_CERT_FILE or, if unset, the system."""
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     return context

@@ -24,7 +24,7 @@ _IN_FRAGMENT = "!$&'()*+,;=:@/?-._~"
 _MAX_LENGTH = 2_000
 _DROPPED = str.maketrans("", "", "\t\r\n")
 
-# A name that matches _SESSION has a session id as its value. For _LIKELY, the value must also match _RANDOM.
+# A parameter is a session id if its name matches _SESSION, or if its name matches _LIKELY and its value _RANDOM.
 _SESSION = re.compile(
     r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid|cfid|cftoken", re.IGNORECASE
 )
@@ -35,7 +35,7 @@ _PARAMETER = re.compile(r"(?:;|%3B)([\w.$-]{1,60})(?:=|%3D)([^;/]{1,500})", re.I
 
 
 def normalise(base: str, href: str, *, keep_session: bool = False) -> str | None:
-    """Join a link to its base, and normalise it. Returns None if it is over 2,000 characters, or not http(s).
+    """Resolve a link against its base, and normalise it. Returns None if it is over 2,000 characters, or not http(s).
 
     Args:
         base: absolute address of the page with the link, or empty if the link is absolute.
@@ -66,13 +66,13 @@ def origin(url: str) -> str:
 
 
 def on_site(url: str, site: str) -> str:
-    """Change http to https in a normalised address if `site` (`scheme://host:port`) is the same site over https."""
+    """Change http to https in a normalised address if the origin `site` is the same host and port over https."""
     is_plain = url.startswith("http://") and site.startswith("https://") and origin(url)[7:] == site[8:]
     return f"https{url[4:]}" if is_plain else url
 
 
 def has_user(url: str) -> bool:
-    """Return whether an address, normalised or not, has a user name or password."""
+    """Return whether an address contains a user name or password. It need not be normalised."""
     return _USER.match(url.translate(_DROPPED)) is not None
 
 
@@ -139,7 +139,7 @@ def address_kind(source: str) -> AddressKind | None:
 
 
 def full_name(source: str) -> str:
-    """Return the absolute path of a source. An address is returned unchanged."""
+    """Return the absolute path of a source that is a path. An address is returned unchanged."""
     if SCHEME.match(source) or not source.strip():
         return source
     try:
@@ -149,7 +149,7 @@ def full_name(source: str) -> str:
 
 
 def refuse_secret(source: str) -> None:
-    """Raise SourceError if an address has a user name or password. The message does not quote it."""
+    """Raise SourceError if an address has a user name or password. The message does not quote the address."""
     if SCHEME.match(source) and has_user(source):
         raise SourceError(
             "a source has a user name or password in its address, which everybody could read: "
@@ -167,7 +167,7 @@ class GitAddress(NamedTuple):
 
     @classmethod
     def read(cls, source: str) -> Self:
-        """Parse a source. Raises SourceError."""
+        """Parse the address of a repository. Raises SourceError if it is invalid."""
         scheme, _, rest = source.partition("://")
         if not rest or "?" in rest or "#" in rest:
             form = "git+https://HOST/PATH or git+file:///FOLDER, optionally followed by @REF, without ? or #"
@@ -197,7 +197,7 @@ class BucketAddress(NamedTuple):
 
     @classmethod
     def read(cls, source: str) -> Self:
-        """Parse a source. Raises SourceError."""
+        """Parse the address of a bucket. Raises SourceError if it is invalid."""
         scheme, _, rest = source.partition("://")
         scheme = scheme.partition(":")[0].lower()
         bucket, _, path = rest.partition("/")

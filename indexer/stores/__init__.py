@@ -1,7 +1,7 @@
-"""Stores of generations: an index folder, or a Milvus server with the same methods.
+"""Store generations in an index folder or on a Milvus server. Both have a class with the same methods.
 
-Every build writes to an index folder, because only the folder has the data for the next build. After that, the build
-may also publish to Milvus. This package may import `generation` and `publish`.
+Every build writes to an index folder, because only the folder has the data for the next build. Afterwards, the build
+may also publish the generation to Milvus. This package may import `generation` and `publish`.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from indexer.stores.milvus_store import MilvusGeneration, MilvusStore
 
 Store = Union["FolderStore", "MilvusStore"]
-"""The generations of one collection. Both classes have the methods of `FolderStore`."""
+"""A store with the generations of one collection. Both classes have the methods of `FolderStore`."""
 Searchable = Union["Generation", "MilvusGeneration"]
 """A generation open for searching from many threads. `Generation` describes the methods, which both classes have.
 
@@ -30,7 +30,7 @@ class FolderStore:
         self.name = str(folder)
 
     def live_id(self) -> str:
-        """Return the id of the live generation. A server calls this every second. Raises as `current_id` does."""
+        """Return the id of the live generation. A server calls this every second. Raises the errors of `current_id`."""
         return current_id(self.folder)
 
     def published(self) -> list[Published]:
@@ -38,14 +38,14 @@ class FolderStore:
         return list_generations(self.folder)
 
     def open(self, generation_id: str | None = None) -> "Generation":
-        """Open a generation for searching. Raises as `Generation.open` does."""
+        """Open a generation for searching, by default the live one. Raises the errors of `Generation.open`."""
         from indexer.generation.generation import Generation
 
         return Generation.open(self.folder, generation_id)
 
     def make_live(self, generation_id: str) -> None:
-        """Make a complete generation live. Raises as `roll_back` does."""
+        """Make a complete generation live. Raises the errors of `roll_back`."""
         roll_back(self.folder, generation_id)
 
     def close(self) -> None:
-        """Do nothing: a folder needs no connection."""
+        """Do nothing, because a folder needs no connection."""

@@ -1,7 +1,7 @@
 """Call a Milvus server with timeouts, and define the collections that store a generation.
 
-The path in the address of a store is an alias for the live generation. A generation has two collections: passages, and
-records, which contain the manifest in parts. Each passage has all data of a search hit, so a search is one call.
+The path in the address of a store is a Milvus alias, which names the live generation. A generation has two collections:
+one contains the passages, the other the manifest. Each passage has all data of a search hit, so a search is one call.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ _CHANNEL |= {"grpc.enable_http_proxy": 0}
 
 @dataclass(frozen=True, slots=True)
 class MilvusAddress:
-    """The address of a store, without credentials. `shown` is for messages, and the other fields are for pymilvus."""
+    """The address of a store. `shown` is the address as the user wrote it. The other fields are for pymilvus."""
 
     uri: str
     name: str
@@ -80,14 +80,14 @@ class MilvusAddress:
         return f"{self.name}_{generation_id.replace('-', '_')}"
 
     def generation_of(self, collection: str) -> str | None:
-        """Return the id of the generation that a collection stores, or None if the store did not create it."""
+        """Return the id of the generation whose passages a collection has, or None if the store did not create it."""
         day, mark, random = collection.removeprefix(f"{self.name}_").partition("_")
         id = f"{day}-{random}"
         return id if mark and is_generation_id(id) and self.collection(id) == collection else None
 
 
 def records_of(collection: str) -> str:
-    """Return the name of the collection with the manifest of a generation."""
+    """Return the name of the collection with a generation's manifest, from the name of the one with its passages."""
     return f"{collection}_records"
 
 
@@ -96,7 +96,7 @@ class _NotLoaded(StoreUnreachable):
 
 
 class MilvusConnection:
-    """A connection, which the first call opens. Safe to share between threads, but not with a forked process."""
+    """A connection to Milvus, opened at the first call. Threads may share it, but forked processes may not."""
 
     def __init__(self, address: MilvusAddress, token: str, seconds_left: Callable[[], float]) -> None:
         self.address = address
@@ -106,7 +106,7 @@ class MilvusConnection:
         self._client: Any = None
 
     def call(self, method: str, *args: Any, timeout: float | None = QUERY_TIMEOUT_S, **kwargs: Any) -> Any:
-        """Call a method of `pymilvus.MilvusClient`. `timeout` is in seconds. None means no timeout.
+        """Call a method of `pymilvus.MilvusClient`. The timeout is in seconds, or None to wait without a limit.
 
         Raises:
             StoreAddressError: the extra `milvus` is not installed.
@@ -142,7 +142,7 @@ class MilvusConnection:
             return self.call(method, collection, **options)
 
     def rows(self, collection: str, test: str, fields: Sequence[str], **options: Any) -> list[dict[str, Any]]:
-        """Return the rows of a collection that match the expression `test`, unordered. Raises as `call` does."""
+        """Return the rows of a collection that match the expression `test`, unordered. Raises the errors of `call`."""
         return list(self.read("query", collection, filter=test, output_fields=list(fields), **options))
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ class MilvusConnection:
     def _connect(self) -> Any:
         from pymilvus import MilvusClient
 
-        for name in ("pymilvus", "grpc._server"):  # both log the tracebacks of errors that they raise
+        for name in ("pymilvus", "grpc._server"):  # they log tracebacks of the errors that they raise
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         client = MilvusClient(
             self.address.uri,
@@ -177,7 +177,7 @@ class MilvusConnection:
         from grpc import RpcError, StatusCode
 
         code = error.code() if isinstance(error, RpcError) else getattr(error, "code", None)
-        if isinstance(error.__cause__, RpcError):  # a connection error has its code in the cause
+        if isinstance(error.__cause__, RpcError):  # the code of a connection error
             code = error.__cause__.code()
         details = error.details() if isinstance(error, RpcError) else getattr(error, "message", "")
         message = " ".join(str(details or type(error).__name__).split())[:300]
@@ -201,7 +201,7 @@ CHUNK_FIELDS = ["row", "id", "url", "section", "text", "position", "about"]
 MIN_HNSW_EF = 256
 _MIN_HNSW_PASSAGES = 2_000
 _HNSW_M, _HNSW_EF_CONSTRUCTION = 32, 128
-_BM25_K1, _BM25_B = 1.2, 0.75  # the same as in an index folder
+_BM25_K1, _BM25_B = 1.2, 0.75  # parameters of Tantivy, for the same ranking as in an index folder
 _MAX_TEXT_BYTES = 65_535
 _MAX_RECORD_CHARS = 60_000
 _MAX_TERMS = 4_096
@@ -233,7 +233,7 @@ def passages_schema(dimension: int) -> Any:
 
 
 def records_schema() -> Any:
-    """Return the schema of the collection of records."""
+    """Return the schema of the collection that contains a manifest."""
     from pymilvus import DataType, MilvusClient
 
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
@@ -244,7 +244,7 @@ def records_schema() -> Any:
 
 
 def passages_indexes(count: int) -> Any:
-    """Return the indexes of the collection of passages. Milvus Lite requires nested `params`."""
+    """Return the indexes of the collection of `count` passages. Milvus Lite requires nested `params`."""
     links = {"params": {"M": _HNSW_M, "efConstruction": _HNSW_EF_CONSTRUCTION}}
     weights = {"params": {"bm25_k1": _BM25_K1, "bm25_b": _BM25_B}}
     vector = {"index_type": "FLAT"} if count < _MIN_HNSW_PASSAGES else {"index_type": "HNSW", "params": links}
@@ -255,7 +255,7 @@ def passages_indexes(count: int) -> Any:
 
 
 def indexes(**options: dict[str, Any]) -> Any:
-    """Return index parameters for pymilvus from the parameters of each field."""
+    """Return pymilvus' description of the indexes of a collection. Each option is a field with its index parameters."""
     from pymilvus import MilvusClient
 
     params = MilvusClient.prepare_index_params()
@@ -265,7 +265,7 @@ def indexes(**options: dict[str, Any]) -> Any:
 
 
 def manifest_records(manifest: Manifest) -> list[dict[str, Any]]:
-    """Split a manifest into rows of the collection of records."""
+    """Split a manifest into rows of the collection that contains it."""
     text = json.dumps(manifest.to_bytes().decode())
     starts = range(0, len(text), _MAX_RECORD_CHARS)
     return [{"part": start, "body": text[start : start + _MAX_RECORD_CHARS], "unused": [0.0, 0.0]} for start in starts]
@@ -296,7 +296,7 @@ def passage_rows(documents: Iterable[ScannedDocument]) -> Iterator[dict[str, Any
 
 
 def words_of(title: str, section: str, text: str, language: str | None = None) -> str:
-    """Return the search terms of a chunk, separated by spaces, and truncated to Milvus' limit for a text."""
+    """Return the search terms of a chunk, separated by spaces, and truncated to Milvus' maximum length of a text."""
     words = " ".join(map(_token, terms_of_chunk(title, section, text, language).split()))
     return words if len(words) <= _MAX_TEXT_BYTES else words[: _MAX_TEXT_BYTES + 1].rpartition(" ")[0]
 
@@ -306,7 +306,7 @@ def _token(term: str) -> str:
 
 
 def _number_of(term: str) -> int:
-    """Hash a term of a filter to 63 bits, so that expressions contain no text from users."""
+    """Hash a term of a filter to 63 bits, so that Milvus expressions contain no text from users."""
     return int.from_bytes(hashlib.sha256(term.encode("utf-8", "replace")).digest()[:8], "big") >> 1
 
 
@@ -321,14 +321,14 @@ def _test(condition: Condition) -> str:
             return f"array_contains_any(terms, [{', '.join(str(_number_of(term)) for term in terms)}])"
         case LacksTerm(term):
             return f"not ({_test(HasTerm((term,)))})"
-        case Dated(first, last):  # the filter has validated both days
+        case Dated(first, last):  # `Filter.parse` has validated both days
             return f'date >= "{first or "0000-00-00"}" and date <= "{last or "9999-12-31"}"'
         case AnyOf(alternatives):
             return f"({' or '.join(f'({expression(each)})' for each in alternatives) or _NO_ROW})"
 
 
 def bm25_text(query: LexicalQuery) -> str:
-    """Return the text for a BM25 search: the optional and required words of a query."""
+    """Return the text to search with BM25, which contains the optional and required words of a query."""
     required = (readings for clause in query.required for readings in clause.readings)
     return " ".join(dict.fromkeys(map(_token, chain(*query.words, *chain(*query.synonyms), *required))))
 
@@ -340,13 +340,13 @@ def constraints(query: LexicalQuery) -> list[str]:
 
 
 def has_phrases(words: str, required: Sequence[Clause]) -> bool:
-    """Return whether a result of `words_of` contains each required phrase, by the rules of at least one language."""
+    """Return whether search terms from `words_of` contain each required phrase, as stemmed in any of the languages."""
     return all(
         any(f" {' '.join(map(_token, reading))} " in f" {words} " for reading in clause.readings) for clause in required
     )
 
 
 def _either(readings: Readings) -> str:
-    """Return an expression for passages that contain all words of a phrase, by the rules of at least one language."""
+    """Return an expression for passages that contain all words of a phrase, as stemmed in any of the languages."""
     tests = [" and ".join(f"text_match(words, '{_token(term)}')" for term in dict.fromkeys(one)) for one in readings]
     return tests[0] if len(tests) == 1 else f"({' or '.join(f'({test})' for test in tests)})"

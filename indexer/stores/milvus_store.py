@@ -1,7 +1,7 @@
 """Store generations in Milvus. Each generation has two collections, and an alias names the live generation.
 
-The manifest is written last. A generation without a manifest is incomplete. Only one index folder may publish to an
-alias, because Milvus has no writer lock: the lock of the folder prevents two builds at the same time.
+The manifest is written last, so a generation without a manifest is incomplete. Milvus has no lock against simultaneous
+builds. Therefore only one index folder may publish to an alias, and the lock of that folder is used.
 """
 
 import json
@@ -62,21 +62,21 @@ from indexer.stores.milvus import (
 
 _ALIAS_TIMEOUT_S = 3.0
 _WRITE_TIMEOUT_S = 60.0
-_ROWS_PER_BATCH = 200  # Milvus refuses messages over 64 MB
+_ROWS_PER_BATCH = 200  # small, because Milvus refuses messages over 64 MB
 _TYPICAL_CHUNK_TOKENS = 150
 _MAX_ROWS_PER_CALL = 16_384
 
 
 class MilvusStore:
-    """A `Store` in Milvus. Safe to share between threads."""
+    """A `Store` in Milvus. Threads may share it."""
 
     def __init__(self, url: str, *, token: str = "", seconds_left: Callable[[], float] = lambda: math.inf) -> None:
-        """Prepare a connection, which the first call opens.
+        """Set the address of the store. The connection is opened at the first request.
 
         Args:
             url: address of the store, see `MilvusAddress.parse`.
             token: USER:PASSWORD, or a token of Milvus.
-            seconds_left: returns the seconds that the caller can still wait. It is called before each request.
+            seconds_left: returns how many seconds the caller can still wait. Called before each request.
 
         Raises:
             StoreAddressError: the address is malformed.
@@ -99,7 +99,7 @@ class MilvusStore:
         return generation_id
 
     def published(self) -> list[Published]:
-        """Describe the complete generations, newest first. Their `bytes` is None."""
+        """Describe the complete generations, newest first. Their sizes in bytes are None."""
         live, generations = None, []
         with suppress(IndexMissing, IndexCorrupt):
             live = self.live_id()
@@ -118,7 +118,7 @@ class MilvusStore:
         return MilvusGeneration(self._milvus, generation_id or self.live_id())
 
     def make_live(self, generation_id: str) -> None:
-        """Make a complete generation live by an atomic change of the alias."""
+        """Make a complete generation live by changing the alias, which is atomic."""
         self.open(generation_id)
         name, collection, method = self._address.name, self._address.collection(generation_id), "alter_alias"
         try:
@@ -128,9 +128,9 @@ class MilvusStore:
         self._milvus.call(method, collection, name)
 
     def write(self, manifest: Manifest, documents: Iterable[ScannedDocument]) -> None:
-        """Store a generation without making it live. If Milvus has a copy of it, even an incomplete one, replace it.
+        """Store a generation without making it live. Replaces the generation if Milvus already has all or part of it.
 
-        Raises IndexCorrupt if Milvus has not stored every passage, and the errors of `MilvusConnection.call`.
+        Raises IndexCorrupt if Milvus has not stored every passage. Also raises the errors of `MilvusConnection.call`.
 
         Args:
             manifest: manifest of the generation, which is stored without its `files`.
@@ -146,7 +146,7 @@ class MilvusStore:
         self._milvus.call("flush", collection, timeout=None)
         self._milvus.call("create_index", collection, passages_indexes(manifest.counts.chunks), timeout=None)
         filters = {field: {"index_type": "INVERTED"} for field in ("date", "document", "document_id", "terms")}
-        with suppress(StoreRefused):  # Milvus Lite has no index of arrays and reads every row
+        with suppress(StoreRefused):  # Milvus Lite cannot index arrays, and filters without an index
             self._milvus.call("create_index", collection, indexes(**filters), timeout=None, sync=False)
         records = records_of(collection)
         self._milvus.call("create_collection", records, schema=records_schema(), timeout=_WRITE_TIMEOUT_S)
@@ -162,7 +162,7 @@ class MilvusStore:
             raise
 
     def keep(self, count: int) -> None:
-        """Remove old generations, but keep the live generation and the `count` - 1 generations before it."""
+        """Remove the generations older than the live one, except for the newest `count` - 1 of them."""
         live = self.live_id()
         for id in [id for id in self._all() if id < live][max(0, count - 1) :]:
             self.remove(id)
@@ -171,7 +171,7 @@ class MilvusStore:
         """Remove a generation, complete or not."""
         if generation_id in self._all():
             collection = self._address.collection(generation_id)
-            for name in (records_of(collection), collection):  # records first: they mark a generation as complete
+            for name in (records_of(collection), collection):  # the manifest first, so that the rest is incomplete
                 self._milvus.call("drop_collection", name, timeout=_WRITE_TIMEOUT_S)
 
     def close(self) -> None:
@@ -185,7 +185,7 @@ class MilvusStore:
 
 
 class MilvusGeneration:
-    """An immutable generation in Milvus, see `Searchable`. It stores no tokens. Safe to share between threads."""
+    """An immutable generation in Milvus, without token vectors. Threads may share it. See `Searchable`."""
 
     names: Sequence[str] = ()
     terms_take_long = True
@@ -200,12 +200,12 @@ class MilvusGeneration:
         self._where = f"{milvus.address} collection {self._name}"
         self.manifest: Manifest = read_manifest(milvus, generation_id)
         languages = self.manifest.languages or (ENGLISH,)
-        # The manifest has the order of languages without their counts, so use descending numbers as counts.
+        # The manifest lists languages by number of passages, but not the numbers. Use descending numbers instead.
         self._passages = {language: 1 << (len(languages) - place) for place, language in enumerate(languages)}
         [count] = self._rows("", ["count(*)"], consistency_level="Strong")
         self._count = self.manifest.counts.chunks
         if count["count(*)"] != self._count:
-            raise corrupt(self._where, f"holds {count['count(*)']:,} chunks instead of {self._count:,}")
+            raise corrupt(self._where, f"has {count['count(*)']:,} chunks instead of {self._count:,}")
 
     def read_query(
         self,
@@ -220,12 +220,12 @@ class MilvusGeneration:
     def search_vectors(
         self, vector: npt.NDArray[np.float32], k: int, filter: Filter | None = None, terms: LexicalQuery | None = None
     ) -> ScoredRows:
-        """Return the `k` chunks nearest to a vector, at most 16,384, with their scores."""
+        """Return the `k` chunks nearest to a vector, but at most 16,384, with their scores."""
         check_query_vector(vector, self.manifest.counts.dimension)
         return self._matching({"data": [vector.tolist()], "anns_field": "vector"}, "IP", k, filter, terms)
 
     def search_terms(self, terms: LexicalQuery, k: int, filter: Filter | None = None) -> ScoredRows:
-        """Return the `k` chunks that match the words of a query best, at most 16,384, with their scores."""
+        """Return the `k` chunks that best match the words of a query, but at most 16,384, with their scores."""
         if not (text := bm25_text(terms)):
             return ScoredRows.none()
         return self._matching({"data": [text], "anns_field": "sparse"}, "BM25", k, filter, terms)
@@ -233,7 +233,7 @@ class MilvusGeneration:
     def _matching(
         self, search: dict[str, Any], metric: str, k: int, filter: Filter | None, terms: LexicalQuery | None
     ) -> ScoredRows:
-        """Search for `k` chunks. If too few hits contain the required phrases, search again with a higher limit."""
+        """Search for `k` chunks. If too few of the hits contain the required phrases, search again for more hits."""
         tests = [*(constraints(terms) if terms else ()), *([expression(filter.conditions())] if filter else [])]
         required = terms.required if terms else ()
         search |= {"filter": " and ".join(tests), "output_fields": ["row", "words"] if required else ["row"]}
@@ -262,7 +262,7 @@ class MilvusGeneration:
         return np.array(stored, dtype=np.float32).reshape(-1, self.manifest.counts.dimension)
 
     def row_facts(self, rows: Rows) -> RowFacts:
-        """Return the document numbers and the similarity hashes of chunks, in the order of `rows`."""
+        """Return the document number and the similarity hash of each chunk in `rows`, in the same order."""
         names = ("document", "signature")
         stored = self._by_row(rows, names)
         documents, signatures = (np.array([row[name] for row in stored], np.int64) for name in names)
@@ -273,7 +273,7 @@ class MilvusGeneration:
         return None
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
-        """Return the facts of documents by document number."""
+        """Return the columns of documents that filters can test, such as `language`, by document number."""
         test = f"document in {list(numbers)} and position == 0"
         stored = self._rows(test, ["document", "about"]) if numbers else []
         return {row["document"]: DocumentFacts(*map(row["about"].get, DocumentFacts._fields)) for row in stored}
@@ -292,7 +292,7 @@ class MilvusGeneration:
         return chunks
 
     def section(self, row: int) -> SectionText:
-        """Return the section of a chunk, up to `SECTION_NEIGHBOURS` chunks before and after it."""
+        """Return the text of a chunk's section, up to `SECTION_NEIGHBOURS` chunks before and after the chunk."""
         fields = ["row", "document", "url", "section", "text"]
         nearby = self._in_range(range(row - SECTION_NEIGHBOURS, row + SECTION_NEIGHBOURS + 1), [*fields, "about"])
         chunks = [(*(chunk[name] for name in fields), _blocks(chunk)) for chunk in nearby]
@@ -315,7 +315,7 @@ class MilvusGeneration:
             yield DocumentEntry({"id": document_id(facts["url"]), **facts}, range(row["row"], row["row"] + count))
 
     def entry_of(self, chunk_id: str, filter: Filter | None = None) -> tuple[DocumentEntry, int] | None:
-        """Return the document of a chunk, and the row of the chunk. Returns None if the document does not match."""
+        """Return a chunk's document and row, or None if the chunk does not exist or its document does not match."""
         if not is_document_id(chunk_id):  # ids of chunks have the same form
             return None
         for row in self._rows(f'id == "{chunk_id}"', ["row", "document_id"]):
@@ -324,12 +324,12 @@ class MilvusGeneration:
         return None
 
     def headings(self, rows: range) -> list[tuple[str, str, int]]:
-        """Return (address, heading path, number of tokens) of each chunk of a document. The number is an estimate."""
+        """Return (address, heading path, number of tokens) for each chunk in a range. The number is an estimate."""
         chunks = self._in_range(rows, ["url", "section"])
         return [(chunk["url"], chunk["section"], _TYPICAL_CHUNK_TOKENS) for chunk in chunks]
 
     def passages(self, rows: range) -> list[dict[str, Any]]:
-        """Return the chunks of a document as JSON objects."""
+        """Return the chunks in a range of rows as JSON objects."""
         return list(map(_passage, self._in_range(rows, CHUNK_FIELDS)))
 
     def scan(self, filter: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
@@ -338,14 +338,17 @@ class MilvusGeneration:
             yield [(row["row"], row["text"].encode())]
 
     def survey(self, filter: Filter | None = None) -> list[DocumentFacts]:
-        """Return the facts of all documents that match a filter."""
+        """Return the columns that filters can test, of all documents that match a filter."""
         abouts = (row["about"] for row in self._select(["about"], filter, test="position == 0"))
         return [DocumentFacts(*map(about.get, DocumentFacts._fields)) for about in abouts]
 
     def _select(
         self, fields: Sequence[str], filter: Filter | None, id: str | None = None, test: str = "row >= 0"
     ) -> Iterator[dict[str, Any]]:
-        """Yield fields of the passages that match a filter, in order of rows. `id` selects one document."""
+        """Yield fields of the passages that match a filter and the expression `test`, in order of rows.
+
+        `id` selects one document.
+        """
         test = f"{test} and {expression(filter.conditions() if filter else ())}"
         if id is None:
             yield from self._in_range(range(self._count), fields, test)
@@ -360,10 +363,10 @@ class MilvusGeneration:
             yield from sorted(self._rows(batch, ["row", *fields]), key=itemgetter("row"))
 
     def close(self) -> None:
-        """Do nothing: the store closes the connection."""
+        """Do nothing, because the store closes the connection."""
 
     def _by_row(self, rows: Rows, fields: Sequence[str]) -> list[dict[str, Any]]:
-        """Return fields of the passages of `rows`, in this order. Raises IndexCorrupt if a passage is missing."""
+        """Return fields of the passages in `rows`, in the same order. Raises IndexCorrupt if a passage is missing."""
         by_row: dict[int, dict[str, Any]] = {}
         for start in range(0, len(rows), _MAX_ROWS_PER_CALL):
             test = f"row in {rows[start : start + _MAX_ROWS_PER_CALL].tolist()}"
@@ -374,7 +377,10 @@ class MilvusGeneration:
 
 
 def read_manifest(milvus: MilvusConnection, generation_id: str) -> Manifest:
-    """Read and check the manifest of a generation. Raises as `MilvusGeneration` does."""
+    """Read and check the manifest of a generation. Raises IndexMissing if the generation is incomplete.
+
+    Also raises IndexCorrupt and the errors of `MilvusConnection.call`.
+    """
     name = milvus.address.collection(generation_id)
     where = f"{milvus.address} collection {name}"
     records = milvus.rows(records_of(name), "part >= 0", ["part", "body"], consistency_level="Strong")

@@ -1,4 +1,4 @@
-"""Decode the bytes of a document. If no byte order mark or label declares the encoding, it is guessed."""
+"""Decode the bytes of a document. If no byte order mark or label declares the encoding, guess the encoding."""
 
 import codecs
 import re
@@ -10,7 +10,7 @@ import webencodings
 
 from indexer.text import reader_notes
 
-_MARKS = (  # UTF-32 before UTF-16, because its little-endian mark begins with that of UTF-16
+_MARKS = (  # UTF-32 comes first, because its little-endian mark begins with the mark of UTF-16
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -29,7 +29,7 @@ _META_BYTES = 32_768
 _ASCII_NAMES = frozenset({"us-ascii", "ascii", "ansi_x3.4-1968"})
 _MARKUP = re.compile(rb"<(script|style)\b.*?(?:</\1|\Z)|<[^<>]*>?", re.DOTALL | re.IGNORECASE)
 _HIGH_RUN = re.compile(rb"[\x80-\xff]+")
-_NOT_WINDOWS = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # undefined in windows-1252, but letters in DOS code pages
+_NOT_WINDOWS = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # bytes undefined in windows-1252, but letters in MS-DOS
 _NOT_TEXT = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _LETTER = re.compile(rb"[A-Za-z]")
 _JAPANESE = re.compile(rb"\x1b\$[@B]")
@@ -37,21 +37,21 @@ _REPLACEMENT = "\ufffd".encode()
 _BINARY_SAMPLE_BYTES = 2_000
 _GUESS_SAMPLE_BYTES = 100_000
 _LATIN = ("windows-1252", "windows-1250", "iso-8859-2", "windows-1254", "windows-1257", "windows-1258")
-_BY_LANGUAGE = {  # encodings of languages that do not use windows-1252, likeliest first
+_BY_LANGUAGE = {  # likely encodings of languages that do not use windows-1252, likeliest first
     **dict.fromkeys("bs cs hr hu pl ro sk sl sq".split(), ("windows-1250", "iso-8859-2")),
     **dict.fromkeys("az tr".split(), ("windows-1254",)),
     **dict.fromkeys("lt lv".split(), ("windows-1257",)),
     "et": ("windows-1257", "windows-1252"),
     "vi": ("windows-1258",),
 }
-detect_language: Callable[[str], str | None] | None = None  # set in processes that parse documents
+detect_language: Callable[[str], str | None] | None = None  # set only in processes that parse documents
 
 
 def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
-    """Decode a document by the Encoding Standard. Invalid bytes become U+FFFD, and a guess adds a reader note.
+    """Decode a document, as WHATWG's Encoding Standard says. Invalid bytes become U+FFFD.
 
-    The encoding is declared by a byte order mark, `charset`, or markup, in this order. Without a declaration, it is
-    UTF-8 if few bytes are invalid in UTF-8; otherwise it is guessed.
+    A byte order mark, `charset`, or the markup declares the encoding, in this order. Without a declaration, a document
+    is decoded as UTF-8 if few bytes are invalid in UTF-8. Otherwise the encoding is guessed, which adds a reader note.
 
     Args:
         body: the content of the document.
@@ -89,7 +89,7 @@ def _declared_encoding(body: bytes, charset: str | None, markup: bool) -> str | 
         return name if broken else "utf-8"  # some mail programs declare UTF-8 as ASCII
     for label in _labels_in_markup(body[:_META_BYTES]) if markup else ():
         if name := encoding_name(label.decode("latin-1"), is_page=True):
-            # the declaration was read as ASCII, so the document is not UTF-16
+            # the declaration could be read as ASCII, so the document is not UTF-16
             return {"utf-16le": "utf-8", "utf-16be": "utf-8", "x-user-defined": "windows-1252"}.get(name, name)
     return None
 
@@ -126,7 +126,7 @@ def _guess_encoding(body: bytes, markup: bool) -> str:
 
 
 def _guess(body: bytes) -> str:
-    """Guess the encoding of bytes with Firefox's detector. For Latin letters, also consider the language."""
+    """Guess the encoding of bytes with Firefox's detector. If the text has accented letters, consider its language."""
     first = _HIGH_RUN.search(body)
     start = max(first.start() - _BINARY_SAMPLE_BYTES, 0) if first else 0
     sample = body[start : start + _GUESS_SAMPLE_BYTES]
@@ -135,9 +135,9 @@ def _guess(body: bytes) -> str:
     high = sum(map(len, runs))
     if high > 1.5 * len(runs) or len(_LETTER.findall(sample)) < 2 * high:
         return detected
-    # single bytes above 127 between ASCII letters are accented Latin letters
+    # here, bytes above 127 are mostly single and between ASCII letters, as accented letters are
     language = detect_language(decode_as("windows-1252", sample)) if detect_language else None
-    is_unsure = language in (None, "en")  # English is a likely mistake, because it has few accents
+    is_unsure = language in (None, "en")  # English is probably wrong, because it has few accents
     likely = _LATIN if is_unsure else _BY_LANGUAGE.get(language or "", _LATIN[:1])
     detected = detected if detected in likely else likely[0]
     return "cp850" if detected == "windows-1252" and _NOT_WINDOWS.search(sample) else detected
@@ -145,7 +145,7 @@ def _guess(body: bytes) -> str:
 
 def _detect(sample: bytes) -> str:
     try:
-        from chardetng_py import detect  # optional: not installed with a server, or on some platforms
+        from chardetng_py import detect  # not installed on servers that only search, and on some platforms
     except ImportError:
         return "windows-1252"
     return encoding_name(detect(sample)) or "windows-1252"
@@ -155,10 +155,13 @@ _CODE_PAGES = ("cp850", "cp852")
 
 
 def decode_names(names: Iterable[bytes], *, is_dos: bool) -> list[str]:
-    """Decode the file names of an archive, with slashes as separators. Names that are not UTF-8 share one encoding.
+    """Decode the file names of an archive. All names that are not UTF-8 are decoded with the same guessed encoding.
 
     Args:
         is_dos: whether a program for DOS or Windows created the archive.
+
+    Returns:
+        The names in the same order, with slashes as separators.
     """
     raw_names = list(names)
     not_utf8 = [name for name in raw_names if "\ufffd" in name.decode("utf-8", "replace")]
@@ -199,7 +202,7 @@ _STANDARD_NAMES = {
     "cp874": "windows-874", "cp932": "shift_jis", "cp949": "euc-kr", "euc_jp": "euc-jp", "big5hkscs": "big5",
     "iso2022_jp": "iso-2022-jp", "mac-roman": "macintosh", "mac-cyrillic": "x-mac-cyrillic",
 }  # fmt: skip
-# Encodings of mails and text files that the Encoding Standard lacks. Unsafe codecs such as unicode_escape are omitted.
+# Python's names of encodings that occur in mails and text files, but not in the Encoding Standard.
 _BEYOND = frozenset(
     "utf-7 utf-32 utf-32-be utf-32-le hz iso2022_kr johab kz1048 ptcp154 koi8-t tis-620 mac-latin2 mac-greek "
     "mac-turkish cp437 cp720 cp737 cp775 cp850 cp852 cp855 cp857 cp858 cp860 cp861 cp862 cp863 cp864 cp865 cp869 "
@@ -209,7 +212,10 @@ _REFUSED = {"iso-2022-kr": "iso2022_kr", "csiso2022kr": "iso2022_kr", "hz-gb-231
 
 
 def encoding_name(label: str, *, is_page: bool = False) -> str | None:
-    """Return an encoding name for `decode_as`, or None if the label is unknown. A page cannot use unsafe encodings."""
+    """Return an encoding name for `decode_as`, or None if the label is unknown.
+
+    If `is_page` is true, encodings that are unsafe in HTML, such as iso-2022-kr, become "replacement".
+    """
     label = label.strip("\t\n\f\r \"'")
     try:
         if encoding := webencodings.lookup(label):
@@ -223,7 +229,7 @@ def encoding_name(label: str, *, is_page: bool = False) -> str | None:
 
 
 def decode_as(name: str, body: bytes) -> str:
-    """Decode bytes by an encoding name from `encoding_name`. Invalid bytes become U+FFFD."""
+    """Decode bytes with the encoding that `encoding_name` returned. Invalid bytes become U+FFFD."""
     if name == "iso-2022-jp":
         return _decode_iso_2022_jp(body)
     if name == "replacement":
@@ -250,7 +256,7 @@ def _decode_iso_2022_jp(body: bytes) -> str:
 
 
 _HIGH = bytes(byte | 0x80 if 0x20 < byte < 0x7F else byte for byte in range(256))
-# Encodings of the Encoding Standard, each with the Python codec that is nearest to it.
+# Name in the Encoding Standard → the most similar codec of Python.
 _SUPERSETS = {
     "big5": "big5hkscs", "euc-jp": "euc_jis_2004", "euc-kr": "cp949", "gbk": "gb18030", "shift_jis": "cp932",
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Collect notes on guesses and omissions while a document is parsed.
 
-A process parses one document at a time, so one list is enough. The summary of a build counts equal notes. So a note
-names a kind of problem ("an encoding was guessed: windows-1252"), and does not quote the document.
+A process parses one document at a time, so one list is enough. The summary of a build counts equal notes. Therefore a
+note names a kind of problem, such as "an encoding was guessed: windows-1252", and does not quote the document.
 """
 
 MAX_NOTES = 20
@@ -9,7 +9,7 @@ _notes: dict[str, None] = {}
 
 
 def add(note: str) -> None:
-    """Add a note on the document that is being parsed. Ignore it if there are already `MAX_NOTES` others."""
+    """Add a note on the document that is being parsed. Ignore the note if there are already `MAX_NOTES` others."""
     if len(_notes) < MAX_NOTES:
         _notes[note] = None
 
