@@ -29,7 +29,7 @@ _UNREAD_TEXT_SUBTYPES = frozenset({"css", "calendar", "x-amp-html", "watch-html"
 _MARKED_UP = frozenset({"html", "xhtml", "enriched", "richtext"})
 _SIGNATURES = frozenset({"pgp-signature", "pkcs7-signature", "x-pkcs7-signature"})
 _ENCRYPTED = frozenset({"pgp-encrypted", "pkcs7-mime", "x-pkcs7-mime"})
-_MIN_LENGTH_RATIO = 1.3  # in multipart/alternative, a later part is used only if it is longer by this factor
+_MIN_LENGTH_RATIO = 1.3  # a later part of multipart/alternative is used only if it is longer by this factor
 _ARMOUR = re.compile(r"^-----BEGIN PGP (?:SIGNATURE|(MESSAGE))-----", re.MULTILINE)
 _SIGN_OFF = re.compile(r"^-- \n(?:[^\n]+(?:\n|\Z)){0,8}(?=\n|\Z)", re.MULTILINE)  # signatures of RFC 3676
 _MAX_PARSED_CHARS = 1_000

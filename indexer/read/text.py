@@ -200,7 +200,7 @@ _MAX_COLUMNS = 16_384
 _SAMPLE_ROWS = 30
 _MAX_TABLES = 100
 _SAMPLE_CHARS = 20_000
-_DELIMITERS = "\t;|,"  # by priority; the comma is last, because numbers may contain commas
+_DELIMITERS = "\t;|,"  # the comma has the lowest priority, because numbers may contain commas
 _MAX_FIELD_CHARS = 10_000_000
 # the first line may be `sep=;`, which tells Excel the delimiter
 _SEP_LINE = re.compile(r'\A"?sep=([^\w\s"]|\t)"?[^\S\n\r]{0,9}(?:\r\n|\n|\r|\Z)', re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Recognise articles by page metadata. Recognise furniture, such as adverts and menus, by class names."""
+"""Recognise articles by the metadata of pages, and furniture, such as adverts and menus, by class names."""
 
 import re
 from functools import lru_cache
@@ -6,7 +6,7 @@ from functools import lru_cache
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 
 _MAX_NAME_CHARS = 300
-_STRONG = (  # each alternative matches only at the start of a word in a class name
+_STRONG = (  # each alternative must match the beginning of a word in a class name
     r"comments\b|comment.?(?:list|area|form|section|wrap|thread|block|container)|kommentare|commentaires|comentarios"
     r"|related|recommend|recirc|taboola|outbrain|trending|popular|most.?(?:read|viewed|shared)|similar|you.?may|zergnet"
     r"|shar(?:e|ing)\b|share.?(?:daddy|bar|tool|button|link|this|box|icon)|socials?\b|social.?(?:bar|media|link|icon|share)"
@@ -21,7 +21,7 @@ _WEAK = (
     r"|print\b|feedback|side.?bar|(?<!\S)widgets?\b|bread.?crumb|paginat|pager|navi?\b|navbar|navigation|menu\b|footer"
     r"|comment\b|(?:next|prev|previous)\b|info.?items?\b"
 )
-_POSTERS = (  # class names of the author and the controls of a forum post
+_POSTERS = (  # elements of a forum post: its author's details and its buttons
     r"\w*profile\b|user\b|user.?(?:info|details|cell|card|name|title)|poster\b|joined"
     r"|(?:post|message).?(?:author|buttons|menu|stats|user|meta|info)|author\b|answers.?sub.?header"
 )
@@ -58,7 +58,7 @@ def declares_article(tree: HtmlTree, markup: str) -> bool:
 
 
 def kind_of(element: Element) -> str:
-    """Return the kind of furniture that the class or id of an element suggests. See `kind_named`."""
+    """Classify an element by its class, or else its id, as `kind_named` does. Return "" if it is not furniture."""
     attributes = element.attributes
     if element.name in _NEVER_NAMED or not ("class" in attributes or "id" in attributes):
         return ""
@@ -70,13 +70,13 @@ def kind_of(element: Element) -> str:
 
 @lru_cache(maxsize=4_096)
 def kind_named(names: str) -> str:
-    """Classify class names as furniture: "strong" (sure), "weak" (unsure), "poster" (author of a post) or "" (none)."""
+    """Classify class names: "strong" (surely furniture), "weak" (maybe), "poster" (author of a post) or "" (text)."""
     kinds = [match.lastgroup or "" for match in _FURNITURE_NAME.finditer(_WORD_BREAKS.sub("-", names).lower())]
     return "" if "hentry" in names or not kinds else "strong" if "strong" in kinds else kinds[0]
 
 
 def is_text(element: Element) -> bool:
-    """Return whether the class, id or itemprop of an element declares it as the main text."""
+    """Return whether an element has a class, id or itemprop for main text, such as "post-body" or "articleBody"."""
     names = f"{element.get('class')} {element.get('id')}"
     return _is_text_named(names[:_MAX_NAME_CHARS]) or "articleBody" in element.get("itemprop")
 

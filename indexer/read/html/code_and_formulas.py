@@ -1,4 +1,4 @@
-"""Extract code with its white space, formulas as TeX, and the alternative texts of images."""
+"""Extract code blocks with their white space, formulas as TeX, and the alternative texts of images."""
 
 import re
 from functools import lru_cache
@@ -22,7 +22,7 @@ def is_code(tag: Element) -> bool:
 
 
 def code_of(tag: Element) -> str:
-    """Return the text of a block of code, or "" for a block of line numbers."""
+    """Return the text of a block of code, or "" if the block contains only line numbers."""
     pieces: list[str] = []
     is_fragment = tag.name != "pre" and _is_fragment(tag)
     # in a Doxygen fragment, children that are not lines of code are tooltips
@@ -61,7 +61,7 @@ def _is_operator(tag: Element) -> bool:
 
 
 def _is_fragment(tag: Element) -> bool:
-    """Return whether an element is a code fragment by Doxygen, which has one child element per line of code."""
+    """Return whether an element is a code block of Doxygen, which has one child element per line of code."""
     first = next((child for child in tag.children if isinstance(child, Element)), None)
     if first is None or not _is_line(first) or first.contains(_NOT_IN_LINES):
         return False
@@ -73,7 +73,7 @@ def _is_line(tag: Element) -> bool:
 
 
 def _numbers_lines(tag: Element, words: list[str]) -> bool:
-    """Return whether a block contains only line numbers, and another cell of its table row contains the code."""
+    """Return whether the words of a block are line numbers, and another cell of the same table row contains code."""
     first = int(words[0]) if words and words[0].isdecimal() and len(words[0]) < 9 else -1
     cell = next((parent for parent in tag.parents() if parent.name in ("td", "th")), None) if first >= 0 else None
     if cell is None or cell.parent is None or words != [str(first + offset) for offset in range(len(words))]:
@@ -134,7 +134,7 @@ def _is_rendered(names: str) -> bool:
 
 
 def _unhide(formula: Element, text: str) -> None:
-    """Show hidden ancestors that contain only the formula, and remove images of the same formula."""
+    """Show the hidden ancestors that contain only this formula, and remove images with the same formula."""
     around, content = formula, "".join(text.split())
     for parent in formula.parents(3):
         if len(parent.children) < 12:
@@ -172,7 +172,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def alternative_text(image: Element) -> str:
-    """Return the alternative text of an image, or "" if the image is an icon, decoration or a link to a page."""
+    """Return the alternative text of an image, or "" if the image is an icon or decoration, or links to a page."""
     attributes = image.attributes
     alt = fold(attributes.get("alt", ""))
     if not alt or len(alt) > 1_000:

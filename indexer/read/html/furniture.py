@@ -1,4 +1,4 @@
-"""Remove furniture that is recognised by its position or neighbours, such as link bars, footers and status messages."""
+"""Remove furniture that is recognised by its position or neighbours: link bars, footers and status messages."""
 
 import re
 from collections import defaultdict
@@ -17,7 +17,7 @@ POPUP = re.compile(
     re.IGNORECASE,
 )
 _TITLE_ENDS = re.compile(r"\A[\W_]++|(?<![\W_])[\W_]++\Z")
-_MAX_END_CHARS = 200
+_MAX_SMALL_PRINT_CHARS = 200
 _RELATIONS = frozenset("next prev previous up top start first last contents toc index glossary".split())
 _MAX_LINKS_AT_END = 6
 _SEPARATORS = re.compile(r"[\s|·•,;/\[\]«»←→–-]+(?!>)")
@@ -33,7 +33,7 @@ _FOOTER_ELEMENTS = frozenset({"address", "small", "font"})
 
 
 def drop_furniture(tree: HtmlTree) -> None:
-    """Remove the content of link bars, footers, navigation labels, status messages and repeated links at line ends."""
+    """Remove the content of link bars, footers, menu labels and status messages, and repeated links at line ends."""
     links = [tag for tag in tree.find_all("a") if "href" in tag.attributes and tag.depth < MAX_SEARCH_DEPTH]
     _drop_bars(tree, links)
     _drop_last_links(links)
@@ -47,7 +47,7 @@ def drop_furniture(tree: HtmlTree) -> None:
         if labels and "id" in attributes and attributes["id"] in labels:
             is_furniture = is_brief(element)
         elif is_footer or element.name in _FOOTER_ELEMENTS:
-            length = _MAX_FOOTER_CHARS if is_footer else _MAX_END_CHARS
+            length = _MAX_FOOTER_CHARS if is_footer else _MAX_SMALL_PRINT_CHARS
             is_furniture = element.short_text(length) is not None and _ends_page(element)
         elif "aria-live" in attributes or ("role" in attributes and attributes["role"] == "status"):
             is_furniture = is_brief(element)
@@ -62,12 +62,12 @@ def drop_furniture(tree: HtmlTree) -> None:
 
 @lru_cache(maxsize=4_096)
 def _kinds_named(names: str) -> tuple[bool, bool]:
-    """Return `(is_footer, is_popup)` of an element according to its class names."""
+    """Return `(is_footer, is_popup)`: whether class names say that an element is a footer or a popup."""
     return _FOOTER.search(names) is not None, POPUP.search(names) is not None
 
 
 def _drop_last_links(links: Iterable[Element]) -> None:
-    """Remove the text of links if the same text, such as "source", ends three or more lines with different targets."""
+    """Remove links such as "source" if the same text links to different pages at the end of three or more lines."""
     by_text: dict[str, list[Element]] = defaultdict(list)
     for link in links:
         text = link.short_text(_MAX_CONTROL_CHARS)
@@ -81,7 +81,7 @@ def _drop_last_links(links: Iterable[Element]) -> None:
 
 
 def _ends_line(link: Element) -> bool:
-    """Return whether a link ends a line of text. The value of a label, such as "Author:", does not count."""
+    """Return whether a link ends a line of text. A link after a label such as "Author:" does not count."""
     line = next((around for around in link.parents(6) if around.name not in INLINE), link)
     before, is_after, inside = "", False, set(map(id, link.nodes()))
     for node in islice(line.nodes(), MAX_NODES):
@@ -100,7 +100,7 @@ def _ends_line(link: Element) -> bool:
 
 
 def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
-    """Remove the content of short link bars that are marked as navigation or repeated at both ends of the page."""
+    """Remove the content of short link bars that are marked as navigation, or repeated at both ends of the page."""
     marked = {link.get("href") for link in (*tree.find_all("link"), *links) if _is_relation(link)} - {""}
     first, last = links[:_MAX_LINKS_AT_END], links[-_MAX_LINKS_AT_END:]
     twice = {link.get("href") for link in first} & {link.get("href") for link in last}
@@ -125,7 +125,7 @@ def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
 
 
 def _is_repeated(bar: Element, targets: Collection[str], targets_of_others: Iterable[Collection[str]]) -> bool:
-    """Return whether a bar contains only links, and at least half of the linked pages also appear in another bar."""
+    """Return whether a bar has only links, and another bar has links to at least half of the same pages."""
     pages = {target for target in targets if not target.startswith("#")}
     repeats = max((len(pages.intersection(other)) for other in targets_of_others), default=0)
     if repeats < 2 or 2 * repeats < len(pages):
@@ -139,7 +139,7 @@ def _is_relation(link: Element) -> bool:
 
 
 def _is_bar(tag: Element, marked: set[str]) -> bool:
-    """Return whether an element is a link bar: it is short and has at most one word outside links for each link.
+    """Return whether an element is short, and has at most as many words outside links as it has links.
 
     A table or cell may have more words, such as page titles, if the targets of all its links are in `marked`.
     """
@@ -154,7 +154,7 @@ def _is_bar(tag: Element, marked: set[str]) -> bool:
 
 
 def _ends_page(tag: Element) -> bool:
-    """Return whether no text follows an element. Return False within <main>, <article>, <section>, <td> and <li>."""
+    """Return whether no text follows an element. In <main>, <article>, <section>, <td> and <li>, return False."""
     for around in (tag, *tag.parents()):
         parent = around.parent
         if around.name in ("main", "article", "section", "td", "li"):
@@ -169,7 +169,7 @@ def _ends_page(tag: Element) -> bool:
 
 
 def _is_state_message(tag: Element) -> bool:
-    """Return whether an element contains only a short text, which follows an empty element, such as an icon."""
+    """Return whether an element is a status message: a short text after an element without text, such as an icon."""
     if tag.short_text(MAX_LABEL_CHARS) is None or tag.contains(("a", *PAGE_ELEMENTS)) or tag.parent is None:
         return False
     before = next((other for other, node in pairwise(tag.parent.tags) if node is tag), None)
@@ -178,7 +178,10 @@ def _is_state_message(tag: Element) -> bool:
 
 
 def _hidden_states(placeholder: Element) -> list[Element]:
-    """Return the short messages, such as "Loading", next to an empty element. A script shows one of them at a time."""
+    """Return the short messages next to an empty element, such as "Loading" and "No results", or an empty list.
+
+    A script would show one of these messages at a time, or fill the empty element.
+    """
     siblings = placeholder.parent.tags if placeholder.parent is not None else []
     states = [tag for tag in siblings if tag is not placeholder]
     alike = len({(tag.name, tag.classes) for tag in states}) == 1 and all("id" in tag.attributes for tag in states)
@@ -187,7 +190,7 @@ def _hidden_states(placeholder: Element) -> list[Element]:
 
 
 def drop_trail(tree: HtmlTree) -> None:
-    """Remove breadcrumbs before the first <h1> or <h2> if the breadcrumbs end with the text of this heading."""
+    """Remove breadcrumbs before the first <h1> or <h2> if they end with the text of this heading."""
     heading = next((tag for tag in tree.elements if tag.name in ("h1", "h2")), None)
     title = _TITLE_ENDS.sub("", fold(heading.text())) if heading is not None else ""
     if heading is None or not title:

@@ -1,4 +1,4 @@
-"""Convert HTML tables, including merged cells, to lines of text. Grids of <div> are treated as tables."""
+"""Convert HTML tables, including merged cells, to lines of text. Grids of <div> elements are treated as tables."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _DIGITS = re.compile(r"[\s+]*(\d{1,6})")
 
 @dataclass(slots=True)
 class _HtmlCell:
-    """A table cell under construction. `blocks` are its paragraphs."""
+    """A cell of a table that is being read. `blocks` are its paragraphs."""
 
     tag: Element | None = None
     rowspan: int = 1
@@ -26,7 +26,7 @@ class _HtmlCell:
 
 @dataclass(slots=True)
 class Row:
-    """A table row under construction. `anchor` is the last id before the text of the row."""
+    """A row of a table that is being read. `anchor` is the last id before the text of the row, or None."""
 
     tag: Element
     anchor: str | None
@@ -53,7 +53,7 @@ class Row:
 def table_lines(rows: Sequence[Row]) -> Iterator[tuple[Row, str, str]]:
     """Yield `(row, text, head)` for each row of a table. `head` is the line of column names, or "" if there is none.
 
-    If a row has only one cell, each paragraph of the cell is a line. Consecutive header rows are merged.
+    If a row has only one cell, each paragraph of the cell is a line. Consecutive header rows become one line.
     """
     grid = _grid(rows)
     if any("(" in texts for texts in grid):  # the cells are parts of a function signature
@@ -82,7 +82,7 @@ def table_lines(rows: Sequence[Row]) -> Iterator[tuple[Row, str, str]]:
 
 
 def _grid(rows: Sequence[Row]) -> list[list[str]]:
-    """Return the cell texts of each row. The text of a merged cell is repeated in all the rows and columns it spans."""
+    """Return the texts of the cells by row. Repeat the text of a merged cell in every row and column that it spans."""
     if all(cell.rowspan == cell.colspan == 1 for row in rows for cell in row.cells):
         return [[" ".join(cell.blocks) for cell in row.cells] for row in rows]
     cells: list[list[Cell]] = []
@@ -94,7 +94,7 @@ def _grid(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _heads(rows: Sequence[Row], grid: Sequence[Sequence[str]]) -> dict[int, int]:
-    """Find runs of header rows. Map the index of the first row of each run to the index after its last row."""
+    """Find consecutive header rows. Map the index of the first one to the index after the last one."""
     heads_by_row: dict[int, int] = {}
     filled = [sum(map(bool, texts)) > 1 for texts in grid]
     are_heads = [full and _is_head(row) for full, row in zip(filled, rows, strict=True)]
@@ -168,7 +168,7 @@ def _make_rows(grid: Element) -> None:
 
 
 def _is_width(names: Sequence[frozenset[str]], width: int) -> bool:
-    """Return whether a grid has `width` columns. Each column needs a class that all its cells, and no others, have."""
+    """Return whether each of `width` columns has a class that all its cells, but no cells of other columns, have."""
     if len(names) % width or len(names) < 2 * width:
         return False
     for column in range(width):

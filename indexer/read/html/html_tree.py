@@ -1,4 +1,4 @@
-"""Build a tree of plain objects from libxml2's parser events, because libxml2's own tree is limited to 2,048 levels."""
+"""Parse HTML with libxml2 to a tree of our own, because the nesting of libxml2's tree is limited to 2,048 levels."""
 
 import re
 import sys
@@ -24,9 +24,9 @@ _MAX_DEPTH = 200_000
 _SHADOW_ROOT = re.compile("shadowrootmode", re.IGNORECASE)
 _HEADING_TAG = re.compile(r"<(/?)h([1-6])\b", re.IGNORECASE)
 NOT_TEXT = frozenset({"script", "style", "template"})
-# Any other element ends the head. If `</head>` is omitted, libxml2 does not know that for elements such as `main`.
+# Any other element, such as <main>, ends the head if `</head>` is missing. libxml2 does not know newer elements.
 _IN_HEAD = frozenset("base basefont bgsound link meta noframes noscript script style template title body".split())
-_NO_ATTRIBUTES: Mapping[str, str] = {}  # a dict, because look-ups in lxml's empty mapping are slow
+_NO_ATTRIBUTES: Mapping[str, str] = {}  # faster than the empty mapping of lxml
 
 
 class Element:
@@ -64,7 +64,7 @@ class Element:
 
     @property
     def anchor(self) -> str | None:
-        """Return the target for URL fragments: the id, the `name` of an <a> without an id, or None."""
+        """Return the fragment that links to this element: its id, or the `name` of an <a> without id, or None."""
         attributes = self.attributes
         if "id" in attributes and (anchor := attributes["id"].strip()):
             return anchor
@@ -76,7 +76,7 @@ class Element:
         return _class_names(self.get("class"))
 
     def nodes(self, excluded_names: Collection[str] = ()) -> Iterator["Element | str"]:
-        """Yield the descendants in document order. Skip elements with an excluded name and their descendants."""
+        """Yield all descendants in document order, except elements with an excluded name and the content of these."""
         todo = self.children[::-1]
         while todo:
             node = todo.pop()
@@ -91,7 +91,7 @@ class Element:
         return (node for node in islice(self.nodes(), limit) if isinstance(node, Element))
 
     def first_elements(self) -> Iterator["Element"]:
-        """Yield the elements among the first 5,000 descendant nodes. If the element is deeply nested, visit only 20."""
+        """Yield the elements among the first 5,000 descendants, or the first 20 if this element is deeply nested."""
         return self.elements(5_000 if self.depth < MAX_SEARCH_DEPTH else MAX_FIRST_NODES)
 
     def contains(self, names: Collection[str]) -> bool:
@@ -99,11 +99,11 @@ class Element:
         return any(node.name in names for node in self.first_elements())
 
     def leading_texts(self) -> Iterator[tuple[str, bool]]:
-        """Yield `(text, is_in_link)` pairs for the texts among the first 300 descendant nodes."""
+        """Yield `(text, is_in_link)` for each text among the first 300 descendants."""
         return texts([self], lambda node: node.name in NOT_TEXT, MAX_NODES)
 
     def fill(self, children: Sequence["Element | str"]) -> None:
-        """Replace the children. Detach previous children and their descendants, unless they have a new parent."""
+        """Replace the children. Previous children and their descendants get no parent, unless they were moved."""
         before, self.children = self.children, [*children]
         ids = set(map(id, children))
         for node in before:
@@ -120,11 +120,11 @@ class Element:
         self.fill([node for node in self.children if id(node) not in ids])
 
     def text(self) -> str:
-        """Return the unchanged text of all descendants, without scripts and styles."""
+        """Return the text of all descendants with its white space, without scripts and styles."""
         return "".join([node for node in self.nodes(NOT_TEXT) if isinstance(node, str)])
 
     def short_text(self, limit: int) -> str | None:
-        """Return the same as `text`, or None if the element has more than `limit` characters or 200 nodes."""
+        """Return the result of `text()`, or None if there are more than `limit` characters or 200 descendants."""
         pieces: list[str] = []
         todo, count = self.children[::-1], 0
         while todo:
@@ -150,7 +150,10 @@ def _class_names(value: str) -> frozenset[str]:
 def texts(
     nodes: Sequence[Element | str], is_excluded: Callable[[Element], bool], limit: int = sys.maxsize
 ) -> Iterator[tuple[str, bool]]:
-    """Yield `(text, is_in_link)` for each text in `nodes`, except in excluded elements. Visit at most `limit` nodes."""
+    """Yield `(text, is_in_link)` for each text in some nodes and their descendants.
+
+    Skip the elements for which `is_excluded` returns true. Visit at most `limit` nodes.
+    """
     todo = [(node, False) for node in reversed(nodes)]
     while todo and limit > 0:
         node, is_link = todo.pop()
@@ -163,7 +166,7 @@ def texts(
 
 
 class HtmlTree:
-    """A parsed page: its elements, and the number of characters of its text, including scripts."""
+    """A parsed page. `text_length` is the number of characters of its text, including scripts."""
 
     def __init__(self) -> None:
         self.root = Element("", {}, None)
@@ -172,7 +175,7 @@ class HtmlTree:
 
     @property
     def elements(self) -> Iterator[Element]:
-        """Yield the elements in document order, except removed elements."""
+        """Yield the elements that have not been removed, in document order."""
         return (element for element in self.parsed if element._parent is not None)
 
     @cached_property
@@ -183,7 +186,7 @@ class HtmlTree:
         return by_name
 
     def find_all(self, name: str) -> list[Element]:
-        """Return elements by name in document order. Elements that get the name after the first call are missing."""
+        """Return the elements with a name in document order. Elements renamed after the first call may be missing."""
         return [tag for tag in self._by_name[name] if tag.name == name and tag._parent is not None]
 
     def first(self, name: str) -> Element | None:
@@ -197,20 +200,20 @@ class HtmlTree:
 
     @property
     def redirects(self) -> bool:
-        """Return whether the page redirects a browser by <meta http-equiv="refresh"> without a delay."""
+        """Return whether <meta http-equiv="refresh"> without a delay redirects browsers to another page."""
         metas = (tag.get("content") for tag in self.find_all("meta") if tag.get("http-equiv").lower() == "refresh")
         return (refresh_in(next(metas, "")) or (1, ""))[0] == 0
 
 
 def _show_shadow_roots(elements: Sequence[Element]) -> None:
-    """Replace the content of each shadow host by its shadow root, and move the content into the slots of the root."""
+    """Show shadow DOM as browsers do: put the children of each shadow host into the slots of its shadow root."""
     roots = {id(tag): tag for tag in elements if tag.name == "template" and "shadowrootmode" in tag.attributes}
     slots: dict[int, list[Element]] = defaultdict(list)  # keys are Python ids of shadow roots
     for slot in elements:
         if slot.name == "slot":
             root = next((around for around in slot.parents(MAX_SEARCH_DEPTH) if id(around) in roots), None)
             slots[id(root)].append(slot)
-    hosts = {id(root.parent): root for root in reversed(roots.values())}  # the first root of a host wins
+    hosts = {id(root.parent): root for root in reversed(roots.values())}  # only the first root of a host is valid
     for root in hosts.values():
         host = root.parent
         if host is None:
@@ -228,7 +231,7 @@ def _show_shadow_roots(elements: Sequence[Element]) -> None:
 
 
 def _close_headings(markup: str) -> str:
-    """Change heading end tags to the level of the start tag. HTML5 accepts other levels, but libxml2 does not."""
+    """Correct end tags as in `<h2>…</h3>` to the level of the start tag. HTML5 accepts them, but libxml2 does not."""
     open_level = ""
 
     def match_level(tag: re.Match[str]) -> str:
@@ -283,12 +286,12 @@ def parse_html(markup: str) -> HtmlTree:
             open_elements.pop()
 
     target = SimpleNamespace(start=start, end=end, data=pieces.append, comment=end_text, close=end_text)
-    # huge_tree disables the limits of libxml2, because the size of the page is already limited
+    # `huge_tree` disables limits of libxml2 that are not needed, because the size of a page is already limited
     parser = etree.HTMLParser(target=target, huge_tree=True, no_network=True, encoding="utf-8")
     try:
         etree.fromstring(_close_headings(markup).encode("utf-8", "replace"), parser)
         if _SHADOW_ROOT.search(markup):
             _show_shadow_roots(elements)
         return tree
-    finally:  # break the reference cycle of parser and target, which would keep the page in memory
+    finally:  # parser and target refer to each other, which would keep the page in memory
         tree, elements, open_elements = HtmlTree(), [], []

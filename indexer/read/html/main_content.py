@@ -14,11 +14,11 @@ from indexer.records import Declared, Extraction
 from indexer.text.charsets import decode
 from indexer.text.cleaning import fold
 
-_MIN_SHARE_READ = 0.5
+_MIN_READ_SHARE = 0.5  # share of the characters of a page
 
 
 def read(body: bytes, argument: str | None) -> Extraction:
-    """Decode a page and extract its text. Line 1 of `argument` is the charset, and line 2 is the site's template."""
+    """Decode a page and extract its text. `argument` has the charset on line 1 and the site's template on line 2."""
     charset, _, template = (argument or "").partition("\n")
     markup = decode(body, charset or None, markup=True)
     return extract(markup, read_template(template) if template else None, is_page=True)
@@ -27,14 +27,14 @@ def read(body: bytes, argument: str | None) -> Extraction:
 def extract(
     markup: str, template: Template | None = None, *, tree: HtmlTree | None = None, is_page: bool = False
 ) -> Extraction:
-    """Find the main part of an HTML page and cut it into sections of plain text.
+    """Find the main part of an HTML page, and split it into sections of plain text.
 
-    Blank lines separate paragraphs. Line ends separate list items and table rows. <pre> keeps its white space.
+    Blank lines separate paragraphs. Line breaks separate list items and table rows. <pre> keeps its white space.
 
     Args:
         markup: the page.
-        template: the template of the site. Its text is removed from the page, unless the page has no other text.
-        tree: the tree of the markup, if `prepare` has already been called.
+        template: the template of the site. Its text is removed, unless the page has no other text.
+        tree: the result of `prepare` for this markup, if it has already been called.
         is_page: whether the markup is a whole page of a site, which may have navigation around its text.
 
     Raises:
@@ -51,9 +51,9 @@ def extract(
     else:
         container = find_container(tree) or (layout_cell(tree) if is_page else None) or body
     walker = Walker(container)
-    if not is_single and walker.text_length < _MIN_SHARE_READ * tree.text_length:
+    if not is_single and walker.text_length < _MIN_READ_SHARE * tree.text_length:
         texts = (node for node in body.nodes(("script",)) if isinstance(node, str))
-        if walker.text_length < _MIN_SHARE_READ * sum(map(len, texts)):
+        if walker.text_length < _MIN_READ_SHARE * sum(map(len, texts)):
             unwrap(body, measure(body))
             container = find_container(tree, measure(body, with_noise=False)) or body
             walker = Walker(container)
@@ -68,7 +68,7 @@ def extract(
 
 
 def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
-    """Modify and return the tree: replace formulas by TeX, remove furniture, build tables and show hidden panels."""
+    """Replace formulas by TeX, remove furniture, build tables and show hidden panels. Return the modified tree."""
     replace_formulas(tree, markup)
     drop_furniture(tree)
     build_tables(tree)
@@ -77,7 +77,7 @@ def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
 
 
 def _title(tree: HtmlTree, headings: list[str]) -> str | None:
-    """Return the title of a page, or None. A <title> such as `Heading - Site name` is shortened to the heading."""
+    """Return the title of a page, or None. Shorten a <title> such as "Heading - Site name" to the heading."""
     title = tree.first("title")
     page_title = fold(title.text()) if title is not None else ""
     for heading in headings[:3]:
@@ -87,7 +87,7 @@ def _title(tree: HtmlTree, headings: list[str]) -> str | None:
 
 
 METADATA_PREFIX = "pilotlight:"  # <meta name="pilotlight:KEY" content="VALUE">
-# `name` or `property` of <meta> elements with a date, by priority: modification dates precede publication dates
+# `name` or `property` of <meta> elements with a date, by priority: first modification dates, then publication dates
 _DATES = (
     "article:modified_time og:updated_time dcterms.modified last-modified "
     "article:published_time dcterms.date dc.date date"

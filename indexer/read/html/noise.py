@@ -1,10 +1,10 @@
-"""Recognise elements that are not part of a page's text: navigation, controls, decoration and hidden elements."""
+"""Recognise noise, which is not part of a page's text: navigation, controls, decoration and hidden elements."""
 
 import re
 
 from indexer.read.html.html_tree import HEADINGS, MAX_FIRST_NODES, MAX_NODES, MAX_SEARCH_DEPTH, Element
 
-_NEVER = frozenset(
+_ALWAYS_NOISE = frozenset(
     "script style noscript template head nav footer button select option textarea input dialog svg canvas iframe "
     "object embed audio video map rp rt".split()
 )
@@ -20,8 +20,8 @@ _CODE = frozenset({"code", "kbd", "samp"})
 _MIN_LINK_SHARE = 0.8
 _METHOD_NAME = re.compile(r"\s*(?:\(|#[^\s#])")
 PERMALINKS = frozenset("¶ # § 🔗".split())
-_CONTEXTUAL = frozenset({"a", "ul", "ol", "header", "aside", "form", "label", "summary"})
-MAY_BE_NOISE = _NEVER | _CONTEXTUAL  # other elements can be noise only because of an attribute
+_SOMETIMES_NOISE = frozenset({"a", "ul", "ol", "header", "aside", "form", "label", "summary"})
+MAY_BE_NOISE = _ALWAYS_NOISE | _SOMETIMES_NOISE  # other elements are noise only if an attribute says so
 TITLES = frozenset({"dt", *HEADINGS})
 HEADING_CONTAINERS = TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
 _FLOW = frozenset("p pre ul ol dl table blockquote figure".split())
@@ -31,7 +31,7 @@ _FOLDED_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGN
 HIDING = frozenset({"hidden", "aria-hidden", "style"})
 _NOT_IN_LABELS = HEADINGS | _FLOW
 _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})
-_HEADING_FRAME = _LABELS | HEADINGS | _NEVER
+_NEXT_TO_HEADINGS = _LABELS | HEADINGS | _ALWAYS_NOISE
 MAX_LABEL_CHARS = 80
 _SENTENCE_ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
 INLINE = frozenset("a abbr b bdi cite code dfn em i kbd mark q ruby s small span strong sub sup time u var wbr".split())
@@ -47,7 +47,7 @@ LETTER = re.compile(r"[^\W\d_]")
 def is_noise(tag: Element) -> bool:
     """Return whether an element is noise: it is hidden, a control, navigation or decoration."""
     name = tag.name
-    if name in _NEVER:
+    if name in _ALWAYS_NOISE:
         parent = tag.parent if name == "footer" else None
         return parent is None or parent.name not in ("blockquote", "figure")
     attributes = tag.attributes
@@ -59,26 +59,26 @@ def is_noise(tag: Element) -> bool:
             return True
     if "popover" in attributes or (not HIDING.isdisjoint(attributes) and is_folded(tag)):
         return True
-    if name not in _CONTEXTUAL:
+    if name not in _SOMETIMES_NOISE:
         return False
     if name == "a":
         return _is_control(tag)
     if name in ("ul", "ol"):
         return _is_contents(tag)
-    if name == "header":  # a header is text if it is in an article, or has a title and a lead
+    if name == "header":  # a <header> is text if it is in an article, or has a title and an introduction
         is_in_article = any(around.name in ("main", "article", "section") for around in tag.parents())
         return not (is_in_article or _is_title_block(tag))
     if name == "aside":
         return not _is_box(tag)
-    if name == "form":  # a form with paragraphs or headings may wrap the whole page
+    if name == "form":  # a <form> with paragraphs or headings may contain the text of the whole page
         return not tag.contains(PAGE_ELEMENTS)
-    if name == "label":  # a short label of a control is noise, unless the control is disabled, as in task lists
+    if name == "label":  # a short <label> is noise, except for a disabled control, as in task lists
         text = tag.short_text(MAX_LABEL_CHARS)
         if text is None or len(WORD.findall(text)) >= MIN_SENTENCE_WORDS:
             return False
         controls = [node for node in tag.elements() if node.name in FIELDS or node.name == "button"]
         return bool(controls or tag.get("for")) and all("disabled" not in node.attributes for node in controls)
-    # a short <summary> of an open <details> is a button, not a title
+    # a short <summary> of <details open> is a button such as "Hide", not a title
     is_open = tag.parent is not None and "open" in tag.parent.attributes
     return is_open and is_brief(tag) and not tag.contains(HEADINGS | _CODE | {"div", "p", "a"})
 
@@ -93,7 +93,7 @@ def _is_title_block(header: Element) -> bool:
 
 
 def is_brief(tag: Element) -> bool:
-    """Return whether an element has one to three words."""
+    """Return whether an element has one to three words, and at most 30 characters."""
     return len((tag.short_text(_MAX_BUTTON_CHARS) or "").split()) in (1, 2, 3)
 
 
@@ -109,7 +109,7 @@ def _is_contents(tag: Element) -> bool:
 
 
 def _is_box(tag: Element) -> bool:
-    """Return whether an aside is a note within the text, not a menu or a form."""
+    """Return whether an <aside> is a note within the text, and not a menu or a form."""
     is_note = "epub:type" in tag.attributes or tag.get("role").startswith("doc-")
     parent = next((around for around in tag.parents(4) if len(around.tags) > 1), None)
     if parent is not None:
@@ -135,7 +135,7 @@ def is_menu(tag: Element, share: float = _MIN_LINK_SHARE) -> bool:
 
 
 def is_permalink(link: Element) -> bool:
-    """Return whether a link is only a symbol, such as "#", that links to the element around it."""
+    """Return whether a link is only a symbol, such as the "¶" with which a heading links to itself."""
     sign = link.short_text(_MAX_BUTTON_CHARS)
     if sign is None or WORD.search(sign) or _METHOD_NAME.match(sign):
         return False
@@ -156,7 +156,7 @@ def _is_control(link: Element) -> bool:
 
 
 def _is_alone(link: Element) -> bool:
-    """Return whether a link is all the text of its block, and has three words if that is no heading, term or cell."""
+    """Return whether a link is all the text of its block. In a paragraph or list item, it also needs three words."""
     line = link
     for parent in link.parents(3):
         if any(node is not line and not (isinstance(node, str) and node.isspace()) for node in parent.children):
@@ -168,7 +168,7 @@ def _is_alone(link: Element) -> bool:
 
 
 def is_in_sentence(link: Element) -> bool:
-    """Return whether a link is part of a sentence, not a button next to a sentence."""
+    """Return whether words around a link belong to the same sentence, so that the link is not a button."""
     line = link.parent
     if line is not None and line.name in INLINE and len(line.children) == 1:
         link, line = line, line.parent
@@ -182,7 +182,7 @@ def is_in_sentence(link: Element) -> bool:
 
 
 def content_of(tag: Element) -> list[Element | str]:
-    """Return the children of an element, without edit links and badges in headings, or language labels next to code."""
+    """Return the children of an element, without edit links and badges in headings and language names next to code."""
     children = tag.children
     if tag.name in TITLES:
         words = [position for position, node in enumerate(children) if not _is_edit_link(node)] or [0]
@@ -190,10 +190,10 @@ def content_of(tag: Element) -> list[Element | str]:
     if len(children) > 12:
         return children
     names = {node.name for node in children if isinstance(node, Element)}
-    is_frame = "pre" in names or (names <= _HEADING_FRAME and not names.isdisjoint(HEADINGS))
+    is_frame = "pre" in names or (names <= _NEXT_TO_HEADINGS and not names.isdisjoint(HEADINGS))
     if not is_frame or any(isinstance(node, str) and not node.isspace() for node in children):
         return children
-    if "pre" in names:  # drop a label that repeats the language in a class name, such as "language-python"
+    if "pre" in names:  # drop a label such as "python" if a class such as "language-python" repeats it
         near = (tag, *tag.elements(MAX_FIRST_NODES))
         languages = {name.rpartition("-")[2] for element in near for name in element.classes if "-" in name}
         return [
@@ -203,7 +203,7 @@ def content_of(tag: Element) -> list[Element | str]:
 
 
 def _is_edit_link(tag: Element | str) -> bool:
-    """Return whether a node in a heading is white space, a permalink, or a link such as "[edit]"."""
+    """Return whether a node in a heading is white space, a permalink, or a link in brackets such as "[edit]"."""
     if isinstance(tag, str) or _is_sign(tag):
         return not isinstance(tag, str) or tag.isspace()
     text = (tag.short_text(_MAX_BUTTON_CHARS) or "").strip()
@@ -218,7 +218,7 @@ def _is_badge(tag: Element) -> bool:
     text = tag.short_text(MAX_LABEL_CHARS) if tag.name in _LABELS else None
     if not text or text.isspace() or CALL.search(text) or tag.contains(_NOT_IN_LABELS):
         return False
-    # a <div> is a badge only if most of its text is linked, as it may be a function signature with a linked type
+    # a <div> may be a function signature with a linked type, so it is a badge only if most of its text is linked
     return not LETTER.search(text) or (is_menu(tag) if tag.name == "div" else _has_link(tag))
 
 
@@ -227,7 +227,7 @@ def _has_link(tag: Element) -> bool:
 
 
 def has_noise_class(tag: Element) -> bool:
-    """Return whether an element has a class of navigation or decoration, such as "breadcrumbs"."""
+    """Return whether an element has a class for navigation or decoration, such as "breadcrumbs"."""
     return not tag.classes.isdisjoint(_NOISE_CLASSES)
 
 

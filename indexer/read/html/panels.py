@@ -1,6 +1,6 @@
-"""Show hidden panels of tabs, accordions and carousels, and convert their controls to titles.
+"""Show the hidden panels of tabs, accordions and carousels, and convert the controls that open them to titles.
 
-A hidden element is a panel if a control refers to it, a title precedes it, or it resembles visible siblings. Menus,
+A hidden element is a panel if a control refers to it, a title precedes it, or it resembles a visible sibling. Menus,
 dialogs, tooltips and messages stay hidden.
 """
 
@@ -26,11 +26,11 @@ from indexer.text import reader_notes
 
 _TITLES = HEADINGS | {"dt", "summary", "th", "legend", "caption"}
 _PANEL_TITLES = HEADINGS | {"dt", "button", "summary", "input"}
-_PANELS = frozenset(
+_PANEL_ELEMENTS = frozenset(
     "div section article li dd dl tr tbody ul ol table p pre figure blockquote details fieldset".split()
 )
-_CONTROL_ELEMENTS = frozenset("button a label li summary input option".split())
-_CONTROLS = frozenset({"a", "button", "label"})
+_REFERRING_ELEMENTS = frozenset("button a label li summary input option".split())
+_CONTROL_ELEMENTS = frozenset({"a", "button", "label"})
 _NO_IDS = frozenset({"", "true", "false"})
 _CONTROL_ATTRIBUTES = frozenset(
     "hidden aria-hidden style role aria-expanded aria-controls data-toggle data-bs-toggle onclick".split()
@@ -49,21 +49,23 @@ _CONTENT_IN_BUTTONS = HEADINGS | {"code", "pre", "kbd", "samp"}
 _OPERATION = re.compile(r"^\s*[1-5]\d\d\s*$|/[\w{]+|\w\(\)")  # an HTTP status, a path or a function call
 _MAX_TITLE_CHARS = 200
 _MAX_TAB_CHARS = 60
-_WORD_BORDER = re.compile(r"[a-z0-9_][A-Z_]")  # within a name such as PriceList or price_list
+_WORD_BORDER = re.compile(r"[a-z0-9_][A-Z_]")  # inside identifiers such as PriceList and price_list
 
 
 def unfold_panels(tree: HtmlTree) -> None:
-    """Show the hidden panels of a page, and convert their controls to text."""
+    """Show the hidden panels of a page, and convert the controls that open them to text."""
     shallow = (tag for tag in tree.elements if tag.depth < MAX_SEARCH_DEPTH)
-    marked = [tag for tag in shallow if tag.name in _CONTROLS or not _CONTROL_ATTRIBUTES.isdisjoint(tag.attributes)]
-    hidden = [element for element in marked if not HIDING.isdisjoint(element.attributes) and is_folded(element)]
-    controls = [element for element in marked if _is_opener(element)]
+    candidates = [
+        tag for tag in shallow if tag.name in _CONTROL_ELEMENTS or not _CONTROL_ATTRIBUTES.isdisjoint(tag.attributes)
+    ]
+    hidden = [element for element in candidates if not HIDING.isdisjoint(element.attributes) and is_folded(element)]
+    controls = [element for element in candidates if _is_opener(element)]
     panels: list[Element] = []
     if hidden:
         names = {name for element in hidden for name in _ids_of(element)}
-        naming = (tag for name in _CONTROL_ELEMENTS for tag in tree.find_all(name)) if names else ()
-        panels = _show_panels(hidden, _named_by_controls((*controls, *naming), names))
-    for element in controls:  # headings, and elements that contain a heading or panel, are not controls
+        referring = (tag for name in _REFERRING_ELEMENTS for tag in tree.find_all(name)) if names else ()
+        panels = _show_panels(hidden, _named_by_controls((*controls, *referring), names))
+    for element in controls:  # an element that is a heading, or contains a heading or panel, is text and no control
         inside = element.elements(MAX_NODES) if element.get("role") in _CONTROL_ROLES else ()
         is_around = any(tag.name in HEADINGS or tag.get("role") == "tabpanel" for tag in inside)
         if is_around or element.name in _TITLES:
@@ -77,7 +79,7 @@ def unfold_panels(tree: HtmlTree) -> None:
             _make_text(control, "span")
             continue
         if control.name == "button" and not control.contains(_CONTENT_IN_BUTTONS):
-            for block in control.elements():  # a <button> is one line, whatever it contains
+            for block in control.elements():  # the text of a <button> is one line, even if it contains blocks
                 block.name = "span" if block.name in _BLOCKS_IN_BUTTONS else block.name
         _make_text(control, "div")
         control.fill([node for child in control.children for node in (child, " ")])
@@ -102,7 +104,7 @@ def _is_opener(element: Element) -> bool:
 
 
 def _is_content(control: Element) -> bool:
-    """Return whether a button is in a sentence, or contains text, such as a sentence, a heading or an API operation."""
+    """Return whether a button is in a sentence, or contains more than a label, such as a sentence or a heading."""
     if "button" not in (control.name, control.get("role")) or control.name == "a" or _opens_popup(control):
         return False
     texts = [text for text, _ in control.leading_texts()]
@@ -110,16 +112,16 @@ def _is_content(control: Element) -> bool:
     is_sentence = sum(len(WORD.findall(text)) for text in pieces) >= MIN_SENTENCE_WORDS
     is_titled = any(parent.name in _TITLES for parent in control.parents(4))
     is_operation = len(texts) > 1 and any(map(_OPERATION.search, texts))
-    holds_blocks = len(pieces) > 1 and control.contains(_BLOCKS_IN_BUTTONS)
+    has_blocks = len(pieces) > 1 and control.contains(_BLOCKS_IN_BUTTONS)
     label = control.get("aria-label")
     words = _leading_words(control) if label else ""
-    is_named = bool(words) and label.endswith(f" {words}")  # such as "expand price" of "price"
-    is_text = is_sentence or is_operation or holds_blocks or is_named or control.contains(_CONTENT_IN_BUTTONS)
+    is_named = bool(words) and label.endswith(f" {words}")  # such as the label "expand price" of a button "price"
+    is_text = is_sentence or is_operation or has_blocks or is_named or control.contains(_CONTENT_IN_BUTTONS)
     return (is_text and not is_titled) or is_in_sentence(control)
 
 
 def _name_panels(controls: Sequence[Element], links: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
-    """Insert the text of each tab before its panel. If tabs have no targets, match the panels after them by index."""
+    """Insert the text of each tab before its panel. If tabs do not refer to panels, both are matched by order."""
     bars: dict[int, tuple[Element, list[Element]]] = {}
     for tab in {id(tab): tab for tab in (*controls, *links)}.values():
         if tab.parent is not None and tab.get("role") != "tablist":
@@ -138,7 +140,7 @@ def _name_panels(controls: Sequence[Element], links: Sequence[Element], ids: Map
         if is_marked and len({id(panel) for panel in panels}) != len(names):
             siblings = bar.parent.tags if bar.parent is not None else []
             after = next((sibling for tag, sibling in pairwise(siblings) if tag is bar), None)
-            if bar.tags and len(bar.tags[-1].tags) == len(names):  # the panels follow the tabs in the same element
+            if bar.tags and len(bar.tags[-1].tags) == len(names):  # the element with the tabs also contains the panels
                 after = bar.tags[-1]
             has_text = after and any(isinstance(node, str) and not node.isspace() for node in after.children)
             panels = after.tags if after and not has_text else []
@@ -155,7 +157,7 @@ def _name_panels(controls: Sequence[Element], links: Sequence[Element], ids: Map
 
 
 def _unmarked_panels(bar: Element, tabs: Sequence[Element], targets: Sequence[Element]) -> list[Element]:
-    """Return the panels directly after a bar that contains only buttons or links to them, or an empty list."""
+    """Return the panels directly after a bar, or [] unless the bar consists of a button or link for each of them."""
     if not 2 <= len(tabs) == len(targets) == len(bar.tags) or bar.parent is None or bar.parent.name == "form":
         return []
     if len(bar.parent.children) > MAX_NODES:
@@ -163,7 +165,7 @@ def _unmarked_panels(bar: Element, tabs: Sequence[Element], targets: Sequence[El
     siblings = bar.parent.tags
     after = siblings[siblings.index(bar) + 1 :]
     panels = after[0].tags if after and len(after[0].tags) == len(tabs) else after[: len(tabs)]
-    if len(panels) != len(tabs) or any(panel.name not in _PANELS or is_menu(panel) for panel in panels):
+    if len(panels) != len(tabs) or any(panel.name not in _PANEL_ELEMENTS or is_menu(panel) for panel in panels):
         return []
     names = [_leading_words(tab) for tab in tabs]
     is_bar = _leading_words(bar) == " ".join(names) and all(map(LETTER.search, names))
@@ -175,10 +177,7 @@ def _unmarked_panels(bar: Element, tabs: Sequence[Element], targets: Sequence[El
 
 
 def _show_panels(hidden: Sequence[Element], targets: Collection[str]) -> list[Element]:
-    """Show the hidden elements that are panels, and return these elements.
-
-    `targets` are the ids and classes that controls refer to.
-    """
+    """Show and return the hidden elements that are panels. `targets` are the ids and classes that controls refer to."""
     folded = {id(element) for element in hidden}
     panels: list[Element] = []
     prose: set[int] = set()
@@ -186,7 +185,7 @@ def _show_panels(hidden: Sequence[Element], targets: Collection[str]) -> list[El
         children = parent.tags if parent is not None else []
         open_ones = [child for child in children if id(child) not in folded]
         if parent is not None and parent.name == "span" and len(children) == len(parent.children) > 1 and not open_ones:
-            panels.append(children[-1])  # a script would show one of these alternatives
+            panels.append(children[-1])  # all are hidden, and a script would show one of them
             continue
         kinds = {kind for child in open_ones for kind in _kinds(child)}
         texts = {_leading_words(child) for child in open_ones} if kinds else set()
@@ -207,7 +206,7 @@ def _show_panels(hidden: Sequence[Element], targets: Collection[str]) -> list[El
                 prose.add(id(child))
             is_panel = is_panel or (role == "region" and "aria-labelledby" in child.attributes)
             is_like_open_ones = words > 1 and text not in texts and not kinds.isdisjoint(_kinds(child))
-            is_titled = before is not None and words >= 5 and _is_title(before)  # shorter texts may be messages
+            is_titled = before is not None and words >= 5 and _is_title(before)  # a shorter text may be a message
             if is_panel or is_like_open_ones or is_titled or not _ids_of(child).isdisjoint(targets):
                 panels.append(child)
                 texts.add(text)
@@ -229,7 +228,7 @@ def _kinds(element: Element) -> set[tuple[str, str]]:
 
 
 def _named_by_controls(controls: Iterable[Element], names: Collection[str]) -> set[str]:
-    """Return the ids and classes among `names` that controls refer to. Ignore controls of popups."""
+    """Return the ids and classes in `names` that controls refer to. Ignore controls that open popups."""
     targets: set[str] = set()
     for control in controls:
         new_ids = [name for name in _referenced_ids(control) if name in names and name not in targets]
@@ -251,7 +250,7 @@ def _referenced_ids(control: Element) -> Iterator[str]:
 
 
 def _target(control: Element, ids: Mapping[str | None, Element]) -> Element | None:
-    names = (*_referenced_ids(control), f"by {control.get('id')}")  # a panel may refer to its tab instead
+    names = (*_referenced_ids(control), f"by {control.get('id')}")  # "by": the panel refers to its tab
     return next((ids[name] for name in names if name in ids), None)
 
 
@@ -273,7 +272,7 @@ def _leading_words(element: Element) -> str:
 
 
 def _is_title(element: Element) -> bool:
-    """Return whether an element is a heading or a control, or is short and contains a heading or a control."""
+    """Return whether an element is a heading or a control, or has a short text with a heading or a control."""
     if "onclick" in element.attributes:
         return True
     inside = element.elements(MAX_FIRST_NODES) if element.short_text(_MAX_TITLE_CHARS) is not None else ()
@@ -283,8 +282,8 @@ def _is_title(element: Element) -> bool:
 def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element], unfolded: Collection[int]) -> None:
     """Convert controls to text if they serve as titles.
 
-    Such a control is the only text of a heading, opens a panel, or is one of several similar controls before panels.
-    `unfolded` has the Python `id()` of each panel that was hidden before.
+    A control is a title if it is the only text of a heading, opens a panel, or is one of several similar controls that
+    precede panels. `unfolded` has the Python `id()` of each panel that was hidden before.
     """
     next_siblings: dict[int, Element] = {}
     for parent in {id(control.parent): control.parent for control in controls}.values():
@@ -303,13 +302,13 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element],
                 _make_text(control, "span")
         elif control.get("role") == "tab" or _opens_popup(control):
             continue
-        elif panel is not None and panel.name in _PANELS and not _is_popup(panel) and not is_menu(panel):
+        elif panel is not None and panel.name in _PANEL_ELEMENTS and not _is_popup(panel) and not is_menu(panel):
             alike[control.name, control.classes, panel.name, panel.classes, is_opener].append(control)
     openers = [control for key, group in alike.items() if len(group) > 1 or key[-1] for control in group]
     names = [_leading_words(control) for control in openers]
     counts = Counter(names)
     for control, name in zip(openers, names, strict=True):
-        # another repeated label, such as "Show", is not a title
+        # a label that is repeated, such as "Show", is not a title, but an identifier may be repeated
         if counts[name] == 1 or (name.isidentifier() and _WORD_BORDER.search(name)):
             _make_text(control, "p")
 

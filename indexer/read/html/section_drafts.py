@@ -1,6 +1,6 @@
 """Collect blocks of text in drafts of sections, and convert the drafts to sections.
 
-Long lists of links are dropped. Short links are dropped if they are repeated, or if they begin or end a page.
+Long lists of links are dropped. Short links are dropped if they are repeated, or at the beginning or end of a page.
 """
 
 import re
@@ -13,7 +13,7 @@ from indexer.read.html.noise import CALL
 from indexer.records import COLUMNS, Section, SectionBlock
 from indexer.text.cleaning import fold
 
-BREAK = "\x00"  # replaces <br>
+BREAK = "\x00"  # placeholder for <br>
 _MAX_SHORT_CHARS = 200
 _MIN_POINTER_SHARE = 0.8
 _MAX_LABEL_CHARS = 60
@@ -29,8 +29,8 @@ _FLOW = frozenset({"p", "li", "dd", "dt", "blockquote", "figcaption", "caption",
 class Block:
     """A paragraph, list item, table row or block of code. `anchor` is the last id before its text.
 
-    `kind` is the name of the innermost block element. `head` is the line of column names of a table row. No blank line
-    separates a tight block from the previous block.
+    `kind` is the name of the innermost block element. `head` is the line of column names above a table row, or None.
+    `tight` means that no blank line separates the block from the previous block.
     """
 
     text: str
@@ -48,33 +48,33 @@ class Block:
 
     @property
     def is_pointer(self) -> bool:
-        """Return whether over 80 % of the text is in links, and the rest has no letters or code operators."""
+        """Return whether over 80 % of the text is in links, and the rest has neither letters nor operators of code."""
         return self.is_linked(_MIN_POINTER_SHARE) and not _SIGNATURE.search(self.unlinked_text)
 
     @property
     def is_loose_link(self) -> bool:
-        """Return whether the block is a link outside paragraphs, lists and tables, but not a function call or URL."""
+        """Return whether the block is a link outside paragraphs, lists and tables, and not a function call or a URL."""
         return self.kind not in _FLOW and self.is_pointer and not (CALL.search(self.text) or "://" in self.text)
 
     @property
     def is_row_of_links(self) -> bool:
-        """Return whether the text outside links is two or more separators, such as "|"."""
+        """Return whether the text outside links consists of two or more separators, such as "|"."""
         return len(self.unlinked_text.split()) > 1 and not _SIGNATURE.search(self.unlinked_text)
 
 
 @dataclass(slots=True)
 class Line:
-    """A line of text under construction."""
+    """A line of text that is being read. `length` and `link_length` are characters in total and in links."""
 
     pieces: list[str] = field(default_factory=list)
     length: int = 0
     link_length: int = 0
     unlinked_pieces: list[str] = field(default_factory=list)
     anchor: str | None = None
-    link_start: int = 0  # index in `pieces` where the text of the last link begins
+    link_start: int = 0  # index in `pieces` of the last link's first text
 
     def block(self, kind: str) -> Block:
-        """Return the line as a block, with normalised white space."""
+        """Return the line as a block of this kind, with normalised white space."""
         text = "\n".join(filter(None, map(fold, "".join(self.pieces).split(BREAK))))
         unlinked = " ".join(self.unlinked_pieces) if self.link_length else ""
         return Block(text, kind, self.anchor, self.length, self.link_length, unlinked)
@@ -82,11 +82,13 @@ class Line:
 
 @dataclass(slots=True)
 class SectionDraft:
-    """A section under construction.
+    """A section that is being read.
 
-    If the section is an entry of a list or table, `list_path` is the path of the section around this list or table. If
-    `resumes` is true, the draft continues a section after a list or table within it. If `leads` is true, the draft
-    is a summary, which is prepended to the next section.
+    Attributes:
+        list_path: for an entry of a list or table, the path of the section that contains this list or table.
+        resumes: whether the draft is the rest of a section, after a list or table whose entries became sections.
+        is_defined: whether text follows the term that begins an entry.
+        leads: whether the draft is a summary, which is prepended to the next section.
     """
 
     path: tuple[str, ...]
@@ -119,7 +121,7 @@ class SectionDraft:
 
 
 def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> list[SectionDraft]:
-    """Drop navigation labels and long lists of links. Keep the labels of a short page if it has no other text."""
+    """Drop navigation labels and long lists of links. If a short page has no other text, keep its labels."""
     linked_blocks = (block for draft in drafts for block in draft.blocks if block.link_length)
     label_counts = Counter(block.text for block in linked_blocks if len(block.text) <= _MAX_LABEL_CHARS)
 
@@ -143,14 +145,14 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> l
             if not is_listed or length <= max_length or link_length <= max_share * length:
                 draft.blocks += run
         if is_mostly_links:
-            draft.heading = None  # headings of an alphabetical index are single letters
+            draft.heading = None  # such a page is an index, whose headings are single letters
     if is_mostly_links and all(block.is_linked(_LINK_LIST_SHARE) for draft in drafts for block in draft.blocks):
         return []
     return _keep_headings(drafts)
 
 
 def _drop_ends(drafts: Sequence[SectionDraft], block_lists: Sequence[list[Block]]) -> None:
-    """Drop short links before the first heading, such as breadcrumbs, and short links after the last text."""
+    """Drop short links before the first heading, such as breadcrumbs, and short links after all other text."""
     first = next((index for index, draft in enumerate(drafts) if draft.path), 0)
     texts_at_start: set[str] = set()
     for blocks in block_lists[:first]:
@@ -168,14 +170,14 @@ def _drop_ends(drafts: Sequence[SectionDraft], block_lists: Sequence[list[Block]
 
 
 def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
-    """Return the drafts with text. A heading without text becomes the text of a draft of the previous section."""
+    """Return the drafts with text. A heading without text below it becomes text of the section around it."""
     filled: list[SectionDraft] = []
     next_path: tuple[str, ...] = ()
     first = next((draft for draft in drafts if draft.path), None)
     for draft in reversed(drafts):
         heading = draft.heading
         is_above = len(next_path) > len(draft.path) and next_path[: len(draft.path)] == draft.path
-        # drop a last top-level heading without text: a script would add text below it, such as comments
+        # drop a top-level heading without text at the end, because scripts would add its text, such as comments
         ends = first and first is not draft and not filled and len(draft.path) == len(first.path) == 1 and first.blocks
         if draft.blocks:
             filled.append(draft)
@@ -184,13 +186,13 @@ def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
         elif not is_above:
             continue
         elif filled[-1].resumes and filled[-1].path == draft.path:
-            filled[-1].anchor = draft.anchor or filled[-1].anchor  # the section now begins with this heading
+            filled[-1].anchor = draft.anchor or filled[-1].anchor  # this heading is now the beginning of the section
         next_path = draft.path
     return filled[::-1]
 
 
 def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
-    """Convert drafts to sections. Append short entries of a list, and short text after it, to the section around it."""
+    """Convert drafts to sections. Join short entries of a list, and short text below it, to the section around it."""
     filled = [draft for draft in drafts if draft.blocks]
     joined: list[SectionDraft] = []
     homes: dict[tuple[str, ...], SectionDraft] = {}
@@ -201,7 +203,7 @@ def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
             following.anchor = following.anchor or draft.anchor
             continue
         is_short = size < _MAX_SHORT_CHARS
-        # An entry stays a section if its text, such as `get()`, does not begin with its name, such as `dict.get`.
+        # an entry stays a section if its text, such as `get()`, does not begin with its name, such as `dict.get`
         has_name = draft.blocks[0].text.replace("\n", " ").startswith(draft.path[-1:])
         is_item = is_short and not draft.resumes and has_name
         path = draft.list_path if is_item and draft.list_path is not None else draft.path

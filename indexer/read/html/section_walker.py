@@ -1,7 +1,7 @@
 """Traverse the elements of a page, and split its text into sections.
 
-A heading begins a section. A term of a definition list also begins a section, because readers look up and link to terms
-such as settings or functions. The traversal uses a stack instead of recursion, so that nesting has no limit.
+A heading begins a section. A term of a definition list also begins a section, because people look up and link to terms
+such as settings or functions. The traversal uses a stack instead of recursion, so the depth of nesting has no limit.
 """
 
 import re
@@ -22,9 +22,9 @@ _BLOCKS = frozenset(
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 _PLAIN_BLOCKS = _BLOCKS - _LISTS - {"li", "dl", "dt", "table", "tr", "td", "th"}
 _STRUCTURAL = _BLOCKS | HEADINGS | {"a", "br", "img"}
-_BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
+_NOTE_BOX_CLASSES = frozenset("note tip warning caution important danger info admonition callout".split())
 _DEFINITIONS = frozenset({"dd", "p", "div"})
-_DATA_TABLE_NAMES = frozenset({"th", "caption", "thead"})
+_IN_DATA_TABLES = frozenset({"th", "caption", "thead"})
 _LAYOUT_ROLES = frozenset({"presentation", "none"})
 _WORD = re.compile(r"\w")
 _MAX_HEADINGS_ABOVE_TERM = 10
@@ -34,33 +34,33 @@ _PUNCTUATION_END = re.compile(r"[^\w)\]}>\"'”»]\Z")
 
 
 class Walker:
-    """A traversal that collects the text of an element in sections."""
+    """A traversal of an element that splits its text into sections."""
 
     def __init__(self, root: Element) -> None:
         """Visit all descendants of `root` in document order."""
         self.headings: list[str] = []
         self.text_length = 0
         self.link_length = 0
-        self.link_texts: dict[str, str] = {}  # text of the first link to each target
+        self.link_texts: dict[str, str] = {}  # target → text of the first link to it
         self._drafts = [SectionDraft((), None)]
         self._line = Line()
         self._open_blocks = ["div"]
         self._is_next_tight = False
         self._bullet = ""
-        self._tight_lists: list[bool] = []  # whether no blank line precedes the next item of each open list
+        self._tight_lists: list[bool] = []  # one per open list: whether its next item follows without a blank line
         self._open_links = 0
         self._leads_elsewhere = False
         self._open_headings: list[tuple[int, str]] = []
         self._in_heading = False
         self._current_term: Element | None = None
         self._term_code = ""
-        self._undefined_term: Block | None = None  # the last term, until its definition is read
+        self._undefined_term: Block | None = None  # the last <dt>, until its <dd> is read
         self._title_anchor: str | None = None
         self._anchor_since_text: str | None = None
         self._is_anchor_of_block = False
         self._last_anchor: str | None = None
         self._sections_around_lists: list[SectionDraft] = []
-        # for each open table: its section; its rows, or None for a layout table; Python ids of rows that are headings
+        # one per open table: (its section, its rows or None for a layout table, Python ids of rows that are headings)
         self._tables: list[tuple[SectionDraft, list[Row] | None, set[int]]] = []
         self._open_rows: list[Row] = []
         self._note_anchor(root)
@@ -95,7 +95,7 @@ class Walker:
 
     @property
     def is_mostly_links(self) -> bool:
-        """Return whether the text has at least 5,000 characters, and over half of them are in links to other pages."""
+        """Return whether a text of at least 5,000 characters consists mostly of links to other pages."""
         return self.text_length >= 5_000 and self.link_length > 0.5 * self.text_length
 
     def _enter(self, tag: Element) -> None:
@@ -104,14 +104,14 @@ class Walker:
             if self._line.pieces:
                 self._flush()
             self._open_blocks.append(name)
-        if name == "a" or ("id" in tag.attributes and not _holds_only_noise(tag)):
+        if name == "a" or ("id" in tag.attributes and not _has_only_noise(tag)):
             self._note_anchor(tag)
         if name in _PLAIN_BLOCKS:
             return
         if name in HEADINGS:
             self._flush()
             parent = tag.parent
-            if parent is None or not parent.classes & _BOXES:  # the title of a note box does not begin a section
+            if parent is None or not parent.classes & _NOTE_BOX_CLASSES:  # the title of a note begins no section
                 self._in_heading = True
                 around = parent.anchor if parent is not None and parent.name not in _BLOCKS else None
                 self._title_anchor = tag.anchor or around
@@ -123,7 +123,7 @@ class Walker:
         elif name == "br":
             self._line.pieces.append(BREAK)
         elif name == "img":
-            links, self._open_links = self._open_links, 0  # alternative text counts as text outside links
+            links, self._open_links = self._open_links, 0  # the alternative text does not count as text of a link
             self._add(alternative_text(tag))
             self._open_links = links
         elif name == "li":
@@ -162,7 +162,7 @@ class Walker:
             if "href" in tag.attributes:
                 self._open_links -= 1
                 self.link_texts.setdefault(tag.attributes["href"], "".join(self._line.pieces[self._line.link_start :]))
-        elif name == "div" and "refnamediv" in tag.classes:  # DocBook: a summary of the next section
+        elif name == "div" and "refnamediv" in tag.classes:  # DocBook's summary of the next section
             self._drafts[-1].leads = True
         elif name == "li":
             self._bullet = ""
@@ -182,7 +182,7 @@ class Walker:
                 rows.append(row)
 
     def _write_rows(self, rows: Sequence[Row], home: SectionDraft) -> None:
-        """Add the rows of a table to the drafts. A row with an id begins a subsection of the section `home`."""
+        """Add the rows of a table in the section `home` to the drafts. A row with an id begins a subsection."""
         for row, text, head in table_lines(rows):
             if row.has_inner_anchor and not self._open_rows and row.cells:
                 first = fold(" ".join(row.cells[0].blocks))[:_MAX_TERM_CHARS].strip()
@@ -235,7 +235,7 @@ class Walker:
             line.pieces.clear()
 
     def _take_line(self, kind: str) -> Block:
-        """Return the current line as a block, and begin a new line."""
+        """Return the current line as a block, and begin an empty line."""
         block, self._line = self._line.block(kind), Line()
         return block
 
@@ -253,7 +253,7 @@ class Walker:
             term.kind = "dd"
             term.unlinked_text = f"{term.unlinked_text} {block.unlinked_text}".strip()
             draft.is_defined, self._is_next_tight = True, False
-            if not draft.blocks or draft.blocks[-1] is not term:  # a term that is only punctuation was not added
+            if not draft.blocks or draft.blocks[-1] is not term:  # a term without letters was not added
                 draft.blocks.append(term)
             return
         block.tight = self._is_next_tight
@@ -319,14 +319,14 @@ class Walker:
         self._is_next_tight = True
 
     def _resume(self, home: SectionDraft) -> None:
-        """If entries of a list or table in the section `home` became sections, begin a draft for the rest of it."""
+        """Begin a draft for the rest of the section `home`, if entries of its last list or table became sections."""
         if self._drafts[-1].list_path is not None and self._drafts[-1] is not home:
             self._drafts.append(SectionDraft(home.path, None, list_path=home.list_path, resumes=True, is_defined=True))
         self._is_next_tight = False
 
 
 def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
-    """Return an empty list to collect rows, or None for a layout table, and Python ids of rows that are headings."""
+    """Return (an empty list for the rows, or None for a layout table; the Python ids of rows that contain headings)."""
     headings: set[int] = set()
     if table.get("role") in _LAYOUT_ROLES:
         return None, headings
@@ -345,12 +345,12 @@ def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
                 return None, headings
         elif name == "table" and not has_names:
             return None, headings
-        has_names |= name in _DATA_TABLE_NAMES
+        has_names |= name in _IN_DATA_TABLES
         rows += name == "tr"
     return (None if has_code and rows < 2 else []), headings
 
 
-def _holds_only_noise(tag: Element) -> bool:
-    """Return whether an element contains only navigation or controls. Its id then does not apply to the text below."""
+def _has_only_noise(tag: Element) -> bool:
+    """Return whether an element contains only navigation or controls, so that its id does not apply to later text."""
     contents = (node for node in tag.children if not isinstance(node, str) or not node.isspace())
     return bool(tag.tags) and all(isinstance(node, Element) and is_noise(node) for node in contents)

@@ -1,4 +1,4 @@
-"""Find the main text of a page without a site template, and remove furniture around and within the text."""
+"""Find the main text of a page whose site has no known template, and remove furniture around and within the text."""
 
 import re
 from collections import Counter
@@ -24,9 +24,9 @@ _VALUES = frozenset("td th li dd dt".split())
 _NO_TEXT = frozenset("script style template svg head select textarea iframe object".split())
 _MIN_PROSE_CHARS = 80
 _MAX_LINK_SHARE = 0.5
-_MIN_REST = 0.5
+_MIN_REMAINING_SHARE = 0.5
 _MIN_TITLED_SHARE = 0.75
-_SHORT_POST = 300  # characters of prose
+_MIN_POST_CHARS = 300
 _MIN_MENU_LINKS = 3
 _LINK_BOX_SHARE = 0.8
 _MAX_TEASER_CHARS = 400
@@ -43,6 +43,7 @@ _PAGE_ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".sp
 class Size:
     """Numbers of characters in an element: all text, linked text and prose.
 
+    Prose is the text of blocks that have at least 80 characters outside links, and at most half of their text in links.
     `direct`, `direct_linked` and `has_prose` ignore the text of nested blocks.
     """
 
@@ -64,7 +65,7 @@ Sizes = dict[int, Size]  # keys are Python ids of elements
 
 
 def measure(root: Element, *, with_noise: bool = True) -> Sizes:
-    """Return the sizes of an element and its descendants. If `with_noise` is false, skip navigation and controls."""
+    """Return the size of an element and of each descendant. If `with_noise` is false, skip navigation and controls."""
     order: list[tuple[Element, Size, Size | None]] = []
     todo: list[tuple[Element, Size | None]] = [(root, None)]
     sizes: Sizes = {}
@@ -106,7 +107,7 @@ def measure(root: Element, *, with_noise: bool = True) -> Sizes:
 def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
     """Remove the furniture of a page, and return the element that contains the main text.
 
-    Link boxes within the main text are removed only from articles. On other pages, lists of links may be main text.
+    Boxes of links within the main text are removed only if `is_article`, because other pages may consist of links.
     """
     body = tree.body
     sizes = measure(body)
@@ -128,7 +129,7 @@ def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
 
 
 def _named_element(start: Element, sizes: Sizes) -> Element:
-    """Return the innermost element that has most of the text and a class or id for main text, or else `start`."""
+    """Return the innermost element with most of the text and a class or id such as "post-body", or else `start`."""
     total = sizes[id(start)]
     text_elements: list[Element] = []
     times = Counter[str]()
@@ -146,7 +147,7 @@ def _named_element(start: Element, sizes: Sizes) -> Element:
 def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Element]:
     """Remove the furniture around the prose of an element.
 
-    Returns: the element with all remaining text, and the innermost element with most of the prose.
+    Returns: (an element with all remaining text, the innermost element with most of the prose).
     """
     outer = inner = start
     only_furniture_around = True
@@ -158,7 +159,7 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
         core = next((tag for tag in texts if tag.name in _CONTAINERS and sizes[id(tag)].prose >= half), None)
         if core is None:
             classes = {tag.get("class") for tag in blocks if sizes[id(tag)].prose} - {""}
-            # a short box is kept if it has the class of a prose box, because it may be a short post in a thread
+            # keep a short box with the same class as a box of prose, because it may be a short post in a thread
             boxes = [tag for tag in blocks if tag.name in _CONTAINERS and tag.get("class") not in classes]
             boxes = [tag for tag in boxes if _is_short_box(tag, sizes, is_article=True)]
             if is_article and sum(sizes[id(tag)].text for tag in boxes) < 0.5 * sizes[id(inner)].text:
@@ -188,22 +189,22 @@ def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
         return True
     if is_article:
         return size.linked > _MAX_LINK_SHARE * size.text or _is_teaser_box(element, sizes)
-    links = sum(tag.name == "a" for tag in element.elements())  # unlike a menu, a function signature has few links
+    links = sum(tag.name == "a" for tag in element.elements())  # a function signature has fewer links than a menu
     return size.linked > _LINK_BOX_SHARE * size.text and links >= _MIN_MENU_LINKS
 
 
 def _is_short_box(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
-    """Return whether an element is short, has a form or a class of furniture, and has no code, lists or tables."""
+    """Return whether an element is short, has a form or a class of furniture, and has no code, list or table."""
     size = sizes[id(element)]
     kind = "" if size.prose else kind_of(element)
-    is_named = kind if is_article or size.linked else kind == "strong"  # text may have a class such as "date"
+    is_named = kind if is_article or size.linked else kind == "strong"  # "weak" classes such as "date" also mark text
     is_form = (element.name == "form" or element.contains(("form",))) and element.contains(FIELDS)
     is_short = size.text < _MAX_BOX_CHARS and not size.has_h1
     return is_short and bool(is_named or is_form) and not element.contains(_CONTENT)
 
 
 def _clean_title(box: Element, sizes: Sizes, *, is_article: bool) -> None:
-    """Remove the furniture next to the <h1> in a box."""
+    """Remove the furniture around the <h1> in a box, such as a date."""
     while id(box) in sizes and sizes[id(box)].has_h1:
         blocks = [tag for tag in box.tags if id(tag) in sizes and sizes[id(tag)].text]
         removed = {id(tag) for tag in blocks if _is_furniture(tag, sizes, is_article=is_article)}
@@ -217,7 +218,7 @@ def _is_legal(element: Element, sizes: Sizes) -> bool:
 
 
 def _is_teaser_box(box: Element, sizes: Sizes) -> bool:
-    """Return whether a box is a list of teasers, whose headings or items begin with links to other pages."""
+    """Return whether a box is a list of teasers: its headings or its items begin with links to other pages."""
     if box.name not in _LINK_BOXES or not sizes[id(box)].linked:
         return False
     headings = [tag for tag in box.elements() if tag.name in HEADINGS and not tag.text().isspace()]
@@ -248,7 +249,7 @@ def _leads_elsewhere(element: Element) -> bool:
 
 
 def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
-    """Remove all articles of a page except the article with the main heading. Return whether any were removed."""
+    """Remove all <article> elements except the one with the <h1>. Return whether any were removed."""
     articles = [tag for tag in start.elements() if tag.name == "article" and id(tag) in sizes]
     titled = [tag for tag in articles if sizes[id(tag)].has_h1 and sizes[id(tag)].prose]
     if len(titled) != 1 or len(articles) < 3:
@@ -265,7 +266,7 @@ def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
 
 
 def _remove_teasers(start: Element, sizes: Sizes) -> None:
-    """Remove boxes of links and teasers from an article, except boxes with most of the article's text."""
+    """Remove boxes of links and teasers from an article, unless they contain most of its text."""
     limit = (1 - _MIN_MAIN_SHARE) * sizes[id(start)].text
     todo = [start]
     while todo:
@@ -284,7 +285,7 @@ def _remove_teasers(start: Element, sizes: Sizes) -> None:
 
 
 def _remove_repeats(start: Element, sizes: Sizes) -> None:
-    """Remove blocks that repeat an earlier block in another element, such as a caption copied for small screens."""
+    """Remove blocks with the same text as an earlier block in another element, such as a caption for small screens."""
     parents: dict[str, Element | None] = {}
     todo: list[Element] = [start]
     while todo:
@@ -300,7 +301,7 @@ def _remove_repeats(start: Element, sizes: Sizes) -> None:
 
 
 def _mark_decoration(start: Element, sizes: Sizes) -> None:
-    """Mark images in blocks without text as decoration. Skip table cells and list items, whose images may be values."""
+    """Mark images in blocks without text as decoration, except in cells and list items, where they may be values."""
     for image in [tag for tag in start.elements() if tag.name == "img"]:
         block = next((tag for tag in image.parents(6) if tag.name in _BLOCKS), None)
         if block is not None and id(block) in sizes and block.name not in _VALUES and not sizes[id(block)].direct:
@@ -308,7 +309,7 @@ def _mark_decoration(start: Element, sizes: Sizes) -> None:
 
 
 def unwrap(body: Element, sizes: Sizes) -> None:
-    """Rename elements to <div> if they look like furniture but contain nearly all text of a page."""
+    """Rename elements to <div> if they look like furniture, but contain nearly all text of the page."""
     around = body
     for _ in range(MAX_SEARCH_DEPTH):
         total = sizes[id(around)]
@@ -327,7 +328,7 @@ def unwrap(body: Element, sizes: Sizes) -> None:
 
 
 def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Element]:
-    """Return the title, code and prose elements before `text_element`, such as the lead of an article."""
+    """Return the elements before `text_element` that are a title, code or prose, such as an article's introduction."""
     all_leads: list[Element] = []
     inner = text_element
     for around in text_element.parents(3):
@@ -348,10 +349,10 @@ def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Ele
 
 
 def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
-    """Remove boxes that a class name marks as furniture, unless they contain more than half of the page's text."""
+    """Remove boxes with class names of furniture, as long as half of the page's text remains."""
     total = remaining = sizes[id(start)].bare
     prose = sizes[id(start)].prose
-    min_rest = _SHORT_POST if is_article else _MIN_REST * prose
+    min_rest = _MIN_POST_CHARS if is_article else _MIN_REMAINING_SHARE * prose
     boxes: list[tuple[Element, Element, int]] = []
     todo = [start]
     while todo:
@@ -365,13 +366,13 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
             is_furniture = kind == "strong" or is_poster or size.linked > _MAX_LINK_SHARE * size.text
             if kind == "strong" and prose - size.prose >= min_rest and _is_thread(node):
                 element.remove({id(node)})
-            elif kind and is_furniture and total - size.bare >= _MIN_REST * total:
+            elif kind and is_furniture and total - size.bare >= _MIN_REMAINING_SHARE * total:
                 boxes.append((element, node, size.bare))
             else:
                 todo.append(node)
     parents_of_removed: dict[int, Element] = {}
     for parent, box, chars in boxes:
-        if remaining - chars >= _MIN_REST * total:
+        if remaining - chars >= _MIN_REMAINING_SHARE * total:
             parents_of_removed[id(box)] = parent
             remaining -= chars
     for parent in {id(parent): parent for parent in parents_of_removed.values()}.values():
@@ -379,7 +380,7 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
 
 
 def _inner(outer: Element, sizes: Sizes) -> Element | None:
-    """Return the child that contains nearly all prose of an element, or None."""
+    """Return the child that contains nearly all prose of an element, or None if no child does."""
     total = sizes[id(outer)]
     for node in outer.tags:
         inner = sizes.get(id(node)) if node.name in _CONTAINERS else None
@@ -389,7 +390,7 @@ def _inner(outer: Element, sizes: Sizes) -> Element | None:
 
 
 def _is_thread(box: Element) -> bool:
-    """Return whether a box begins with a heading, and contains similar items or links to at least three pages."""
+    """Return whether a box has a heading and then a series, such as comments or linked titles of related articles."""
     inside = [tag for tag in box.elements(MAX_NODES) if tag.name in HEADINGS or tag.classes]
     if not inside or inside[0].name not in HEADINGS:
         return False
@@ -399,14 +400,14 @@ def _is_thread(box: Element) -> bool:
 
 
 def _is_title(link: Element) -> bool:
-    """Return whether a link is the whole text of its parent and long enough for a title."""
+    """Return whether a link is the whole text of its parent, and is long enough to be a title."""
     line = link.parent.short_text(_MAX_TEASER_CHARS) if link.parent is not None else None
     text = fold(link.text())
     return len(text) >= _MIN_TITLE_CHARS and line is not None and fold(line) == text
 
 
 def layout_cell(tree: HtmlTree) -> Element | None:
-    """Return the table cell with the main text if a table lays out the page, or else None."""
+    """Return the table cell with the main text of a page that is laid out by tables, or None for other pages."""
     first = tree.first("p") or tree.first("br")
     if first is None or all(around.name != "td" for around in first.parents(12)):
         return None
@@ -419,7 +420,10 @@ def layout_cell(tree: HtmlTree) -> Element | None:
 
 
 def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
-    """Return the page's only <main>, <article> or similar element, or None if there is none with enough text."""
+    """Return the only <main>, <article> or similar element of a page, or None if there is none with enough text.
+
+    Without `sizes`, any amount of text is enough.
+    """
     candidates = {"main": tree.find_all("main"), "role": [], "article": tree.find_all("article"), "id": []}
     for element in tree.elements:
         attributes = element.attributes
@@ -441,7 +445,7 @@ def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None
 
 
 def _with_title(element: Element) -> Element:
-    """Return the parent of an element if the page's title and first section precede the element, else the element."""
+    """Return the element, or its parent if the title and the first section of the page precede the element."""
     parent = element.parent
     if element.name in ("main", "article") or parent is None or element.contains(("h1",)):
         return element

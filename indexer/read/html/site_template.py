@@ -1,7 +1,7 @@
 """Find and remove the template of a site: text that its pages repeat. `indexer.sources.reading` learns templates.
 
 The path of a block is the chain of element names and classes from the body to the block. Paths and texts are compared
-by hashes. Numbers are hashed as 0, so that texts that differ only by a date or version are equal.
+by hashes. Every number is hashed as 0, so that texts are equal even if they have different dates or versions.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ _ROOT = 0
 class Template:
     """Hashes of the texts that the pages of a site repeat, and hashes of the paths of these texts.
 
-    `link_paths` are the paths of navigation links whose text differs by page.
+    `link_paths` are hashes of the paths of navigation whose links differ from page to page, such as breadcrumbs.
     """
 
     texts: frozenset[int]
@@ -54,12 +54,12 @@ class Template:
 
 @lru_cache(maxsize=16)
 def read_template(text: str) -> Template:
-    """Parse the text form of a template. Raise ValueError or TypeError if it is invalid."""
+    """Parse the result of `str(template)`. Raises ValueError or TypeError if the text is invalid."""
     return Template(*(frozenset(int(number, 16) for number in hashes.split()) for hashes in text.split(";")))
 
 
-class _Unit(NamedTuple):
-    """A block element, or a run of text and inline elements between two block elements."""
+class _Segment(NamedTuple):
+    """A block element, or the text and inline elements between two block elements. `block` is then None."""
 
     parent: Element
     nodes: list[Element | str]
@@ -67,15 +67,15 @@ class _Unit(NamedTuple):
 
 
 class _Texts:
-    """The texts below some nodes in document order, by which nested blocks are measured without visiting texts again.
+    """The texts of some nodes in document order, with running totals of their lengths, to measure nested blocks fast.
 
-    `spans` maps the Python `id()` of a block to the index of its first text and the index after its last.
+    `spans` maps the Python `id()` of a block to the index of its first text and the index after its last text.
     """
 
     def __init__(self, nodes: Sequence[Element | str]) -> None:
         self._texts: list[str] = []
-        self._is_bare: list[bool] = []  # whether a text is outside links
-        self._line_ends: list[int] = []  # indices of texts
+        self._is_bare: list[bool] = []  # one per text: whether it is outside links
+        self._line_ends: list[int] = []  # one per line: the index after its last text
         self.spans: dict[int, tuple[int, int]] = {}
         todo: list[tuple[Element | str, bool, int]] = [(node, True, -1) for node in reversed(nodes)]
         while todo:
@@ -99,10 +99,11 @@ class _Texts:
         self._bare: list[int] = [*accumulate(map(mul, lengths, self._is_bare), initial=0)]
 
     def measure(self, begin: int = 0, end: int = -1, *, is_block: bool) -> tuple[str | None, int, bool]:
-        """Return the texts on one line, the number of characters outside links, and whether they are a link bar.
+        """Measure the texts from the index `begin` to the index `end`, which is exclusive.
 
-        The text of a long block is None. In a link bar, at least half of the text is in links. This also applies to
-        each line of the bar that has a sentence outside links.
+        Returns: (the texts joined to one line, or None for a long block; the number of characters outside links;
+        whether the texts are a link bar). At least half of a link bar is in links, and also at least half of each of
+        its lines that has a sentence outside links.
         """
         end = len(self._texts) if end < 0 else end
         length, bare = self._lengths[end] - self._lengths[begin], self._bare[end] - self._bare[begin]
@@ -111,13 +112,13 @@ class _Texts:
         text = " ".join("".join(self._texts[begin:end]).split())
         if length == bare or not self._is_linked(begin, end) or len(CALL.findall(text)) == 1:
             return text, bare, False
-        ends = [begin]  # lines of links alone belong to the next line
+        ends = [begin]  # a line that has only links is joined to the next line
         for line_end in (*self._line_ends[bisect(self._line_ends, begin) : bisect_left(self._line_ends, end)], end):
             ends += [line_end] if any(self._is_bare[ends[-1] : line_end]) else []
         return text, bare, all(self._is_linked(*line, MIN_SENTENCE_WORDS) for line in pairwise(ends))
 
     def _is_linked(self, begin: int, end: int, min_words: int = 0) -> bool:
-        """Return whether at least half of the texts is in links, or fewer than `min_words` words are outside links."""
+        """Return whether at least half of the text is in links, or fewer than `min_words` words are outside links."""
         bare = [*compress(self._texts[begin:end], self._is_bare[begin:end])]
         if len(WORD.findall("".join(bare))) < min_words:
             return True
@@ -126,14 +127,17 @@ class _Texts:
 
 
 def find_blocks(tree: HtmlTree) -> dict[str, Any]:
-    """Return the blocks of a page that may be part of the site's template, as JSON for `indexer.records.PageBlocks`."""
+    """Return the hashes of blocks that may belong to the site's template, as JSON for `indexer.records.PageBlocks`.
+
+    Only the first and the last 300 blocks are returned, because templates surround the content of a page.
+    """
     title = tree.first("title")
     tags = (tag for tag in tree.elements if tag.name in HEADINGS and tag.depth < MAX_SEARCH_DEPTH)
     headings = [" ".join((tag.short_text(_MAX_BLOCK_CHARS) or "").split()) for tag in tags]
     about = "\n".join(headings) or (title.text() if title is not None else "")
     main = find_container(tree)
     if main is not None and main.name not in ("main", "article") and main.get("role") != "main":
-        main = None  # an element known only by its id, such as "content", may also contain furniture
+        main = None  # an element that is recognised only by its id, such as "content", may also contain furniture
     blocks = iter(()) if tree.redirects else _blocks(_Texts([tree.body]), tree.body, _ROOT, main, about)
     blocks_at_ends = [*islice(blocks, _BLOCKS_AT_END), *deque(blocks, _BLOCKS_AT_END)]
     return {"about": _hash(_ROOT, about), "blocks": blocks_at_ends}
@@ -152,13 +156,14 @@ def strip_template(tree: HtmlTree, template: Template) -> bool:
 def _blocks(
     page: _Texts, parent: Element, path: int, main: Element | None, about: str, depth: int = 1, prefix: str = ""
 ) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield the path, text hash and kind of each possible template block, as in `indexer.records.PageBlocks`.
+    """Yield (parent path hash, path hash, text hash, is link bar) for each block that may belong to the template.
 
-    Within `main`, text outside link bars is hashed together with the headings (`about`), so that hashes differ by page.
+    Within `main`, text outside link bars is hashed together with the headings of the page (`about`). Then pages with
+    the same text in `main` have different hashes.
     """
-    units, (end, last) = _units(parent), page.spans[id(parent)]
-    for unit, following in zip_longest(units, units[1:]):
-        block = unit.block
+    segments, (end, last) = _segments(parent), page.spans[id(parent)]
+    for segment, following in zip_longest(segments, segments[1:]):
+        block = segment.block
         if block is not None:
             begin, end = page.spans[id(block)]
         else:
@@ -176,34 +181,34 @@ def _blocks(
             yield from _blocks(page, block, block_path, main, about, depth + 1, about if block is main else prefix)
 
 
-def _matches(parent: Element, path: int, template: Template, step: int, depth: int = 1) -> Iterator[_Unit | None]:
-    """Yield each unit that is in the template, and None for any other text. If `step` is -1, begin at the end."""
-    for unit in _units(parent)[::step]:
-        block_path, block = _path_hash(path, unit.block), unit.block
+def _matches(parent: Element, path: int, template: Template, step: int, depth: int = 1) -> Iterator[_Segment | None]:
+    """Yield each segment that is in the template, and None for any other text. If `step` is -1, begin at the end."""
+    for segment in _segments(parent)[::step]:
+        block_path, block = _path_hash(path, segment.block), segment.block
         if block is not None and is_noise(block):
             continue
         if block_path in template.text_paths or block_path in template.link_paths:
-            text, _, is_linked = _Texts(unit.nodes).measure(is_block=block is not None)
+            text, _, is_linked = _Texts(segment.nodes).measure(is_block=block is not None)
             is_shared_link = is_linked and block_path in template.link_paths
             if text and (is_shared_link or _hash(block_path, f"={text}") in template.texts):
-                yield unit
+                yield segment
                 continue
         if block is not None and block.name not in HEADINGS and depth < _MAX_DEPTH:
             yield from _matches(block, block_path, template, step, depth + 1)
-        elif any(WORD.search(text) for text, _ in texts(unit.nodes, _is_no_text)):
+        elif any(WORD.search(text) for text, _ in texts(segment.nodes, _is_no_text)):
             yield None
 
 
-def _units(parent: Element) -> list[_Unit]:
-    units: list[_Unit] = []
+def _segments(parent: Element) -> list[_Segment]:
+    segments: list[_Segment] = []
     for node in parent.children:
         if isinstance(node, Element) and node.name in _BLOCKS:
-            units.append(_Unit(parent, [node], node))
-        elif units and units[-1].block is None:
-            units[-1].nodes.append(node)
+            segments.append(_Segment(parent, [node], node))
+        elif segments and segments[-1].block is None:
+            segments[-1].nodes.append(node)
         else:
-            units.append(_Unit(parent, [node]))
-    return units
+            segments.append(_Segment(parent, [node]))
+    return segments
 
 
 def _is_no_text(tag: Element) -> bool:
