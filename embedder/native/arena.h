@@ -1,4 +1,4 @@
-// The memory of an encoder: one block, from which structs take their arrays.
+// An encoder allocates one block of memory. Its structs take their arrays from this block.
 
 #pragma once
 
@@ -8,8 +8,7 @@ namespace {
 
 constexpr size_t kAlignment = 64;  // bytes; a cache line, and the widest vector register
 
-// Hands out the arrays of a block, one after the other. Without a block it only counts the bytes that a struct's arrays
-// need.
+// Returns arrays in a block, one after the other. If the block is null, it only counts the bytes of the arrays.
 class Arena {
  public:
   explicit Arena(char* block) : block_(block) {}
@@ -28,7 +27,7 @@ class Arena {
   size_t bytes_ = 0;
 };
 
-// The bytes that the arrays of a `Parts` of these sizes need.
+// Return how many bytes the arrays of the struct `Parts` need. `sizes` are the arguments of its constructor.
 template <class Parts, class... Sizes>
 inline size_t bytes_of(const Sizes&... sizes) {
   Arena counter(nullptr);

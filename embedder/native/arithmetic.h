@@ -1,4 +1,4 @@
-// Arithmetic between the matrix products: exponential, GELU, quantisation, layer norm. Written on the vector layer.
+// Arithmetic between the matrix products, written with vec_*.h: exponential, GELU, quantisation and layer norm.
 
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace {
 
-// 2^x as 2^n times a Taylor polynomial on [-1/2, 1/2]. With 7 `Terms` the relative error is 2e-7. With 5 it is 6e-5, a
-// thirtieth of the rounding error of bf16.
+// Compute 2^x as 2^n times a Taylor polynomial on [-1/2, 1/2]. With 7 `Terms` the relative error is 2e-7. With 5 it is
+// 6e-5, a thirtieth of the rounding error of bf16.
 template <int Terms>
 inline V exp2(V x) {
   constexpr float series[8] = {1.0f,
@@ -27,15 +27,15 @@ inline V exp2(V x) {
   return scale_by_power(p, n);
 }
 
-// erf(x / sqrt 2) as an odd polynomial on the clamped argument, fitted to minimise the error of GELU.
-struct ExactErf {  // GELU within 2e-5 for |x| < 4.2
+// Coefficients of an odd polynomial for erf(x / sqrt 2) on [-kRange, kRange], fitted to minimise the error of GELU.
+struct ExactErf {  // error of GELU under 2e-5 for |x| < 4.2
   static constexpr int kTerms = 9;
   static constexpr float kRange = 4.2f;
   static constexpr float k[] = {7.978038696e-01f,  -1.326906866e-01f, 1.963634231e-02f,
                                 -2.219755146e-03f, 1.875321565e-04f,  -1.134800390e-05f,
                                 4.581282555e-07f,  -1.092270911e-08f, 1.153699712e-10f};
 };
-struct RoundedErf {  // within 2e-4, a tenth of the rounding error of bf16 and int8
+struct RoundedErf {  // error of GELU under 2e-4, a tenth of the rounding error of bf16 and int8
   static constexpr int kTerms = 7;
   static constexpr float kRange = 3.9f;
   static constexpr float k[] = {7.959502534e-01f, -1.294129684e-01f, 1.767114990e-02f, -1.655132895e-03f,
@@ -60,7 +60,7 @@ inline V silu(V x) {
   return div(x, add(set(1.0f), exp2<Terms>(min(mul(x, set(-1.44269504f)), set(125.0f)))));
 }
 
-// Input of a matrix product: rows of numbers, and for int8 a scale and a zero point for each row.
+// The input of a matrix product: rows of numbers, and for int8 a scale and a zero point for each row.
 template <class Tile>
 struct Operand {
   using Row = typename Tile::Row;
@@ -81,8 +81,8 @@ inline void put(float* p, V x) { store(p, x); }
 inline void put(uint16_t* p, V x) { store_half(p, x); }
 #endif
 
-// Quantise row r of `width` floats: x ≈ scale (q - zero), q in [0, kLevels], over the range of the row. For signed
-// rows, q is stored less 128.
+// Quantise row r, `width` floats, to codes q from 0 to kLevels, so that x ≈ scale (q - zero). If the tile's rows are
+// signed, q - 128 is stored.
 template <class Tile>
 inline void quantise(const float* x, int width, const Operand<Tile>& to, int r) {
   constexpr float shift = std::is_signed_v<typename Tile::Row> ? 128.0f : 0.0f;
@@ -102,7 +102,7 @@ inline void quantise(const float* x, int width, const Operand<Tile>& to, int r) 
   to.zero[r] = origin;
 }
 
-// Layer norm of x, written as floats to `out` and as an operand for the next product.
+// Apply layer norm to x, and write the result as floats to `out` and as row r of the operand `next`.
 template <class Tile>
 inline void layer_norm(const float* x, int d, float eps, const float* weight, const float* bias, float* out,
                        const Operand<Tile>& next, int r) {

@@ -1,4 +1,4 @@
-// Softmax attention of one head over one text, by the same tiles as the products.
+// Softmax attention of one head over one text. It uses the same tiles as the matrix products of linear layers.
 
 #pragma once
 
@@ -6,26 +6,26 @@
 
 namespace {
 
-// The queries, keys and values of one head for one text: [tokens][width], with `stride` numbers from token to token.
+// The queries, keys and values of one head for one text: [tokens][width]. The next token is `stride` numbers further.
 template <class Row>
 struct Head {
   const Row *queries, *keys, *values;
   ptrdiff_t stride;
   int tokens, width;
-  int query_count;        // queries are computed for this many tokens, from the first
+  int query_count;        // attention is computed for this many tokens at the start of the text
   float scale;            // factor for query-key products
   const float* relative;  // [max_length][max_length], added to the scaled products; or null
   int max_length;
-  int window;  // keys on each side of a query; 0 for all keys
+  int window;  // number of keys on each side of a query that it attends to; 0 for all keys
 };
 
-// Memory of one thread, for texts of at most `tokens` tokens.
+// Memory that one thread needs for texts of at most `tokens` tokens.
 template <class Tile>
 struct AttentionScratch {
   using Row = typename Tile::Row;
   Row* keys;      // panels over tokens: [padded / 32][width / q][32][q], q = kInterleave
   Row* values;    // panels over width: [width / 32][padded / q][32][q]
-  Row* queries;   // rows of this head, if the tile needs them in pairs
+  Row* queries;   // copy of the head's queries, only if the tile needs rows in pairs
   Row* weights;   // [kFewRows][padded], exponentials
   float* scores;  // [kFewRows][padded]
 
@@ -39,8 +39,8 @@ struct AttentionScratch {
   }
 };
 
-// Rotary positions (Su et al. 2021): rotate the pairs (i, i + width / 2) of a head's numbers by the angles of the
-// token's position. Each row of `angles` [tokens][width] has the cosines, then the sines. `to` may equal `from`.
+// Apply rotary positions (Su et al. 2021): rotate the pairs (i, i + width / 2) of a head's numbers by the angles of the
+// token's position. Each row of `angles` [tokens][width] has first cosines, then sines. `to` may equal `from`.
 template <class Row>
 inline void turn(const float* from, ptrdiff_t from_stride, Row* to, ptrdiff_t stride, int tokens, int width,
                  const float* angles) {
@@ -78,8 +78,9 @@ inline void pack_values(const Head<typename Tile::Row>& head, int padded, typena
                    to + size_t(c) * padded + size_t(t) * kPanel);
 }
 
-// Softmax of one query's scores without the division. Writes the exponentials to row i of `weights`, padded with zeros,
-// and returns the inverse of their sum. `bias` has one number for each token, or is null.
+// Compute the softmax of one query's scores without the division. Writes the exponentials, padded with zeros, to row i
+// of `weights`, and returns the inverse of their sum. `bias` has a number for each token that is added to the score, or
+// is null.
 template <class Tile>
 inline float exponentials(float* scores, int tokens, int padded, float scale, const float* bias,
                           typename Tile::Row* weights, int i) {
@@ -109,14 +110,15 @@ inline float exponentials(float* scores, int tokens, int padded, float scale, co
   return 1.0f / sum(total);
 }
 
-constexpr float kFar = -1e30f;  // score of a key outside the window, whose weight underflows to 0
+constexpr float kFar = -1e30f;  // score of a key outside the window; its weight underflows to 0
 
-// One head: softmax(queries keysᵀ scale + relative) values. `put_result(row, column, lanes)` takes the result.
+// Compute softmax(queries · keysᵀ · scale + relative) · values for one head. The result is passed to
+// put_result(row, column, vector), kLanes numbers at a time.
 template <class Tile, class Put>
 inline void attend(const Head<typename Tile::Row>& head, char* scratch, Put&& put_result) {
   check_tile<Tile>();
   using Row = typename Tile::Row;
-  static_assert(std::is_same_v<Row, typename Tile::Weight>, "rows are multiplied by rows");
+  static_assert(std::is_same_v<Row, typename Tile::Weight>, "both operands are activations");
   static_assert(Tile::kFewRows <= Tile::kRows);
   const int tokens = head.tokens, width = head.width, padded = round_up(tokens, kPanel);
   Arena arena(scratch);
@@ -136,7 +138,7 @@ inline void attend(const Head<typename Tile::Row>& head, char* scratch, Put&& pu
   alignas(kAlignment) float sums[Tile::kFewRows * kPanel];
   for (int r = 0; r < head.query_count; r += height) {
     const int m = at_most(height, head.query_count - r);
-    // The range of panels that covers the windows of these queries.
+    // These panels of keys, from token `first` to `last`, cover the windows of the m queries.
     const int first = head.window ? at_least(0, r - head.window) / kPanel * kPanel : 0;
     const int last = head.window ? at_most(padded, round_up(r + m + head.window, kPanel)) : padded;
     const int span = last - first, valid = at_most(last, tokens) - first;

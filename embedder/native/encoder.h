@@ -3,8 +3,8 @@
 //   Fp32Product, Bf16Product, Int8Product   for the linear layers
 //   RoundedAttention                        for attention in precisions other than fp32
 //
-// Rows are concatenated without padding. Everything here has internal linkage. Otherwise the linker would keep one copy
-// of a function, from any of the instruction sets.
+// The tokens of all texts are concatenated without padding; a row is the vector of one token. Everything here has
+// internal linkage. Otherwise the linker would keep only one copy of a function, compiled for any instruction set.
 
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace {
 
-// The number of ranges into which a team divides a loop. If possible, all ranges have the same length, and all threads
-// the same number of ranges: an uneven division makes two threads a seventh slower.
+// Return the number of ranges into which a team divides a loop. If possible, all ranges have the same length and all
+// threads get the same number of ranges, because an uneven division makes two threads a seventh slower.
 inline int even_ranges(int total, int threads) {
   constexpr int kRangesPerThread = 6;
   for (int ranges = kRangesPerThread * threads; ranges > 0; ranges -= threads)
@@ -22,17 +22,17 @@ inline int even_ranges(int total, int threads) {
   return at_most(total, 4 * threads);
 }
 
-// Activations of a group of rows. Products and attention may use tiles with different row types.
+// Activations of the tokens of a group. Products and attention may use tiles with different row types.
 template <class Product, class HeadRow>
 struct Activations {
-  float *x, *y;                   // residual stream; input of a norm: [rows][hidden]
+  float *x, *y;                   // residual stream, and input of a norm: [rows][hidden] each
   HeadRow* qkv;                   // [rows][3 hidden]
   float* unrotated;               // [rows][2 hidden]: queries and keys before rotation; none if qkv is float
   float* wide_float;              // [rows][intermediate], int8 only
   Operand<Product> narrow, wide;  // inputs of products over hidden and over intermediate columns
   Vectors vectors;
 
-  Activations(Arena& arena, const Model& m, int rows, int texts)  // even, for tiles with paired rows
+  Activations(Arena& arena, const Model& m, int rows, int texts)  // rounds `rows` up for tiles with paired rows
       : Activations(arena, m, size_t(round_up(rows, 2)), m.shape.hidden, m.shape.intermediate, texts) {}
 
  private:
@@ -63,7 +63,7 @@ struct Encoder {
     const int d = s.hidden, f = s.intermediate, n = group.texts, width = d / s.heads;
     const int32_t *ids = group.ids, *offsets = group.offsets;
     int rows = offsets[n] - offsets[0];  // rows of the current layer
-    // Whether the last layer computes only the first token of each text. The others still give keys and values.
+    // Whether the last layer computes only the first token of each text. The other tokens are only keys and values.
     bool first_only = pools_first_only(model) && !group.states;
     for (int t = 0; t < n; ++t) first_only &= offsets[t + 1] > offsets[t];
     const float scale = 1.0f / __builtin_sqrtf(float(width));
@@ -83,11 +83,11 @@ struct Encoder {
         linear(from, rows, layer, p0 * step, at_most(p1 * step, panels), store_result);
       });
     };
-    const auto add_residual = [&](int r, int c, V y) {  // BERT: the norm follows
+    const auto add_residual = [&](int r, int c, V y) {  // for BERT, whose norms follow the products
       const size_t at = size_t(r) * d + c;
       store(b.y + at, add(y, load(b.x + at)));
     };
-    const auto add_to_stream = [&](int r, int c, V y) {  // ModernBERT: norms come before the products
+    const auto add_to_stream = [&](int r, int c, V y) {  // for ModernBERT, whose norms precede the products
       const size_t at = size_t(r) * d + c;
       store(b.x + at, add(y, load(b.x + at)));
     };
@@ -209,7 +209,7 @@ template <class Product, Precision precision>
 constexpr bool kReadsPanels = Product::kInterleave == kInterleaves[int(precision)];
 static_assert(kReadsPanels<Fp32Product, Precision::kFp32> && kReadsPanels<Bf16Product, Precision::kBf16>);
 static_assert(kReadsPanels<Int8Product, Precision::kInt8> || !kIsInt8<Int8Product>);
-static_assert(kPanel % (2 * kLanes) == 0, "columns are taken two vectors at once");
+static_assert(kPanel % (2 * kLanes) == 0, "two vectors of columns are processed together");
 
 template <class Call>
 auto with_precision(const pl_shape& s, Call&& call) {

@@ -1,8 +1,8 @@
-// The library's interface: one engine for each model, with its threads and its memory. This file is compiled for the
-// oldest processor of the architecture. The caller names the instruction set whose kernels do the work.
+// The functions of interface.h. An engine runs one model with its own threads and memory. This file is compiled for the
+// oldest processor of the architecture. Kernels for the instruction set that the caller names do the work.
 //
-// A team of threads works on one group of rows. In latency mode all threads are one team and split the columns. In bulk
-// mode every thread is a team and takes groups from a queue.
+// In latency mode, all threads work on the same group of texts and split the columns of each product. In bulk mode,
+// every thread works on a separate group and takes groups from a queue.
 
 #include <algorithm>
 #include <cstring>
@@ -25,13 +25,13 @@ PL_ISAS(PL_DECLARE)
 namespace {
 
 const Kernels* const kKernels[] = {PL_ISAS(PL_ADDRESS)};
-constexpr int kGroupRows = 256;  // tokens of a bulk group, whose activations fit the second-level cache
+constexpr int kGroupRows = 256;  // tokens in a group of bulk mode; their activations fit into the second-level cache
 
 // Memory that is reused from call to call and grows when needed.
 class Memory {
  public:
   char* reserve(size_t bytes) {
-    static_assert((kAlignment & (kAlignment - 1)) == 0, "the mask below is of a power of two");
+    static_assert((kAlignment & (kAlignment - 1)) == 0, "the mask below requires a power of two");
     if (memory_.size() < bytes + kAlignment) memory_.resize(bytes + kAlignment);
     const auto at = reinterpret_cast<uintptr_t>(memory_.data());
     return memory_.data() + (-at & (kAlignment - 1));
@@ -41,7 +41,8 @@ class Memory {
   std::vector<char> memory_;
 };
 
-// Bounds of groups, in texts: each group has up to kGroupRows tokens, but at least one text.
+// Divide texts into groups of up to kGroupRows tokens, but at least one text. Group i has the texts from bounds[i] to
+// bounds[i + 1].
 std::vector<int> group_texts(const Group& all) {
   std::vector<int> bounds{0};
   for (int t = 0; t < all.texts; ++t)
@@ -59,7 +60,7 @@ struct Engine {
   Team team, alone{1};
   std::mutex entry;
   Memory shared;                      // activations in latency mode
-  std::vector<Memory> bulk, scratch;  // activations in bulk mode and memory for attention, by thread
+  std::vector<Memory> bulk, scratch;  // for each thread: activations in bulk mode, and memory for attention
   std::vector<char*> scratch_blocks;  // the blocks of `scratch`
 
   Engine(const Kernels& kernels, int threads)
@@ -74,7 +75,7 @@ struct Engine {
     const int count = int(bounds.size()) - 1;
     TileState saved;
     kernels.enter(&saved);
-    // With fewer groups than threads, all threads work on one group at a time.
+    // If there are too few groups for all threads, use latency mode.
     if (count < 2 * team.size() && offsets[all.texts] <= 2 * kGroupRows * team.size()) {
       kernels.encode(model, all, team, activations(shared, all), scratch_blocks.data());
     } else {

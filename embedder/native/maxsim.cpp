@@ -1,10 +1,10 @@
-// MaxSim over signs, by tables in registers ("Fast Scan", André, Kermarrec and Le Scouarnec 2015): four dimensions of a
-// token form one of 16 patterns of signs. For each query token, a table of 16 bytes has its product with every pattern.
-// One shuffle looks up a pattern for every byte of a register, each byte a token, so nothing is multiplied and no sign
-// unpacked.
+// MaxSim over signs, with lookup tables in registers (André, Kermarrec and Le Scouarnec 2015, "Fast Scan"). The signs
+// of four dimensions of a passage's token form one of 16 patterns. For every four dimensions of a query token, a table
+// of 16 bytes has the dot products with all patterns. One shuffle instruction looks up a pattern for each byte of a
+// register, and each byte is a token. So nothing is multiplied, and signs are not unpacked to numbers.
 //
-// Compiled once, for the oldest instruction set of the architecture. AVX-512 would look up twice as many bytes with an
-// instruction, but only half as often.
+// This file is compiled once for each architecture, for the oldest instruction set. AVX-512 would not be faster: its
+// shuffle looks up twice as many bytes, but runs half as often.
 
 #include <cstring>
 #include <new>
@@ -21,7 +21,7 @@
 namespace {
 
 #ifdef __x86_64__
-constexpr int kTokens = 32;  // tokens of one lookup: the bytes of a register
+constexpr int kTokens = 32;  // tokens of one lookup, one for each byte of a register
 using Bytes = uint8_t __attribute__((vector_size(32)));
 using Words = uint16_t __attribute__((vector_size(32)));
 
@@ -30,7 +30,7 @@ inline Bytes load_table(const uint8_t* p) { return (Bytes)_mm256_broadcastsi128_
 inline Bytes look_up(Bytes table, Bytes at) { return (Bytes)_mm256_shuffle_epi8((__m256i)table, (__m256i)at); }
 inline Bytes zip_low(Bytes a, Bytes b) { return (Bytes)_mm256_unpacklo_epi8((__m256i)a, (__m256i)b); }
 inline Bytes zip_high(Bytes a, Bytes b) { return (Bytes)_mm256_unpackhi_epi8((__m256i)a, (__m256i)b); }
-// 16 bytes of token t, and 16 bytes of token t + 16.
+// Load 16 bytes of token t and 16 bytes of token t + 16.
 inline Bytes load_tokens(const uint8_t* one, const uint8_t* other) {
   return (Bytes)_mm256_setr_m128i(load_square(one), load_square(other));
 }
@@ -46,25 +46,26 @@ inline Bytes zip_high(Bytes a, Bytes b) { return (Bytes)vzip2q_u8((uint8x16_t)a,
 inline Bytes load_tokens(const uint8_t* one, const uint8_t*) { return (Bytes)vld1q_u8(one); }
 #endif
 
-constexpr int kSquare = 16;  // side of a transposed square: 16 tokens by 16 bytes
+constexpr int kSquare = 16;  // 16 bytes of 16 tokens are transposed together
 constexpr int kPatterns = 16, kDimensions = 4;
-constexpr int kMaxCode = 63;     // largest code: the sum of four fits a byte
-constexpr int kQueryTokens = 3;  // query tokens that share the loaded patterns
+constexpr int kMaxCode = 63;     // largest entry of a table, because the sum of four entries must fit into a byte
+constexpr int kQueryTokens = 3;  // query tokens that are compared with patterns while these are in registers
 static_assert(4 * kMaxCode <= 255);
 
 using Sums = uint16_t __attribute__((vector_size(kPatterns * sizeof(uint16_t))));
 using Codes = uint8_t __attribute__((vector_size(kPatterns)));
 constexpr uint16_t kAll = 0xFFFF;
 constexpr Sums kHas[kDimensions] = {
-    // returns whether the pattern has the sign of the dimension
+    // for each dimension, kAll in the patterns whose sign is positive in this dimension
     {0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll, 0, kAll},
     {0, 0, kAll, kAll, 0, 0, kAll, kAll, 0, 0, kAll, kAll, 0, 0, kAll, kAll},
     {0, 0, 0, 0, kAll, kAll, kAll, kAll, 0, 0, 0, 0, kAll, kAll, kAll, kAll},
     {0, 0, 0, 0, 0, 0, 0, 0, kAll, kAll, kAll, kAll, kAll, kAll, kAll, kAll},
 };
-constexpr int kFraction = 8;  // fraction bits of a code before rounding
+constexpr int kFraction = 8;  // number of fraction bits of a table entry before rounding
 
-// The products of a query's tokens with all patterns, as codes: product = sum over groups of code * step + least.
+// The dot products of a query's tokens with all patterns, quantised to codes. The dot product with a passage's token is
+// step times the sum of its codes, plus least. A group is four dimensions.
 struct Tables {
   std::vector<uint8_t> codes;  // [tokens, rounded up][groups][kPatterns]
   std::vector<float> step, least;
@@ -93,7 +94,8 @@ struct Tables {
     const float scale = (1 << kFraction) / step[t];
     uint8_t* code = codes.data() + size_t(t) * groups * kPatterns;
     for (int g = 0; g < groups; ++g, q += kDimensions, code += kPatterns) {
-      // product + reach, which is twice the sum over the dimensions whose signs agree, modulo 2^16. It is below 2^16.
+      // Dot product plus reach, scaled. That is twice the sum of |q| over the dimensions whose signs agree.
+      // Intermediate sums may wrap around modulo 2^16, but the result is below 2^16.
       Sums agreed = Sums{} + uint16_t(1 << (kFraction - 1));
       for (int i = 0; i < kDimensions; ++i) {
         const auto twice = uint16_t(int(2 * q[i] * scale));
@@ -106,7 +108,7 @@ struct Tables {
   }
 };
 
-// One round of four that transpose 16 rows of 16 bytes: interleave the first half of the rows with the second.
+// Interleave the first half of the rows with the second half. Doing so four times transposes 16 rows of 16 bytes.
 inline void interleave(const Bytes* from, Bytes* to) {
 #pragma GCC unroll 8
   for (int i = 0; i < kSquare / 2; ++i) {
@@ -115,8 +117,8 @@ inline void interleave(const Bytes* from, Bytes* to) {
   }
 }
 
-// The patterns of kTokens tokens: [groups][kTokens]. The last of `count` tokens is repeated to fill up, which changes
-// no maximum.
+// Write the patterns of kTokens tokens as [groups][kTokens]. If there are fewer tokens, the last of the `count` tokens
+// is repeated, which does not change a maximum.
 inline void unpack(const uint8_t* signs, int count, int bytes, Bytes* patterns) {
   const auto token = [&](int t) { return signs + size_t(t < count ? t : count - 1) * bytes; };
   for (int b = 0; b < bytes; b += kSquare) {
@@ -144,12 +146,12 @@ inline void unpack(const uint8_t* signs, int count, int bytes, Bytes* patterns) 
 
 inline Words larger(Words a, Words b) { return a > b ? a : b; }
 
-// Sums of codes for even and odd tokens, and the maximum over blocks of tokens.
+// The largest sums of codes so far, separately for tokens in even and in odd bytes.
 struct Best {
   Words even, odd;
 };
 
-// Look up `Several` groups of kTokens tokens in the tables of kQueryTokens query tokens, and add the codes.
+// Look up the patterns of `Several` groups for kTokens tokens and kQueryTokens query tokens, and add the codes.
 template <int Several>
 inline void add(const uint8_t* codes, int groups, const Bytes* patterns, Words* all, Words* odd) {
   Bytes sum[kQueryTokens] = {};
@@ -160,17 +162,17 @@ inline void add(const uint8_t* codes, int groups, const Bytes* patterns, Words* 
       sum[t] += look_up(load_table(codes + (size_t(t) * groups + i) * kPatterns), patterns[i]);
 #pragma GCC unroll 8
   for (int t = 0; t < kQueryTokens; ++t) {
-    all[t] += (Words)sum[t];  // even tokens + 256 * odd tokens, modulo 2^16
+    all[t] += (Words)sum[t];  // sum of an even token + 256 * sum of an odd token, modulo 2^16
     odd[t] += (Words)sum[t] >> 8;
   }
 }
 
-// Look up all groups of kTokens tokens for kQueryTokens query tokens, and update the maxima.
+// Compare kTokens tokens with kQueryTokens query tokens over all groups, and update the largest sums.
 inline void score(const uint8_t* codes, int groups, const Bytes* patterns, Best* best) {
   Words all[kQueryTokens] = {}, odd[kQueryTokens] = {};
   int g = 0;
   for (; g + 4 <= groups; g += 4) add<4>(codes + g * kPatterns, groups, patterns + g, all, odd);
-  for (; g < groups; g += 2) add<2>(codes + g * kPatterns, groups, patterns + g, all, odd);  // an even number
+  for (; g < groups; g += 2) add<2>(codes + g * kPatterns, groups, patterns + g, all, odd);  // groups is even
 #pragma GCC unroll 8
   for (int t = 0; t < kQueryTokens; ++t) {
     best[t].even = larger(best[t].even, all[t] - (odd[t] << 8));

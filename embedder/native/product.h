@@ -6,7 +6,8 @@
 
 namespace {
 
-// Panels [p0, p1) of y = A · W + bias; Passes each result to store(row, column, lanes).
+// Compute the panels [p0, p1) of A · W + bias. Each result is passed to store(row, column, vector), kLanes numbers at a
+// time.
 template <class Tile, class Store>
 inline void linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, int p1, Store&& store) {
   check_tile<Tile>();
@@ -14,7 +15,7 @@ inline void linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, in
   const int height = tile_height<Tile>(rows, Tile::kRows);
   alignas(kAlignment) Sum sums[Tile::kRows * Tile::kPanels * kPanel];
   for (int p = p0; p < p1; p += Tile::kPanels) {
-    // A constant where possible, so that values of the columns stay in registers.
+    // If `panels` is a constant, biases and scales of the columns stay in registers.
     const int panels = Tile::kPanels == 1 ? 1 : at_most(Tile::kPanels, p1 - p);
     const int first = p * kPanel, width = panels * kPanel;
     const auto* panel = static_cast<const typename Tile::Weight*>(w.weight) + size_t(first) * w.k;
@@ -31,7 +32,7 @@ inline void linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, in
           for (int i = 0; i < m; ++i) {
             const V scale = set(a.scale[r + i]), zero = set(-a.zero[r + i]);
             const Sum* sum = sums + i * width + c;
-            // s_a (s_w sum - z s_w sum_w) + bias
+            // scale_a (scale_w sum - zero_a column) + bias
             store(r + i, n0, fma(fma(from_int(sum), scale0, mul(zero, column0)), scale, bias0));
             store(r + i, n1, fma(fma(from_int(sum + kLanes), scale1, mul(zero, column1)), scale, bias1));
           }
@@ -47,7 +48,8 @@ inline void linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, in
   }
 }
 
-// Turns sums of kLanes columns into results: s_a (s_w sum - z s_w sum_w) + bias for int8, else sum + bias.
+// Converts the sums of kLanes columns to results. A result is sum + bias, or for int8
+// scale_a (scale_w sum - zero_a column) + bias.
 template <class Tile>
 struct Columns {
   V bias, scale, column;
@@ -65,8 +67,8 @@ struct Columns {
   }
 };
 
-// Columns [32 p0, 32 p1) of a gated layer, whose panels alternate between y and its gate. Passes each result to
-// store(row, column, y, gate).
+// Compute the columns [32 p0, 32 p1) of a gated layer. In its weight, panels of values and panels of their gates
+// alternate. Each result is passed to store(row, column, values, gates).
 template <class Tile, class Store>
 inline void gated_linear(const Operand<Tile>& a, int rows, const Linear& w, int p0, int p1, Store&& store) {
   check_tile<Tile>();

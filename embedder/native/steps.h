@@ -1,4 +1,4 @@
-// From the states of a text's tokens to its vector: poolings, then dense layers and norms.
+// Compute a text's vector from the states of its tokens: poolings, then dense layers and norms.
 
 #pragma once
 
@@ -6,17 +6,16 @@
 
 namespace {
 
-// The vectors of a group's texts before and after a step: [texts][width of the vector at that step].
+// The vectors of a group's texts before and after a step: [texts][width of a vector at that step].
 struct Vectors {
   Operand<Fp32Product> now, next;
 
   Vectors(Arena& arena, const Model& model, int texts)
       : now(arena, texts, model.widest), next(arena, texts, model.widest) {}
 };
-static_assert(!Fp32Product::kPaired && kIsFp32<Fp32Product>, "vectors stand row by row");
+static_assert(!Fp32Product::kPaired && kIsFp32<Fp32Product>, "vectors are rows of floats");
 
-// One pooling of the states x [length][d] of a text's tokens. An empty text may have no tokens, and its vector is then
-// zeros.
+// Pool the states x [length][d] of a text's tokens into y [d]. If the text has no tokens, y becomes zeros.
 inline void pool(Pooling pooling, const float* x, int length, int d, float* y) {
   for (int c = 0; c < d; c += kLanes) {
     const auto state = [&](int r) { return load(x + size_t(r) * d + c); };
@@ -29,7 +28,7 @@ inline void pool(Pooling pooling, const float* x, int length, int d, float* y) {
   }
 }
 
-// Divide a vector of any length by its norm; zeros stay zeros.
+// Divide a vector by its norm. A vector of zeros does not change.
 inline void normalize(float* y, int width) {
   V squares = zero();
   for (int c = 0; c < width; c += kLanes) {
@@ -41,15 +40,15 @@ inline void normalize(float* y, int width) {
   for (int c = 0; c < width; ++c) y[c] *= inverse;
 }
 
-// Whether a text's vector depends only on the state of its first token.
+// Return whether a text's vector depends only on the state of the first token.
 inline bool pools_first_only(const Model& model) {
   const pl_step* step = model.steps;
   return step->action == Action::kPool && Pooling(step->option) == Pooling::kCls &&
          (model.step_count == 1 || step[1].action != Action::kPool);
 }
 
-// Apply a model's steps to the states x of a group's tokens, or only of each text's first token. `each` divides a loop
-// among the team.
+// Apply a model's steps to the states x of a group's tokens. If `first_only` is true, x has only the first token of
+// each text. `each` divides a loop among the threads.
 template <class Each>
 inline void embed(const Model& model, const Group& group, const float* x, bool first_only, Vectors v, Each&& each) {
   const int d = model.shape.hidden, texts = group.texts;

@@ -10,11 +10,13 @@
 
 namespace {
 
-// Sleeping and waking costs about 50 us. With more threads than processors, a spinning thread delays the others.
+// A thread spins for this time before it sleeps, because sleeping and waking takes about 50 us. If there are more
+// threads than processors, it does not spin, because a spinning thread would delay the others.
 constexpr auto kPatience = std::chrono::microseconds(100);
 constexpr int kPausesALook = 16;
 
-// The state of a loop (epoch, items, next index) in one number, so that one compare-and-exchange claims an item.
+// The epoch, the number of items and the next item of a loop in one number, so that one compare-and-exchange claims an
+// item.
 constexpr int kItemBits = 24;
 constexpr uint64_t kItemMask = (uint64_t(1) << kItemBits) - 1;
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -63,11 +65,11 @@ struct Crew {
     while (run_one(0)) {
     }
     const auto finished = [&] { return done.load(std::memory_order_acquire) == items; };
-    // Spin at first. After a longer wait, yield: a helper that holds an item has probably been descheduled.
+    // Spin at first. After a longer wait, yield the processor: a thread with an unfinished item may be waiting for it.
     while (!spin_until(finished)) std::this_thread::yield();
   }
 
-  // Spin until a condition is true. Returns false if that takes longer than sleeping would.
+  // Spin until a condition is true. Returns false if it is still false after `patience`.
   template <class Condition>
   bool spin_until(Condition&& condition) {
     const auto end = std::chrono::steady_clock::now() + patience;
@@ -80,8 +82,8 @@ struct Crew {
     return condition();
   }
 
-  // Claim an item of the current loop and run it; false if none is left. The loop's fields may be read only between a
-  // successful claim and the increment of `done`, while the caller of run() must wait.
+  // Claim an item of the current loop and run it. Returns false if all items are claimed. `call`, `context` and `total`
+  // may be read only between a successful claim and the increment of `done`, because afterwards run() may change them.
   bool run_one(int rank) {
     uint64_t now = state.load(std::memory_order_acquire);
     int index, items;
@@ -120,7 +122,7 @@ struct Crew {
   int total = 0;
   alignas(64) std::atomic<uint64_t> state{0};
   alignas(64) std::atomic<int> done{0};
-  std::vector<std::thread> threads;  // last member: threads start after the others are constructed
+  std::vector<std::thread> threads;  // the last member, so that threads start when all others are constructed
 };
 
 Team::Team(int size) : size_(size), crew_(size > 1 ? new Crew(size) : nullptr) {}

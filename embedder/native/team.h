@@ -1,5 +1,5 @@
-// Threads that share loops. Each thread claims items instead of being assigned them. So the team waits for a
-// descheduled thread only if that thread holds an item.
+// Threads that divide loops among each other. A thread claims one range of a loop after another. So a thread that the
+// system does not schedule delays the others only if it has already claimed a range.
 
 #pragma once
 

@@ -1,8 +1,8 @@
 // Tiles of AMX: 32 rows by 32 columns in four tile registers of sums. Each step multiplies 64 bytes of k.
 //
-// The panels of bf16 pairs and int8 quads are already in the order of the B operand of TDPBF16PS and TDPBUSD, at a
-// stride of 128 bytes. Up to 16 rows need only one tile of rows, so two panels are multiplied together. A tile product
-// takes 16 cycles and its latency is 52, so four independent sums keep the unit busy and two would not.
+// The panels of bf16 pairs and int8 quads are already in the order of the second operand of TDPBF16PS and TDPBUSD, with
+// a stride of 128 bytes. The unit starts a tile product every 16 cycles, and the latency is 52, so it needs four
+// independent sums. Up to 16 rows have only two sums in a panel, so two panels are multiplied together.
 
 #pragma once
 
@@ -23,7 +23,7 @@ constexpr int kTileRowBytes = 64;
 constexpr int kStepBytes = kTileRows * kLine;
 static_assert(kLine == 2 * kTileRowBytes);  // a panel is two tiles wide
 
-// The layout of LDTILECFG (Intel's manual, volume 1, 18.3).
+// The operand of LDTILECFG (Intel's manual, volume 1, 18.3).
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t bytes[16] = {};
@@ -31,10 +31,10 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64 && sizeof(TileState) == 64 && offsetof(TileConfig, rows) == 48);
 
-// Heights for which this thread's tiles are configured; 0 if they are not.
+// Number of rows for which this thread's tiles are configured, or 0.
 thread_local int configured_rows = 0;
 
-// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights; up to 16 rows, tile 5 holds weights too.
+// Tiles 0 to 3 have sums, 4 and 5 rows, 6 and 7 weights. If there are up to 16 rows, tile 5 has weights.
 inline void configure(int m) {
   if (configured_rows == m) return;
   TileConfig config;
@@ -49,7 +49,7 @@ inline void configure(int m) {
   configured_rows = m;
 }
 
-// Another library may use tiles in the caller's thread: save its configuration and restore it.
+// Save and restore the configuration of tiles, because another library may use tiles in the caller's thread.
 inline void enter(TileState* saved) {
   _tile_storeconfig(saved);
   configured_rows = 0;
@@ -157,7 +157,7 @@ struct AmxInt8Tile : AmxTile {
   static void run(const uint8_t* rows, ptrdiff_t stride, int m, int panels, const int8_t* panel, int k, int32_t* out,
                   ptrdiff_t out_stride, Next behind) {
     const ptrdiff_t next = ptrdiff_t(k) * kPanel;
-    if (k % kTileRowBytes) {  // a step is 64 numbers: other multiples of 32 use the VNNI tile
+    if (k % kTileRowBytes) {  // a step needs 64 numbers, so other multiples of 32 use the VNNI tile
       for (int p = 0; p < panels; ++p)
         for (int r = 0; r < m; r += Rest::kRows)
           Rest::run(rows + r * stride, stride, at_most(m - r, Rest::kRows), 1, panel + p * next, k,

@@ -1,7 +1,8 @@
-// Tiles of AVX2 with FMA, and of AVX-VNNI: 6 rows by 16 columns in 12 registers of sums, so a panel has two parts.
+// Tiles of AVX2 with FMA, and of AVX-VNNI: 6 rows by 16 columns, half a panel, in 12 registers of sums.
 //
-// Six rows do too little work with a part of the weights to fetch it from the second-level cache each time. So one call
-// takes many rows, and goes through k in stretches whose weights fit the first-level cache. Sums wait in `out`.
+// With only six rows, loading weights from the second-level cache takes longer than multiplying. So one call has many
+// rows, and divides k into stretches whose weights fit into the first-level cache. Between stretches, `out` has the
+// sums.
 
 #pragma once
 
@@ -27,19 +28,19 @@ inline void fetch(Next& next) {
 
 #define PL_UNROLL _Pragma("GCC unroll 8")
 
-// Call T::part<M>() for all rows and columns, with the height as a constant, so that its sums are registers.
+// Call T::part<M>() for all rows, columns and stretches. The height M is a constant, so that sums are in registers.
 template <class T>
 inline void by_stretches(const typename T::Row* rows, ptrdiff_t stride, int m, const typename T::Weight* panel, int k,
                          typename T::Sum* out, ptrdiff_t out_stride) {
   static_assert(kPanel % T::kColumns == 0 && T::kStretch % kPanel == 0);
   const int blocks = (m + kRowsAtOnce - 1) / kRowsAtOnce;
-  const int parts = blocks * (kPanel / T::kColumns);  // each prefetches its share of the next stretch
+  const int parts = blocks * (kPanel / T::kColumns);  // calls in a stretch; each prefetches a share of the next stretch
   for (int j = 0; j < k; j += T::kStretch) {
     const int length = at_most(T::kStretch, k - j);
     Next next{reinterpret_cast<const char*>(panel + size_t(j + length) * kPanel), (kLine + parts - 1) / parts};
     for (int c = 0; c < kPanel; c += T::kColumns) {
       const auto* weights = panel + size_t(j) * kPanel + c * T::kInterleave;
-      for (int block = 0, r = 0; block < blocks; ++block) {  // heights differ by one row at most
+      for (int block = 0, r = 0; block < blocks; ++block) {  // the heights of blocks differ by at most one row
         const int height = (m - r + blocks - block - 1) / (blocks - block);
         const auto* from = rows + r * stride + j;
         auto* to = out + r * out_stride + c;
@@ -57,7 +58,7 @@ inline __m256i load_sums(const int32_t* p) { return _mm256_loadu_si256((const __
 inline void store_sums(float* p, __m256 x) { _mm256_storeu_ps(p, x); }
 inline void store_sums(int32_t* p, __m256i x) { _mm256_storeu_si256((__m256i*)p, x); }
 
-// The sums of 16 columns from the previous stretch, or zeros.
+// Load the sums of the previous stretch, or zeros in the first stretch.
 template <int M, class Register, class Sum>
 inline void begin(Register (&sums)[M][2], const Sum* out, ptrdiff_t stride, bool more) {
   PL_UNROLL for (int i = 0; i < M; ++i) {
@@ -104,7 +105,7 @@ struct Fp32Tile : Avx2Tile {
   static void values(const float* from, ptrdiff_t, int left, float* to) { copy_values(from, left, to); }
 };
 
-// bf16 weights and fp32 rows: bf16 is the upper half of a float.
+// A tile for bf16 weights and fp32 rows. bf16 is the upper half of a float.
 struct WideTile : Avx2Tile {
   using Row = float;
   using Weight = uint16_t;
@@ -144,7 +145,7 @@ struct WideTile : Avx2Tile {
   }
 };
 
-// Adds the products of four activations with weights of 16 columns.
+// Add the products of four activations with the weights of 16 columns to sums.
 #ifdef PL_VNNI
 constexpr float kCodeLevels = kByte;
 
@@ -156,15 +157,15 @@ inline void add_products(const Codes* row, __m256i w0, __m256i w1, __m256i (&sum
   sums[1] = _mm256_dpbusd_epi32(sums[1], x, w1);
 }
 #else
-// Without VNNI, vpmaddubsw adds two products of bytes in 16 bits. Activations of 7 bits keep that exact
-// (2 · 127 · 127 < 2¹⁵), and a multiplication by ones then adds in 32 bits. That is three instructions for 32 products.
-// With activations of 8 bits, exact sums would take four instructions and more loads.
+// Without VNNI, vpmaddubsw adds two products of bytes in 16 bits, which is exact because activations have 7 bits
+// (2 · 127 · 127 < 2¹⁵). Then vpmaddwd, with a factor of one, adds these sums in 32 bits. So 32 products take three
+// instructions. With activations of 8 bits, exact sums would take four instructions and more loads.
 constexpr float kCodeLevels = 127;
 alignas(32) constexpr int16_t kOnes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
 inline void add_products(const Codes* row, __m256i w0, __m256i w1, __m256i (&sums)[2]) {
   __m256i x, y;
-  // In assembly, because GCC keeps more products in flight than there are registers, and spills the sums.
+  // In assembly, because GCC computes more products together than there are registers, and so spills the sums.
   asm volatile(
       "vpbroadcastd %[row], %[x]\n\tvpmaddubsw %[w0], %[x], %[y]\n\tvpmaddubsw %[w1], %[x], %[x]\n\t"
       "vpmaddwd %[ones], %[y], %[y]\n\tvpmaddwd %[ones], %[x], %[x]\n\t"

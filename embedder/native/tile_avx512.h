@@ -73,8 +73,8 @@
 #define PL_EACH_13(X) PL_EACH_12(X) X(12)
 #define PL_EACH_14(X) PL_EACH_13(X) X(13)
 
-// Address of a row, and the two registers of its sums. Rows 0 to 4 are addressed from a, 5 to 9 from a5, 10 to 13 from
-// a10, because one base with the stride and three times the stride reaches only five rows.
+// The address of a row, and the two registers of its sums. Rows 0 to 4 are addressed from a, rows 5 to 9 from a5, and
+// rows 10 to 13 from a10. To a base register, an address can add 0, 1, 2 or 4 strides, or 3 strides from s3.
 #define PL_ARGS_0 "(%[a])", "0", "1"
 #define PL_ARGS_1 "(%[a],%[s])", "2", "3"
 #define PL_ARGS_2 "(%[a],%[s],2)", "4", "5"
@@ -109,7 +109,8 @@
 #define PL_X_EVEN(m) PL_APPLY(PL_ROW, "vfmadd231ps", "26", "27", "", PL_ARGS_##m)
 #define PL_X_ODD(m) PL_APPLY(PL_ROW, "vfmadd231ps", "26", "27", "4", PL_ARGS_##m)
 
-// Prefetches the next panel into the second-level cache, and the weights of eight steps later into the first.
+// Prefetch the next panel into the second-level cache, and the weights of the eighth step from now into the first-level
+// cache. Then advance to the next step.
 #define PL_ADVANCE(bytes)         \
   "prefetcht0 1024(%[b])\n\t"     \
   "prefetcht0 1088(%[b])\n\t"     \
@@ -128,7 +129,7 @@
 #define PL_STEP_FP32(M) PL_STEP(M, PL_X_FP32)
 #define PL_STEP_BF16(M) PL_STEP(M, PL_X_BF16)
 #define PL_STEP_INT8(M) PL_STEP(M, PL_X_INT8)
-// bf16 is the upper half of a float: a shift makes the pairs' first numbers, a mask (zmm31) their second ones.
+// bf16 is the upper half of a float. A shift converts the first number of each pair, and a mask (zmm31) the second one.
 #define PL_STEP_WIDE(M)                    \
   "vmovups (%[b]), %%zmm24\n\t"            \
   "vmovups 64(%[b]), %%zmm25\n\t"          \
@@ -146,7 +147,7 @@
   "zmm16", "zmm17", "zmm18", "zmm19", "zmm20", "zmm21", "zmm22", "zmm23",           \
   "zmm24", "zmm25", "zmm26", "zmm27", "zmm28", "zmm29", "zmm30", "zmm31"
 
-// One height. After the loop the addresses of rows become those of the output.
+// The code for height M. After the loop, the registers with addresses of rows get the addresses of the output.
 #define PL_TILE(M, STEP)                                                                      \
   case M:                                                                                     \
     asm volatile(                                                                             \
@@ -178,7 +179,7 @@
 #define PL_TILES_14(STEP) PL_TILES_12(STEP) PL_TILE(13, STEP) PL_TILE(14, STEP)
 // clang-format on
 
-// Registers of a tile: rows of `stride` bytes and an output of `out_stride` bytes.
+// Define the variables that PL_TILE uses. The strides of rows and output are in bytes.
 #define PL_TILE_REGISTERS(rows, panel, k, stride, out_stride) \
   const char* a = reinterpret_cast<const char*>(rows);        \
   const char* b = reinterpret_cast<const char*>(panel);       \
@@ -209,13 +210,13 @@ struct Fp32Tile : Avx512Tile {
   static void values(const float* from, ptrdiff_t, int left, float* to) { copy_values(from, left, to); }
 };
 
-// bf16 weights and fp32 rows, for processors without bf16 arithmetic. Products are exact, and weights have half the
-// bytes of fp32.
+// A tile for bf16 weights and fp32 rows, on processors without bf16 arithmetic. Products are exact, and weights take
+// half the memory of fp32.
 struct WideTile : Avx512Tile {
   using Row = float;
   using Weight = uint16_t;
   using Sum = float;
-  static constexpr int kRows = 12;  // four more registers hold weights widened to fp32
+  static constexpr int kRows = 12;  // two rows fewer, because the weights in fp32 take four registers
   static constexpr int kInterleave = 2;
 
   static void run(const float* rows, ptrdiff_t stride, int m, int, const uint16_t* panel, int k, float* out,
@@ -226,7 +227,7 @@ struct WideTile : Avx512Tile {
 };
 
 #ifdef __AVX512BF16__
-// Interleave two rows of 32 bf16 into pairs.
+// Interleave two rows of 32 bf16 numbers to 32 pairs.
 inline void pair_values(const uint16_t* from, ptrdiff_t stride, int left, uint16_t* to) {
   const __m512i a = left > 0 ? _mm512_loadu_si512(from) : _mm512_setzero_si512();
   const __m512i b = left > 1 ? _mm512_loadu_si512(from + stride) : _mm512_setzero_si512();
@@ -268,8 +269,8 @@ struct VnniTile : Avx512Tile {
   }
 };
 #else
-// Without VNNI, vpmaddubsw adds two products of bytes in 16 bits. Activations of 7 bits keep that exact
-// (2 · 127 · 127 < 2¹⁵), and a multiplication by ones then adds in 32 bits.
+// A tile for int8 without VNNI. vpmaddubsw adds two products of bytes in 16 bits, which is exact because activations
+// have 7 bits (2 · 127 · 127 < 2¹⁵). Then vpmaddwd, with a factor of one, adds these sums in 32 bits.
 struct MaddTile : Avx512Tile {
   using Row = uint8_t;
   using Weight = int8_t;
@@ -292,7 +293,7 @@ struct MaddTile : Avx512Tile {
       const __m512i w0 = _mm512_loadu_si512(quads), w1 = _mm512_loadu_si512(quads + 1);
 #pragma GCC unroll 12
       for (int i = 0; i < M; ++i) {
-        // In assembly, because GCC keeps more products in flight than there are registers, and spills the sums.
+        // In assembly, because GCC computes more products together than there are registers, and so spills the sums.
         __m512i x, y;
         asm volatile(
             "vpbroadcastd %[row], %[x]\n\tvpmaddubsw %[w0], %[x], %[y]\n\tvpmaddubsw %[w1], %[x], %[x]\n\t"

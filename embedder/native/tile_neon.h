@@ -1,7 +1,7 @@
-// Tiles of Arm: 6 rows by 16 columns in 24 registers of sums, so a panel has two parts.
+// Tiles of Arm: 6 rows by 16 columns, half a panel, in 24 registers of sums.
 //
-// In a panel, four bf16 or eight int8 of a column are adjacent. Rows are stored in pairs for BFMMLA and USMMLA, which
-// multiply two rows by two columns. Tiles without these instructions read the same panels.
+// In a panel, four bf16 or eight int8 numbers of a column are adjacent. BFMMLA and USMMLA multiply two rows by two
+// columns, so their tiles need rows in pairs. Tiles without these instructions read the same panels.
 
 #pragma once
 
@@ -21,7 +21,7 @@ struct NeonTile {
   static constexpr int kPanels = 1;
 };
 
-// Call T::part<M>() for both parts of a panel, with the height as a constant.
+// Call T::part<M>() for both halves of a panel. The height M is a constant.
 template <class T>
 inline void by_parts(int m, const typename T::Row* rows, ptrdiff_t stride, const typename T::Weight* panel, int k,
                      typename T::Sum* out, ptrdiff_t out_stride) {
@@ -34,7 +34,7 @@ inline void by_parts(int m, const typename T::Row* rows, ptrdiff_t stride, const
 inline void store_sums(float* p, float32x4_t x) { vst1q_f32(p, x); }
 inline void store_sums(int32_t* p, int32x4_t x) { vst1q_s32(p, x); }
 
-// The sums of the 16 columns of a part.
+// Store the sums of 16 columns.
 template <int M, class Register, class Sum>
 inline void end(const Register (&sums)[M][4], Sum* out, ptrdiff_t stride) {
   PL_UNROLL for (int i = 0; i < M; ++i) {
@@ -70,7 +70,7 @@ struct Fp32Tile : NeonTile, RowMajor {
   static void values(const float* from, ptrdiff_t, int left, float* to) { copy_values(from, left, to); }
 };
 
-// bf16 weights and fp32 rows, for processors without bf16 arithmetic. bf16 is the upper half of a float.
+// A tile for bf16 weights and fp32 rows, on processors without bf16 arithmetic. bf16 is the upper half of a float.
 struct WideTile : NeonTile, RowMajor {
   using Row = float;
   using Weight = uint16_t;
@@ -86,7 +86,7 @@ struct WideTile : NeonTile, RowMajor {
       float32x4_t x[M];
       PL_UNROLL for (int i = 0; i < M; ++i) x[i] = vld1q_f32(rows + i * stride + j);
       PL_UNROLL for (int c = 0; c < 2; ++c) {
-        const uint16x8x4_t w = vld4q_u16(panel + size_t(j) * kPanel + 32 * c);  // eight columns of each of four k
+        const uint16x8x4_t w = vld4q_u16(panel + size_t(j) * kPanel + 32 * c);  // w.val[i]: weights of k = j + i
 #define PL_K(l)                                                                               \
   {                                                                                           \
     const float32x4_t low = vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(w.val[l]), 16));   \
@@ -109,7 +109,7 @@ struct WideTile : NeonTile, RowMajor {
 };
 
 #ifdef __ARM_FEATURE_DOTPROD
-// int8 by SDOT, which takes only signed rows: codes and zero points are stored less 128.
+// A tile for int8 with SDOT, which needs signed rows: 128 is subtracted from codes and zero points.
 struct DotTile : NeonTile, RowMajor {
   using Row = int8_t;
   using Weight = int8_t;
@@ -125,7 +125,7 @@ struct DotTile : NeonTile, RowMajor {
       int8x8_t x[M];
       PL_UNROLL for (int i = 0; i < M; ++i) x[i] = vld1_s8(rows + i * stride + j);
       PL_UNROLL for (int c = 0; c < 4; ++c) {
-        // Four columns: the first four k of each, and the next four.
+        // w.val[0] has the first four inputs of four columns, and w.val[1] the next four.
         const int32x4x2_t w = vld2q_s32(reinterpret_cast<const int32_t*>(panel + size_t(j) * kPanel + 32 * c));
         PL_UNROLL for (int i = 0; i < M; ++i) {
           sums[i][c] = vdotq_lane_s32(sums[i][c], vreinterpretq_s8_s32(w.val[0]), x[i], 0);
@@ -143,7 +143,7 @@ struct DotTile : NeonTile, RowMajor {
 #endif
 
 #ifdef __ARM_FEATURE_MATMUL_INT8
-// Rows stored in pairs, q numbers of each in turn: [rows / 2][width / q][2][q].
+// The layout of rows in pairs, [rows / 2][width / q][2][q]: q numbers of one row, then q numbers of the other.
 template <int q>
 struct RowPairs {
   static constexpr bool kPaired = true;
@@ -153,7 +153,7 @@ struct RowPairs {
   }
 };
 
-// Two registers, each with two columns of two rows, to two rows of four columns.
+// Store four columns of a pair of rows. Each register has two columns of both rows. If `rows` is 1, store only one row.
 inline void store_pair(float* out, ptrdiff_t stride, int rows, float32x4_t a, float32x4_t b) {
   vst1q_f32(out, vcombine_f32(vget_low_f32(a), vget_low_f32(b)));
   if (rows > 1) vst1q_f32(out + stride, vcombine_f32(vget_high_f32(a), vget_high_f32(b)));
@@ -163,7 +163,7 @@ inline void store_pair(int32_t* out, ptrdiff_t stride, int rows, int32x4_t a, in
   if (rows > 1) vst1q_s32(out + stride, vcombine_s32(vget_high_s32(a), vget_high_s32(b)));
 }
 
-// Up to three pairs of rows. `Step` loads the numbers of a pair of rows or columns and multiplies them.
+// A tile for up to three pairs of rows. `Step` loads the numbers of two rows or two columns, and multiplies them.
 template <class Step, class RowType, class WeightType, class SumType, int q>
 struct PairedTile : NeonTile, RowPairs<q> {
   using Row = RowType;

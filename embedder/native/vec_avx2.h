@@ -1,4 +1,4 @@
-// The vector layer on AVX2 with FMA: 8 floats a register. vec_avx512.h describes the functions.
+// Functions on vectors of 8 floats with AVX2 and FMA. vec_avx512.h describes the functions.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// The vector layer on Arm: 4 floats a register. vec_avx512.h describes the functions.
+// Functions on vectors of 4 floats with NEON. vec_avx512.h describes the functions.
 
 #pragma once
 
@@ -53,7 +53,7 @@ inline void store_codes(uint8_t* p, V x) {
   const uint8x8_t bytes = vqmovn_u16(vcombine_u16(to_codes(x), to_codes(x)));
   vst1_lane_u32((uint32_t*)p, vreinterpret_u32_u8(bytes), 0);
 }
-inline void store_codes(int8_t* p, V x) {  // less 128, for signed dot products
+inline void store_codes(int8_t* p, V x) {  // x is from -128 to 127, for signed dot products
   const int16x4_t q = vqmovn_s32(vcvtnq_s32_f32(x));
   vst1_lane_s32((int32_t*)p, vreinterpret_s32_s8(vqmovn_s16(vcombine_s16(q, q))), 0);
 }
