@@ -3,11 +3,10 @@
 import re
 from bisect import bisect_left
 from calendar import month_name
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache, partial
-from itertools import chain, pairwise, zip_longest
+from itertools import chain, pairwise, permutations
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -18,17 +17,13 @@ from rag.query.results import Hit, Span, link_to_text, text_of
 MIN_SAME_WORDS = 0.85  # share of an altered quotation's words that the passage has in the same order
 _WINDOW_MARGIN = 12  # tokens on each side of the expected place of a quotation
 RARE_WORD_WEIGHT = 1.0
-_MAX_HEADING_CHARS = 70
-_BULLETS = ("- ", "* ", "• ", "· ", "– ")
-_LINE_ENDINGS = tuple(".!?:;")
-_UNIT_END = re.compile(
+_SENTENCE_END = re.compile(
     r"(?<=[.!?])[\"”’)]*+\s++(?=[^\sa-z])|(?<![^\n]{50})\n|\n(?![^\S\n]*+[a-z][^|\n]*(?:\n|$))|\n\n+|(?<=[。！？])"
 )
-_OPTION_BOUNDARY = re.compile(r"(?<!\s)\s++(?=-)|(?<=\s)(-\S++)\s++|(?<!\s)\s*+=\s*+")  # splits a command
-_SEGMENT_END = re.compile(r"[,;:()—–|]")
-_NAME_GAP = re.compile(r"\.? (?:of (?:the )?)?|-|['’]s ")  # joins two words of a name
+_PUNCTUATION = re.compile(r"[,.;:()]")
+_CODE_GAP = re.compile(r":?[\s=…]+|\.{2,}")  # between the words of a command
 CAPITALISING = frozenset({"de", "lb"})  # languages that capitalise all nouns
-_CELL_END = re.compile(r"\S(?: \||\t| {3})")
+_CELL_BORDER = " |"
 _SEPARATOR = "\0"
 _get_start, _get_keys = attrgetter("start"), attrgetter("keys")
 _QUOTES_AND_DASHES = str.maketrans(
@@ -51,7 +46,6 @@ _APOSTROPHES, _MAX_CONTRACTION_CHARS = ("'", "’"), 2
 _NOT_IN_ACRONYMS = ("of", "the", "and", "for")  # FDA: Food and Drug Administration
 _SHARED_PREFIX = 4  # characters of names that count as alike
 _DAY_DIGITS = 2
-_YEARS = frozenset(map(float, range(1_000, 2_200)))
 _UNIT_RATIOS = (100, 1_000, 1_024, 1_000_000, 1_000_000_000)  # ratios of units, such as km to m
 _MONTH_NUMBERS = {TERMS["en"][name][0]: str(number) for number, name in enumerate(month_name) if number}
 _CLOCK = re.compile(
@@ -62,7 +56,7 @@ _CLOCK = re.compile(
 _CLOCK_KEY = re.compile(r"(\d+)h0?(\d+)")
 _DIGIT_GAP = re.compile(r"(?<=\d)[\s./-]+(?=\d)")
 _MIN_IDENTIFIER_DIGITS = 5  # numbers this long may be identifiers, such as telephone numbers
-_ISO_DATE = re.compile(r"\b\d{4}-(0[1-9]|1[012])-\d\d\b", re.ASCII)
+_ISO_DATE = re.compile(r"\b\d{4}-(0[1-9]|1[012])-\d\d(?!\d)", re.ASCII)
 
 
 class Term(NamedTuple):
@@ -85,7 +79,12 @@ class Term(NamedTuple):
     @property
     def is_number(self) -> bool:
         """True if the key is a number, and not a time of day such as 19h30."""
-        return self.key[:1].isdigit() and _NUMERAL.fullmatch(self.key) is not None
+        return is_numeral(self.key)
+
+
+def is_numeral(key: str) -> bool:
+    """Return whether a key is a number."""
+    return key[:1].isdigit() and _NUMERAL.fullmatch(key) is not None
 
 
 _make_term = partial(tuple.__new__, Term)  # three times as fast as calling the class
@@ -135,10 +134,10 @@ def read_terms(text: str, language: str | None) -> list[Term]:
         elif value and is_joined and (rest % 100 == 0 or (rest % 10 == 0 and rest % 100 >= 20 and value < 10)):
             rest += value
         else:
-            is_numeral = _NUMERAL.fullmatch(key) is not None
-            is_joined, thousands, rest = False, 0.0, float(key) if is_numeral else value or float(lower in ("a", "one"))
-            key = str(value) if value else key.removesuffix(".0") if is_numeral else key
-            if is_numeral and len(word) == _DAY_DIGITS:
+            is_number = _NUMERAL.fullmatch(key) is not None
+            is_joined, thousands, rest = False, 0.0, float(key) if is_number else value or float(lower in ("a", "one"))
+            key = str(value) if value else key.removesuffix(".0") if is_number else key
+            if is_number and len(word) == _DAY_DIGITS:
                 key = key.lstrip("0") or key  # a date may have 03 for 3
         if is_joined:
             if is_after_and:
@@ -176,38 +175,38 @@ def _clock_key(clock: re.Match[str]) -> str:
     return f"{hour}h{minute:02}"
 
 
-def is_derived(value: float, sources: Mapping[float, Collection[int]], claimed: Set[float]) -> bool:
-    """Return whether a number can be computed from other numbers of the claim and the passages.
+def is_derived(value: float, sources: Set[float], known: Set[float], factors: Set[float]) -> bool:
+    """Return whether a number can be computed from other numbers of a sentence and of passages.
 
-    A derived number is a sum or difference; a product, quotient or percentage with at least one operand from the
-    claim; a rounded value; or the same quantity in another unit.
+    A number follows from others if it is a sum or difference of known numbers; a product, quotient or percentage with a
+    factor; a rounded number of the passages; or the same quantity in another unit.
 
     Args:
         value: the number.
-        sources: maps each number of the passages to the ids of the sentences that have it.
-        claimed: the numbers of the claim that may be operands.
+        sources: the numbers of the passages.
+        known: the numbers of the sentence and the question that need no proof.
+        factors: the known numbers, and spelled-out ones such as "two".
     """
-    if len(claimed) > 2 and value == sum(claimed - {value}):
+    others, factors = known - {value}, factors - {value, 1.0}
+    if len(others) > 1 and value == sum(others):
+        return True
+    if any(round(value - each, 6) in others - {each} or round(value + each, 6) in others for each in others):
+        return True
+    numbers = (sources | factors) - {value, 0.0, 1.0}
+    operands = [
+        (value / factor, value * factor, 100 * value / factor, value * factor / 100) for factor in factors - {0.0}
+    ]
+    units = [(value * ratio, value / ratio) for ratio in _UNIT_RATIOS if value != 1.0]
+    if any(round(each, 6) in numbers for each in chain(*operands, *units)):
         return True
     digits = len(f"{value:.9g}".replace(".", "").strip("0"))
-    factors = claimed - {value, 1.0}
-    for first in (sources.keys() | claimed) - {value}:
-        if value * first and min(value, first) != 1 and max(value / first, first / value) in _UNIT_RATIOS:
-            return True
-        if digits > 1 and first not in claimed and _rounded(first, digits) == value:
-            return True
-        for second in sources.keys() & {value - first, first - value, value + first} - {first}:
-            if value not in _YEARS and ({first, second} & claimed or {*sources.get(first, ())} & {*sources[second]}):
-                return True
-        for second in factors:
-            results = (first * second, first / second if second else 0.0)
-            # Round only if both operands are in the claim: with the numbers of a passage, many results match by chance.
-            if any(
-                abs(result - value) <= 1e-9 * value or (first in claimed and _rounded(result, digits) == value)
-                for result in (*results, results[0] / 100, results[1] * 100)
-            ):
-                return True
-    return False
+    if digits > 1 and any(_rounded(each, digits) == value for each in numbers - factors):
+        return True
+    # Results are rounded only if both operands are factors: with all numbers of a passage, many match by chance.
+    results = (
+        result for first, second in permutations(factors - {0.0}, 2) for result in (first * second, first / second)
+    )
+    return any(_rounded(each, digits) == value for result in results for each in (result, result / 100, 100 * result))
 
 
 def _rounded(value: float, digits: int) -> float:
@@ -223,92 +222,10 @@ def _are_alike(*names: str) -> bool:
     return short[0] == long[0] and all(letter in letters for letter in short.lower())
 
 
-def read_facts(
-    text: str, terms: Sequence[Term], names: Collection[str], language: str | None
-) -> list[tuple[str, list[Term]]]:
-    """Return the numbers, names and code in a sentence, each as its kind and its terms.
-
-    A sentence begins with a capital, so its first word is a name only if it is in `names`, or if the next word
-    continues the name. In languages that capitalise all nouns, a name has at least two capitalised words.
-    """
-    facts, run, last = list[tuple[str, list[Term]]](), list[Term](), None
-    for term, following in zip_longest(terms, terms[1:]):
-        is_first, last = last is None, term
-        if not term.shape:
-            run = []
-            continue
-        is_capital = term.text[0].isupper() and not is_unit_of_measure(text, term)
-        is_next = bool(run) and _NAME_GAP.fullmatch(text, run[-1].end, term.start) is not None
-        if is_capital and is_next:
-            run.append(term)
-            continue
-        is_known = not is_first or term.key in names
-        if is_capital and (_is_pair(text, term, following) or (is_known and language not in CAPITALISING)):
-            run = [term]
-            facts.append(("name", run))
-            continue
-        if term.shape == "number":
-            if is_next:  # a noun before a number is not a name, such as Article in Article 6
-                facts.pop()
-            facts.append(("number", [term]))
-        elif "_" in term.text:
-            facts.append(("code", [term]))
-        run = []
-    return facts
-
-
-def _is_pair(text: str, term: Term, following: Term | None) -> bool:
-    """Return whether the next term is capitalised too and part of the same name."""
-    if following is None or not following.text[0].isupper():
-        return False
-    return _NAME_GAP.fullmatch(text, term.end, following.start) is not None
-
-
 def is_unit_of_measure(text: str, term: Term) -> bool:
     """Return whether a term is the unit of the number before it, as in 5 GB."""
     before = text[max(0, term.start - 2) : term.start].rstrip(" /\u00a0\u202f")
     return before[-1:].isdigit() and not term.text[1:3].islower()
-
-
-def _keys_of(terms: Iterable[Term]) -> frozenset[str]:
-    return frozenset(chain.from_iterable(map(_get_keys, terms)))
-
-
-class Unit(NamedTuple):
-    """A sentence, table row or list item. Its context is the keys of its header row, or of the lines introducing it."""
-
-    number: int
-    span: Span
-    content: Sequence[Term]
-    context: frozenset[str]
-    label: frozenset[str] = frozenset()
-    """The keys of the first cell of a table row."""
-
-
-class Segment(NamedTuple):
-    """A table row, or a part of a sentence or list item between commas, colons or dashes."""
-
-    unit: Unit
-    keys: frozenset[str]
-    facts: Mapping[str, Sequence[frozenset[str]]]
-    """The keys of each fact, by kind: number, name or code."""
-
-    def has_rival(self, kind: str, claimed: Collection[str]) -> bool:
-        """Return whether the segment has a fact of this kind that shares no key with the claim."""
-        return any(fact.isdisjoint(claimed) for fact in self.facts.get(kind, ()))
-
-    def common_keys(self, keys: frozenset[str]) -> frozenset[str]:
-        """Return which of some keys the segment or its context has. Their union may be large, so it is not built."""
-        return (keys & self.keys) | (keys & self.unit.context)
-
-
-def _indexes(sets: Iterable[Iterable[str]]) -> Mapping[str, Sequence[int]]:
-    """Map each key to the indexes of the sets that have it."""
-    indexes = defaultdict[str, list[int]](list)
-    for at, keys in enumerate(sets):
-        for key in keys:
-            indexes[key].append(at)
-    return indexes
 
 
 class Match(NamedTuple):
@@ -350,140 +267,46 @@ class Evidence:
     def _terms(self) -> list[Term]:
         return read_terms(self._full_text, self.hit.language)
 
-    def _lines(self) -> Iterator[tuple[Span, str]]:
-        """Yield the span and the kind of each sentence, row and list item. A short line is joined with the next one."""
-        text, start = self.text, 0
-        ends = [match.end() for match in _UNIT_END.finditer(text) if not is_abbreviated(text, match.start() - 1)]
-        for end in [*ends, len(text)]:
-            line, below = text[start:end].strip(), text[end : end + _MAX_HEADING_CHARS].lstrip()
-            kind = "row" if _CELL_END.search(line) else "item" if line.startswith(_BULLETS) else "sentence"
-            is_short = kind == "sentence" and len(line) <= _MAX_HEADING_CHARS and not line.endswith(_LINE_ENDINGS)
-            if line and not (is_short and below[:1].isupper() and not _CELL_END.search(below.partition("\n")[0])):
-                yield (start, end), kind
-                start = end
+    @cached_property
+    def sentences(self) -> Sequence[Sequence[Term]]:
+        """The words of each sentence, line of a list and row of a table, without stop words."""
+        matches = _SENTENCE_END.finditer(self.text)
+        ends = [match.end() for match in matches if not is_abbreviated(self.text, match.start() - 1)]
+        cuts = [bisect_left(self._terms, end, key=_get_start) for end in [0, *ends, len(self.text)]]
+        sentences = [[term for term in self._terms[first:at] if not term.is_stop] for first, at in pairwise(cuts)]
+        return [sentence for sentence in sentences if sentence]
 
     @cached_property
-    def units(self) -> Sequence[Unit]:
-        """The sentences, table rows and list items of the text."""
-        units, topic, header, lead, last, at = list[Unit](), frozenset[str](), frozenset[str](), list[Term](), "", 0
-        for span, kind in self._lines():
-            first, at = at, bisect_left(self._terms, span[1], at, key=_get_start)
-            content = [term for term in self._terms[first:at] if not term.is_stop]
-            if not content:
-                continue
-            line, label = self.text[slice(*span)].strip(), frozenset[str]()
-            if kind == "sentence":
-                is_led = bool(units) and self.text[slice(*units[-1].span)].rstrip().endswith(":")
-                header = _keys_of(units[-1].content if is_led else ())
-                head, gap, _ = line.partition("\n\n")
-                if gap and len(head) <= _MAX_HEADING_CHARS and not head.endswith(_LINE_ENDINGS):
-                    topic = _keys_of(term for term in content if term.start < span[1] - len(line) + len(head))
-                lead = content
-            elif last != kind:
-                has_data = kind == "item" or any(term.shape == "number" or "_" in term.key for term in content)
-                header = _keys_of(lead if has_data else content)
-            if kind == "row":
-                label_end = span[0] + len(_CELL_END.split(self.text[slice(*span)], maxsplit=1)[0]) + 1
-                label = frozenset(term.key for term in content if term.start < label_end)
-            units.append(Unit(len(units), span, content, header | topic, label))
-            last = kind
-        return units
+    def rows(self) -> Sequence[tuple[frozenset[str], frozenset[str]]]:
+        """The keys of the first cell and of all cells of each table row, without header rows."""
+        rows, is_in_table = list[tuple[frozenset[str], frozenset[str]]](), False
+        for sentence in self.sentences:
+            label_end = self._full_text.find(_CELL_BORDER, sentence[0].end, sentence[-1].end)
+            if is_in_table and label_end >= 0:
+                label = frozenset(term.key for term in sentence if term.start < label_end)
+                rows.append((label, frozenset(chain.from_iterable(map(_get_keys, sentence)))))
+            is_in_table = label_end >= 0
+        return rows
 
     @cached_property
-    def proper_nouns(self) -> frozenset[str]:
-        """The keys of the words that are capitalised wherever they occur."""
-        lower = frozenset(term.key for term in self._terms if not term.shape)
-        return frozenset(term.key for term in self._terms if term.text[0].isupper()) - lower
-
-    @cached_property
-    def segments(self) -> Sequence[Segment]:
-        """The segments of all units, in order."""
-        segments = list[Segment]()
-        for unit in self.units:
-            for terms in self._split(unit):
-                facts = dict[str, list[frozenset[str]]]()
-                for kind, fact in read_facts(self._full_text, terms, self.proper_nouns, self.hit.language):
-                    facts.setdefault(kind, []).append(_keys_of(fact))
-                if unit.label:
-                    facts.setdefault("name", []).append(unit.label)
-                segments.append(Segment(unit, _keys_of(terms), facts))
-        return segments
-
-    def _split(self, unit: Unit) -> Iterable[Sequence[Term]]:
-        gaps = [] if unit.label else [(first.end, second.start) for first, second in pairwise(unit.content)]
-        ends = [at for at, gap in enumerate(gaps, 1) if _SEGMENT_END.search(self._full_text, *gap)]
-        return [unit.content[start:end] for start, end in pairwise([0, *ends, len(unit.content)])]
-
-    @cached_property
-    def places(self) -> Mapping[str, Sequence[int]]:
-        """The indexes of the segments that have each key, without keys of the heading and of a segment's context."""
-        return _indexes(segment.keys - segment.unit.context - self.heading for segment in self.segments)
-
-    @cached_property
-    def _context_places(self) -> Mapping[str, Sequence[int]]:
-        """The indexes of the segments that have each key in their context."""
-        return _indexes(segment.unit.context for segment in self.segments)
-
-    @cached_property
-    def _segments_of_units(self) -> Mapping[int, Sequence[int]]:
-        segments = defaultdict[int, list[int]](list)
-        for at, segment in enumerate(self.segments):
-            segments[segment.unit.number].append(at)
-        return segments
-
-    def scores(self, weights: Iterable[tuple[frozenset[str], float]]) -> Mapping[int, float]:
-        """Sum the weights of the words that each segment has. Words elsewhere in its sentence count half.
-
-        Args:
-            weights: the keys and the weight of each word.
-
-        Returns:
-            The sums by index of the segment, without segments that share only words of the heading.
-        """
-        scores, total = defaultdict[int, float](float), 0.0
-        for keys, weight in weights:
-            if not keys.isdisjoint(self.heading):
-                total += weight
-                continue
-            places = {at for key in keys for at in self.places.get(key, ())}
-            units = {self.segments[place].unit.number for place in places}
-            near = {at for unit in units for at in self._segments_of_units[unit]}
-            places.update(at for key in keys for at in self._context_places.get(key, ()))
-            for at in places | near:
-                scores[at] += weight if at in places else weight / 2
-        return {at: score + total for at, score in scores.items()}
-
-    def segments_with(self, keys: Collection[str], kind: str, claimed: Collection[str]) -> Sequence[int]:
-        """Return the indexes of the segments with a fact. For a name, add those of the next sentence without a name."""
-        places = {at for key in keys for at in self.places.get(key, ())}
-        if kind != "name":
-            return [*places]
-        units = {self.segments[at].unit.number + 1 for at in places}
-        following = {at for unit in units for at in self._segments_of_units.get(unit, ())} - places
-        return [*places, *(at for at in following if not self.segments[at].has_rival("name", claimed))]
-
-    @cached_property
-    def quantities(self) -> Sequence[tuple[float, Unit]]:
-        """The numbers of the text, each with its sentence."""
-        return [
-            (float(term.key), unit) for unit in self.units for term in unit.content if term.shape and term.is_number
-        ]
+    def quantities(self) -> frozenset[float]:
+        """The numbers of the text."""
+        return frozenset(float(term.key) for term in chain(*self.sentences) if term.shape and term.is_number)
 
     @cached_property
     def counted(self) -> frozenset[str]:
-        """The keys of the words that follow a number."""
-        pairs = chain.from_iterable(pairwise(unit.content) for unit in self.units)
-        return frozenset(second.key for first, second in pairs if first.shape == "number")
-
-    @cached_property
-    def heading(self) -> frozenset[str]:
-        """The keys of title, section and address."""
-        return _keys_of(self._terms[bisect_left(self._terms, len(self.text), key=_get_start) :])
+        """The keys of the words that follow a number, without punctuation between them."""
+        pairs = chain.from_iterable(map(pairwise, self.sentences))
+        return frozenset(
+            second.key
+            for first, second in pairs
+            if first.shape == "number" and not _PUNCTUATION.search(self._full_text, first.end, second.start)
+        )
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The keys of all words, and of months both as names and as numbers."""
-        keys = self.heading.union(*(segment.keys for segment in self.segments))
+        """The keys of all words of text, title, section and address, and of months both as names and as numbers."""
+        keys = frozenset(chain.from_iterable(map(_get_keys, self._terms)))
         months = {TERMS["en"][month_name[int(month)]][0] for month in _ISO_DATE.findall(self.text)}
         return keys | months | {_MONTH_NUMBERS[key] for key in keys & _MONTH_NUMBERS.keys()}
 
@@ -502,11 +325,6 @@ class Evidence:
     def _digits(self) -> str:
         """The text without spaces and punctuation between digits."""
         return _DIGIT_GAP.sub("", self._full_text)
-
-    @cached_property
-    def names(self) -> Sequence[frozenset[str]]:
-        """The keys of each name in the text."""
-        return [name for segment in self.segments for name in segment.facts.get("name", ())]
 
     def has(self, fact: Term) -> bool:
         """Return whether the passage has a fact: a number or a name, or code, which has no key."""
@@ -527,8 +345,8 @@ class Evidence:
         return any(_are_alike(name.text, word) for word in self._capitalised)
 
     def _has_code(self, text: str) -> bool:
-        """Return whether the passage has a piece of code. The options of a command are searched for one by one."""
-        chunks = [text.rstrip("/")] if "://" in text else _OPTION_BOUNDARY.split(text.removesuffix("()"))
+        """Return whether the passage has a piece of code. The words of a command are searched for one by one."""
+        chunks = [text.rstrip("/")] if "://" in text else _CODE_GAP.split(text.removesuffix("()"))
         return all(join(tokens_of(chunk)) in self._joined for chunk in chunks if chunk)
 
     def find(self, clauses: Sequence[Sequence[str]]) -> Match | None:

@@ -1,7 +1,8 @@
 """Check the sentences of an answer against the passages that they cite, without a model.
 
-A quotation must be in a passage word for word, and so must the numbers, names, code and addresses of other sentences.
-The meaning of a paraphrase is not checked. The time is linear in the length of the answer.
+A quotation must be in a passage word for word, and so must the numbers, names, code and addresses of other sentences,
+and nearly half of their words. Not checked are the meaning of a paraphrase, and which facts of a passage belong together:
+words alone cannot tell. The time is linear in the length of the answer.
 """
 
 import re
@@ -50,7 +51,7 @@ class Prover:
         """
         self._evidence = [Evidence(hit, number if are_numbered else None) for number, hit in enumerate(hits, 1)]
         language = hits[0].language if hits else None
-        self._question_keys = {term.key for term in read_terms(question, language)}
+        self._question_keys = {key for term in read_terms(question, language) for key in term.keys}
         self._question_tokens = join(tokens_of(question.lower()))
         self._lookup, self._lookups_left = lookup, MAX_LOOKUPS
         self._splitter = SentenceSplitter()
@@ -109,39 +110,35 @@ class Prover:
     def _check_facts(self, sentence: Sentence, cited: Sequence[Evidence]) -> Proof:
         """Check the numbers, names, code and addresses outside of quotations."""
         passages = cited or self._evidence
-        language = passages[0].hit.language if passages else None
-        claim = Claim(sentence, language, self._question_keys, self._words)
-        unmatched = [fact for fact in claim.facts if not any(each.has(fact) for each in passages)]
-        unmatched = claim.drop_derived(passages, unmatched)
-        proof = self._find_elsewhere(claim, cited, unmatched) or _find_missing(claim, passages, unmatched)
-        if proof:
-            return proof
-        if cited and not claim.facts and claim.is_foreign(passages):
-            return _proof("not there", f"Hardly a word is in {_names(passages)}.")
+        claim = Claim(sentence, passages, self._question_keys, self._words)
+        missing = [(fact.start, fact.end) for fact in claim.missing]
+        if cited and (other := self._find_elsewhere(claim, cited)):
+            reason = f"Not in {_names(cited)}, but {other.name} has its words."
+            return _proof("elsewhere", reason, Match(other, None), missing)
+        if missing:
+            return _proof("not there", f"Not in {_names(passages)}: {_listed(claim.missing)}.", None, missing)
+        if cited and claim.is_foreign():
+            return _proof("not there", f"Most of its words are not in {_names(passages)}.")
         if not claim.facts:
             return _proof("unchecked", "It has no quotation, number, name or code to check.")
-        if contradicted := claim.find_contradiction(passages):
-            item, passage, segment = contradicted
-            span = (sentence.start + item.start, sentence.start + item.end)
-            altered = _listed([fact for fact in claim.facts if span[0] <= fact.start < span[1]])
-            reason = f"Different in {passage.name}: {altered or sentence.prose[item.start : item.end]}."
-            return _proof("altered", reason, Match(passage, segment.unit.span if segment else None), [span])
-        passage, _ = claim.best_segment(passages) or (passages[0], None)
+        if wrong := claim.find_wrong_row():
+            number, passage = wrong
+            reason = f"In another row of {passage.name}: {number.text}."
+            return _proof("altered", reason, Match(passage, None), [(number.start, number.end)])
+        passage = min(passages, key=claim.missing_weight)
         reason = f"In {passage.name}: {_listed(claim.facts)}. The rest of the wording is not checked."
         return _proof("found", reason, Match(passage, None))
 
-    def _find_elsewhere(self, claim: Claim, cited: Sequence[Evidence], unmatched: Sequence[Term]) -> Proof | None:
-        """Find an uncited passage that has all facts of the claim, if it matches better than the cited passages."""
-        uncited = [each for each in self._evidence if cited and each not in cited]
+    def _find_elsewhere(self, claim: Claim, cited: Sequence[Evidence]) -> Evidence | None:
+        """Return an uncited passage that has all facts of the claim, if it matches better than the cited passages."""
+        uncited = [each for each in self._evidence if each not in cited]
         if not uncited:
             return None
-        missing, other = min(((claim.missing(each), each) for each in uncited), key=itemgetter(0))
-        if missing > RARE_WORD_WEIGHT or claim.keys.isdisjoint(other.places) or not all(map(other.has, claim.facts)):
+        weight, other = min(((claim.missing_weight(each), each) for each in uncited), key=itemgetter(0))
+        if weight > RARE_WORD_WEIGHT or not claim.shares_words(other) or not all(map(other.has, claim.facts)):
             return None
-        if not unmatched and min(map(claim.missing, cited)) - missing < FACT_WEIGHT:
-            return None
-        reason = f"Not in {_names(cited)}, but {other.name} has its words."
-        return _proof("elsewhere", reason, Match(other, None), [(fact.start, fact.end) for fact in unmatched])
+        is_better = bool(claim.missing) or min(map(claim.missing_weight, cited)) - weight >= FACT_WEIGHT
+        return other if is_better else None
 
     @cached_property
     def _words(self) -> PassageWords:
@@ -203,14 +200,6 @@ def _find(clauses: Sequence[Sequence[str]], passages: Iterable[Evidence]) -> Mat
 def _find_altered(clauses: Sequence[Sequence[str]], passages: Iterable[Evidence]) -> Match | None:
     candidates = passages if len(clauses) == 1 else ()
     return next(filter(None, (each.find_altered(clauses[0]) for each in candidates)), None)
-
-
-def _find_missing(claim: Claim, passages: Sequence[Evidence], unmatched: Sequence[Term]) -> Proof | None:
-    """Report the facts that no passage has, except names that may be added to a sentence: see `Claim.can_add`."""
-    if not unmatched or (all(fact.key.isalpha() for fact in unmatched) and claim.can_add(unmatched, passages)):
-        return None
-    spans = [(fact.start, fact.end) for fact in unmatched]
-    return _proof("not there", f"Not in {_names(passages)}: {_listed(unmatched)}.", None, spans)
 
 
 def _token_spans(quote: Excerpt, tokens: Sequence[str], numbers: Sequence[int]) -> list[Span]:
