@@ -1,8 +1,8 @@
 """Check the sentences of an answer against the passages that they cite, without a model.
 
 A quotation must be in a passage word for word, and so must the numbers, names, code and addresses of other sentences,
-and nearly half of their words. Not checked are the meaning of a paraphrase, and which facts of a passage belong together:
-words alone cannot tell. The time is linear in the length of the answer.
+and nearly half of their words. Neither the meaning of a paraphrase is checked, nor which facts belong together.
+The time is linear in the length of the answer.
 """
 
 import re

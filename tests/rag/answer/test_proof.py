@@ -193,7 +193,8 @@ def test_a_number_may_be_written_otherwise_or_follow_from_others(sentence: str, 
 def test_what_a_sentence_adds_is_told_from_what_it_says_in_other_words(sentence: str, verdict: str) -> None:
     text = (
         "With version 3.1, you have the choice of mode: 5V or STORE with MODE=5V. Use ALTER INDEX .. ATTACH PARTITION. "
-        "A call of fetch() sends them to 8 square metres. It cannot hold a date before 1901-12-13T20:45:52. Ranges: 59999, 1000, 60000."
+        "A call of fetch() sends them to 8 square metres. It cannot hold a date before 1901-12-13T20:45:52. "
+        "Ranges: 59999, 1000, 60000."
     )
     others = make_hit(2, text="Five advantages are here in it.", title="Named", section="", language="en")
     passages = [make_hit(1, text=text, title="Modes", section="", language="en"), others]
