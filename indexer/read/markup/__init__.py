@@ -1,3 +1,4 @@
-"""Convert markup to HTML: dialects of Markdown, reStructuredText and AsciiDoc.
+"""Convert markup to HTML: the dialects of Markdown, reStructuredText and AsciiDoc.
 
-These modules may import `html` and the modules of `indexer.read`."""
+These modules may import `indexer.read.html` and the modules of `indexer.read`.
+"""

@@ -1,6 +1,6 @@
 """Convert AsciiDoc to HTML, after `includes` has preprocessed it. Raw HTML is left out.
 
-Blocks are parsed line by line, and inline markup by a regular expression. Text of unknown macros and blocks is kept.
+Blocks are parsed line by line, inline markup by a regular expression. The text of unknown macros and blocks is kept.
 """
 
 import csv
@@ -88,7 +88,7 @@ class _Reader:
         return "\n".join(html)
 
     def heading(self, lines: list[str], place: int) -> tuple[int, str, int, str] | None:
-        """Return (level, text, index of the line below, id or "") of the title at `place`, or None if there is none."""
+        """Return the title at `place` as (level, text, index of the line below, id or ""), or None if there is none."""
         line, below = lines[place], lines[place + 1] if place + 1 < len(lines) else ""
         if match := _HEADING.match(line):
             return len(match[1]), match[2], place + 1, match[3] or ""
@@ -97,7 +97,7 @@ class _Reader:
         return None
 
     def _block(self, lines: list[str], place: int, depth: int, *, is_in_list: bool = False) -> tuple[str, int]:
-        """Return the HTML of the next block, and the index of the line after it."""
+        """Return the HTML of the next block, and the index of the line below this block."""
         options = label = anchor = line = ""
         while place < len(lines):
             line = lines[place]
@@ -145,7 +145,7 @@ class _Reader:
         return place
 
     def _replaced(self, text: str) -> str:
-        """Replace known attributes by their values, until a limit of inserted characters is reached."""
+        """Replace references such as `{name}` by the values of attributes, until too many characters are inserted."""
 
         def value_of(match: re.Match[str]) -> str:
             value = self.attributes.get(match[1].lower(), match[0])
@@ -203,8 +203,8 @@ class _Reader:
         return f"<p>{self._inline(', '.join(filter(None, words)))}</p>"
 
     def _list(self, lines: list[str], place: int, depth: int) -> tuple[str, int]:
-        """Return the HTML of a list with its nested lists and blocks, and the index of the line after it."""
-        html, stack = [], list[tuple[str, str]]()  # for each open list: marker of its items, and closing tag
+        """Return the HTML of a list with its nested lists and blocks, and the index of the line below the list."""
+        html, stack = [], list[tuple[str, str]]()  # one per open list: (marker of its items, closing tag)
         while place < len(lines) and (item := _ITEM.match(lines[place]) or _TERM.match(lines[place])):
             is_term = item.re is _TERM
             sign = item[2] if is_term else re.sub(r"\d+|[a-zA-Z]", "1", item[1])
@@ -233,7 +233,7 @@ class _Reader:
         return bool(_ITEM.match(lines[place]) or _TERM.match(lines[place])) and not self.heading(lines, place)
 
     def _ends_text(self, lines: list[str], place: int, *, is_in_list: bool = True) -> bool:
-        """Return whether a line ends the paragraph above it. If `is_in_list`, a list item also ends it."""
+        """Return whether a line ends the paragraph above. If `is_in_list`, the marker of a list item also ends it."""
         line, match = lines[place], _META.match(lines[place])
         is_block = line == "+" or bool(_DELIMITER.match(line)) or (match is not None and not match["label"])
         return (is_block and line[:2] != "//") or (is_in_list and self._is_item(lines, place))
@@ -244,7 +244,7 @@ class _Reader:
             lines = ["".join("|" + cell.replace("|", "\\|") + " " for cell in row) for row in rows_of_cells]
         text, pattern = "\n".join(lines).strip("\n"), _CELLS["!" if sign == "!" else "|"]
         marks, line_end = list(pattern.finditer(text)), text.find("\n") % (len(text) + 1)
-        cells: list[tuple[int, int, str, str]] = []  # column span, row span, style, text
+        cells: list[tuple[int, int, str, str]] = []  # (column span, row span, style, text)
         first = 0
         for mark, end in zip(marks, [*(mark.start() for mark in marks[1:]), len(text)], strict=False):
             count, rows = (min(int((span or "1")[:3]), _MAX_SPAN) for span in mark.group(1, 2))
@@ -255,7 +255,7 @@ class _Reader:
         counts = _COLUMN.findall(spec[1] or spec[2] or "") if spec else []
         styles = [style for count, style in counts for _ in range(min(int(count[:3] or 1), _MAX_SPAN))] or [""] * first
         is_head = "header" in options or (len(styles) == first and len(lines) > 1 and lines[0] != "" == lines[1])
-        html, used, below = ["<table><tr>"], 0, [0] * (_MAX_SPAN + 1)  # `below[n]`: columns spanned n + 1 rows below
+        html, used, below = ["<table><tr>"], 0, [0] * (_MAX_SPAN + 1)  # `below[n]`: columns filled n + 1 rows below
         for width, rows, style, words in cells:
             if used >= len(styles):
                 html.append("</tr><tr>")

@@ -1,6 +1,6 @@
 """Parse the blocks of Markdown dialects: directives, boxes, containers, properties, grid tables, and blocks of JSON.
 
-Text between an opening and a closing tag is parsed as Markdown. Title and text of unknown kinds of blocks are kept.
+Text between an opening and a closing tag is parsed as Markdown. The title and text of unknown blocks are kept.
 
 | dialect | blocks | within lines |
 |---|---|---|
@@ -81,7 +81,7 @@ _colon_fence = make_fence_rule(markers=(":",), disallow_marker_in_info=())
 
 
 def _line_at(state: StateBlock, line: int, signs: str = "") -> str:
-    """Return the text of a line. With `signs`, return "" for code, and for a line that begins with none of them."""
+    """Return the text of a line. If `signs` are given, return "" unless one of them begins the line, or for code."""
     text = state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
     return text if not signs or (text[:1] in signs and not state.is_code_block(line)) else ""
 
@@ -90,7 +90,7 @@ def _push_text(state: StateBlock, text: str, *, is_literal: bool = False, is_hid
     """Append a paragraph to the tokens. If `is_hidden`, omit its <p> tags."""
     if not text.strip():
         return
-    # not `paragraph_open`, because in a tight list, consecutive paragraphs would be joined to one line
+    # `paragraph_open` would not do, because consecutive paragraphs in a tight list would be joined to one line
     opening = state.push("line_open", "p", 1)
     inline = state.push("inline", "", 0)
     inline.content, inline.children = ("", [Token("text", "", 0, content=text)]) if is_literal else (text, [])
@@ -104,7 +104,7 @@ def _push_fields(state: StateBlock, name: str, options: Sequence[str]) -> None:
 
 
 def _push_blocks(state: StateBlock, text: str) -> None:
-    """Parse a text as blocks, independently of the text around it."""
+    """Parse a text as blocks, independently of the lines around it, and append the tokens."""
     inner = StateBlock(text, state.md, state.env, state.tokens)
     inner.level = state.level + 1
     state.md.block.tokenize(inner, 0, inner.lineMax)
@@ -116,7 +116,7 @@ def _push_code(state: StateBlock, code: str, language: str) -> None:
 
 
 def _push_table(state: StateBlock, rows: Iterable[tuple[str, Iterable[Any]]]) -> None:
-    """Append a table. A row is `(tag of its cells, cells)`. A cell is `(rowspan - 1, colspan - 1, Markdown)`."""
+    """Append a table. A row is `("th" or "td", cells)`. A cell is `(rowspan - 1, colspan - 1, Markdown)`."""
     state.push("table_open", "table", 1)
     for tag, cells in rows:
         state.push("tr_open", "tr", 1)
@@ -190,7 +190,7 @@ def _count_option_lines(lines: Sequence[str]) -> int:
 
 
 def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Replace a line that opens or closes a container by the title and visible options of the container."""
+    """Parse a line that opens or closes a container, such as `::: note "Title"`. Show its title and visible options."""
     line = _line_at(state, start, ":/@").replace("@tab:active", "@tab")
     signs = _COLONS.match(line)
     if signs is None or silent:
@@ -231,7 +231,7 @@ def read_mark_line(state: StateBlock, start: int, end: int, silent: bool) -> boo
     """Parse an abbreviation or a property, or skip a line of markup without text, such as `(target)=`."""
     match = None if state.is_code_block(start) else _MARK_LINE.fullmatch(_line_at(state, start))
     if match is None or silent:
-        return match is not None and match["comment"] is None  # within a paragraph, a percent sign is not a comment
+        return match is not None and match["comment"] is None  # a percent sign in a paragraph is no comment
     name, value = match["abbreviation"] or match["property"], match["value"] or ""
     if match["include"]:
         reader_notes.add("a file that Markdown includes was left out")
@@ -254,7 +254,7 @@ def read_module(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         depth += sum(map(text.count, "([{")) - sum(map(text.count, ")]}"))
         line += 1
     state.env["unclosed_module"] = depth > 0
-    state.line = start + 1 if depth > 0 else line  # unclosed brackets must not hide the text below
+    state.line = start + 1 if depth > 0 else line  # skip only one line unless all brackets are closed
     return True
 
 
@@ -272,7 +272,7 @@ def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 def _closing_line(state: StateBlock, start: int, end: int, closing: re.Pattern[str], key: str) -> int:
-    """Return the first matching line below `start`, or 0. Record a failure under `key`, and do not search again."""
+    """Return the first line below `start` that matches, or 0. A failure sets `env[key]`, and ends further searches."""
     for line in range(start + 1, 0 if state.env.get(key) else end):
         if closing.match(state.src, state.bMarks[line], state.eMarks[line]):
             return line
@@ -287,7 +287,7 @@ def _go_past(state: StateBlock, start: int, place: int, end: int) -> None:
 
 
 def read_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Parse lines that consist only of tags. A tag may span empty lines."""
+    """Parse lines that consist only of tags of templates or components. A tag may span empty lines."""
     place, limit = state.bMarks[start] + state.tShift[start], state.eMarks[end - 1]
     texts: list[str] = []
     if not _line_at(state, start, "{<%"):
@@ -305,7 +305,7 @@ def read_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def read_html(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Parse an HTML block, or only the tag in its first line if the content of the element is Markdown."""
+    """Parse an HTML block. If the content of its element is Markdown, parse only the opening or closing tag."""
     line = "" if silent else _line_at(state, start, "<")
     if state.env.get(IS_MDX) and line[1:].lstrip("/")[:1].isupper():  # a component, not an HTML element
         return False
@@ -321,7 +321,7 @@ def read_html(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def read_json_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Parse the title, text, code, captions and table of a JSON block in the dialect of ReadMe."""
+    """Parse the title, text, code, captions and table of a block of JSON in the dialect of ReadMe."""
     if not _JSON_BLOCK.fullmatch(_line_at(state, start, "[")):
         return False
     line = _closing_line(state, start, end, re.compile(r"[ \t]*\[/block\][ \t]*$"), "unclosed_json")

@@ -1,7 +1,7 @@
 """Preprocess AsciiDoc: evaluate conditions, and insert included files of the same source.
 
-A file that another document includes as a whole is not indexed separately. An included file must be public or have the
-same readers as the document. If a file is not inserted, a note is added to the document.
+A file that another document includes as a whole is not indexed separately. An included file must be public, or have the
+same readers as the document. If a file cannot be inserted, a note is added to the document.
 """
 
 import re
@@ -35,7 +35,7 @@ _OPTION = re.compile(r"(?<!\w)(\w++)=(?:\"([^\"]*)\"|([^,]*))")
 _RANGE = re.compile(r"(\d{1,9})(?:(\.\.)(-?\d{0,9}))?")
 _TAG = re.compile(r"(?<![\w:])(tag|end)::([^\s\[\]:]++)\[\](?!\S)")
 _TITLE = re.compile(r"\s*(?:=[ ]\S.*\n|(\S.*)\n(={2,})[ ]*\n)")
-_SIGNS = re.compile(
+_MARKUP = re.compile(
     r"^(?:\[\[[\w:.-]+\]\]|\[(?:source|verse|quote|NOTE|TIP|WARNING|CAUTION|IMPORTANT)\b[^\]\n]*\]|\|===|={2,5} \S.*|"
     r"\+|:[a-z][\w-]*:(?: .*)?|(?:include|image|ifn?def|endif)::[^\s\[]*\[.*\])$|"
     r"\b(?:link|linkgit|xref|footnote|kbd|https?):[^\s\[\]:]*\[[^\[\]\n]*\]|<<[\w-]+(?:,[^<>\n]+)?>>",
@@ -45,23 +45,23 @@ _ARMOUR = re.compile(r"^-----BEGIN [A-Z ]{1,40}-----\r?\n(?:[^-\n].*\n|\n)*+----
 
 
 def is_asciidoc(text: str) -> bool:
-    """Return whether a plain text is AsciiDoc: it begins with a title and has several kinds of AsciiDoc markup."""
-    return _TITLE.match(text) is not None and len({sign[0][:3] for sign in _SIGNS.finditer(text[:50_000])}) > 1
+    """Return whether a plain text begins with an AsciiDoc title and has at least two kinds of AsciiDoc markup."""
+    return _TITLE.match(text) is not None and len({match[0][:3] for match in _MARKUP.finditer(text[:50_000])}) > 1
 
 
 def decode_without_keys(body: bytes, charset: str | None = None) -> str:
-    """Decode a text, and remove cryptographic keys, certificates and signatures from it."""
+    """Decode a text, and remove cryptographic keys, certificates and signatures."""
     return _ARMOUR.sub("", decode(body, charset, markup=False))
 
 
 def lines_of(body: bytes, charset: str | None = None) -> list[str]:
-    """Decode an AsciiDoc file into lines."""
+    """Decode an AsciiDoc file, and return its lines."""
     text = decode_without_keys(body, charset).replace("\r\n", "\n").replace("\0", "").expandtabs(4)
     return [line.rstrip() for line in text.split("\n")]
 
 
 def preprocess(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines whose conditions are true, without `include` directives."""
+    """Yield the lines, without false conditionals (`ifdef`) and without `include` directives."""
     for line in _Document(Includes({}, lambda _: None, 0), "").lines(lines, ()):
         if _INCLUDE.match(line):
             reader_notes.add("a file that AsciiDoc includes was left out")
@@ -92,13 +92,13 @@ class Includes:
                 self._targets[path] = targets
         self._included = set[str]()
         nested = set[str]().union(*self._targets.values())
-        # begin with the documents that no file includes, so that only documents in cycles of includes remain
+        # start with documents that no file includes; of files that include each other in a cycle, keep the first
         for path in [*(path for path in self._targets if path not in nested), *self._targets]:
             if path not in self._included:
                 self._included |= self._targets[path] - {path}
 
     def covers(self, path: str) -> bool:
-        """Return whether a file includes other files or is included."""
+        """Return whether a file includes other files, or is included by one."""
         return path in self._targets or path in self._included
 
     def resolve(self, path: str, page: Page) -> Page | Skip:
@@ -109,7 +109,7 @@ class Includes:
         return page if body is page.body else replace(page, body=body, charset="utf-8", content_hash="")
 
     def expand(self, path: str, body: bytes) -> tuple[bytes, set[str]]:
-        """Return a document with included files inserted, and the paths of the files that it includes as a whole."""
+        """Return a document with the included files inserted, and the paths of files that are included as a whole."""
         if path in self._unread or b"include::" not in body:
             return body, set()
         if _reader_of(path) == PLAIN and not is_asciidoc(decode(body, None)):
@@ -120,7 +120,7 @@ class Includes:
 
 
 class _Document:
-    """A document into which included files are inserted."""
+    """A document into which included files are being inserted."""
 
     def __init__(self, includes: Includes, path: str) -> None:
         self.targets = set[str]()
@@ -130,7 +130,7 @@ class _Document:
         self._attributes = INTRINSIC | {"docdir": f"/{dirname(path)}"}
 
     def lines(self, lines: Sequence[str], paths: tuple[str, ...]) -> Iterator[str]:
-        """Yield the lines of a file, except in false conditionals. `paths` is the chain of includes down to it."""
+        """Yield the lines of a file, except in false conditionals. `paths` are its own path and those around it."""
         hidden = list[bool]()
         for line in lines:
             if condition := _CONDITION.match(line):
@@ -184,7 +184,7 @@ class _Document:
             yield from ("", f":leveloffset: {offset.translate(str.maketrans('+-', '-+'))}")
 
     def _load(self, path: str, paths: tuple[str, ...]) -> list[str] | None:
-        """Return the lines of a file, or None if the file must not be inserted into the last file of `paths`."""
+        """Return the lines of a file to be inserted into the last file of `paths`, or None if this is not allowed."""
         readers = self._includes.files
         if path in paths or path not in readers or len(paths) > _MAX_DEPTH or self._load_count >= _MAX_INCLUDES:
             return None
@@ -207,7 +207,7 @@ def _reader_of(path: str) -> str | None:
 
 
 def _select(lines: list[str], options: Mapping[str, str]) -> list[str]:
-    """Return the lines that an `include` directive selects by line numbers or tags, without the tags themselves."""
+    """Return the lines that an `include` directive selects by line numbers or tags, without the lines of the tags."""
     if "lines" in options:
         ranges = _RANGE.findall(options["lines"])[:_MAX_RANGES]
         ends = [int(first if not dots else last if last.isdecimal() else len(lines)) for first, dots, last in ranges]

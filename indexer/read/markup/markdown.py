@@ -1,4 +1,4 @@
-"""Convert dialects of Markdown to HTML, and parse front matter (YAML, TOML or JSON), which may have an access list."""
+"""Convert the dialects of Markdown to HTML, and parse front matter (YAML, TOML or JSON)."""
 
 import json
 import re
@@ -57,7 +57,7 @@ _LITERAL = re.compile(
     r"(?<![^\W_])(?:\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$]))"
     r"|(?<!`)`([^`\n]+)\{:[\w.-]+\}`(?!`)"
 )
-_PAIR = re.compile(  # highlighted, subscript, superscript or inserted text; block ids; CriticMarkup; variables
+_PAIR = re.compile(  # ==highlight==, H~2~O, x^2^, ^^inserted text^^; ^block-ids; CriticMarkup; <<variables>>
     r"(?<![\w=])==(?=[^\s=])((?:[^`\n=]{1,200}+|=(?!=)|`[^`\n]{1,60}+`){1,20}+(?<!\s))==(?![\w=])"
     r"|(?<![~/])~(?![~/])([^\s~`]{1,100})~(?![~/\d])|(?<!\^)\^(?!\^)([^\s^`]{1,100})\^(?!\^)"
     r"|\^\^(?=[^\s^])([^`\n^]{1,200}(?<!\s))\^\^|(?<!\S)\^[A-Za-z\d][\w-]+[ \t]*(?=\n|$)"
@@ -67,10 +67,12 @@ _PAIR = re.compile(  # highlighted, subscript, superscript or inserted text; blo
 )
 _REFERENCE = re.compile(r"<(?:xref|project|inv|path|doc):(?:[\w.-]*+:)*+#?([^\s<>?]++)[^\s<>]*+>")
 _emojize = emoji.emojize
-_emojize(":tada:", language="alias")  # load the table now, because reader processes cannot open files
+_emojize(":tada:", language="alias")  # loads the table of names, because reader processes cannot open files later
 
 
 class _Mark(NamedTuple):
+    """Parsed inline markup, which ends at `end`: its text, HTML, or `span` of text that is to be parsed."""
+
     end: int
     text: str = ""
     html: str = ""
@@ -101,7 +103,7 @@ def _read_mark(state: StateInline, silent: bool) -> bool:
 
 
 def _attributes_in(match: re.Match[str] | None) -> list[str] | None:
-    """Return the ids, classes and values in braces, or None if the braces contain anything else."""
+    """Return the attributes in braces, such as `#id`, `.class` and `key=value`, or None if there is other text."""
     words: list[str] = _ATTRIBUTE_WORDS.findall(match[2]) if match else []
     return words if match and (match[1] or (words and all(map(_ATTRIBUTE.fullmatch, words)))) else None
 
@@ -121,7 +123,7 @@ def _role(match: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _attribute_list(match: re.Match[str], environment: Environment) -> _Mark | None:
-    """Skip attributes next to a text or at a line end. If they follow a picture or link, keep their visible words."""
+    """Skip attributes such as `{.class}` next to a text or at a line end. After a link or picture, show the titles."""
     before, after = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
     is_apart = before.isspace() and before != "\n" and after not in ("", "\n")
     is_list = _attributes_in(match) is not None and (match[1] or not is_apart)
@@ -152,14 +154,14 @@ def _alert(title: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _extension(mark: re.Match[str], environment: Environment) -> _Mark | None:
-    """Parse `[!NAME text]`. Omit the text if it is a URL, a list of attributes, or a link to an included file."""
+    """Show the text of `[!NAME text]`, unless it is a URL, a list of attributes, or a link to an included file."""
     if mark[1].startswith("["):
         reader_notes.add("a file that Markdown includes was left out")
     return _Mark(mark.end(), "" if re.match(r"\[|\w+:/|[\w-]+=", mark[1]) else mark[1].strip())
 
 
 def _pressed_keys(keys: re.Match[str], environment: Environment) -> _Mark | None:
-    """Parse a text such as `++ctrl+alt+arrow-up++` as keys, or as inserted text if it contains spaces."""
+    """Show `++ctrl+arrow-up++` as keys ("Ctrl+Arrow Up"), and `++more words++` as inserted text."""
     if " " in keys[1].strip("\"'") and keys[1][0] not in "\"'":
         return _Mark(keys.end(), span=keys.span(1))
     return _Mark(keys.end(), "+".join(key.strip("\"'").replace("-", " ").title() for key in keys[1].split("+")))
@@ -171,7 +173,7 @@ def _footnote(match: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _labelled(label: re.Match[str], environment: Environment) -> _Mark | None:
-    """Parse the text of a link whose target has a template tag, or the text of a span with attributes."""
+    """Show the text of a link whose target is a template tag, `[text]({{ url }})`, or of a span, `[text]{.class}`."""
     target = _TEMPLATED.match(label.string, label.end(), min(label.endpos, label.end() + 400))
     if target is None or not ("{{" in target[0] or "{%" in target[0]):
         target = _ATTRIBUTES.match(label.string, label.end(), label.endpos)
@@ -202,7 +204,7 @@ _RULES: dict[str, tuple[_Rule, ...]] = {
 
 _CONTENTS = re.compile(r"\[toc\]|[^\n]*\n?\{:[ ]?(?:[^{}]*\s)?toc\b[^{}]*\}", re.IGNORECASE)
 _CALLOUT = re.compile(r"\A[!?]>[ ]")
-_NO_TEXT = re.compile(  # block references and drawers of Logseq
+_LOGSEQ_MARKUP = re.compile(  # block references such as `((id))`, and drawers such as `:LOGBOOK: … :END:`
     r"(?<![ \t])[ \t]*+\(\([\da-f-]{36}\)\)|^:[A-Z-]+:\n(?:[^\n]*\n){0,50}?:END:[ \t]*$", re.MULTILINE
 )
 _TASK = re.compile(r"\[[ xX/-]\](?=\s|$)")
@@ -213,8 +215,8 @@ _TAB = re.compile(r"\[(.*)\]\(#tab/.*\)")
 def _parser(*, is_mdx: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     deflist_plugin(parser)
-    dollarmath_plugin(parser, allow_labels=False, allow_blank_lines=False)  # the search for `$$` ends at a blank line
-    parser.disable("math_inline")  # it matches dollar signs in code and amounts of money
+    dollarmath_plugin(parser, allow_labels=False, allow_blank_lines=False)  # a formula may not contain blank lines
+    parser.disable("math_inline")  # it would match dollar signs of code and of amounts of money
     ruler = parser.block.ruler
     everywhere: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     ruler.at("fence", blocks.read_fence, everywhere)
@@ -231,7 +233,7 @@ def _parser(*, is_mdx: bool) -> MarkdownIt:
 
 
 def _before_inline(state: StateCore) -> None:
-    """Remove markup such as ids and task boxes at the beginning and end of headings and paragraphs."""
+    """Remove markup such as ids and task boxes from the beginning and end of headings and paragraphs."""
     tokens = state.tokens
     for place, token in enumerate(tokens):
         if token.type != "inline" or not token.content or not place:
@@ -242,7 +244,7 @@ def _before_inline(state: StateCore) -> None:
             if tab := _TAB.fullmatch(token.content):
                 opening.type, opening.tag, tokens[place + 1].tag, token.content = "paragraph_open", "p", "p", tab[1]
         elif opening.type == "paragraph_open":
-            token.content = _NO_TEXT.sub("", _CALLOUT.sub("", token.content, count=1))
+            token.content = _LOGSEQ_MARKUP.sub("", _CALLOUT.sub("", token.content, count=1))
             if _CONTENTS.fullmatch(token.content):
                 token.content = ""
             elif outer == "list_item_open":
@@ -252,7 +254,7 @@ def _before_inline(state: StateCore) -> None:
 
 
 def _without_id(heading: Token, content: str) -> str:
-    """Return the text of a heading without trailing attributes. Set the heading's id if the attributes have one."""
+    """Return the text of a heading without attributes such as `{#id}` at its end. Give the heading the id in these."""
     begin = max(content.rfind("{"), content.rfind(" [") + 1, content.rfind(" :id=") + 1)
     attributes = _attributes_in(_ATTRIBUTES.fullmatch(content, begin) if begin >= 0 else None)
     if comment := _HEADING_ID.match(content, begin - 1):
@@ -266,7 +268,7 @@ def _without_id(heading: Token, content: str) -> str:
 
 
 def _place_footnotes(state: StateCore) -> None:
-    """Move the text of each footnote to the end of the section with the first reference to the footnote."""
+    """Move the text of each footnote to the end of the section that first refers to the footnote."""
     texts: dict[str, list[Token]] = {}
     body: list[Token] = []
     current = body
@@ -306,7 +308,7 @@ _OURS = ("title", "language", "lang", ACCESS, *_CHANGED)
 
 
 def split_front_matter(text: str) -> tuple[str | None, Declared, str]:
-    """Return the title and the other metadata of the front matter, and the text after the front matter."""
+    """Return the title in the front matter or None, the other metadata, and the text below the front matter."""
     fields, end, is_toml = _fields(text)
     lists = {str(name): value if isinstance(value, list) else [value] for name, value in fields.items()}
     texts = {name: [*filter(None, map(_written, values[:MAX_VALUES]))] for name, values in lists.items()}
@@ -327,12 +329,13 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
         if match := _YAML.match(text):
             front = match[1] or ""
             try:
-                # BaseLoader creates only strings and containers, and neither copies aliases nor expands merge keys
+                # BaseLoader creates only strings, lists and dicts, and neither copies aliases nor expands merge keys
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= MAX_FRONT_MATTER else {}  # noqa: S506 - safer
             except yaml.YAMLError:
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
-            is_front = isinstance(fields, dict) and not front.startswith("\n")  # `---\n\n` is a rule in Pandoc
-            is_front = is_front or not front.strip() or any(access_keys(visible(front)))  # even if the list is invalid
+            is_front = isinstance(fields, dict) and not front.startswith("\n")  # `---\n\n` is a horizontal rule
+            # front matter with an access list stays front matter even if it is not valid YAML
+            is_front = is_front or not front.strip() or any(access_keys(visible(front)))
             fields, end = (fields, match.end()) if is_front else (None, 0)
         elif match := _TOML.match(text):
             front, end, is_toml = match[1] or "", match.end(), True
@@ -343,7 +346,7 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
 
 
 def _written(value: object) -> str:
-    """Return a scalar as YAML writes it, or "" for null, lists and mappings."""
+    """Return a value as YAML writes it, such as "true", or "" for null, lists and mappings."""
     if isinstance(value, date | time):
         return value.isoformat()
     text = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, str | int | float) else ""
@@ -355,14 +358,14 @@ _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 
 
 class Rendered(NamedTuple):
-    """A text that is converted to HTML, with the title and metadata of its front matter."""
+    """A text converted to HTML, with the title and metadata of its front matter."""
 
     html: str
     title: str | None
     declared: Declared
 
     def extraction(self) -> Extraction:
-        """Extract the sections of the HTML. The outer <main> cancels the effect of any <main> in the text."""
+        """Extract the sections of the HTML. Wrap it in <main>, so that a <main> in the text does not matter."""
         content = extract(f"<body><main>{self.html}</main></body>")
         title = self.title or content.title
         return Extraction(title, content.sections, self.declared, link_texts=content.link_texts)
@@ -379,7 +382,7 @@ def read_mdx(body: bytes, charset: str | None) -> Extraction:
 
 
 def render(text: str, *, is_mdx: bool = False) -> Rendered:
-    """Convert Markdown without its front matter to HTML. Raises ParseError if it has too many lines.
+    """Convert Markdown to HTML, and parse its front matter. Raises ParseError if there are too many lines.
 
     A heading without an id gets the id that GitHub would create. A text that begins with an import or export is MDX.
     """

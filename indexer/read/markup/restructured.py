@@ -1,4 +1,4 @@
-"""Convert reStructuredText with Sphinx directives and roles to HTML, without included files and raw HTML."""
+"""Convert reStructuredText, including the directives and roles of Sphinx, to HTML. Leave out includes and raw HTML."""
 
 import re
 from itertools import takewhile
@@ -27,16 +27,16 @@ HIDDEN = frozenset(
     "include literalinclude image toctree tableofcontents contents index raw bibliography highlight meta "
     "currentmodule tabularcolumns default-role sectionauthor moduleauthor codeauthor".split()
 )
-_WITHOUT_TITLE = frozenset("only ifconfig cssclass rst-class container".split())
+_NO_TITLE = frozenset("only ifconfig cssclass rst-class container".split())
 _CSS_CLASSES = re.compile(r"[a-z][a-z0-9 -]*+")
 _NAMED_DIRECTIVE = re.compile(r"^[ \t]*\.\.[ ](?:\|[^|\n]{1,100}\|[ ])?([\w:+-]{1,60})::", re.MULTILINE)
 _NAMED_ROLE = re.compile(r":([A-Za-z][\w:+-]{0,60}):`|`:([A-Za-z][\w:+-]{0,60}):")
-_MAX_LEARNED_NAMES = 5_000
+_MAX_REGISTERED_NAMES = 5_000
 OPTION = re.compile(r":[\w-]+:(?:\s|$)")
 _CHANGES = {"added": "added in", "changed": "changed in", "deprecated": "deprecated since", "removed": "removed in"}
 _CHANGE = re.compile("|".join(_CHANGES))
 _VERSION = re.compile(r"(?=[^\d|]*+[\d|])[\w.+|-]++|next")
-_METADATA = re.compile(  # fields that Sphinx omits, at the top or below comments and hidden directives
+_METADATA = re.compile(  # fields at the top, which Sphinx does not show, after comments and hidden directives
     rf"\A((?:[ \t]*+\n|\.\.(?![ ](?!(?:{'|'.join(HIDDEN)})::)[^\n]*::)[^\n]*+\n"
     r"(?:(?:[ \t]*+\n)*+[ \t][^\n]*+\n)*+)*+)"
     r"(?::[\w .-]++:(?:[ \t][^\n]*+)?(?:\n|\Z)(?:[ \t]++\S[^\n]*+(?:\n|\Z))*+)++(?=[ \t]*(?:\n|\Z))"
@@ -52,7 +52,7 @@ _SETTINGS = {
 
 
 class _Unknown(Directive):
-    """A directive unknown to docutils. It is read as text or code, but left out if its name is in `HIDDEN`."""
+    """A directive that docutils does not know. It is shown as text or code, but left out if its name is in `HIDDEN`."""
 
     has_content = True
     optional_arguments = 1
@@ -71,7 +71,7 @@ class _Unknown(Directive):
             text, titles = "\n".join(content), fields_of("", options)
             return [*(nodes.paragraph(title, title) for title in titles), nodes.literal_block(text, text)]
         box = nodes.container()
-        is_hidden = name in _WITHOUT_TITLE or (name == "class" and _CSS_CLASSES.fullmatch(" ".join(self.arguments)))
+        is_hidden = name in _NO_TITLE or (name == "class" and _CSS_CLASSES.fullmatch(" ".join(self.arguments)))
         lines = self.arguments[0].split("\n") if self.arguments and not is_hidden else []
         title = "\n".join(takewhile(lambda line: not OPTION.match(line.strip()), lines))
         change = change_of(name, title)
@@ -90,9 +90,9 @@ class _Unknown(Directive):
 
 
 def change_of(directive: str, argument: str) -> str:
-    """Return the opening sentence of a directive such as `versionadded`, or "" if the directive records no change.
+    """Return a text such as "Added in version 1.2: text" for `.. versionadded:: 1.2 text`, or "" for other directives.
 
-    `argument` must begin with a version for each word such as "added" in the directive's name. A text may follow.
+    A directive that names two changes, such as `deprecated-removed`, needs two versions.
     """
     changes, words = _CHANGE.findall(directive), argument.split(maxsplit=4)
     versions = list(takewhile(_VERSION.fullmatch, words))[: len(changes)]
@@ -105,7 +105,7 @@ def change_of(directive: str, argument: str) -> str:
 
 
 def fields_of(name: str, options: str) -> list[str]:
-    """Return the titles in the options of a directive. If `name` is a single word, also return its type and values."""
+    """Return the titles in the options of a directive. If `name` is one word, add its type and values ("Type: int")."""
     is_name = len(name.split()) == 1
     return [
         f"{key.capitalize()}: {value}" if key else value for key, value in _FIELD.findall(options) if is_name or not key
@@ -113,7 +113,7 @@ def fields_of(name: str, options: str) -> list[str]:
 
 
 def shown_text(text: str) -> str:
-    """Return the visible text of a reference: `title` for `title <target>`, and `name` for `~package.name`."""
+    """Return the visible text of a reference, such as "title" for `title <target>`, and "name" for `~package.name`."""
     title = text.rpartition("<")[0].strip() if text.endswith(">") else text
     return (title.rpartition(".")[2] if title.startswith("~") else title.lstrip("!")) or text
 
@@ -124,21 +124,21 @@ def _role(
     return [nodes.inline(rawtext, shown_text(text))], []
 
 
-_learned: set[str] = set()
-# replace directives of docutils: in Sphinx, code blocks have captions, and `class` describes a class of a program
+_registered_names: set[str] = set()
+# replace three directives of docutils: in Sphinx, code blocks have captions, and `class` documents a Python class
 for _name in ("code-block", "sourcecode", "class"):
     directives.register_directive(_name, _Unknown)
 
 
 class _Options(dict[str, Any]):
-    """Options of a directive. Unknown options are accepted; otherwise, docutils would drop the whole directive."""
+    """The option validators of a directive. Unknown options are accepted, or docutils would drop the directive."""
 
     def __missing__(self, name: str) -> Any:
         """Return a validator that accepts any value of an unknown option."""
         return directives.unchanged
 
 
-# replace all sizes, because docutils drops the table, figure or whole document with an invalid size
+# replace all sizes, because docutils drops a table, a figure or even the whole document if a size is invalid
 _SIZES = {"width": lambda _: "100", "height": lambda _: "100", "figwidth": lambda _: "100", "scale": lambda _: 100}
 for _name in en.directives.values():
     _directive, _ = directives.directive(_name, cast(Any, en), new_document(""))
@@ -149,7 +149,7 @@ Body.enum.converters["arabic"] = lambda text: int(text[:9])  # Python does not c
 
 
 class _Writer(html5_polyglot.Writer):
-    """A writer that reads no page template, because reader processes cannot open files."""
+    """A writer without a page template, because reader processes cannot open the file of the template."""
 
     def apply_template(self) -> str:
         """Return an empty page, because only `html_body` is used."""
@@ -165,13 +165,13 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 def to_html(text: str) -> str:
     """Convert reStructuredText to HTML without <html> and <head>."""
-    for name in {*_NAMED_DIRECTIVE.findall(text)} - _learned - {*en.directives}:
-        if len(_learned) < _MAX_LEARNED_NAMES:
+    for name in {*_NAMED_DIRECTIVE.findall(text)} - _registered_names - {*en.directives}:
+        if len(_registered_names) < _MAX_REGISTERED_NAMES:
             directives.register_directive(name, _Unknown)
-            _learned.add(name)
+            _registered_names.add(name)
     for name in {before or after for before, after in _NAMED_ROLE.findall(text)} - {*en.roles}:
-        if len(_learned) < _MAX_LEARNED_NAMES and f":{name}:" not in _learned:
+        if len(_registered_names) < _MAX_REGISTERED_NAMES and f":{name}:" not in _registered_names:
             roles.register_local_role(name, _role)
-            _learned.add(f":{name}:")
+            _registered_names.add(f":{name}:")
     document = publish_parts(text, writer=_Writer(), settings_overrides=_SETTINGS)
     return str(document["html_body"])

@@ -11,12 +11,12 @@ from typing import Any
 IS_MDX = "is_mdx"
 _TAG_LIMIT = 4_000
 _MAX_COMMENT_LENGTH = 20_000
-_MAX_UNSUCCESSFUL_CHARS = 20_000_000
+_MAX_FAILED_CHARS = 20_000_000
 _SHOWN = frozenset(
     "title subtitle label header heading headline caption cap summary desc description question answer alt alt_text "
     "text content message tooltip term name children tabName filename file".split()
 )
-_TITLES = _SHOWN - {"name", "header"}  # these two arguments may contain the name of a field
+_TITLES = _SHOWN - {"name", "header"}  # the value of these two may be the name of a field
 _TECHNICAL = re.compile(
     r"(?:.*(?:id|key|class|className|style|colou?r|icon|href|src|source|url|link|width|height|size|lang|language|value)"
     r"|to|as|is|ref|rel|variant|theme|mode|slot|method|role|align|target|cols?|position)",
@@ -49,7 +49,8 @@ Tag = tuple[int, str]
 def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
     """Return the end and the visible text of the tag, comment or expression at `start`, or None if there is none.
 
-    `environment` counts the characters of failed searches. They are limited, so that hostile texts take linear time.
+    `environment` counts the characters of searches for closing tags that fail. Their number is limited, so that hostile
+    texts take linear time.
     """
     opening = source[start : start + 3]
     if opening.startswith("{{"):
@@ -102,7 +103,7 @@ def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag |
 
 
 def element_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
-    """Return the end of the HTML tag at `start`, and the tag without values in braces, or None if there is none."""
+    """Return the end of the HTML tag at `start`, and the tag without values such as `{x}`, or None if none is there."""
     element = ELEMENT.match(source, start)
     close = _balanced(source, start, end, environment) if element else -1
     if element is None or close < 0:
@@ -115,7 +116,7 @@ def shown_words(inside: str, *, is_positional: bool = False) -> str:
 
     Args:
         inside: the text of the tag, without its delimiters.
-        is_positional: whether an argument without a name may be a title.
+        is_positional: whether an argument may be a title without having a name, as in `{{< note "Title" >}}`.
     """
     match = _NAME.match(inside)
     name = match[1].lower() if match else ""
@@ -161,13 +162,13 @@ def _value(argument: re.Match[str]) -> str:
 
 
 def is_text(name: str, value: str) -> bool:
-    """Return whether an argument is visible text, because of its name or because its value is a sentence."""
+    """Return whether an argument is visible text: it has a name such as "title", or its value is a sentence."""
     shown = name.rpartition("-")[2] in _SHOWN or (name == "path" and _ROUTE.fullmatch(value) is not None)
     return shown or (_TECHNICAL.fullmatch(name) is None and _SENTENCE.match(value) is not None)
 
 
 def unescaped(code: str) -> str:
-    """Replace escaped tags in code, such as `{{</* name */>}}`, by the tags that a page shows: `{{< name >}}`."""
+    """Replace escaped tags in code, such as `{{</* name */>}}`, by the tags that they show, such as `{{< name >}}`."""
     return _ESCAPED.sub(lambda tag: tag[4] or f"{{{{{tag[1]}{tag[2]}{tag[3]}}}}}", code) if "{{" in code else code
 
 
@@ -179,7 +180,7 @@ def _find(source: str, closer: str, start: int, end: int, environment: Environme
 
 
 def _balanced(source: str, start: int, end: int, environment: Environment) -> int:
-    """Return the end of the expression or tag at `start`, or -1 if its braces are not balanced."""
+    """Return the end of the expression or tag at `start`, or -1 if it is not closed."""
     if not _spend(environment, 0):
         return -1
     is_tag = source[start] == "<"
@@ -196,7 +197,7 @@ def _balanced(source: str, start: int, end: int, environment: Environment) -> in
 
 
 def _spend(environment: Environment, characters: int) -> bool:
-    environment["budget"] = environment.get("budget", _MAX_UNSUCCESSFUL_CHARS) - characters
+    environment["budget"] = environment.get("budget", _MAX_FAILED_CHARS) - characters
     return bool(environment["budget"] >= 0)
 
 
