@@ -3,7 +3,7 @@
 
 embed: time to embed texts; with LangChain, SentenceTransformer, torch.compile, ONNX Runtime and OpenVINO
 peers: build time, quality and load on a BEIR dataset (--source); with Chroma, LanceDB, LangChain, Haystack and txtai
-search: times of a query and of its steps over --chunks perturbed passages, with and without filters; recall; index size
+search: time of a search and of its steps in an index of --chunks passages, with and without filters; recall; index size
 cold: time from the start of a process to its first correct answer; with a LangChain script
 overload: load of a server by 1, 16 and 160 clients of wrk (160 for --repeat seconds), and CPU time of each component
     of a search
@@ -26,7 +26,7 @@ from benchmark.overload import overload
 from benchmark.scale import search
 from benchmark.search_peers import peers
 
-VERBS = {  # name → function, defaults of --repeat and --chunks
+VERBS = {  # name → function, default of --repeat, default of --chunks
     "search": (search, 5, 10_000),
     "cold": (cold, 7, 10_000),
     "overload": (overload, 60, 10_000),  # --repeat is in seconds
@@ -63,11 +63,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument("--out", type=Path, help="write the JSON object to a file too")
     parser.add_argument("--source", type=Path, help="folder of real text (default: Python's language reference)")
-    parser.add_argument("--work", type=Path, help="search, peers, overload: folder for indexes, which are used again")
-    parser.add_argument("--environments", type=Path, default=Path("environments"), help="peers: folder of environments")
-    parser.add_argument("--chunks", type=int, help="maximum number of passages; embed: 0 leaves out the bulk")
-    parser.add_argument("--repeat", type=int, help="turns (default: enough for a steady median)")
-    parser.add_argument("--only", type=lambda text: text.split(","), default=(), help="embed: words of contestants")
+    parser.add_argument("--work", type=Path, help="search, peers, overload: folder for indexes, reused by later runs")
+    folder = Path("environments")
+    parser.add_argument("--environments", type=Path, default=folder, help="peers: folder of virtual environments")
+    parser.add_argument("--chunks", type=int, help="maximum number of passages; embed: 0 skips the batch of passages")
+    parser.add_argument("--repeat", type=int, help="number of repetitions (default: enough for a steady median)")
+    only = "embed: measure only software whose name contains one of these words, separated by commas"
+    parser.add_argument("--only", type=lambda text: text.split(","), default=(), help=only)
     return parser
 
 

@@ -49,7 +49,7 @@ _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class DocsPage:
-    """A rendered page: its file name without suffix, its title and body in HTML, and its `h2` headings by id."""
+    """A rendered page: file name without suffix, title and body in HTML, and a mapping from ids to `h2` headings."""
 
     name: str
     title: str

@@ -1,6 +1,6 @@
 """Print the test coverage of each folder of the packages, from a JSON report of coverage.py.
 
-Code that runs only in separate processes, such as readers and the command line, counts as not covered.
+Code that tests run only in separate processes, such as readers and the command line, counts as not covered.
 """
 
 import json
@@ -12,7 +12,7 @@ BAR = 90.0
 
 
 def main(report: str) -> None:
-    """Print the share of covered lines and branches of each folder, lowest first. Shares below BAR are marked."""
+    """Print the covered percentage of lines and branches of each folder, lowest first, and mark those below BAR."""
     rooms = defaultdict[str, list[int]](lambda: [0, 0])
     for name, entry in json.loads(Path(report).read_text())["files"].items():
         summary = entry["summary"]

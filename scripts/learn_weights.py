@@ -54,7 +54,7 @@ STEPS = 30
 
 
 class Collection(NamedTuple):
-    """The queries of a collection, with their candidates, and each candidate's scores (0 to 1) in three searches."""
+    """The queries of a collection, with the candidates of each query, and each candidate's scores from 0 to 1."""
 
     name: str
     kind: str
@@ -66,7 +66,7 @@ class Collection(NamedTuple):
     ideal: Array  # ideal DCG@10, (queries,)
 
     def ndcg(self, weights: Array) -> float:
-        """Return the mean nDCG@10 if the searches have these weights, (3,) or (queries, 3)."""
+        """Return the mean nDCG@10 if candidates are ranked with these weights, (3,) or (queries, 3)."""
         weights = np.broadcast_to(weights, (len(self.ideal), 3))
         scores = np.where(self.exists, (self.scaled * weights[:, np.newaxis]).sum(-1), -1)
         best = np.argsort(-scores, 1, kind="stable")[:, :10]
@@ -75,7 +75,7 @@ class Collection(NamedTuple):
 
 
 def collect(folders: list[Path], out: Path, precision: str) -> None:
-    """Embed each collection, and save the candidates of its queries."""
+    """Embed each collection, and save the candidates of its queries with their scores."""
     from indexer.generation.rows import why_no_tokens
     from rag.evaluation.evaluation import read_dataset, search_corpus
     from rag.query.ranking import scale
@@ -233,23 +233,23 @@ def train(folder: Path) -> None:
     fixed = [np.array([(1 - words) * (1 - tokens), words, (1 - words) * tokens])
              for words in np.arange(0.2, 0.71, 0.1) for tokens in (0, 0.25, 0.5)]  # fmt: skip
     of_fixed = np.array([[each.ndcg(shares * [1, 1, each.has_tokens]) for shares in fixed] for each in collections])
-    left_out = np.arange(len(collections)) * FOLDS // len(collections)  # a fold has collections with similar names
+    folds = np.arange(len(collections)) * FOLDS // len(collections)  # collections with similar names share a fold
     figures = []
-    print(f"{'':<24}{'dense':>8}{'words':>8}{'fixed':>8}{'plain':>8}{'hybrid':>8}{'lost':>8}")
+    print(f"{'':<24}{'dense':>8}{'words':>8}{'fixed':>8}{'plain':>8}{'hybrid':>8}{'gain':>8}")
     for fold in range(FOLDS):
-        fold_table = fit(examples, (left_out != fold).astype(float))
-        best = int(np.argmax(of_fixed[left_out != fold].mean(0)))
-        for index in np.flatnonzero(left_out == fold).tolist():
+        fold_table = fit(examples, (folds != fold).astype(float))
+        best = int(np.argmax(of_fixed[folds != fold].mean(0)))
+        for index in np.flatnonzero(folds == fold).tolist():
             each = collections[index]
-            halves = [each.ndcg(np.eye(3)[half]) for half in (0, 1)]
+            single = [each.ndcg(np.eye(3)[search]) for search in (0, 1)]
             plain, default = (
                 each.ndcg(weights_of(fold_table, each, mean, deviation, tokens=tokens))
                 for tokens in (False, each.has_tokens)
             )
-            figures.append([*halves, of_fixed[index, best], plain, default, default - max(halves)])
+            figures.append([*single, of_fixed[index, best], plain, default, default - max(single)])
             print(f"{each.name:<24}" + "".join(f"{figure:>8.4f}" for figure in figures[-1]), flush=True)
     print(f"{'mean of ' + str(len(figures)):<24}" + "".join(f"{figure:>8.4f}" for figure in np.mean(figures, 0)))
-    print(f"more than .005 below the better half: {sum(row[-1] < -0.005 for row in figures)}")
+    print(f"more than .005 below the better of dense and words: {sum(row[-1] < -0.005 for row in figures)}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Generate the sections of docs/reference.md on commands and settings from the program.
+"""Generate the sections of docs/reference.md on commands and settings from the code.
 
-Run this when a command or a setting has changed. A test compares the page with the program.
+Run this when a command or a setting has changed. A test compares the page with the code.
 """
 
 import re
@@ -21,7 +21,7 @@ _SHARED = ("--help", "--json", "--config")
 
 
 def page() -> str:
-    """Return the current page: the hand-written text, then the commands and the settings."""
+    """Return the page with its hand-written first part, and with generated sections on commands and settings."""
     by_hand = PAGE.read_text(encoding="utf-8").partition(_GENERATED_FROM)[0]
     return "\n".join([by_hand + _GENERATED_FROM, *commands(), "## Settings\n", *settings()]).rstrip() + "\n"
 
@@ -90,4 +90,4 @@ if __name__ == "__main__":
     text = page()
     stale = text != PAGE.read_text(encoding="utf-8")
     PAGE.write_text(text, encoding="utf-8")
-    print("written" if stale else "docs/reference.md is as the program says", file=sys.stderr)
+    print("written" if stale else "docs/reference.md is up to date", file=sys.stderr)

@@ -21,9 +21,9 @@ BASELINE = "LangChain script"
 
 
 def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
-    """Measure new processes from their start to the first correct answer. Returns a row for each contestant.
+    """Measure the time from the start of a process to its first correct answer. Returns a row for each contestant.
 
-    The index has `chunks` short passages. If the source has fewer, further passages combine two of its passages.
+    The index has `chunks` short passages. If the source has fewer, passages are combined to get more.
     """
     ours = Embeddings()
     model = locate(ours.plan.config.model)

@@ -26,7 +26,7 @@ def write_reference(folder: Path) -> Path:
 
 
 def read_chunks(source: Path, count: int, embedder: Embedder) -> list[str]:
-    """Return up to `count` passages of a folder, which are split as for an index."""
+    """Split the documents in a folder as for an index, and return up to `count` passages."""
     chunker = Chunker(embedder, CHUNK_TOKENS)
     texts: list[str] = []
     for page in read_sources([str(source)], Reading(CrawlLimits())):
@@ -42,7 +42,7 @@ def read_chunks(source: Path, count: int, embedder: Embedder) -> list[str]:
 
 
 def short_passages(texts: Sequence[str], count: int, max_words: int = SHORT_PASSAGE_WORDS) -> list[str]:
-    """Return `count` different passages: the first `max_words` words of texts, then combinations of two texts."""
+    """Return `count` different passages: the first `max_words` words of each text, then combinations of two texts."""
     words = [text.split()[:max_words] for text in texts]
     half = max_words // 2
     passages = dict.fromkeys(" ".join(passage) for passage in words)
@@ -55,7 +55,7 @@ def short_passages(texts: Sequence[str], count: int, max_words: int = SHORT_PASS
 
 
 def write_folder(texts: Sequence[str], folder: Path) -> Path:
-    """Write each passage to a file, so that all contestants index the same passages."""
+    """Write each passage to a separate text file in a new folder."""
     folder.mkdir(parents=True)
     for number, text in enumerate(texts):
         (folder / f"{number:06d}.txt").write_text(text, encoding="utf-8")

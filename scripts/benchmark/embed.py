@@ -29,15 +29,15 @@ LENGTHS = (8, 15, 32, 64, 128, 192, 256)
 _TEXTS_PER_LENGTH = 4
 _JOINED_PASSAGES = 4  # passages; one is too short for the longest texts
 _SETTLE_SECONDS = 0.05
-_LONG_TOKENS = 64  # tokens; the times of longer texts vary less, so they have a third of the turns
+_LONG_TOKENS = 64  # tokens; times of longer texts vary less, so a third of the turns is enough
 REFERENCE = "SentenceTransformer eager fp32"
 BASELINE = "LangChain eager fp32"
 FLOATS = {"fp32", "bf16"}
-Loaded = dict[str, tuple[Peer, float]]  # name with precision → contestant, its lowest cosine with the reference
+Loaded = dict[str, tuple[Peer, float]]  # name and precision → peer, lowest cosine of its vectors with the reference
 
 
 def contestants(setup: Setup) -> list[Peer]:
-    """Return all contestants. Their models are not loaded."""
+    """Return the objects for all compared software, without loading their models."""
     return [
         LangChain(setup),
         SentenceTransformerEager(setup),
@@ -50,7 +50,7 @@ def contestants(setup: Setup) -> list[Peer]:
 
 
 def embed(source: Path, chunks: int, repeat: int, work: Path, only: Sequence[str] = ()) -> list[Row]:
-    """Measure single texts of exact lengths in `repeat` turns, and a batch of `chunks` passages in a third as many."""
+    """Measure single texts of several lengths in `repeat` turns, and a batch of `chunks` passages in fewer turns."""
     import torch
 
     cores = cpu.detect().cores
@@ -76,7 +76,7 @@ def embed(source: Path, chunks: int, repeat: int, work: Path, only: Sequence[str
 
 
 def single(loaded: Loaded, texts: Sequence[str], length: int, turns: int) -> list[Row]:
-    """Measure embedding texts one at a time. A turn embeds each text twice. Returns a row for each contestant."""
+    """Measure the time to embed single texts. A turn embeds each text twice. Returns a row for each contestant."""
     print(f"1 text of {length} tokens", file=sys.stderr)
     calls = {name: peer.embed for name, (peer, _) in loaded.items()}
     seconds = interleave(calls, [[text] for text in texts] * 2, turns, settle=_SETTLE_SECONDS)
@@ -84,7 +84,7 @@ def single(loaded: Loaded, texts: Sequence[str], length: int, turns: int) -> lis
 
 
 def bulk(loaded: Loaded, texts: Sequence[str], tokens: int, turns: int) -> list[Row]:
-    """Measure embedding all texts in one call. Returns a row for each contestant."""
+    """Measure the time to embed all texts in one call. Returns a row for each contestant."""
     print(f"{len(texts)} passages", file=sys.stderr)
     calls = {name: peer.embed for name, (peer, _) in loaded.items()}
     seconds = interleave(calls, [texts], turns, rehearsals=0)
@@ -93,7 +93,7 @@ def bulk(loaded: Loaded, texts: Sequence[str], tokens: int, turns: int) -> list[
 
 
 def load(peers: Sequence[Peer], only: Sequence[str], texts: Sequence[str]) -> tuple[Loaded, list[Row]]:
-    """Load the peers whose names contain a word of `only`, by default all. Compare their vectors with the reference.
+    """Load the peers whose names contain a word in `only`, or all if it is empty. Compare their vectors with REFERENCE.
 
     Returns:
         The loaded peers with their lowest cosine on `texts`, and a row for each peer that could not be loaded.

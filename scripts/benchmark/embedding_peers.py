@@ -1,6 +1,7 @@
-"""Define the contestants that run on torch: LangChain, SentenceTransformer and torch.compile; and Pilotlight.
+"""Define the software that `bench.py embed` compares: LangChain, SentenceTransformer, torch.compile and Pilotlight.
 
-Each converts texts to unit vectors with its own tokenization and pooling, and is configured as its documentation says.
+Each class converts texts to unit vectors with its own tokenization and pooling, and is configured as the software's
+documentation says. `runtimes` has the classes for software that does not run on torch.
 """
 
 import os
@@ -29,16 +30,16 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Setup:
-    """The settings of every contestant."""
+    """The model, cores, work folder and sample texts that all compared software uses."""
 
     folder: Path
     cores: int
     work: Path
-    samples: Sequence[str]  # real texts for calibration
+    samples: Sequence[str]  # real texts for the calibration of int8 quantisation
 
 
 class Peer(Protocol):
-    """The interface of a contestant."""
+    """The interface of compared software."""
 
     name: str
     precision: str
@@ -47,11 +48,11 @@ class Peer(Protocol):
         """Load the model. Raises ImportError if a package is missing."""
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return the unit vectors of texts, float32 (n, dim). A single text is a query; several are documents."""
+        """Return the unit vectors of texts, float32 (n, dim). A single text is a query, several texts are documents."""
 
 
 class Batches:
-    """Converts texts to padded batches of 32 rows of token ids, longest first."""
+    """Converts texts to padded batches of token ids. A batch has up to 32 texts. The longest texts come first."""
 
     def __init__(self, folder: Path) -> None:
         spec = read_spec(folder)
@@ -62,7 +63,7 @@ class Batches:
         self.dimension = spec.dimension
 
     def __call__(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Ids, Ids]]:
-        """Yield, for each batch, the positions of its texts in `texts`, and its ids and mask, int64 (b, s)."""
+        """Yield each batch as the positions of its texts in `texts`, ids, int64 (b, s), and mask, int64 (b, s)."""
         if len(texts) == 1:
             ids = np.array([self._tokenizer.encode(texts[0]).ids], dtype=np.int64)
             yield [0], ids, np.ones_like(ids)
@@ -75,7 +76,7 @@ class Batches:
 
 
 class Pooled(nn.Module):
-    """A model of the library transformers, with mean pooling, which maps token ids to unit vectors."""
+    """A model of the library transformers that maps token ids to unit vectors by mean pooling."""
 
     def __init__(self, folder: Path, attention: str) -> None:
         super().__init__()
@@ -140,8 +141,8 @@ class SentenceTransformerEager:
 class TorchCompile:
     """`torch.compile` with freezing and the C++ wrapper, in inference mode.
 
-    Follows "Improve RAG performance with torch.compile on AWS Graviton processors" (PyTorch blog, 2024) with two
-    changes: it does not use the bf16 mode of Arm's library, and it uses the faster library `tokenizers`.
+    This follows "Improve RAG performance with torch.compile on AWS Graviton processors" (PyTorch blog, 2024), but does
+    not use the bf16 mode of Arm's library, and uses the faster library `tokenizers`.
     """
 
     name, precision = "torch.compile, Graviton article", "fp32"
@@ -176,7 +177,7 @@ class Pilotlight:
         self._config = EmbedderConfig(model=str(setup.folder), engine=engine, precision=precision, threads=setup.cores)
 
     def load(self) -> None:
-        """Load the engine's package. If the package is missing, compile it first."""
+        """Load the model. If the model is not compiled yet, compile it first."""
         if self._config.engine == "aot" and self.precision == "bf16" and not cpu.detect().has_bf16:
             raise RuntimeError("this processor has no fast bf16")
         self._embeddings = Embeddings(self._config)

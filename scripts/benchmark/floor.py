@@ -1,4 +1,4 @@
-"""Measure the CPU time of each component of a search over HTTP, and the CPU time in which the GIL is held."""
+"""Measure the CPU time of each component of a search over HTTP, and how much of the time the GIL is locked."""
 
 import json
 import sys
@@ -11,12 +11,12 @@ from benchmark.measure import Row
 from benchmark.serving import BenchmarkServer
 
 CLIENTS = {"alone": 1, "at_16": 16, "at_160": 160}
-TABLE = "components of a search: µs of the processor an answer, one worker whose functions are timed"
+TABLE = "CPU time of the components of a search, in µs per answer, with one worker"
 _SECONDS = 6
 
 
 def floor(work: Path, script: Path) -> list[Row]:
-    """Return a row for each component, and rows of sums: the CPU time in µs for an answer at 1, 16 and 160 clients."""
+    """Return the CPU time per answer in µs, by number of clients, for each component (a row) and in total."""
     line = [sys.executable, str(Path(traced_server.__file__)), "serve", "--index", str(work / "index")]
     line += ["--workers", "1", "--threads", "1", "--port", "{port}"]
     rows: dict[str, Row] = {}
@@ -39,10 +39,10 @@ def _measure_components(server: BenchmarkServer, clients: int, script: Path) -> 
     total, user = each(user_after - user + system_after - system), each(user_after - user)
     unlocked = sum(time for name, time in times.items() if name.endswith(traced_server.UNLOCKED))
     return times | {
-        "all else: the poller of connections, waking, the kernel": total - sum(times.values()),
-        "**altogether**": total,
-        "lock of the interpreter: user time less the components with *": user - unlocked,
-        "answers a second": row["per_second"],
+        "rest: polling of connections, waking of threads, the kernel": total - sum(times.values()),
+        "**total**": total,
+        "GIL: user time without the components with *": user - unlocked,
+        "answers per second": row["per_second"],
     }
 
 

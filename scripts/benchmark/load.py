@@ -40,7 +40,7 @@ end
 
 
 def write_script(queries: Sequence[str], path: Path, route: str = "/api/v1/search?k=10&q=") -> None:
-    """Write a Lua script with which wrk sends these queries to a route."""
+    """Write a Lua script for wrk, which sends these queries to a route."""
     lines = ", ".join(json.dumps(quote(query)) for query in queries)
     path.write_text(_SCRIPT.replace("QUERIES", lines).replace("ROUTE", route), encoding="utf-8")
 
@@ -49,7 +49,7 @@ def write_script(queries: Sequence[str], path: Path, route: str = "/api/v1/searc
 def warm(
     line: list[str], script: Path, environ: Mapping[str, str] | None = None, ready_path: str = "/readyz"
 ) -> Iterator[BenchmarkServer]:
-    """Start a server as `running` does, and send it queries for 3 seconds, so that every worker is warm."""
+    """Start a server as `running` does, and send queries to it for 3 seconds, so that every worker is warm."""
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is not installed: apt-get install wrk")
     with running(line, environ) as server:
@@ -59,13 +59,14 @@ def warm(
 
 
 def hammer(server: BenchmarkServer, clients: int, seconds: int, script: Path, repeated: int = 0) -> Row:
-    """Send queries from several clients at once for some seconds.
+    """Send queries from several clients at the same time, for some seconds.
 
     Args:
-        repeated: the number of queries that are sent repeatedly. With 0, no query is sent twice.
+        repeated: number of different queries, which are sent again and again. With 0, no query is sent twice.
 
     Returns:
-        Answers per second with status 200, latencies and counts of all answers, and CPU time per answer in ms.
+        The number of answers with status 200 per second, the latencies and the CPU time per answer in ms, and the
+        number of answers by status.
     """
     line = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}", "--timeout", "30s", "-s", str(script)]
     line += [f"http://127.0.0.1:{server.port}", "--", str(next(_RUNS) * _MAX_ANSWERS_PER_RUN), str(repeated)]

@@ -1,6 +1,6 @@
-"""Time contestants in turn, describe the machine, and format results as Markdown tables.
+"""Time functions in turn, describe the machine, and format results as Markdown tables.
 
-Contestants are timed in turn, so that changes in the machine's speed affect all of them.
+The compared functions (contestants) are timed in turn, so that changes in the machine's speed affect all of them.
 """
 
 import os
@@ -31,10 +31,11 @@ def interleave(
 ) -> dict[str, list[float]]:
     """Time contestants in turn on the same inputs. Returns the seconds of each call, by contestant.
 
-    In a turn, one contestant is called with all inputs, because contestants that alternated after every call would
-    evict each other's weights from the cache. For the same reason, calls in the first `settle` seconds of a turn are
-    not counted. The first `rehearsals` turns are not counted either. The order of contestants rotates. If a call
-    returns a function, for example to stop a server, that function is called afterwards and not timed.
+    In a turn, each contestant is called with all inputs before the next contestant, because contestants that alternate
+    after every call would evict each other's weights from the cache. For the same reason, calls in the first `settle`
+    seconds of a contestant are not counted. The first `rehearsals` turns are not counted either. The order of
+    contestants rotates. If a call returns a function, for example to stop a server, that function is called afterwards
+    and not timed.
     """
     names = list(contestants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -66,7 +67,7 @@ def summarise(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def ratio(baseline: Sequence[float], ours: Sequence[float]) -> float:
-    """Return the median, over all runs, of the time of the baseline divided by our time."""
+    """Divide the time of the baseline by our time for each run, and return the median of these ratios."""
     return round(statistics.median(b / o for b, o in zip(baseline, ours, strict=True)), 2)
 
 
@@ -90,13 +91,13 @@ def describe() -> dict[str, Any]:
 
 
 class OtherWork:
-    """Measures the CPU time of other processes and virtual machines, because they disturb the benchmark."""
+    """Measures how busy other processes and virtual machines keep the processor, because they disturb the benchmark."""
 
     def __init__(self) -> None:
         self._start = time.monotonic(), _busy_seconds(), _process_seconds()
 
     def cores(self) -> float:
-        """Return the mean number of cores that other work kept busy since this object was created."""
+        """Return the mean number of cores that other work has used since this object was created."""
         since, busy, process = self._start
         seconds = (_busy_seconds() - busy) - (_process_seconds() - process)
         return round(max(0.0, seconds) / max(1e-9, time.monotonic() - since), 2)

@@ -1,4 +1,4 @@
-"""Measure the answers per second of a server to 1, 16 and 160 clients of wrk (`bench.py overload`)."""
+"""Measure how many answers per second a server gives to 1, 16 and 160 clients of wrk (`bench.py overload`)."""
 
 import sys
 import threading
@@ -30,8 +30,8 @@ _PROBE_SECONDS = 0.05
 def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
     """Measure a server with 1, 16 and 160 clients, and the CPU time of each component of a search.
 
-    The load of 160 clients lasts `seconds`. If the work folder has an index, it is reused. Model, engine and precision
-    come from the environment. Rows have the fields of `hammer` and, for 160 clients, `livez_p99_ms`.
+    160 clients send queries for `seconds`. An index in the work folder is reused. Environment variables select the
+    model, engine and precision. Rows have the fields of `hammer` and, for 160 clients, `livez_p99_ms`.
     """
     ours = Embeddings(load().embedder_config())
     count = prepare_index(source, chunks, work, ours)
@@ -77,7 +77,7 @@ def make_queries(texts: list[str], embedder: Embeddings, count: int = 512) -> li
 
 
 class _Watch:
-    """A thread that measures the latency of `/livez` on new connections."""
+    """A thread that requests `/livez` on new connections and measures the latency until `stop` is called."""
 
     def __init__(self, server: BenchmarkServer) -> None:
         self._server = server

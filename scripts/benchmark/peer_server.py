@@ -1,9 +1,10 @@
 """Index and serve texts with other search libraries, which are configured as their documentation says.
 
 `python peer_server.py NAME MODEL FOLDER` indexes FOLDER/texts.json, a list of texts, and prints the time in seconds.
-Then gunicorn runs `application`, which serves /search?q=…&k=…, with the arguments in PEER, PEER_MODEL and PEER_FOLDER.
-txtai has its own server, which reads FOLDER/txtai.yml. Each library is in its own virtual environment without
-Pilotlight. The class of a library builds an index, opens it, and searches for the positions of the best texts.
+Then gunicorn runs `application`, which serves /search?q=…&k=…. The environment variables PEER, PEER_MODEL and
+PEER_FOLDER have the same three arguments. txtai has its own server, which reads FOLDER/txtai.yml. Each library is in a
+separate virtual environment without Pilotlight. A library's class builds an index, opens it, and returns the positions
+of the best texts for a query.
 """
 
 # ruff: noqa: D102
@@ -19,7 +20,7 @@ from flask import Flask, Response, jsonify, request
 
 
 class Script:
-    """A short script with SentenceTransformer and FAISS. Dense search only."""
+    """SentenceTransformer and FAISS in a few lines of code. Dense search only."""
 
     def __init__(self, model: str, folder: Path) -> None:
         from sentence_transformers import SentenceTransformer
@@ -199,7 +200,7 @@ PEERS: dict[str, Any] = {
 
 
 def main(name: str, model: str, folder: Path) -> None:
-    """Index the texts of a folder, and print the time in seconds."""
+    """Index the texts in FOLDER/texts.json, and print the time in seconds."""
     peer, texts = PEERS[name](model, folder), json.loads((folder / "texts.json").read_text(encoding="utf-8"))
     start = time.perf_counter()
     peer.build(texts)

@@ -1,4 +1,4 @@
-"""Define the contestants that do not run on torch: ONNX Runtime and OpenVINO."""
+"""Define the compared software that does not run on torch: ONNX Runtime and OpenVINO."""
 
 import contextlib
 import logging
@@ -56,8 +56,8 @@ class OnnxRuntime:
 class OpenVino:
     """OpenVINO with the hint LATENCY for one text, and the hint THROUGHPUT and an asynchronous queue for several.
 
-    int8 is NNCF's post-training quantisation of weights and activations with its transformer preset. As is OpenVINO's
-    default, the other operations of int8 models run in bf16 if the processor supports it.
+    int8 is NNCF's post-training quantisation of weights and activations with its transformer preset. The other
+    operations of int8 models run in bf16 if the processor supports it, which is OpenVINO's default.
     """
 
     name = "OpenVINO"
@@ -131,7 +131,7 @@ class OpenVino:
 
 
 def _export_onnx(setup: Setup) -> Path:
-    """Export the model, and fuse its operators with the transformer optimiser. A file of an earlier run is reused."""
+    """Export the model to ONNX, and fuse operators with the transformer optimiser. An existing file is reused."""
     from onnxruntime.transformers.optimizer import optimize_model
 
     plain, fused = setup.work / "plain.onnx", setup.work / "fused.onnx"
@@ -141,7 +141,7 @@ def _export_onnx(setup: Setup) -> Path:
     heads, size = config["num_attention_heads"], config["hidden_size"]
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore")
-        # The optimiser recognises only plain attention in the form that the older exporter writes.
+        # The optimiser recognises attention only in "eager" models that the older exporter (dynamo=False) has written.
         torch.onnx.export(
             Pooled(setup.folder, "eager"),
             _example(),
@@ -160,7 +160,7 @@ def _export_onnx(setup: Setup) -> Path:
 
 
 def _quantise_onnx(path: Path) -> Path:
-    """Quantise a model dynamically for each channel, and return the path of the new model."""
+    """Apply dynamic quantisation per channel to a model, and return the path of the new model."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

@@ -37,7 +37,7 @@ MAX_REAL_PASSAGES = 20_000
 TRUE_NEIGHBOURS = 10
 _PASSAGES_PER_DOCUMENT = 10
 _BLOCK_PASSAGES = 20_000
-_NOISE = 0.35  # norm of the noise added to unit vectors; the cosine is then 0.94
+_NOISE = 0.35  # norm of the noise that is added to unit vectors; the cosine with the original is then 0.94
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _MIN_QUERY_WORDS, _MAX_QUERY_WORDS = 6, 18
 
@@ -69,7 +69,7 @@ def search(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
 
 
 def prepare_index(source: Path, chunks: int, embedder: Embeddings, work: Path) -> tuple[Path, dict[str, int]]:
-    """Write the index and the true neighbours if they are missing. Returns the folder, and the bytes of each file."""
+    """Write the index and the true neighbours of queries if they are missing. Returns the folder and its file sizes."""
     folder, note = work / f"index-{chunks}", work / f"index-{chunks}.json"
     if not note.exists():
         passages = read_real(source, min(chunks, MAX_REAL_PASSAGES), embedder, work)
@@ -109,7 +109,7 @@ def _label(share: float | None) -> str:
 
 
 def recall(generation: Searchable, vectors: Vectors, filter: Filter | None, truth: np.ndarray[Any, Any]) -> float:
-    """Return the share of the true neighbours that are among the first hits of searches with a filter."""
+    """Return the share of the true neighbours that dense search with a filter finds among its first ten hits."""
     hits = total = 0
     for vector, true_rows in zip(vectors, truth, strict=True):
         rows = generation.search_vectors(vector, CANDIDATES, filter)[1][:TRUE_NEIGHBOURS]
@@ -119,7 +119,7 @@ def recall(generation: Searchable, vectors: Vectors, filter: Filter | None, trut
 
 
 def read_real(source: Path, count: int, embedder: Embedder, work: Path) -> Passages:
-    """Read and embed up to `count` passages of a folder. If the work folder has those of an earlier run, load them."""
+    """Read and embed up to `count` passages of a folder, or load the passages that an earlier run saved."""
     texts_file, vectors_file = work / "real.json", work / "real.npy"
     if not vectors_file.exists():
         texts = read_chunks(source, min(count, MAX_REAL_PASSAGES), embedder)
@@ -129,7 +129,7 @@ def read_real(source: Path, count: int, embedder: Embedder, work: Path) -> Passa
 
 
 def make_blocks(real: Passages, count: int) -> Iterator[Passages]:
-    """Yield `count` passages in blocks of up to 20,000."""
+    """Yield `count` real and perturbed passages in blocks of up to 20,000."""
     real_texts, real_vectors = real
     sentences = [_SENTENCE.split(text) for text in real_texts]
     for first in range(0, min(count, len(real_texts)), _BLOCK_PASSAGES):
@@ -148,7 +148,7 @@ def make_blocks(real: Passages, count: int) -> Iterator[Passages]:
 
 
 def _splice(first: Sequence[str], second: Sequence[str], share: float) -> str:
-    """Join the first sentences of one passage and the last sentences of another."""
+    """Join the first sentences of one passage and the last sentences of another. `share` is the part of the first."""
     first_count, second_count = max(1, round(len(first) * share)), round(len(second) * (1 - share))
     return "\n".join([*first[:first_count], *(second[-second_count:] if second_count else ())])
 
@@ -167,7 +167,7 @@ def choose_queries(texts: Sequence[str], count: int) -> list[str]:
 
 
 class Truth:
-    """Finds the true neighbours of each query among all passages, and among those of each share, by exact search."""
+    """Finds the true neighbours of each query by exact search, without a filter and with the filter for each share."""
 
     def __init__(self, questions: Vectors, shares: int = len(SHARES)) -> None:
         self._questions = questions
@@ -175,7 +175,7 @@ class Truth:
         self.rows = np.full(self._scores.shape, -1, dtype=np.int64)  # (1 + shares, queries, neighbours)
 
     def add(self, first: int, vectors: Vectors, shares: npt.NDArray[np.bool_]) -> None:
-        """Add the vectors of rows from `first` on. `shares`, bool (shares, n), is true if a row belongs to a share."""
+        """Add the vectors of the n rows from `first` on. `shares`, bool (shares, n), says which rows a filter keeps."""
         scores = self._questions @ vectors.T
         for i, is_selected in enumerate([None, *shares]):
             allowed = np.arange(len(vectors)) if is_selected is None else np.flatnonzero(is_selected)
@@ -192,7 +192,7 @@ def write_index(
 ) -> dict[str, int]:
     """Write an index of `count` real and perturbed passages. Returns the bytes of each file.
 
-    The metadata of randomly chosen documents contain the names of shares, by which searches filter.
+    Random documents have the name of a share, such as "1.0%", in their metadata, so that searches can filter by share.
     """
     prepare(index)
     rng = np.random.default_rng(7)

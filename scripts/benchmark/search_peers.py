@@ -34,7 +34,7 @@ CLIENTS, WORKERS, K = 16, 2, 10
 
 
 class Contestant(NamedTuple):
-    """The command lines that build and serve an index with a library, and the server's routes."""
+    """The command lines that build and serve an index with Pilotlight or a library, and the routes of the server."""
 
     name: str
     build: list[str]
@@ -45,12 +45,12 @@ class Contestant(NamedTuple):
 
 
 def peers(source: Path, environments: Path, seconds: int, work: Path) -> list[Row]:
-    """Measure each contestant that is installed, one after the other. Returns a row for each contestant.
+    """Measure Pilotlight and each library that is installed, one after the other. Returns a row for each.
 
     Args:
         source: a dataset in BEIR's layout.
-        environments: a folder with a virtual environment for each peer, named as in `PACKAGES`.
-        seconds: length of the load test.
+        environments: folder with a virtual environment for each library, named as in `PACKAGES`.
+        seconds: duration of the load test.
         work: folder for indexes. Existing indexes are reused.
     """
     dataset = read_dataset(source)
@@ -67,7 +67,7 @@ def peers(source: Path, environments: Path, seconds: int, work: Path) -> list[Ro
             row |= measure(contestant, folder, dataset, seconds)
         except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
             row["note"] = f"does not run: {error}"
-        print(row, file=sys.stderr)  # an interrupted run shows its results too
+        print(row, file=sys.stderr)  # shows results even if the run is interrupted later
         rows.append(row)
     return rows
 
@@ -97,7 +97,7 @@ def prepare(name: str, environments: Path, folder: Path, texts: Sequence[str]) -
             write_folder(texts, folder / "texts")
         index = str(folder / "index")
         serve = pilotlight("serve", "--index", index, "--workers", str(WORKERS), "--threads", "1", "--port", "{port}")
-        # One hit for each document, as the peers return.
+        # Request only one hit for each document, because the other libraries return whole documents.
         route = f"/api/v1/search?k={K}&per_document=1&q="
         return Contestant(name, pilotlight("index", str(folder / "texts"), "--index", index), serve, {}, route)
     (folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
@@ -123,7 +123,7 @@ def prepare(name: str, environments: Path, folder: Path, texts: Sequence[str]) -
 
 
 def build(contestant: Contestant) -> float:
-    """Build an index, and return the time in seconds. For peers, loading packages and the model is not timed."""
+    """Build an index, and return the time in seconds. Libraries do not count the time to load code and the model."""
     environ = os.environ | contestant.environ
     environ.pop("OMP_NUM_THREADS", None)  # a build may use every core
     start = time.perf_counter()
@@ -138,7 +138,7 @@ def quality(server: BenchmarkServer, route: str, dataset: Dataset) -> float:
     run: dict[str, dict[str, float]] = {}
     for query, text in dataset.queries.items():
         hits: Any = json.loads(server.get(route + quote(text))[1])
-        # Hits of Pilotlight have the number of a text in the URL. Hits of the peers have it as their id.
+        # The number of a text is in the URL of Pilotlight's hits, and is the id of the hits of other libraries.
         rows = (
             [hit["id"] for hit in hits] if isinstance(hits, list) else [Path(hit["url"]).stem for hit in hits["hits"]]
         )

@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.005
 
 @dataclass(frozen=True)
 class BenchmarkServer:
-    """A running server with the routes of Pilotlight."""
+    """A running server to measure."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -40,7 +40,7 @@ class BenchmarkServer:
             connection.close()
 
     def ask(self, query: str) -> str | None:
-        """Return the text of the best passage, or None while the server does not listen or is not ready."""
+        """Return the text of the best passage for a query, or None if the server is not ready yet."""
         status, body = self.get(f"/api/v1/search?k=1&q={quote(query)}")
         return str(json.loads(body)["hits"][0]["text"]) if status == 200 else None
 
@@ -58,7 +58,7 @@ class BenchmarkServer:
         """Wait until all workers are ready. Raises RuntimeError if the server ends or takes too long."""
         end = time.monotonic() + _START_SECONDS
         streak = 0
-        while streak < _STREAK:  # each worker loads the model separately, so one success does not suffice
+        while streak < _STREAK:  # many successes, because each worker loads the model separately
             streak = streak + 1 if self.get(ready_path)[0] == 200 else 0
             if self.process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"the server on port {self.port} did not start: run its command line to see why")
@@ -70,11 +70,11 @@ class BenchmarkServer:
         return list(map(int, Path(f"/proc/{main}/task/{main}/children").read_text(encoding="utf-8").split()))
 
     def workers_memory(self) -> list[tuple[float, float]]:
-        """Return resident and proportional set size of each worker process, in MB."""
+        """Return the resident and the proportional set size of each worker process, in MB."""
         return [(megabytes(pid, "status", "VmRSS"), megabytes(pid, "smaps_rollup", "Pss")) for pid in self.workers()]
 
     def cpu_seconds(self) -> tuple[float, float]:
-        """Return the user and system CPU time of the workers."""
+        """Return the user and the system CPU time of all workers, in seconds."""
         stats = [Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2] for pid in self.workers()]
         user, system = zip(*(map(int, stat.split()[11:13]) for stat in stats), strict=True)
         return sum(user) / _TICKS, sum(system) / _TICKS
@@ -87,7 +87,7 @@ def pilotlight(*arguments: str) -> list[str]:
 
 @contextmanager
 def running(line: list[str], environ: Mapping[str, str] | None = None) -> Iterator[BenchmarkServer]:
-    """Start a server on a free port, which replaces {port} in `line`. Stop it at the end of the `with` block."""
+    """Start a server with a command line, in which a free port replaces "{port}". Stop the server after the block."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = int(probe.getsockname()[1])
     command = [word.replace("{port}", str(port)) for word in line]

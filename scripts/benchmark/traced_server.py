@@ -1,7 +1,7 @@
-"""Run `pilotlight serve` with timed functions: `traced_server.py serve --index DIR --workers 1 --port N`.
+"""Run `pilotlight serve` and time its functions: `traced_server.py serve --index DIR --workers 1 --port N`.
 
-The route /components returns the number of calls of each component since the start, and its CPU time in nanoseconds.
-The time of nested components is excluded.
+The route /components returns the number of calls and the CPU time in nanoseconds of each component since the start. A
+component is a group of functions. The time of other components that these functions call is excluded.
 """
 
 import functools
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
-# component → its functions, as module:name. "server" has the time outside of all other components.
+# Component → its functions, as module:name. "server" has the time that no other component has.
 COMPONENTS = {
     "bytes in: HTTP parsed": ("gunicorn.http.parser:Parser.__next__", "gunicorn.http.wsgi:create"),
     "Flask: context, route, hooks": ("flask.app:Flask.__call__",),
@@ -49,7 +49,7 @@ Totals = dict[str, list[int]]  # component → number of calls, nanoseconds
 
 
 class _Thread(threading.local):
-    """The totals of a thread, and the nanoseconds of components nested in the current component."""
+    """The totals of a thread, and the nanoseconds that the current component has spent in other components."""
 
     all_totals: list[Totals] = []  # noqa: RUF012 - shared by all threads
 
@@ -63,7 +63,7 @@ _thread = _Thread()
 
 
 def timed(component: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function to add its calls and CPU time to a component. The time of nested components is excluded."""
+    """Wrap a function to add its calls and CPU time to a component. Time in other components is excluded."""
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -107,7 +107,7 @@ def trace() -> None:
 
 
 def reporting(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
-    """Wrap a WSGI application to serve the measurements at /components."""
+    """Add the route /components, which returns the measurements, to a WSGI application."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ["PATH_INFO"] != "/components":

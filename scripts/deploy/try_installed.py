@@ -1,4 +1,4 @@
-"""Test an installed Pilotlight: index, search and serve a folder without a compiler and PyTorch.
+"""Test an installed Pilotlight by indexing, searching and serving a folder without a compiler and PyTorch.
 
 Usage: try_installed.py BIN SOURCE WORK, where BIN is the folder with the program `pilotlight`.
 """
@@ -52,7 +52,7 @@ def main() -> None:
         server.terminate()
         code = server.wait(60)
     if code or not answer.get("hits"):
-        sys.exit(f"the server ended with {code}, and had answered {answer}")
+        sys.exit(f"the server ended with exit code {code} after the answer {answer}")
 
 
 if __name__ == "__main__":
